@@ -111,7 +111,7 @@ fault:
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_program fail_syscall fail_allocation
 	@FAULTS=all NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/fault/run_faults.sh
 
-# A run that is killed KILLS times, at random moments and while it writes, ends with the weights of one that is not.
+# A run that is killed KILLS times, at random times and while it writes, ends with the weights of one that is not.
 soak: build
 	@KILLS=$(or $(KILLS),500) NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) BUILD=$(abspath $(BUILD)) nice bash tests/e2e/e2e_kill.sh
 

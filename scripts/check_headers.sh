@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every header compiles alone and when included twice: all as C, the public ones also as C++ if there is a C++ compiler.
+# Checks that every header compiles standalone and when included twice: all as C, the public ones also as C++ if there
+# is a C++ compiler.
 #     scripts/check_headers.sh SOURCE CC [FLAG...]
 # Prints the compiler's messages for each failure. Exit code: 0 all compile, 1 some do not.
 set -uo pipefail

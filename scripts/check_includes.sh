@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Includes point in one direction: a folder of src/ includes private headers of itself and of preceding folders of the
-# list below only, metric only of base and text, report of these and metric, and public headers include public headers only.
+# Checks that includes have one direction: a folder of src/ includes private headers only of itself and of preceding
+# folders in the list below, metric only of base and text, report only of these and metric; public headers include
+# only public headers.
 #     scripts/check_includes.sh [SOURCE]
 # Prints one line per violation. Exit code: 0 none, 1 some.
 set -euo pipefail

@@ -88,7 +88,7 @@ END
         -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$folder/build" && run_example "$folder/build/example" "$1"
 }
 
-keeps_to_itself() { # no installed file looks for libraries in the build folder
+keeps_to_itself() { # no installed file refers to libraries in the build folder
     ! readelf -d "$work"/moved/lib*/*.so "$work"/moved/lib*/*/*.so "$work"/moved/bin/* 2>/dev/null |
         grep -E 'R(UN)?PATH' | grep -F "$build"
 }
@@ -108,8 +108,8 @@ if [ -x "$work/moved/bin/norma" ]; then
         check "the benchmark runs" "$work/moved/bin/norma" bench --quick --parts norms --match scale
     fi
     # shellcheck disable=SC2016 # $1 is the inner shell's
-    check "an installed recipe by name" bash -c 'cd / && "$1" recipes --paths | grep -q "^${1%/bin/norma}/share/norma/recipes/" &&
-        "$1" train multi30k-de-en --run.folder "$2" 2>&1 | grep -q "data/multi30k-de-en"' bash "$work/moved/bin/norma" "$work/run"
+    check "an installed recipe by name" bash -c 'cd / && grep -q "^${1%/bin/norma}/share/norma/recipes/" <("$1" recipes --paths) &&
+        grep -q "data/multi30k-de-en" <("$1" train multi30k-de-en --run.folder "$2" 2>&1)' bash "$work/moved/bin/norma" "$work/run"
     # shellcheck disable=SC2016
     check "shell completion" bash -c '. "$1" && test -s "$2"' bash \
         "$work/moved/share/bash-completion/completions/norma" "$work/moved/share/zsh/site-functions/_norma"

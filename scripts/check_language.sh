@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Checks the language of everything that is read: comments, names, help, messages and documents.
+# Checks the language of comments, names, help texts, messages and documents.
 #   - phrases that have a standard term (scripts/language.txt)
 #   - British spellings: the project uses American ones
 #   - Markdown prose wider than 100 columns (tables, code and links that stand alone are exempt)
 #   - reflowed formulas: runs of spaces inside a line of a comment paragraph
+#   - declarations and statements that the formatter has broken, because the comment after them was too long for the line
 #     scripts/check_language.sh [--changed REV] [FILE...]
 # Without files all tracked files are read, with --changed only lines added since REV. Prints one line per finding:
 # file:line: text -> term. Exit code: 0 none, 1 some.
@@ -17,7 +18,7 @@ fi
 if [ $# -gt 0 ]; then
     files=("$@")
 else
-    # Test data and generated pages hold other languages and other people's words.
+    # Test data and generated pages contain other languages and texts of other authors.
     mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc' '*.md' '*.sh' '*.pl' '*.py' \
         '*.ini' '*.cmake' '*CMakeLists.txt' Makefile | grep -vE '^tests/(golden/cases|fuzz/inputs)/|^scripts/language\.txt$')
 fi
@@ -55,6 +56,18 @@ if ($ENV{BASE}) {
     }
 }
 
+# A declaration or statement in two lines whose second one ends with a comment.
+sub is_broken {
+    my ($file, $previous, $line) = @_;
+    my ($code) = $line =~ m{^\s+([^/*\s].*?)\s*/\*} or return 0;
+    return 0 if $previous =~ m{^\s*(?:#|/?\*)|\*/$};
+    my $open = ($previous =~ tr/(//) - ($previous =~ tr/)//);
+    return 1 if ($open > 0 or $previous =~ /[=<>|&+?]$/) and length("$previous $code") <= 108;
+    return 0 if $code !~ /;$/ or $previous =~ m{[;{}:/\\\s]\s*$};
+    return 1 if $file =~ /\.h$/ or $previous =~ /^\s+(?:(?:const|struct|unsigned) )*\w+(?: \w+)*(?: \*+)?$/;
+    return $previous =~ /^[^(=]*,$/ && $line !~ /[()]/;
+}
+
 my $found = 0;
 sub report {
     my ($file, $line, $text, $term) = @_;
@@ -66,7 +79,7 @@ sub report {
 for my $file (@ARGV) {
     next if $file eq 'scripts/check_language.sh' or $file eq 'scripts/language.txt';
     open my $text, '<:encoding(UTF-8)', $file or die "$file: $!\n";
-    my ($code, $comment) = (0, 0);
+    my ($code, $comment, $previous) = (0, 0, '');
     while (my $line = <$text>) {
         chomp $line;
         for ($line =~ $any ? @phrases : ()) {
@@ -82,7 +95,9 @@ for my $file (@ARGV) {
             $comment = 1 if $line =~ m{^\s*/\*};
             report($file, $., substr($line, 0, 60), 'one formula per line, indented')
                 if $comment and $line =~ m{^\s*(?:/\*+|\*)? ?\S.*\w[,.;]? {3,}\S} and $line !~ m{^\s*(?:/\*+|\*)? {2,}} and $line !~ m{\|} and $line !~ m{;\s*/\*} and $line !~ m{^\s*(?:/\*+|\*)? ?[^\s=]+\s*[-+*]?=\s};
+            report($file, $., $line =~ s/^\s+//r, 'the comment above the line') if is_broken($file, $previous, $line);
             $comment = 0 if $line =~ m{\*/};
+            $previous = $line;
         }
     }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The shared library exports the functions and tables that include/norma declares, with the version of its SONAME, and
-# nothing else.
+# Checks that the shared library exports exactly the functions and tables that include/norma declares, with the
+# version of its SONAME.
 #     scripts/check_symbols.sh SOURCE LIBRARY [VERSION]
 # VERSION: the version of the symbols, "NORMA_0"; without it they have none. Prints one line per difference. Exit code: 0
 # none, 1 some.
@@ -10,7 +10,7 @@ source=$1 library=$2 version=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Declarations outside types and functions: without comments, preprocessor lines and what is in braces.
+# Declarations outside types and functions: without comments, preprocessor lines and the contents of braces.
 for header in "$source"/include/norma/*.h; do
     perl -0777 -ne '
         s{/\*.*?\*/}{}gs; s{^[ \t]*#(?:[^\n]*\\\n)*[^\n]*\n}{}gm; s{extern "C" \{}{}g;

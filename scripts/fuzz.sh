@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fuzzing: runs every target of tests/fuzz under libFuzzer with Clang's address and undefined-behavior sanitizers.
 #     scripts/fuzz.sh [--build FOLDER] [--replay] SECONDS [TARGET...]
-# SECONDS is the time of each target; targets are names such as model (default: all). Seeds are the kept inputs (tests/fuzz/inputs)
-# and files that the program writes (tests/fuzz/seeds.sh). New inputs that reach further
-# code are added to FOLDER/corpus/TARGET (default build-fuzz), so the next run continues; findings are in FOLDER/findings.
+# SECONDS is the time of each target; targets are names such as model (default: all). Seeds are the stored inputs
+# (tests/fuzz/inputs) and files that the program writes (tests/fuzz/seeds.sh). New inputs that increase coverage are
+# added to FOLDER/corpus/TARGET (default build-fuzz), so the next run continues; findings are in FOLDER/findings.
 # --replay: only runs the existing inputs once.
 # Prints executions, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding, 1 some.
 set -uo pipefail

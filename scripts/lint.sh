@@ -21,11 +21,17 @@ check() { # name, command ...
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
-    grep -v -e '^tests/' -e '^results/') # both contain German, and the tests misspelled words on purpose
+    grep -v -e '^tests/' -e '^results/') # both contain German, and the tests contain deliberate misspellings
+
+# grep -q ends at the first match. The command before it in a pipe may then die of SIGPIPE, which pipefail reports as a failure.
+no_pipe_into_quiet_grep() {
+    ! grep -nE '(^|[^|])\|&? *[ef]?grep -[[:alnum:]]*[qm]' "${scripts[@]}"
+}
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
+check "pipes into grep -q" no_pipe_into_quiet_grep
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 check language scripts/check_language.sh
 check "paper numbers" scripts/paper_numbers.pl --check

@@ -8,5 +8,5 @@ rm -f "$folder"/*.1
 for command in $("$program" --help | sed -n 's/^  \([a-z][a-z]*\)  *.*/\1/p'); do
     "$program" "$command" --manual >"$folder/norma-$command.1"
 done
-# Last: the build uses it as the target that marks completion.
+# Written last, because the build uses it as the target that marks completion.
 "$program" --manual >"$folder/norma.1"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the tables of normalizations into README.md, docs/norms.md and docs/formats.md, between the comments
+# Writes the tables of normalizations to README.md, docs/norms.md and docs/formats.md, between the comments
 # <!-- norm_tables TABLE --> and <!-- end of table -->. With --check: exit code 1 if a table differs.
 #
 #     scripts/norm_tables.sh [--check] [BUILD]

@@ -1,12 +1,12 @@
 #!/usr/bin/perl
-# The papers' numbers in docs/reproduce.md come from the recipes. A table after a line
+# Copies the published results from the comments of the recipes to docs/reproduce.md. A table after a line
 #     <!-- recipes: tears/ROW-COLUMN -->
 # has one cell per recipe: ROW is the first `code` of a row, COLUMN the `code` of a column. Rows and columns without code
 # are not changed; a cell without a recipe is empty.
 #
 #     scripts/paper_numbers.pl --write|--check
 #
-# --write fills the cells, --check prints those that differ. Exit code: 0 no difference, 1 some, 2 wrong use.
+# --write fills the cells, --check prints those that differ. Exit code: 0 no difference, 1 some, 2 wrong arguments.
 use strict;
 use warnings;
 
@@ -19,14 +19,14 @@ my $page = 'docs/reproduce.md';
 sub number_of {
     open my $in, '<', "recipes/$_[0].ini" or return;
     while (<$in>) {
-        next unless /^# The paper's number: (.*)/;
+        next unless /^# Published result: (.*)/;
         local $_ = $1;
         return 'fails' if /^training fails/;
         return "$1 / $2" if /^perplexity (\S+) on the validation set, (\S+) on the test set/;
         return $1 if /^(?:perplexity )?([0-9.]+|infinite)\b/;
         die "recipes/$_[0].ini: no number in '$_'\n";
     }
-    die "recipes/$_[0].ini: no line with the paper's number\n";
+    die "recipes/$_[0].ini: no line 'Published result'\n";
 }
 
 sub code_of { $_[0] =~ /`([^`]+)`/ ? $1 : undef }

@@ -23,7 +23,7 @@ awk -v every=9 -v step=4 '
         return substr($0, at + length(key) + 3) + 0
     }
     function looks(i) { return int((step * i - 1) / every) > int(step * (i - 1) / every) }
-    function edge(i) { return i > 0 && step * i % every == 0 } # a look at the line itself costs on both sides of it
+    function edge(i) { return i > 0 && step * i % every == 0 } # logging a line costs time on both sides of it
     function plain(i) { return i > 2 && (i in cost) && !looks(i) && !edge(i) && !edge(i - 1) }
     /^\{"type":"train"/ {
         i = number("update") / step

@@ -1,10 +1,10 @@
 #!/usr/bin/perl
-# Writes the recipes of the papers' tables: one short INI for every row, from the tables below.
+# Generates the recipes of the tables in the papers: one short INI file per row, from the tables below.
 #
 #     scripts/recipes.pl FOLDER
 #
-# makes FOLDER/tears, FOLDER/pn and FOLDER/rbn; recipes/common has the settings that rows share and is written manually. The
-# numbers are the papers': Nguyen and Salazar 2019 (tears), Shen et al. 2020 (pn), Wang et al. 2022 (rbn).
+# writes FOLDER/tears, FOLDER/pn and FOLDER/rbn. The settings that rows share are in recipes/common, which is not generated.
+# The published results are those of Nguyen and Salazar 2019 (tears), Shen et al. 2020 (pn) and Wang et al. 2022 (rbn).
 use strict;
 use warnings;
 
@@ -38,18 +38,18 @@ my %corpus = (
     'en-vi' => 'IWSLT15 English-Vietnamese, as data/iwslt15-en-vi',
     'en-he' => 'TED talks English-Hebrew, as data/ted-en-he',
     'ar-en' => 'TED talks Arabic-English, as data/ted-ar-en',
-    wmt     => 'WMT16 English-German in 32,000 subwords, as data/wmt16-en-de',
+    wmt     => 'WMT16 English-German with 32,000 subwords, as data/wmt16-en-de',
 );
 my @fix_scale = ('norm_position = pre', 'norm = scale', 'fixnorm = true');
 
 sub tears {
     my ($name, $pair, $title, $number, @sections) = @_;
     recipe("tears/$name-$pair", "common/tears-$pair",
-        ["Transformers without Tears, $title.", "The paper's number: $number.",
+        ["Transformers without Tears, $title.", "Published result: $number.",
          "Data: $corpus{$pair} (docs/reproduce.md)."], @sections);
 }
 
-# One recipe for each language pair; numbers are in the order of @pairs.
+# One recipe per language pair; the numbers are in the order of @pairs.
 sub tears_pairs {
     my ($name, $title, $set, $numbers, @sections) = @_;
     my @numbers = split ' ', $numbers;
@@ -116,13 +116,13 @@ tears('table6-post-ln', 'wmt', 'table 6, post-norm, LayerNorm', "27.58 $newstest
 tears('table6-post-fix-scale', 'wmt', 'table 6, post-norm, FixNorm, ScaleNorm', "27.57 $newstest",
     ['model', 'norm_position = post', 'norm = scale', 'fixnorm = true']);
 
-# Table 7: which g is learned
+# Table 7: learned and fixed g
 my @fixed_g = ('norm.scale', 'trainable = false');
 tears_pairs('table7-rms', 'table 7, RMSNorm + FixNorm', 'test', '20.92 30.36 32.54 28.29 33.67',
     ['model', 'norm_position = pre', 'norm = rms', 'fixnorm = true']);
 tears_pairs('table7-scale', 'table 7, ScaleNorm + FixNorm', 'test', '20.91 30.25 32.79 28.44 34.15',
     ['model', @fix_scale]);
-tears_pairs('table7-fixed-g', 'table 7, ScaleNorm with fixed g, learned before the output', 'test',
+tears_pairs('table7-fixed-g', 'table 7, ScaleNorm with fixed g; g is learned only before the output', 'test',
     '21.18 30.36 32.66 28.19 34.11', ['model', @fix_scale], [@fixed_g]);
 tears_pairs('table7-fixed-g-valdecay', 'table 7, fixed g, ValDecay', 'test', '20.36 30.45 32.83 27.97 33.98',
     ['model', @fix_scale], [@fixed_g], [@val_decay]);
@@ -134,7 +134,7 @@ tears_pairs('table7-fixed-g-valdecay-2x', 'table 7, fixed g, ValDecay at twice t
 my %data = (
     'iwslt14-de-en' => 'Data: IWSLT14 German-English, as data/iwslt14-de-en (docs/reproduce.md).',
     'wmt14-en-de'   => 'Data: WMT14 English-German, as data/wmt14-en-de (docs/reproduce.md).',
-    'wmt16-en-de'   => 'Data: WMT16 English-German in 32,000 subwords, as data/wmt16-en-de (docs/reproduce.md).',
+    'wmt16-en-de'   => 'Data: WMT16 English-German with 32,000 subwords, as data/wmt16-en-de (docs/reproduce.md).',
 );
 # name => [title, encoder norm, settings of the norm]
 my %norm = (
@@ -150,7 +150,7 @@ my %norm = (
 sub pn {
     my ($file, $common, $data, $title, $number, $norm, @sections) = @_;
     my ($long, $type, @settings) = @{$norm{$norm}};
-    recipe("pn/$file", "common/$common", ["PowerNorm, $title: $long.", "The paper's number: $number.", $data{$data}],
+    recipe("pn/$file", "common/$common", ["PowerNorm, $title: $long.", "Published result: $number.", $data{$data}],
         ['model', "encoder_norm = $type"], @settings, @sections);
 }
 
@@ -164,12 +164,12 @@ for my $row (['bn', '34.4'], ['brn', '34.7'], ['mabn', '34.9'], ['ln', '35.5'], 
     my ($norm, $number) = @$row;
     pn("table4-$norm", 'pn-iwslt', 'iwslt14-de-en', 'table 4, IWSLT14', "$number BLEU on the test set", $norm);
 }
-# Figure 5: statistics over 512 to 4096 tokens, updates over 4096
+# Figure 5: batch statistics over 512 to 4096 tokens, updates over 4096 tokens
 for my $norm (qw(ln bn pnv pn)) {
     for my $tokens (512, 1024, 2048, 4096) {
         my $size = $tokens < 1024 ? $tokens : $tokens / 1024 . 'k';
-        pn("figure5-$norm-$size", 'pn-iwslt', 'iwslt14-de-en', "figure 5, IWSLT14, statistics over $size tokens",
-            'shown in the figure only, with an axis from 34.6 to 35.8 BLEU', $norm,
+        pn("figure5-$norm-$size", 'pn-iwslt', 'iwslt14-de-en', "figure 5, IWSLT14, batch statistics over $size tokens",
+            'only plotted in the figure, whose axis is from 34.6 to 35.8 BLEU', $norm,
             ['train', "max_tokens = $tokens", 'shards = ' . 4096 / $tokens], ['norm', 'state = micro-batch']);
     }
 }
@@ -194,9 +194,9 @@ for my $row (@rows) {
         my @sections = $type eq 'rbn' ? (['norm.rbn', 'penalty = diff', @{$penalty{$position}}]) : @settings;
         my $result = $number eq '0' ? '0 BLEU (training fails)' : "$number BLEU";
         my @comments = ("Regularized BatchNorm, " . uc($set) . ($set eq 'wmt' ? '16' : '14') . ", $position-norm: $title.",
-            "The paper's number: $result on the test set.",
+            "Published result: $result on the test set.",
             $data{$set eq 'wmt' ? 'wmt16-en-de' : 'iwslt14-de-en'});
-        push @comments, 'Penalty: not stated in the paper for WMT; these are the released values for IWSLT14.'
+        push @comments, 'Penalty: the paper does not state the values for WMT; these are the released values for IWSLT14.'
             if $type eq 'rbn' && $set eq 'wmt';
         recipe("rbn/$set-$position-$file", "common/rbn-$set-$position", \@comments,
             ['model', "encoder_norm = $type"], @sections);
@@ -206,14 +206,14 @@ for my $row (@rows) {
 # ---- language models: the PTB and WikiText-103 columns of PowerNorm and Regularized BatchNorm ----
 
 my %text = (
-    ptb   => ['Penn Treebank', 'Data: Penn Treebank in the version of Mikolov, as data/ptb (docs/reproduce.md).'],
+    ptb   => ['Penn Treebank', 'Data: Penn Treebank, preprocessed by Mikolov, as data/ptb (docs/reproduce.md).'],
     wt103 => ['WikiText-103', 'Data: WikiText-103, as data/wikitext-103 (docs/reproduce.md); --profile small: data/wikitext-2.'],
 );
-my $warning = 'The public code has target leakage: compare norms, not absolute values (docs/causality.md).';
+my $warning = 'The public code has target leakage, so only differences between norms are comparable (docs/causality.md).';
 
 sub lm {
     my ($path, $common, $set, $title, $number, @sections) = @_;
-    recipe($path, "common/$common", [$title, "The paper's number: $number.", $warning, $text{$set}[1]], @sections);
+    recipe($path, "common/$common", [$title, "Published result: $number.", $warning, $text{$set}[1]], @sections);
 }
 
 sub validation_test {
@@ -236,7 +236,7 @@ for my $row ([1, '55.4', '57.9', '23.6', '20.9'], [2, '54.3', '49.8', '19.7', '1
     my ($cores, @numbers) = @$row;
     for my $set (qw(ptb wt103)) {
         lm("pn/table2-$set-core$cores", "lm-$set", $set,
-            "PowerNorm, table 2, $text{$set}[0]: Tensor-Transformer, $cores core" . ($cores > 1 ? 's' : '') . ', as printed by Ma et al..',
+            "PowerNorm, table 2, $text{$set}[0]: Tensor-Transformer, $cores core" . ($cores > 1 ? 's' : '') . ', published in Ma et al., 2019.',
             validation_test($set eq 'ptb' ? @numbers[0, 1] : @numbers[2, 3]), ['model', "cores = $cores"]);
     }
 }
@@ -259,7 +259,7 @@ for my $row (@rows) {
     for my $case (['ptb', 'post'], ['wt103', 'post'], ['ptb', 'pre'], ['wt103', 'pre']) {
         my ($set, $position) = @$case;
         my $number = shift @numbers;
-        my @sections = $type eq 'rbn' ? (['norm.rbn', '; not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1',
+        my @sections = $type eq 'rbn' ? (['norm.rbn', '; the paper does not state the values for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1',
             'penalty = diff', 'scale = mean', 'lambda = 0.1', 'nu = 0.01']) : @settings;
         lm("rbn/$set-$position-$file", "rbn-$set-$position", $set,
             "Regularized BatchNorm, $text{$set}[0], $position-norm: $title.", "perplexity $number on the test set",
@@ -267,11 +267,11 @@ for my $row (@rows) {
     }
 }
 
-# Text classification: every norm of the model is the row's. Sizes and sites are not printed in the paper.
+# Text classification: all norms of the model are those of the row. The paper does not state sizes and sites.
 my %texts = (
     imdb    => ['IMDB', 'the IMDB reviews, as data/imdb'],
     sogou   => ['Sogou', 'Sogou News, as data/sogou'],
-    dbpedia => ['DBPedia', 'the DBPedia ontology set, as data/dbpedia'],
+    dbpedia => ['DBPedia', 'the DBPedia ontology dataset, as data/dbpedia'],
     yelp    => ['Yelp', 'Yelp review polarity, as data/yelp'],
 );
 my @text_rows = (    # as @rows; numbers post IMDB, Sogou, DBPedia, Yelp, then pre
@@ -293,9 +293,9 @@ for my $row (@text_rows) {
         for my $set (qw(imdb sogou dbpedia yelp)) {
             my ($name, $data) = @{$texts{$set}};
             my @comments = ("Regularized BatchNorm, $name, $position-norm: $title{$file}.",
-                "The paper's number: " . shift(@numbers) . " % accuracy on the test set.",
+                "Published result: " . shift(@numbers) . " % accuracy on the test set.",
                 "Data: $data (docs/reproduce.md).");
-            push @comments, 'Penalty: not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+            push @comments, 'Penalty: the paper does not state the values for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
                 if $type eq 'rbn';
             recipe("rbn/$set-$position-$file", 'common/rbn-text', \@comments,
                 ['data', "train = data/$set/train.tsv", "test = data/$set/test.tsv"],
@@ -304,10 +304,10 @@ for my $row (@text_rows) {
     }
 }
 
-# Named entities: the norms of both sublayers of every layer; TENER has no other norms.
+# Named entities: the norms of both sublayers of every layer are those of the row; TENER has no other norms.
 my %entities = (
-    conll  => ['CoNLL-2003', 'CoNLL-2003 English as data/conll2003, and GloVe vectors'],
-    resume => ['Resume', 'the Resume set as data/resume, and vectors of characters and bigrams'],
+    conll  => ['CoNLL-2003', 'CoNLL-2003 English, as data/conll2003, and GloVe vectors'],
+    resume => ['Resume', 'the Resume set, as data/resume, and character and bigram vectors'],
 );
 my %entity_numbers = (    # post Resume, CoNLL, then pre
     'ln'      => [94.8, 91.3, '94.0', '91.0'],
@@ -326,8 +326,8 @@ for my $row (@text_rows) {
         for my $set (qw(resume conll)) {
             my ($name, $data) = @{$entities{$set}};
             my @comments = ("Regularized BatchNorm, $name, $position-norm: $title{$file}.",
-                "The paper's number: " . shift(@numbers) . " F1 on the test set.", "Data: $data (docs/reproduce.md).");
-            push @comments, 'Penalty: not stated in the paper for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
+                "Published result: " . shift(@numbers) . " F1 on the test set.", "Data: $data (docs/reproduce.md).");
+            push @comments, 'Penalty: the paper does not state the values for this task; its grid for lambda and nu is 0, 0.01, 0.1, 1.'
                 if $type eq 'rbn';
             recipe("rbn/$set-$position-$file", "common/rbn-$set", \@comments,
                 ['model', "norm_position = $position", "norm = $type"], @sections);

@@ -1,10 +1,11 @@
 #!/usr/bin/perl
 # The tables of results/*.md are recomputed from the logs of the runs, results/logs/NAME.tar.xz. Each follows a line
 #     <!-- results: NAME [paper=RECIPES] -->
-# and has one row per variant of the comparison. paper=rbn/imdb-post adds the paper's numbers, from the recipes
+# and has one row per variant of the comparison. paper=rbn/imdb-post adds the published results, from the recipes
 # rbn/imdb-post-VARIANT.ini.
 #     <!-- recipe: NAME -->
-# begins a table of one recipe on several corpora, compared with the best baseline: one row per run.
+# begins a table of one recipe on several corpora, compared with the best baseline: one row per title, the mean over runs with
+# different seeds.
 #
 #     scripts/results_tables.pl --check [NAME]         prints the tables that differ from the logs
 #     scripts/results_tables.pl --write [NAME]         writes them
@@ -93,13 +94,13 @@ sub table_of {
 
 # ---- tables ----
 
-# The paper's number for a variant, from the comment of its recipe; '' without that recipe.
+# The published result of a variant, from the comment of its recipe; '' without that recipe.
 sub paper_number {
     my ($recipes, $variant) = @_;
     my $path = sprintf 'recipes/%s-%s.ini', $recipes, lc $variant;
     -e $path or return '';
-    return $1 if read_file($path) =~ /^# The paper's number: (?:perplexity )?([0-9.]+|infinite|0 BLEU)/m;
-    fail "$path: no line with the paper's number";
+    return $1 if read_file($path) =~ /^# Published result: (?:perplexity )?([0-9.]+|infinite|0 BLEU)/m;
+    fail "$path: no line 'Published result'";
 }
 
 sub number { my ($value, $digits) = @_; return defined $value ? sprintf("%.${digits}f", $value) : '' }
@@ -143,18 +144,35 @@ sub score_with_interval {
     return number($score, 2) . (defined $low ? sprintf ' [%s, %s]', number($low, 2), number($high, 2) : '');
 }
 
-# One row per run of a recipe. The last baseline is the strongest one.
+# The last state of a run and its scores.
+sub recipe_run {
+    my $run = shift;
+    my ($baseline, $test) = map { decode_json(Encode::encode('UTF-8', read_file("$run/$_.json"))) } qw(baseline test);
+    my ($last) = reverse grep { /"type":"(?:train|valid)"/ } split /\n/, read_file("$run/log.jsonl");
+    $last = decode_json(Encode::encode('UTF-8', $last));
+    chomp(my $title = read_file("$run/title.txt"));
+    my $best = $baseline->{baselines}[-1]{test}; # the last baseline is the strongest one
+    return {title => $title, baseline => score_with_interval($best, $best), update => $last->{update},
+        seconds => $last->{seconds}, score => score_with_interval($test, $test->{interval} // $test)};
+}
+
+sub mean { my $sum = 0; $sum += $_ for @_; return $sum / @_ }
+
+# One row per title: a run, or the mean over the runs (seeds) and the score of each.
 sub recipe_table {
     my $folder = unpacked(shift);
+    my (%runs, @titles);
     my @lines = ('| data | size | baseline | recipe | updates | minutes |', '|---|--:|--:|--:|--:|--:|');
-    for my $run (map { s{/test.json$}{}r } sort glob "$folder/*/test.json") {
-        my ($baseline, $test) = map { decode_json(Encode::encode('UTF-8', read_file("$run/$_.json"))) } qw(baseline test);
-        my $best = $baseline->{baselines}[-1]{test};
-        my ($last) = reverse grep { /"type":"(?:train|valid)"/ } split /\n/, read_file("$run/log.jsonl");
-        $last = decode_json(Encode::encode('UTF-8', $last));
-        chomp(my $title = read_file("$run/title.txt"));
-        push @lines, '| ' . join(' | ', $title, score_with_interval($best, $best),
-            score_with_interval($test, $test->{interval} // $test), $last->{update}, number($last->{seconds} / 60, 1)) . ' |';
+    for my $run (map { recipe_run(s{/test.json$}{}r) } sort glob "$folder/*/test.json") {
+        push @titles, $run->{title} unless $runs{$run->{title}};
+        push @{$runs{$run->{title}}}, $run;
+    }
+    for my $title (@titles) {
+        my @of = @{$runs{$title}};
+        my @scores = map { $_->{score} =~ s/ .*//r } @of;
+        my $score = @of == 1 ? $of[0]{score} : sprintf '%.2f (%s)', mean(@scores), join ', ', @scores;
+        push @lines, sprintf '| %s | %s | %s | %.0f | %.1f |', $title, $of[0]{baseline}, $score,
+            mean(map { $_->{update} } @of), mean(map { $_->{seconds} / 60 } @of);
     }
     return join '', map { "$_\n" } @lines;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Whether two builds of the program compute bitwise identical results: builds by other compilers, or for other processors.
+# Checks that two builds of the program, by different compilers or for different processors, compute bitwise identical
+# results.
 #     scripts/same_results.sh PROGRAM OTHER         each may be a command, such as "qemu-aarch64-static -L ROOT build-arm64/norma"
 # Small models are trained by both (PROGRAM writes the data), on the backend ref and at the CPU level base. The models of PROGRAM
 # translate, classify and score text in float, int8 and bf16. Ends with "N passed, N failed".

@@ -64,7 +64,7 @@ for ((i = 1; delivered < count; i++)); do
     STOP) text="norma: rank $rank has not responded for $timeout seconds" ;;
     TERM) text='norma: stopped after update [0-9]+; checkpoint written' ;;
     esac
-    # A run that ended before the signal is no case: another one replaces it.
+    # A run that ended before the signal does not count: another one replaces it.
     if [ -z "$victim" ] || grep -q "^done: $updates updates" err; then
         unhit=$((unhit + 1))
         [ "$unhit" -le "$((2 * count))" ] || { fail "the runs end before the signals"; break; }

@@ -90,8 +90,8 @@ NM_API void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *perplex
 typedef struct nm_perplexity_sums {
     double nll;     /* sum of the negative log probabilities in nats; the perplexity is exp(nll / tokens) */
     int64_t tokens; /* scored tokens, end symbols included */
-    int64_t
-        words; /* words and end symbols of the files: exp(nll / words) can be compared between vocabularies */
+    /* words and end symbols of the files: exp(nll / words) can be compared between vocabularies */
+    int64_t words;
     int64_t unknown;  /* tokens that are not in the dictionary */
     int64_t left_out; /* tokens of segments that were not scored */
 } nm_perplexity_sums;

@@ -92,8 +92,8 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     const nm_residual_grad *residual;
     nm_mat dy, dx; /* backward: [rows, width] */
     bool add;      /* backward: dx += instead of dx = */
-    double
-        n_targets; /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the mean */
+    /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the mean */
+    double n_targets;
     bool mean_loss;    /* the task's loss is a mean: a penalty of scale auto is multiplied by n_targets */
     double grad_scale; /* loss scale, a factor of dy; gradients of penalties must have it too */
     /* The pass repeats an earlier one (activation checkpointing): statistics are not collected again. */

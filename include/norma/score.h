@@ -66,7 +66,7 @@ NM_API size_t nm_scores_n(const nm_scores *scores);
 /* Score of all segments together; and of one, NaN if it does not exist. */
 NM_API double nm_scores_value(const nm_scores *scores);
 NM_API double nm_scores_segment(const nm_scores *scores, size_t segment);
-/* The line that the reference program prints, "BLEU = 27.15, 58.1/..."; and the signature of the metric with its options,
+/* The line that the reference implementation prints, "BLEU = 27.15, 58.1/..."; and the signature of the metric with its options,
  * "nrefs:1|case:mixed|...". Valid until nm_scores_free. */
 NM_API const char *nm_scores_line(const nm_scores *scores);
 NM_API const char *nm_scores_signature(const nm_scores *scores);

@@ -101,8 +101,8 @@ NM_API nm_training_summary nm_training_summarize(const nm_training *training);
 typedef struct nm_training_profile {
     int64_t updates, tokens; /* 0: the option device.profile is not set */
     double seconds;
-    const struct nm_kernel_time
-        *kernels; /* [n_kernels], norma/backend.h; longest first, their sum is less than `seconds` */
+    /* [n_kernels], norma/backend.h; longest first, their sum is less than `seconds` */
+    const struct nm_kernel_time *kernels;
     int32_t n_kernels;
 } nm_training_profile;
 /* kernels are valid until nm_training_close. */

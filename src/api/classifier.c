@@ -7,7 +7,7 @@
 #include "task/classification.h"
 #include "text/words.h"
 
-/* What a call works with: the task and the model of the classifier, with a coder and a backend of the call. */
+/* Workspace of one call: copies of the task and the model of the classifier, with a separate text coder and backend. */
 typedef struct workspace {
     nm_classification_parts parts;
     nm_task task;
@@ -26,8 +26,8 @@ struct nm_classifier {
 struct nm_classifications {
     size_t n, n_classes;
     double *probabilities; /* [n, n_classes] */
-    bool *truncated;
-    char **names; /* [n_classes] */
+    bool *truncated;       /* [n] */
+    char **names;          /* [n_classes] */
 };
 
 /* ---- open and close ---- */
@@ -155,7 +155,7 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     if (!self || !results)
         return nm_fail(err, NM_USAGE, "nm_classifier_run: %s is NULL", self ? "results" : "classifier");
     NM_TRY(nm_texts_check(texts, n, "text", err));
-    workspace *w = nm_workspaces_take(&self->pool);
+    workspace *w = nm_workspaces_acquire(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
     nm_classifications *out = nm_allocate(sizeof *out);
@@ -168,7 +168,7 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     for (size_t k = 0; k < self->n_classes; k++)
         out->names[k] = nm_duplicate(nm_classifier_class(self, k));
     nm_status status = n ? classify(self, w, texts, out, err) : NM_OK;
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *results = out;
     else

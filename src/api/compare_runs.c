@@ -21,14 +21,14 @@ struct nm_comparison {
     nm_experiment experiment;
     nm_comparison_events events;
     bool results_only;
-    bool selected, complete; /* the tables of the grid and of the scores exist */
-    char *text;              /* of the last call of nm_comparison_text */
+    bool selected, complete; /* the table of the grid exists; the table of the scores exists */
+    char *text;              /* result of the last call of nm_comparison_text or nm_comparison_grid_text */
     volatile sig_atomic_t stop;
 };
 
 /* ---- runs and variants ---- */
 
-/* Results of the test set are those of an earlier call while a run is not finished. */
+/* While a run is not finished, its test results are those of an earlier comparison. */
 static nm_compared_run describe_run(const nm_run_job *job, const char *line)
 {
     const nm_run_result *result = &job->result;
@@ -151,7 +151,7 @@ static const char *table_text(nm_comparison *self, const char *format_name, bool
         nm_comparison_table_print_grid(&self->experiment.table, format, out);
     else
         nm_comparison_table_print(&self->experiment.table, format, self->config->samples, out);
-    nm_text_stream_close(out, &self->text);
+    nm_text_stream_close(out);
     return self->text;
 }
 
@@ -190,7 +190,7 @@ static void on_message(void *user, const char *text)
         self->events.message(self->events.user, text);
 }
 
-/* The weights of two variants are identical if what one of them sets has no effect in this recipe. */
+/* The weights of two variants are identical if the settings in which they differ have no effect in this recipe. */
 static void warn_same_weights(const nm_comparison *self)
 {
     for (size_t i = 0; i < self->experiment.queue.n; i++) {
@@ -220,7 +220,8 @@ static char *default_folder(const char *recipe, const char *profile)
     return nm_format("runs/%.*s%s%s-compare", (int)strcspn(name, "."), name, *profile ? "-" : "", profile);
 }
 
-/* Options of [compare] are those of the comparison, all others those of its runs; [run] is both. */
+/* Sets an option: those of [compare] apply to the comparison, those of [run] to the comparison and its runs, all others to the
+ * runs. */
 static nm_status set_option(nm_comparison *self, const char *name, const char *value, nm_error *err)
 {
     nm_status status = NM_OK;
@@ -327,11 +328,11 @@ nm_status nm_comparison_open(nm_comparison **comparison, const char *program, co
     return status;
 }
 
-/* Options that would have no effect on results are errors. */
+/* NM_USAGE for options that have no effect on saved results. A missing value is reported by nm_settings_apply. */
 static nm_status check_results_options(const nm_comparison *self, const char *const *options, nm_error *err)
 {
     static const char *const used[] = {"compare.format", "compare.margin", "compare.samples"};
-    for (size_t i = 0; options && options[i]; i += 2) {
+    for (size_t i = 0; options && options[i] && options[i + 1]; i += 2) {
         char *path = nm_settings_path(self->options, sections, options[i]);
         bool known = false;
         for (size_t k = 0; k < sizeof used / sizeof *used; k++)

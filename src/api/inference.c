@@ -10,8 +10,6 @@
 
 /* ---- options ---- */
 
-/* The path of an option in the tables, heap: a name without a section is that of the first section that has it, or of the
- * first section if none has it. */
 char *nm_settings_path(const nm_options *options, const char *sections, const char *name)
 {
     if (strchr(name, '.'))
@@ -41,7 +39,7 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     return NM_OK;
 }
 
-/* Replaces the values of a model file by those of the settings that it has, too. */
+/* Overrides the options of a model file with the settings that it has. */
 static nm_status override(nm_options *model_options, const nm_inference *self, const nm_inference_type *type,
                           const char *const *settings, nm_error *err)
 {
@@ -81,7 +79,7 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
     return status;
 }
 
-/* A path that exists is one model, even if its name contains a comma. */
+/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a comma. */
 static nm_status open_models(nm_inference *self, const nm_inference_type *type, const char *paths,
                              const char *const *settings, nm_error *err)
 {
@@ -173,7 +171,7 @@ void nm_workspaces_init(nm_workspaces *pool)
     pthread_mutex_init(&pool->mutex, NULL);
 }
 
-void *nm_workspaces_take(nm_workspaces *pool)
+void *nm_workspaces_acquire(nm_workspaces *pool)
 {
     pthread_mutex_lock(&pool->mutex);
     void *workspace = pool->n_idle ? pool->idle[--pool->n_idle] : NULL;
@@ -181,7 +179,7 @@ void *nm_workspaces_take(nm_workspaces *pool)
     return workspace;
 }
 
-void nm_workspaces_give(nm_workspaces *pool, void *workspace)
+void nm_workspaces_return(nm_workspaces *pool, void *workspace)
 {
     pthread_mutex_lock(&pool->mutex);
     NM_GROW(pool->idle, pool->n_idle, pool->capacity);

@@ -24,7 +24,7 @@ static const nm_option scoring_rows[] = {
     {0}};
 /* clang-format on */
 
-/* What a call works with. */
+/* Workspace of one call. */
 typedef struct workspace {
     nm_model *model;
     nm_lm_text *text;
@@ -36,15 +36,15 @@ struct nm_language_model {
     const nm_lm_parts *parts;
     const scoring_config *scoring;
     nm_comm *comm;       /* nm_language_model_set_comm */
-    nm_sampler *sampler; /* its packed weights are those of all workspaces; NULL: a non-causal model */
+    nm_sampler *sampler; /* owns the packed weights of all workspaces; NULL: a non-causal model */
     nm_workspaces pool;
 };
 
 struct nm_lm_scores {
     size_t n;
-    size_t *begins; /* [n + 1], of the lines in tokens */
-    char **tokens;
-    double *log_probs;
+    size_t *begins;    /* [n + 1], index of the first token of each line */
+    char **tokens;     /* [begins[n]] */
+    double *log_probs; /* [begins[n]] */
 };
 
 struct nm_perplexity {
@@ -54,7 +54,7 @@ struct nm_perplexity {
 
 struct nm_lm_texts {
     size_t n;
-    char **texts, **whole; /* [n] without and with the prompts */
+    char **texts, **whole; /* [n], without and with the prompts */
 };
 
 /* ---- open and close ---- */
@@ -150,23 +150,24 @@ const char *nm_language_model_warning(const nm_language_model *self)
     return self ? nm_inference_warning(&self->inference) : NULL;
 }
 
-static nm_status take_workspace(nm_language_model *self, workspace **w, nm_error *err)
+static nm_status acquire_workspace(nm_language_model *self, workspace **w, nm_error *err)
 {
-    *w = nm_workspaces_take(&self->pool);
+    *w = nm_workspaces_acquire(&self->pool);
     return *w ? NM_OK : workspace_create(self, w, err);
 }
 
-/* A workspace for a call; NM_UNSUPPORTED: the model is not causal, so it `cannot`. */
+/* Acquires a workspace for a call that needs a causal model; otherwise NM_UNSUPPORTED. cannot: end of the message, "cannot
+ * generate text". */
 static nm_status begin_call(nm_language_model *self, const char *cannot, workspace **w, nm_error *err)
 {
     if (!self->sampler)
         return nm_fail(err, NM_UNSUPPORTED, "the model is not causal (model.causal = false): it %s", cannot);
-    return take_workspace(self, w, err);
+    return acquire_workspace(self, w, err);
 }
 
 /* ---- log probabilities ---- */
 
-/* Ids of all lines, each with the end symbol; *ends [n] are their ends. */
+/* Appends the ids of all lines, each with the end symbol. ends [n]: index after the last id of each line. */
 static void encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
                          nm_ids *ids, int64_t *ends)
 {
@@ -224,7 +225,7 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     nm_lm_scored_release(&scored);
     nm_ids_release(&ids);
     free(ends);
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     return status;
 }
 
@@ -311,10 +312,10 @@ nm_status nm_language_model_perplexity(nm_language_model *self, const char *path
                        : !path ? "path"
                                : "perplexity");
     workspace *w;
-    NM_TRY(take_workspace(self, &w, err));
+    NM_TRY(acquire_workspace(self, &w, err));
     nm_perplexity *out = nm_allocate(sizeof *out);
     nm_status status = score_file(self, w, path, out, err);
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *perplexity = out;
     else
@@ -338,9 +339,9 @@ void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
 {
     nm_lm_scored *to = &total->scored;
     const nm_lm_scored *from = &one->scored;
-    NM_RESERVE(to->counts, 2 * (to->n_units + from->n_units), to->capacity);
-    memcpy(to->counts + 2 * to->n_units, from->counts, 2 * from->n_units * sizeof *to->counts);
-    to->n_units += from->n_units;
+    NM_RESERVE(to->counts, 2 * (to->n_blocks + from->n_blocks), to->capacity);
+    memcpy(to->counts + 2 * to->n_blocks, from->counts, 2 * from->n_blocks * sizeof *to->counts);
+    to->n_blocks += from->n_blocks;
     to->nll += from->nll;
     to->tokens += from->tokens;
     to->left_out += from->left_out;
@@ -363,13 +364,13 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
     if (!self)
         return (nm_interval){NAN, NAN, NAN};
     const nm_bootstrap_config config = nm_bootstrap_default();
-    return nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_units, 2},
+    return nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_blocks, 2},
                                  nm_lm_perplexity_of_counts, NULL, &config);
 }
 
 /* ---- generation ---- */
 
-/* The lines of a prompt, with the end symbol between them, as in the training text. */
+/* Appends the ids of a prompt, with the end symbol between lines, as in the training text. */
 static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
 {
     const char *end = prompt + nm_text_length(prompt);
@@ -434,7 +435,7 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     free(heads);
     free(found);
     free(lists);
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     return status;
 }
 

@@ -1,16 +1,17 @@
-/* The values of all options as text: a table, so that concurrent calls can read it. */
+/* A constant copy of the values of all options as text, which concurrent calls can read. */
 #ifndef NM_OPTION_VALUES_H
 #define NM_OPTION_VALUES_H
 
 #include "norma/option.h"
 
 typedef struct nm_option_values {
-    char **list; /* "section.key", value, in turn */
+    char **list; /* [n], alternating "section.key" and value */
     size_t n, capacity;
 } nm_option_values;
 
+/* Fills the table, which must be {0}. */
 void nm_option_values_list(nm_option_values *values, const nm_options *options);
-/* NULL: no option has this name, or it is NULL. */
+/* The value of an option, valid as long as the table; NULL if there is no such option or name is NULL. */
 const char *nm_option_values_find(const nm_option_values *values, const char *name);
 void nm_option_values_release(nm_option_values *values);
 

@@ -15,7 +15,7 @@ struct nm_prepared {
 
 /* ---- warnings ---- */
 
-/* Appends the start of a line, which may contain control characters. */
+/* Appends text with control characters replaced by '?'. */
 static void append_visible(nm_buffer *out, const char *text)
 {
     for (; *text; text++)
@@ -35,7 +35,7 @@ static void append_example(nm_buffer *out, const nm_drop_example *example, int s
     }
 }
 
-/* Warns when the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
+/* Warns if the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
  * tokenization can drop most of a corpus. */
 static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_events *events)
 {
@@ -144,7 +144,7 @@ bool nm_prepared_get_side(const nm_prepared *self, int32_t side, nm_prepared_sid
     return true;
 }
 
-/* NULL: the folder has no such split. */
+/* The report of a split; NULL: the folder has no such split. */
 static const nm_prepare_split_report *find_split(const nm_prepared *self, int32_t split)
 {
     bool found = self && split >= 0 && split < NM_PREPARE_SPLITS && nm_prepare_has_split(self->config, split);

@@ -16,25 +16,26 @@ static const nm_option score_rows[] = {NM_SCORE_ROWS(score_options), {0}};
 struct nm_scorer {
     nm_options *options;
     const score_options *score;
-    nm_score_config config;              /* without the tokenizer */
-    nm_metric_tokenizer_config tokenize; /* name NULL: the metric's own */
+    nm_score_config config;              /* without tokenizer */
+    nm_metric_tokenizer_config tokenize; /* name NULL: the default tokenizer of the metric */
     nm_bootstrap_config resampling;
-    nm_workspaces tokenizers; /* of nm_metric_tokenizer */
+    nm_workspaces tokenizers; /* idle nm_metric_tokenizer */
 };
 
 struct nm_scores {
     nm_score_config config;
-    nm_metric_tokenizer tokenizer; /* its type only, for the signature */
+    nm_metric_tokenizer tokenizer; /* only its type, for the signature */
     nm_bootstrap_config resampling;
     nm_counts counts;
     int n_references;
     double value;
-    char *line, *signature, *metric_signature; /* the last one: with the test, for comparisons */
+    char *line, *signature;
+    char *metric_signature; /* with metric and bootstrap options; equal for comparable scores */
 };
 
 /* ---- open and close ---- */
 
-/* Whether a key begins with one of the words of a list, each of which has a space after it. */
+/* Whether a key begins with one of the words of a list, each followed by a space. */
 static bool is_listed(const char *list, const char *key)
 {
     for (; *list; list = strchr(list, ' ') + 1)
@@ -43,7 +44,7 @@ static bool is_listed(const char *list, const char *key)
     return false;
 }
 
-/* Options of one metric are errors with another one. */
+/* NM_USAGE for options that have no effect on the metric. */
 static nm_status check_options(const nm_options *options, const nm_score_metric *metric, nm_error *err)
 {
     char *path, *warning = NULL;
@@ -103,13 +104,13 @@ static void tokenizer_free(void *tokenizer)
     free(tokenizer);
 }
 
-/* *tokenizer: NULL if the metric has its own. */
-static nm_status take_tokenizer(nm_scorer *self, nm_metric_tokenizer **tokenizer, nm_error *err)
+/* *tokenizer: NULL for the default tokenizer of the metric. */
+static nm_status acquire_tokenizer(nm_scorer *self, nm_metric_tokenizer **tokenizer, nm_error *err)
 {
     *tokenizer = NULL;
     if (!self->tokenize.name)
         return NM_OK;
-    *tokenizer = nm_workspaces_take(&self->tokenizers);
+    *tokenizer = nm_workspaces_acquire(&self->tokenizers);
     if (*tokenizer)
         return NM_OK;
     nm_metric_tokenizer *created = nm_allocate(sizeof *created);
@@ -121,10 +122,10 @@ static nm_status take_tokenizer(nm_scorer *self, nm_metric_tokenizer **tokenizer
     return status;
 }
 
-static void give_tokenizer(nm_scorer *self, nm_metric_tokenizer *tokenizer)
+static void return_tokenizer(nm_scorer *self, nm_metric_tokenizer *tokenizer)
 {
     if (tokenizer)
-        nm_workspaces_give(&self->tokenizers, tokenizer);
+        nm_workspaces_return(&self->tokenizers, tokenizer);
 }
 
 static nm_status open_scorer(nm_scorer *self, const char *metric, const char *const *options, nm_error *err)
@@ -134,8 +135,8 @@ static nm_status open_scorer(nm_scorer *self, const char *metric, const char *co
         return nm_fail(err, NM_USAGE, "nm_scorer_open: metric is NULL");
     NM_TRY(nm_settings_apply(self->options, "score", options, err));
     NM_TRY(configure(self, metric, err));
-    NM_TRY(take_tokenizer(self, &tokenizer, err)); /* reports a missing model or dictionary now */
-    give_tokenizer(self, tokenizer);
+    NM_TRY(acquire_tokenizer(self, &tokenizer, err)); /* reports a missing model or dictionary */
+    return_tokenizer(self, tokenizer);
     return NM_OK;
 }
 
@@ -173,7 +174,7 @@ void nm_scorer_close(nm_scorer *self)
 typedef struct test_set {
     const char *const *hypotheses, *const *references;
     size_t n;
-    const char *file; /* of the hypotheses, instead of texts; references are then files, too */
+    const char *file; /* path of the hypotheses; NULL: texts. The references are then paths, too */
     size_t n_references;
 } test_set;
 
@@ -206,7 +207,7 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
         return nm_fail(err, NM_USAGE, "%zu references", set->n_references);
     if (self->config.metric->one_reference && set->n_references > 1)
         return nm_fail(err, NM_USAGE, "%s is computed against one reference", self->config.metric->name);
-    NM_TRY(take_tokenizer(self, &tokenizer, err));
+    NM_TRY(acquire_tokenizer(self, &tokenizer, err));
     nm_score_config config = self->config;
     config.bleu.tokenizer = tokenizer;
     nm_counts counts;
@@ -224,7 +225,7 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
         complete(out);
         *scores = out;
     }
-    give_tokenizer(self, tokenizer);
+    return_tokenizer(self, tokenizer);
     return status;
 }
 

@@ -16,7 +16,8 @@ static const nm_option tag_rows[] = {
     {0}};
 /* clang-format on */
 
-/* What a call works with: the task and the model of the tagger, with the forms of the call's tokens and its backend. */
+/* Workspace of one call: copies of the task and the model of the tagger, with the word forms of the call and a separate
+ * backend. */
 typedef struct workspace {
     nm_tagging_parts parts;
     nm_task task;
@@ -36,7 +37,7 @@ struct nm_tagged {
     struct tagged_sentence {
         size_t length, n_spans;
         char **tags;
-        nm_span *spans; /* labels are parts of the tags */
+        nm_span *spans; /* [n_spans]; labels point into tags */
         bool in_pieces;
     } * sentences;
 };
@@ -57,8 +58,8 @@ static void workspace_free(void *space)
 {
     workspace *w = space;
     nm_counter_release(&w->parts.forms);
-    free(w->parts.format_words);
-    free(w->parts.format_chars);
+    free(w->parts.form_words);
+    free(w->parts.form_chars);
     free(w->parts.char_starts);
     nm_tag_corpus_release(&w->corpus);
     nm_model_free_worker(w->model);
@@ -156,7 +157,7 @@ static nm_status check_tokens(const char *const *tokens, const size_t *lengths, 
     return NM_OK;
 }
 
-/* Names the tags of a sentence in the scheme of the options, and finds its spans. */
+/* Sets the names of the tags of a sentence, in the scheme of the options, and its spans. tags: [sentence->length], ids. */
 static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_sentence *sentence)
 {
     size_t n = sentence->length;
@@ -201,13 +202,13 @@ nm_status nm_tagger_run(nm_tagger *self, const char *const *tokens, const size_t
     if (!self || !tagged)
         return nm_fail(err, NM_USAGE, "nm_tagger_run: %s is NULL", self ? "tagged" : "tagger");
     NM_TRY(check_tokens(tokens, lengths, n, err));
-    workspace *w = nm_workspaces_take(&self->pool);
+    workspace *w = nm_workspaces_acquire(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
     nm_tagged *out = nm_allocate(sizeof *out);
     *out = (nm_tagged){.n = n, .sentences = nm_allocate(n * sizeof *out->sentences)};
     nm_status status = n ? tag(self, w, tokens, lengths, out, err) : NM_OK;
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *tagged = out;
     else

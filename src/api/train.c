@@ -23,8 +23,8 @@ struct nm_training {
     nm_probe *probe;
     nm_trainer *trainer;
     nm_training_events events;
-    nm_events *tensorboard; /* NULL: no event files, or writing them has failed */
-    bool silent;            /* one of several processes that does not write the run */
+    nm_events *tensorboard; /* NULL: no event files, or writing them failed */
+    bool silent;            /* this process is not rank 0: no messages and no event files */
     nm_profile profile;
     volatile sig_atomic_t stop;
 };
@@ -161,7 +161,7 @@ static nm_status set_options(nm_options *options, const char *const *settings, n
     return NM_OK;
 }
 
-/* The option run.folder, or runs/NAME. */
+/* The option run.folder, or runs/NAME with the name of the recipe, heap; NULL for the text of a recipe without run.folder. */
 static char *run_folder(const nm_run_options *run, const char *recipe)
 {
     if (*run->folder || nm_recipe_is_text(recipe))
@@ -171,7 +171,7 @@ static char *run_folder(const nm_run_options *run, const char *recipe)
                      *run->profile ? "-" : "", run->profile);
 }
 
-/* NM_MISMATCH if config.ini of the folder names another task: its options would be unknown ones. */
+/* NM_MISMATCH if config.ini in the folder has another task, whose options would be unknown. */
 static nm_status check_task(const nm_training *self, nm_error *err)
 {
     char *path = nm_path_join(self->folder, "config.ini"), *run_task = NULL;
@@ -187,7 +187,7 @@ static nm_status check_task(const nm_training *self, nm_error *err)
     return status;
 }
 
-/* Replaces the options by those of the run in the folder, if it has any. */
+/* Replaces the options with those of the run in the folder, if there is one. */
 static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *err)
 {
     nm_options *options;
@@ -206,7 +206,7 @@ static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *e
 
 /* ---- open, run and close ---- */
 
-/* What is known before the recipe has been read. */
+/* NM_USAGE if the recipe sets options that must be known before it is read. */
 static nm_status check_recipe(const nm_training *self, const nm_training_ranks *ranks, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(self->options, "run");
@@ -319,7 +319,7 @@ void nm_training_close(nm_training *self)
 {
     if (!self)
         return;
-    nm_probe_free(self->probe); /* before the trainer, whose model it looks at */
+    nm_probe_free(self->probe); /* before the trainer, because the probe refers to its model */
     nm_trainer_close(self->trainer);
     nm_events_close(self->tensorboard);
     nm_options_free(self->options);

@@ -1,4 +1,4 @@
-/* The result of a call of the translator. */
+/* The result of a call of the translator; all arrays are owned. */
 #ifndef NM_API_TRANSLATIONS_H
 #define NM_API_TRANSLATIONS_H
 
@@ -6,10 +6,10 @@
 
 typedef struct nm_translated { /* one translation */
     char *text;
-    double score, *token_scores;
-    char **tokens;
+    double score, *token_scores; /* [n_tokens] */
+    char **tokens;               /* [n_tokens] */
     size_t n_tokens, n_words;
-    nm_translation_word *words; /* with translate.alignment */
+    nm_translation_word *words; /* [n_words]; NULL without translate.alignment */
 } nm_translated;
 
 struct nm_translations {

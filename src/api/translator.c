@@ -13,7 +13,7 @@
 #include "text/word_spans.h"
 #include "text/words.h"
 
-enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are not sentences and are not tokenized */
+enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are too long to be translated and are not tokenized */
 
 typedef struct format_config { /* section [translate] */
     nm_text_format input_format, output_format;
@@ -31,13 +31,13 @@ static const nm_option format_rows[] = {
     {0}};
 /* clang-format on */
 
-/* What a call works with. */
+/* Workspace of one call. */
 typedef struct workspace {
     nm_decoder *decoder;
     nm_text_coder source;
     nm_tokenizer target;
-    nm_text_coder targets;           /* of given translations; opened when needed */
-    nm_buffer subwords, words, text; /* of a hypothesis */
+    nm_text_coder targets;           /* for given translations; opened when needed */
+    nm_buffer subwords, words, text; /* steps of the conversion of a hypothesis to text */
 } workspace;
 
 struct nm_translator {
@@ -46,7 +46,7 @@ struct nm_translator {
     const format_config *formats;
     nm_attention_choice attention;     /* with translate.alignment */
     const nm_translation_parts *parts; /* of the first model */
-    workspace *main;                   /* its decoder has the tables of all */
+    workspace *main;                   /* its decoder owns the tables that all decoders share */
     nm_workspaces pool;
 };
 
@@ -86,8 +86,8 @@ static nm_status check_models(const nm_inference *inference, nm_error *err)
     return NM_OK;
 }
 
-/* The search options inside the first model, overridden by the caller's. A preset of the caller replaces all of them.
- * batch_tokens does not change results and is never taken from the model. */
+/* The search options are those of the first model, overridden by those of the caller. A preset of the caller replaces all of
+ * them. batch_tokens does not change results and is always that of the caller. */
 static nm_status choose_search(nm_translator *self, nm_error *err)
 {
     const nm_decode_options *given = nm_options_find(self->inference.options, "decode");
@@ -96,7 +96,7 @@ static nm_status choose_search(nm_translator *self, nm_error *err)
         self->search = *given;
     self->search.batch_tokens = given->batch_tokens;
     NM_TRY(nm_decode_options_check(&self->search, err));
-    char *warning = NULL; /* about options inside the model file, which the model's training accepted */
+    char *warning = NULL; /* about options of the model file, which the training accepted */
     nm_status status = nm_options_check(self->inference.models[0].options, &warning, err);
     free(warning);
     return status;
@@ -132,12 +132,12 @@ static void workspace_free(void *space)
 
 static nm_subword_model subword_model(const nm_translation_parts *parts)
 {
-    return (nm_subword_model){.codes = parts->texts[NM_TEXT_CODES],
-                              .subwords = parts->source_units ? parts->source_units : parts->source_vocab,
-                              .target_subwords =
-                                  parts->target_units ? parts->target_units : parts->target_vocab,
-                              .source_spm = parts->spm[0].spm,
-                              .target_spm = parts->spm[1].spm};
+    return (nm_subword_model){
+        .codes = parts->texts[NM_TEXT_CODES],
+        .subwords = parts->source_subwords ? parts->source_subwords : parts->source_vocab,
+        .target_subwords = parts->target_subwords ? parts->target_subwords : parts->target_vocab,
+        .source_spm = parts->spm[0].spm,
+        .target_spm = parts->spm[1].spm};
 }
 
 static nm_status workspace_create(const nm_translator *self, workspace **out, nm_error *err)
@@ -157,7 +157,7 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
     return NM_OK;
 }
 
-/* Opens the coder of the target side, which scoring needs. */
+/* Opens the coder of the target side, which scoring, prefixes and constraints need. */
 static nm_status open_targets(const nm_translator *self, workspace *w, nm_error *err)
 {
     const nm_subword_model subwords = subword_model(self->parts);
@@ -201,7 +201,7 @@ static nm_status open_translator(nm_translator *self, const char *path, const ch
     workspace *main;
     NM_TRY(workspace_create(self, &main, err));
     self->main = main;
-    nm_workspaces_give(&self->pool, main);
+    nm_workspaces_return(&self->pool, main);
     return choose_attention(self, err);
 }
 
@@ -228,7 +228,7 @@ void nm_translator_close(nm_translator *self)
     if (!self)
         return;
     workspace *main = self->main;
-    for (size_t i = 0; i < self->pool.n_idle; i++) /* the main one is freed last */
+    for (size_t i = 0; i < self->pool.n_idle; i++) /* the main workspace is freed last */
         if (self->pool.idle[i] == main)
             self->pool.idle[i] = self->pool.idle[--self->pool.n_idle];
     nm_workspaces_release(&self->pool, workspace_free);
@@ -260,14 +260,14 @@ int32_t nm_translator_nbest(const nm_translator *self)
 
 /* ---- encoding and decoding of a text ---- */
 
-/* A list of texts as ids: text i is data[begins[i]] .. data[begins[i + 1] - 1], with eos; only eos for a text without words,
- * nothing for one that is too long. */
+/* A list of texts as ids: text i has the ids begins[i] to begins[i + 1] - 1, the last one is eos; a text without words has only
+ * eos, a text of more than TEXT_BYTES_MAX has none. */
 typedef struct encoded {
     nm_ids ids;
     size_t *begins;
 } encoded;
 
-/* Encodes the n texts of a side; marks those that are too long. */
+/* Encodes the texts [out->n] of a side, and marks those that are too long. */
 static encoded encode(const nm_translator *self, workspace *w, bool target, const char *const *texts,
                       nm_translations *out)
 {
@@ -321,7 +321,7 @@ static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_h
     return nm_duplicate(w->text.data);
 }
 
-/* text: heap, owned by the result */
+/* A result with copies of scores and tokens. text: heap, then owned by the result. */
 static nm_translated translated_of(const nm_translator *self, char *text, const nm_hypothesis *found)
 {
     size_t n = (size_t)found->n;
@@ -339,8 +339,8 @@ static nm_translated translated_of(const nm_translator *self, char *text, const 
 
 /* ---- translation ---- */
 
-/* The words of a translation. source: the text; attention: [tokens, source tokens]. Overwrites w->subwords and the result of
- * w->source. */
+/* Sets the words of a translation and their alignment by found->attention, [tokens, source tokens]. source: its text; n_source:
+ * number of source tokens with eos. Overwrites w->subwords and the result of w->source. */
 static void add_words(const nm_translator *self, workspace *w, const char *source, const nm_hypothesis *found,
                       int32_t n_source, nm_translated *out)
 {
@@ -382,7 +382,7 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
     }
 }
 
-/* Aligns the translations of all texts; lists: the sources. */
+/* Aligns the translations of all texts. lists: ids of the sources. */
 static nm_status align(const nm_translator *self, workspace *w, const char *const *texts,
                        const nm_id_list *lists, const nm_translation *found, nm_translations *out,
                        nm_error *err)
@@ -411,7 +411,7 @@ static nm_status align(const nm_translator *self, workspace *w, const char *cons
     return status;
 }
 
-/* Stores what the decoder has found for text i; target: its given translation, or NULL. */
+/* Stores the hypotheses of the decoder for one text. target: its given translation, or NULL. */
 static void store(const nm_translator *self, workspace *w, const nm_translation *found, const char *target,
                   struct nm_text_translations *text)
 {
@@ -425,16 +425,16 @@ static void store(const nm_translator *self, workspace *w, const nm_translation 
     }
 }
 
-/* What the second list of texts of a call is. */
+/* Meaning of the target texts of a call. */
 typedef enum target_use { NO_TARGETS, PREFIXES, GIVEN_TRANSLATIONS } target_use;
 
-/* The phrases of all texts. */
+/* The constraints of all texts as ids. */
 typedef struct encoded_constraints {
     nm_ids ids;
-    nm_phrase *phrases; /* without ids until all are encoded */
+    nm_phrase *phrases; /* [n]; their ids are set after all phrases have been encoded */
     size_t n, capacity;
     nm_constraints *lists; /* [texts] */
-    bool *joined;          /* [vocabulary] subwords of BPE that do not end a word */
+    bool *joined;          /* [vocabulary], BPE subwords that do not end a word; NULL without BPE */
 } encoded_constraints;
 
 static bool *joined_subwords(const nm_vocab *vocab)
@@ -467,7 +467,7 @@ static nm_status encode_phrase(const nm_translator *self, workspace *w, const ch
     return NM_OK;
 }
 
-/* Encodes the phrases of each text, which are separated by tabs. */
+/* Encodes the tab-separated phrases of each text. */
 static nm_status encode_constraints(const nm_translator *self, workspace *w, const char *const *constraints,
                                     size_t n, encoded_constraints *out, nm_error *err)
 {
@@ -506,19 +506,19 @@ static void constraints_release(encoded_constraints *self)
     free(self->lists);
 }
 
-/* Arguments of a call other than the texts. */
-typedef struct demand {
+/* Arguments of a call in addition to the texts. */
+typedef struct call_options {
     target_use use;
-    const char *const *targets, *const *constraints; /* or NULL */
-} demand;
+    const char *const *targets, *const *constraints; /* [texts], or NULL */
+} call_options;
 
 /* Translates the texts, or scores the targets. */
 static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts,
-                        const demand *demands, const nm_constraints *constraints, nm_translations *out,
+                        const call_options *options, const nm_constraints *constraints, nm_translations *out,
                         nm_error *err)
 {
-    const target_use use = demands->use;
-    const char *const *targets = demands->targets;
+    const target_use use = options->use;
+    const char *const *targets = options->targets;
     encoded sides[2] = {encode(self, w, false, texts, out)};
     nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)), NULL};
     nm_translation *found = nm_allocate(out->n * sizeof *found);
@@ -526,7 +526,7 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
         sides[1] = encode(self, w, true, targets, out);
         lists[1] = nm_allocate(out->n * sizeof(nm_id_list));
     }
-    for (size_t i = 0; i < out->n; i++) /* the decoder leaves out empty lists */
+    for (size_t i = 0; i < out->n; i++) /* the decoder skips empty lists */
         for (int side = 0; side < 1 + (targets != NULL); side++)
             if (!out->texts[i].too_long && encoded_text(&sides[side], i).n > (side ? 0 : 1))
                 lists[side][i] = encoded_text(&sides[side], i);
@@ -550,22 +550,22 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
     return status;
 }
 
-static nm_status run(nm_translator *self, const char *const *texts, const demand *demands, size_t n,
+static nm_status run(nm_translator *self, const char *const *texts, const call_options *options, size_t n,
                      nm_translations **translations, nm_error *err)
 {
-    workspace *w = nm_workspaces_take(&self->pool);
+    workspace *w = nm_workspaces_acquire(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
     nm_translations *out = nm_allocate(sizeof *out);
     *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
     encoded_constraints constraints = {0};
-    nm_status status = demands->targets || demands->constraints ? open_targets(self, w, err) : NM_OK;
-    if (status == NM_OK && demands->constraints)
-        status = encode_constraints(self, w, demands->constraints, n, &constraints, err);
+    nm_status status = options->targets || options->constraints ? open_targets(self, w, err) : NM_OK;
+    if (status == NM_OK && options->constraints)
+        status = encode_constraints(self, w, options->constraints, n, &constraints, err);
     if (status == NM_OK)
-        status = decode(self, w, texts, demands, constraints.lists, out, err);
+        status = decode(self, w, texts, options, constraints.lists, out, err);
     constraints_release(&constraints);
-    nm_workspaces_give(&self->pool, w);
+    nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *translations = out;
     else
@@ -581,7 +581,7 @@ nm_status nm_translator_run(nm_translator *self, const char *const *texts, size_
     if (!self || !translations)
         return nm_fail(err, NM_USAGE, "nm_translator_run: %s is NULL", self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
-    return run(self, texts, &(demand){0}, n, translations, err);
+    return run(self, texts, &(call_options){0}, n, translations, err);
 }
 
 nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *texts,
@@ -595,7 +595,7 @@ nm_status nm_translator_run_prefixes(nm_translator *self, const char *const *tex
                        self ? "translations" : "translator");
     NM_TRY(nm_lines_check(texts, n, "text", err));
     NM_TRY(nm_lines_check(prefixes, n, "prefix", err));
-    return run(self, texts, &(demand){.use = PREFIXES, .targets = prefixes}, n, translations, err);
+    return run(self, texts, &(call_options){.use = PREFIXES, .targets = prefixes}, n, translations, err);
 }
 
 nm_status nm_translator_run_constraints(nm_translator *self, const char *const *texts,
@@ -611,7 +611,7 @@ nm_status nm_translator_run_constraints(nm_translator *self, const char *const *
     NM_TRY(nm_lines_check(constraints, n, "constraints", err));
     if (prefixes)
         NM_TRY(nm_lines_check(prefixes, n, "prefix", err));
-    const demand all = {
+    const call_options all = {
         .use = prefixes ? PREFIXES : NO_TARGETS, .targets = prefixes, .constraints = constraints};
     return run(self, texts, &all, n, translations, err);
 }
@@ -626,5 +626,6 @@ nm_status nm_translator_score(nm_translator *self, const char *const *sources, c
                        self ? "translations" : "translator");
     NM_TRY(nm_lines_check(sources, n, "source", err));
     NM_TRY(nm_lines_check(targets, n, "target", err));
-    return run(self, sources, &(demand){.use = GIVEN_TRANSLATIONS, .targets = targets}, n, translations, err);
+    return run(self, sources, &(call_options){.use = GIVEN_TRANSLATIONS, .targets = targets}, n, translations,
+               err);
 }

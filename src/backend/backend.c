@@ -142,7 +142,7 @@ void nm_backend_write(nm_backend *backend, void *device, const double *values, s
     free(host);
 }
 
-/* Huge pages: strided row accesses cause fewer TLB misses. */
+/* Huge pages reduce the TLB misses of strided accesses to rows. */
 static void advise_huge_pages(void *base, size_t bytes)
 {
     if (bytes >= HUGE_MIN_BYTES)

@@ -1,4 +1,4 @@
-/* Arithmetic of bf16 matrix multiplication (norma/backend.h), one number at a time. */
+/* Arithmetic of bf16 matrix multiplication (norma/backend.h) for single numbers. */
 #ifndef NM_BF16_H
 #define NM_BF16_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { NM_BF16_CHUNK = 512 }; /* products that are summed from zero */
+enum { NM_BF16_CHUNK = 512 }; /* number of products of a chunk, which is summed separately */
 
 /* Denormal numbers become zero of the same sign. */
 static inline float nm_bf16_flush(float x)
@@ -15,7 +15,7 @@ static inline float nm_bf16_flush(float x)
     return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
 }
 
-/* x rounded to bf16: to nearest even; denormal numbers become zero. */
+/* Rounds x to the nearest bf16 number, ties to even; denormal numbers become zero. */
 static inline float nm_bf16_round(float x)
 {
     uint32_t bits;
@@ -28,7 +28,7 @@ static inline float nm_bf16_round(float x)
     return x;
 }
 
-/* The number with these bits. */
+/* The float value of a bf16 number. */
 static inline float nm_bf16_value(uint16_t bits)
 {
     uint32_t wide = (uint32_t)bits << 16;
@@ -37,15 +37,15 @@ static inline float nm_bf16_value(uint16_t bits)
     return x;
 }
 
-/* c + x y, rounded once, for bf16 numbers x and y; a result that is below FLT_MIN after rounding to 24 bits
- * becomes zero. The product is exact in float unless it is below FLT_MIN or above FLT_MAX. */
+/* c + x y for bf16 numbers x and y, rounded once. A result whose absolute value is below FLT_MIN after rounding to 24 bits
+ * becomes zero. The product is exact in float unless its absolute value is below FLT_MIN or above FLT_MAX. */
 static inline float nm_bf16_multiply_add(float x, float y, float c)
 {
     float product = x * y;
     if ((fabsf(product) >= FLT_MIN && fabsf(product) <= FLT_MAX) || x == 0 || y == 0)
         return nm_bf16_flush(c + product);
     float sum = fmaf(x, y, c);
-    /* FLT_MIN may be the result of a rounding to fewer than 24 bits. */
+    /* A denormal result that fmaf has rounded up to FLT_MIN was rounded to fewer than 24 bits. */
     if (fabsf(sum) == FLT_MIN && fabsf(fmaf(x * 0x1p64f, y, c * 0x1p64f)) < FLT_MIN * 0x1p64f)
         return copysignf(0, sum);
     return nm_bf16_flush(sum);

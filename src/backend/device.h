@@ -1,5 +1,4 @@
-/* The section [device] of the configuration: which backend computes, on how many threads, in which
- * precision. */
+/* Section [device] of the configuration: backend, number of threads, precision, memory limit. */
 #ifndef NM_DEVICE_H
 #define NM_DEVICE_H
 
@@ -20,10 +19,11 @@ typedef struct nm_device_config {
 /* Registers [device]; nm_options_find(options, "device") returns its nm_device_config. */
 void nm_device_options_add(nm_options *options);
 
-/* NM_USAGE if the precision is for inference only; activity: "training", for the message. */
+/* NM_USAGE if the precision is for inference only. activity: for the message, for example "training". */
 nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err);
 
-/* Creates the configured backend in float32, with bf16 matrix multiplications if configured; free with nm_backend_free. */
+/* Creates the configured backend in float32, with bf16 matrix multiplications if the precision is bf16. Errors: those of
+ * nm_backend_create. Free with nm_backend_free. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
 /* Bytes that a training step may use: memory_mib, or the machine's physical memory. */

@@ -1,5 +1,4 @@
-/* The dry run: a table of kernels that do nothing, with which a training step is executed to measure its
- * memory. */
+/* The dry run: a training step is executed with kernels that do nothing, to measure its memory. */
 #include <string.h>
 
 #include "backend/backend_private.h"

@@ -1,4 +1,3 @@
-/* Quantization of rows of weights, see int8.h. */
 #include "backend/int8.h"
 
 float nm_int8_quantize_row(const float *row, int32_t n, int8_t *to)

@@ -1,6 +1,6 @@
-/* Profiling: every kernel is wrapped by a function that measures its time and counts its work: the
- * floating-point operations of matrix multiplications, or the least memory traffic of other kernels. While
- * profiling is off, the backend has its own table and none of this runs. */
+/* Profiling: each kernel is replaced with a function that calls it, measures its time and counts its work: floating-point
+ * operations of matrix multiplications, or minimum memory traffic of other kernels. While profiling is off, the kernels are called
+ * directly. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +128,7 @@ WORK(sgd,                     elements(b, 5.0 * (double)a->n))
 /* clang-format on */
 #undef WORK
 
-/* Time and work of nested kernels count for the outermost one. */
+/* Records an outermost kernel. Its time includes that of the kernels it calls, which are not recorded. */
 static void end_call(nm_backend *b, int kernel, double began, work done)
 {
     nm_profiling *profiling = &nm_backend_inside(b)->profiling;

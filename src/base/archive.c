@@ -12,7 +12,7 @@
 
 static const char library_name[] = "libarchive.so.13";
 
-/* The part of archive.h that is used. */
+/* The parts of libarchive's archive.h that are used. */
 typedef struct archive archive_stream;
 typedef struct archive_entry archive_entry;
 enum { ARCHIVE_WARN = -20, BLOCK = 1 << 16 };
@@ -93,7 +93,7 @@ nm_status nm_archive_next(nm_archive *self, const char **name, nm_error *err)
     return NM_OK;
 }
 
-/* Reads the headers up to that of the member. */
+/* Reads headers until that of the member, whose data follows. */
 static nm_status find_member(nm_archive *self, const char *member, nm_error *err)
 {
     const char *name;
@@ -135,7 +135,7 @@ static nm_status open_archive(nm_archive *self, nm_error *err)
     return NM_OK;
 }
 
-/* Takes the file's name; member NULL: none is searched. */
+/* Takes ownership of `file`, the path of the archive. Searches the member unless it is NULL. */
 static nm_status create_archive(nm_archive **archive, char *file, const char *member, nm_error *err)
 {
     *archive = nm_allocate(sizeof **archive);

@@ -1,23 +1,25 @@
-/* Files inside archives (tar, tar.gz, zip and others), read by libarchive, which is loaded when it is used. */
+/* Files inside archives (tar, tar.gz, zip and others), read by libarchive, which is loaded on first use. */
 #ifndef NM_ARCHIVE_H
 #define NM_ARCHIVE_H
 
 #include "base/file.h"
 
-/* Bytes of the name of the archive if the path leads through one, such as 6 for "de.tgz/texts/train.de": no file has the whole
- * path, but a regular file has its beginning. Otherwise 0. */
+/* Length in bytes of the archive's part of a path to a file in an archive, for example 6 for "de.tgz/texts/train.de".
+ * A path is one if it does not exist itself and one of its parent paths is a regular file; 0 otherwise. */
 size_t nm_archive_prefix(const char *path);
 
 typedef struct nm_archive nm_archive;
 
-/* Opens the archive and searches its member. NM_UNSUPPORTED without libarchive; NM_IO for a missing member, with the nearest
- * one; NM_FORMAT for a file that is no archive. */
+/* Opens the archive of a path with a positive nm_archive_prefix and searches the member that the rest of the path names;
+ * nm_archive_read then returns its data. NM_UNSUPPORTED without libarchive; NM_IO for a missing member, the message names the
+ * nearest one; NM_FORMAT for a file that is not an archive. *archive is NULL after an error. */
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err);
-/* Opens the archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT. */
+/* Opens an archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT as above. */
 nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *err);
-/* The name of the next member, valid until the next call; NULL after the last one. NM_FORMAT. */
+/* Advances to the next member. *name is its path without a leading "./", valid until the next call; NULL after the last
+ * member. NM_FORMAT for damaged data. */
 nm_status nm_archive_next(nm_archive *archive, const char **name, nm_error *err);
-/* The next bytes of the member, at most n; 0 at its end, -1 with errno EBADMSG for damaged data. */
+/* Reads at most n bytes of the current member. Returns their number, 0 at its end, -1 with errno EBADMSG for damaged data. */
 ssize_t nm_archive_read(nm_archive *archive, char *out, size_t n);
 void nm_archive_close(nm_archive *archive);
 

@@ -4,8 +4,7 @@
 
 enum { NM_EDIT_DISTANCE_BYTES = 63 };
 
-/* Levenshtein distance of the first NM_EDIT_DISTANCE_BYTES bytes of a and b. Constant memory, time bounded by the square
- * of that length. */
+/* Levenshtein distance between the first NM_EDIT_DISTANCE_BYTES bytes of a and b. */
 int nm_edit_distance(const char *a, const char *b);
 
 #endif

@@ -105,8 +105,8 @@ void nm_file_unmap(nm_file_map *map)
     *map = (nm_file_map){0};
 }
 
-/* Opens path for reading without waiting for the writer of a FIFO. read() on a FIFO without a writer returns 0, with a
- * writer that has not written yet EAGAIN; a writer that is just starting gets FIFO_WAIT_MS. */
+/* Opens path for reading without waiting for the writer of a FIFO. read() on a FIFO returns 0 if it has no writer, and EAGAIN
+ * if its writer has not written yet. A writer that is being started has FIFO_WAIT_MS to open it. */
 static nm_status open_with_writer(FILE **stream, const char *path, nm_error *err)
 {
     enum { FIFO_WAIT_MS = 2000 };
@@ -233,7 +233,7 @@ static int create_temporary(nm_file_writer *writer)
         writer->temporary = nm_duplicate("");
         return unnamed;
     }
-    if (unnamed >= 0) /* no /proc: it could not get a name */
+    if (unnamed >= 0) /* no /proc: the file could not be linked to a name later */
         close(unnamed);
     for (int i = 0; i < TRIES; i++) {
         free(writer->temporary);
@@ -340,7 +340,7 @@ static void sync_folder_of(const char *path)
     free(folder);
 }
 
-/* A stream keeps the fact of an earlier write error but not its cause; fflush tries again and sets errno. */
+/* A stream records that an earlier write failed, but not why; fflush tries again and sets errno. */
 nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err)
 {
     bool earlier = ferror(stream) != 0;
@@ -542,7 +542,7 @@ static long read_owner(int fd)
     return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
 }
 
-/* The owner removes the lock file on release, so a lock counts only if the path still names the locked file. */
+/* The owner removes the lock file on release, so a lock is valid only if the path still names the locked file. */
 static bool is_current(int fd, const char *path)
 {
     struct stat locked, named;
@@ -591,7 +591,7 @@ void nm_folder_lock_release(nm_folder_lock *lock)
 {
     if (!lock->path)
         return;
-    unlink(lock->path); /* before the lock ends: a waiting process must not remove a successor's file */
+    unlink(lock->path); /* while the lock is held: afterwards it could be the file of the next owner */
     close(lock->descriptor);
     free(lock->path);
     *lock = (nm_folder_lock){.descriptor = -1};

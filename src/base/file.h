@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include "norma/status.h"
 
-/* The status of a failed call of the C library with this errno: NM_MEMORY for ENOMEM, otherwise NM_IO. */
+/* The status for an errno of a failed system call: NM_MEMORY for ENOMEM, otherwise NM_IO. */
 nm_status nm_file_error_status(int error);
 
 /* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap.
@@ -19,44 +19,44 @@ typedef struct nm_file_map {
 
 /* Maps a regular file; anything else (folder, FIFO, device) is NM_IO. Never blocks. */
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err);
-/* The same, with a private copy of the contents: the file may change afterwards. Costs memory of the size of the file. */
+/* The same with a copy of the contents in memory, so that the file may change afterwards. NM_MEMORY. */
 nm_status nm_file_map_copy(nm_file_map *map, const char *path, nm_error *err);
 void nm_file_unmap(nm_file_map *map);
 
 /* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.
  * A FIFO without a writer is NM_IO instead of a blocked call. */
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err);
-/* The same; *text is NULL if there is no such file. A file that cannot be read is an error. */
+/* The same, but *text is NULL without an error if there is no such file. */
 nm_status nm_file_read_optional(const char *path, char **text, nm_error *err);
 
-/* Atomic writing: open creates a temporary file without a name (O_TMPFILE) in the folder of PATH, so that nothing remains of
- * a process that ends in the meantime. commit flushes and syncs it, gives it the name "PATH.XXXXXXXX.new" (8 random
- * hexadecimal digits), renames that to PATH and syncs the folder. On file systems without such files it has that name from
- * the beginning (O_EXCL). Readers see the old file or the complete new one. The permissions of an existing file are kept,
- * and a symbolic link is followed.
- * "-" is standard output; it, devices and FIFOs are written directly. */
+/* Atomic writing: readers see the old file or the complete new one. open creates a temporary file without a name (O_TMPFILE)
+ * in the folder of PATH, so that a process that ends before commit leaves no file. commit flushes and syncs it, gives it the
+ * name "PATH.XXXXXXXX.new" (8 random hexadecimal digits), renames that to PATH and syncs the folder. On file systems without
+ * O_TMPFILE the temporary file has that name from the beginning (O_EXCL). The permissions of an existing file are kept, and
+ * symbolic links are followed.
+ * Standard output ("-"), devices and FIFOs are written directly. */
 typedef struct nm_file_writer {
     FILE *stream; /* NULL when closed */
-    char *path;   /* as in messages */
-    char *
-        temporary; /* path of the temporary file, "" while it has no name; NULL when the target is written directly */
-    char *target; /* path that commit renames to: path without symbolic links */
+    char *path;   /* for messages */
+    /* Path of the temporary file, "" while it has no name; NULL if the target is written directly. */
+    char *temporary;
+    char *target; /* path with symbolic links resolved: the new name of the temporary file */
 } nm_file_writer;
 
 nm_status nm_file_writer_open(nm_file_writer *writer, const char *path, nm_error *err);
-/* fwrite with a message. bytes 0 needs no open file. */
+/* fwrite with a message. With bytes = 0 it does nothing, and the writer may be closed. */
 nm_status nm_file_append(nm_file_writer *writer, const void *data, size_t bytes, nm_error *err);
-/* A path under which this process can read what has been written and flushed; heap. */
+/* A path at which this process can read the data that has been written and flushed. The caller frees it. */
 char *nm_file_writer_readable(const nm_file_writer *writer);
-/* Closes the writer in every case; removes the temporary file on failure. */
+/* Completes the file. Closes the writer in every case; removes the temporary file on failure. */
 nm_status nm_file_writer_commit(nm_file_writer *writer, nm_error *err);
 /* Removes the temporary file. Does nothing to a closed writer. */
 void nm_file_writer_abort(nm_file_writer *writer);
 /* Writes bytes to path with a writer. */
 nm_status nm_file_write(const char *path, const void *data, size_t bytes, nm_error *err);
 
-/* Makes `name` a second name of the file at path, replacing what is there, in one step. Where the file system has no hard
- * links the file is copied. */
+/* Makes `name` a hard link to the file at path. Replaces an existing file atomically. Copies the file if the file system does
+ * not support hard links. */
 nm_status nm_file_link(const char *path, const char *name, nm_error *err);
 
 /* Whether the file name (without folder) is that of a temporary file of nm_file_writer. */
@@ -89,11 +89,11 @@ void nm_lines_release(nm_lines *lines);
 
 /* Creates a folder and its parents; an existing folder is not an error. */
 nm_status nm_folder_create(const char *path, nm_error *err);
-/* Whether there is something at path. NM_IO if the system cannot tell, for example in a folder without permission. */
+/* Whether path exists. NM_IO if that cannot be determined, for example in a folder without permission. */
 nm_status nm_file_find(const char *path, bool *found, nm_error *err);
-/* The same for a file of a folder. */
+/* The same for folder/name. */
 nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err);
-/* True, too, if the system cannot tell: for a choice between files, whose reader then reports the error. */
+/* False only if path certainly does not exist. For choosing between files: opening the file reports other errors. */
 bool nm_file_may_exist(const char *path);
 /* "folder/name" as heap string; the caller frees. */
 char *nm_path_join(const char *folder, const char *name);
@@ -104,8 +104,8 @@ typedef struct nm_folder_lock {
     int descriptor;
 } nm_folder_lock;
 
-/* NM_IO when another process has the lock: the message names its process id. Does not wait. File systems without flock
- * are not locked. */
+/* NM_IO when another process holds the lock: the message contains its process id. Does not wait. On file systems without
+ * flock the call succeeds without locking. */
 nm_status nm_folder_lock_acquire(nm_folder_lock *lock, const char *folder, nm_error *err);
 /* Removes the lock file. Does nothing to {0}. */
 void nm_folder_lock_release(nm_folder_lock *lock);

@@ -64,11 +64,11 @@ static inline void nm_hash_map_add(nm_hash_map *map, uint32_t hash, uint32_t num
     map->top = value > map->top ? value : map->top;
 }
 
-/* Removes all entries in constant time (amortized); the memory is kept. */
+/* Removes all entries in amortized constant time; the memory is kept. */
 void nm_hash_map_clear(nm_hash_map *map);
 void nm_hash_map_release(nm_hash_map *map);
 
-/* Hash of two numbers: the finalizer of MurmurHash3 (Appleby), of which every input bit changes every output bit. */
+/* Hash of two numbers: the finalizer of MurmurHash3 (Appleby), in which every input bit affects every output bit. */
 static inline uint32_t nm_hash_pair(uint32_t a, uint32_t b)
 {
     uint64_t key = (uint64_t)a << 32 | b;

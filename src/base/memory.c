@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The only exit of the process in the library, see memory.h. */
+/* The only call of exit in the library, see memory.h. nm_panic, for programming errors, aborts. */
 void nm_out_of_memory(size_t bytes)
 {
     fprintf(stderr, "norma: out of memory (%zu bytes requested)\n", bytes);
@@ -57,20 +57,61 @@ bool nm_ends_with(const char *text, const char *end)
     return length >= end_length && !strcmp(text + length - end_length, end);
 }
 
+/* Not open_memstream: glibc loses text without an error if that stream cannot grow. */
+typedef struct text_stream {
+    char **text;
+    size_t *bytes, capacity;
+} text_stream;
+
+static ssize_t text_stream_write(void *cookie, const char *from, size_t n)
+{
+    text_stream *self = cookie;
+    size_t needed = *self->bytes + n + 1;
+    if (needed > self->capacity) {
+        self->capacity = 2 * needed;
+        *self->text = nm_reallocate(*self->text, self->capacity);
+    }
+    memcpy(*self->text + *self->bytes, from, n);
+    *self->bytes += n;
+    (*self->text)[*self->bytes] = 0;
+    return (ssize_t)n;
+}
+
+/* Only rewind is supported: it discards the text. */
+static int text_stream_seek(void *cookie, off64_t *offset, int whence)
+{
+    text_stream *self = cookie;
+    if (whence != SEEK_SET || *offset)
+        return -1;
+    *self->bytes = 0;
+    **self->text = 0;
+    return 0;
+}
+
+static int text_stream_close(void *cookie)
+{
+    free(cookie);
+    return 0;
+}
+
 FILE *nm_text_stream_open(char **text, size_t *bytes)
 {
-    FILE *stream = open_memstream(text, bytes);
+    text_stream *self = nm_allocate(sizeof *self);
+    *self = (text_stream){text, bytes, 1};
+    *text = nm_allocate(1);
+    *bytes = 0;
+    FILE *stream =
+        fopencookie(self, "w",
+                    (cookie_io_functions_t){
+                        .write = text_stream_write, .seek = text_stream_seek, .close = text_stream_close});
     if (!stream)
         nm_out_of_memory(0);
     return stream;
 }
 
-/* A stream that could not grow has lost a part of the text. glibc reallocates the text once more when the stream is closed,
- * and sets it to NULL without an error if that fails. */
-void nm_text_stream_close(FILE *stream, char *const *text)
+void nm_text_stream_close(FILE *stream)
 {
-    bool failed = ferror(stream) != 0;
-    if (fclose(stream) || failed || !*text)
+    if (fclose(stream))
         nm_out_of_memory(0);
 }
 
@@ -115,7 +156,7 @@ void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes)
     *arena = (nm_arena){.base = base, .reserved = bytes};
 }
 
-/* Makes a region of at least `bytes` the newest one. The sizes at least double, so few regions are needed. */
+/* Adds a region of at least `bytes` bytes. It is twice as large as all earlier ones together, so few regions are needed. */
 static bool grow(nm_arena *arena, size_t bytes)
 {
     enum { SMALLEST = 1 << 18 };

@@ -29,7 +29,7 @@ const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name)
 
 /* ---- the header of an npy file ---- */
 
-/* After the value of a key of the header, a dictionary in Python's syntax; NULL: it has no such key. */
+/* The text from the value of a key on; the header is a dictionary in Python's syntax. NULL: it does not contain the key. */
 static const char *value_of(const char *header, const char *key)
 {
     const char *at = strstr(header, key);
@@ -56,7 +56,7 @@ static bool parse_shape(const char *at, nm_npz_array *array)
     return true;
 }
 
-/* {'descr': '<f4', 'fortran_order': False, 'shape': (13, 32), } */
+/* Parses a header such as {'descr': '<f4', 'fortran_order': False, 'shape': (13, 32), } */
 static nm_status parse_header(const nm_npz *npz, const char *header, nm_npz_array *array, nm_error *err)
 {
     const char *type = value_of(header, "'descr'"), *order = value_of(header, "'fortran_order'"),
@@ -77,7 +77,7 @@ static nm_status parse_header(const nm_npz *npz, const char *header, nm_npz_arra
     return NM_OK;
 }
 
-/* Replaces the bytes of an npy file by those of the array. */
+/* Parses the npy file in array->data and replaces it with the elements. */
 static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *err)
 {
     enum { MAGIC = 6, VERSION = MAGIC, LENGTH = 8 };
@@ -111,7 +111,7 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
 
 /* ---- the archive ---- */
 
-/* Reads the member that the archive is at; memory grows with the data that there is, not with the sizes that are claimed. */
+/* Reads the current member. Memory grows with the actual data, because the sizes in the archive may be wrong. */
 static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name, nm_error *err)
 {
     enum { BLOCK = 1 << 16 };

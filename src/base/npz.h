@@ -10,7 +10,7 @@ enum { NM_NPZ_MAX_RANK = 8 };
 typedef struct nm_npz_array {
     char *name;     /* of the npy file, without ".npy" */
     char kind;      /* 'f', 'i' or 'u' */
-    int item_bytes; /* of an element, which is little-endian */
+    int item_bytes; /* size of an element, which is little-endian */
     int rank;
     int64_t shape[NM_NPZ_MAX_RANK];
     size_t count, bytes; /* elements; bytes of data */
@@ -24,10 +24,10 @@ typedef struct nm_npz {
     size_t n, capacity;
 } nm_npz;
 
-/* Reads all arrays. NM_IO; NM_FORMAT: not an npz file, or a damaged one; NM_UNSUPPORTED names an array of another type or in
- * Fortran order, or libarchive is missing. The caller releases the file, also after an error. */
+/* Reads all arrays. NM_IO; NM_FORMAT for a file that is not an npz file or is damaged; NM_UNSUPPORTED for an array of another
+ * type or in Fortran order, and without libarchive. The caller releases npz, also after an error. */
 nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err);
-/* NULL: there is none. */
+/* The array with this name, or NULL. Owned by npz. */
 const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name);
 void nm_npz_release(nm_npz *npz);
 

@@ -1,14 +1,14 @@
-/* Option names of earlier versions, which saved runs and older recipes contain. */
+/* Option names of earlier versions, which occur in saved runs and older recipes. */
 #ifndef NM_OLD_OPTIONS_H
 #define NM_OLD_OPTIONS_H
 
-/* With values, the option is renamed only where it has old_value. */
 typedef struct nm_old_option {
-    const char *old_name, *name;
-    const char *old_value, *value; /* or NULL */
+    const char *old_name, *name; /* "section.option" */
+    /* the row applies to this value only and replaces it; NULL: to all values, which are kept */
+    const char *old_value, *value;
 } nm_old_option;
 
-/* The row for an old name, "section.option"; of several the first whose old value is `value`, or any for NULL. NULL: none. */
+/* The first row with this old name that applies to the value (NULL: to any), or NULL. */
 const nm_old_option *nm_old_option_find(const char *path, const char *value);
 
 #endif

@@ -1,5 +1,5 @@
 /* Options: defaults, presets, INI files with `include =`, settings on the command line, and writing of the configuration.
- * All origins use the same setter, so that messages and ranges are the same. */
+ * Values of every origin are set by set_row, so that ranges and messages are the same. */
 #include "norma/option.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@
 #include "base/edit_distance.h"
 #include "base/old_options.h"
 
-/* A text that is stored in another file (metadata of a model) must not include files. */
+/* A configuration that is stored in another file (metadata of a model) must not include files. */
 enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
 
 typedef struct section {
@@ -28,17 +28,18 @@ typedef struct section {
 struct nm_options {
     section *sections;
     size_t n_sections, sections_capacity;
-    const nm_option_rule **rules; /* arrays, each ends with {0} */
+    const nm_option_rule **rules; /* arrays that end with {0} */
     size_t n_rules, rules_capacity;
-    char **texts; /* every text value ever set; configs point into these */
+    char **texts; /* all text values that have been set; configs point to them */
     size_t n_texts, texts_capacity;
-    bool pass_over_unknown; /* ignore unregistered sections, in a configuration saved by another command */
-    bool saved;             /* read from a saved configuration, which was checked before it was saved */
-    const char *only;       /* nm_options_peek: the only option to read; NULL: all options are set */
-    char *found;
-    const char *profile; /* settings of the section [profile.NAME] apply; NULL or "": none */
+    bool ignore_unknown; /* ignore unregistered sections, in a configuration saved by another command */
+    bool saved;          /* read from a saved configuration, which was checked before it was saved */
+    const char *only;    /* nm_options_peek: the only option to read; NULL: all options are set */
+    char *found;         /* its value */
+    const char *profile; /* NAME of the section [profile.NAME] to read; NULL or "": none */
     bool profile_found;
-    bool has_sizes, only_sizes; /* sections [size.N] were found; they alone apply, if N >= size */
+    bool has_sizes;  /* sections [size.N] were found */
+    bool only_sizes; /* read sections [size.N] with N >= size only */
     int64_t size;
 };
 
@@ -197,8 +198,8 @@ static nm_status apply_preset(nm_options *options, section *part, const char *na
     if (!preset || !preset->name)
         return nm_fail(err, NM_USAGE, "%s.preset = %.100s: unknown preset", part->name, name);
     size_t n = row_count(part->rows);
-    for (size_t i = 0; i < n;
-         i++) /* a preset starts from the defaults: the one chosen before leaves no trace */
+    /* Undo the settings of a preset that was chosen before. */
+    for (size_t i = 0; i < n; i++)
         if (part->origins[i] == NM_ORIGIN_PRESET) {
             part->origins[i] = NM_ORIGIN_DEFAULT;
             NM_TRY(set_row(options, part, i, part->rows[i].initial, NM_ORIGIN_DEFAULT, err));
@@ -481,7 +482,7 @@ bool nm_options_section(const nm_options *options, size_t index, const char **na
     return true;
 }
 
-/* ---- INI files. Not inih: it limits lines to 200 bytes, which is less than the length of a path. ---- */
+/* ---- INI files. inih is not used because it limits lines to 200 bytes; paths can be longer. ---- */
 
 static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err);
 
@@ -492,8 +493,8 @@ static nm_status read_file(nm_options *options, const char *path, int depth, nm_
     char *text;
     size_t bytes;
     NM_TRY(nm_file_read(path, &text, &bytes, err));
-    const char *start =
-        strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3; /* byte order mark of Windows editors */
+    /* byte order mark of Windows editors */
+    const char *start = strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3;
     nm_status status = strlen(text) == bytes ? read_text(options, path, start, depth, err)
                                              : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
     free(text);
@@ -533,8 +534,8 @@ static void cut_comment(char *line)
         *line = 0;
 }
 
-/* The origin that nm_options_write appended to the line, such as " ; command line". Values of defaults and presets count as
- * those of a file: they win over the presets of this version. */
+/* The origin that nm_options_write appended to the line, such as " ; command line". Saved values of defaults and presets have
+ * the origin file, so that they take precedence over the presets of this version. */
 static nm_origin saved_origin(const char *line)
 {
     const char *comment = NULL;
@@ -547,7 +548,7 @@ static nm_origin saved_origin(const char *line)
     return origin;
 }
 
-/* Whether the settings of a section apply. *origin: that of a section for some runs only, otherwise unchanged. */
+/* Whether the settings of a section apply. *origin is set for profiles and sizes and otherwise unchanged. */
 static nm_status section_applies(nm_options *options, const char *part, bool *applies, nm_origin *origin,
                                  nm_error *err)
 {
@@ -573,7 +574,7 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
                            nm_error *err)
 {
     line = trim(line);
-    nm_origin origin = options->pass_over_unknown ? saved_origin(line) : NM_ORIGIN_FILE;
+    nm_origin origin = options->ignore_unknown ? saved_origin(line) : NM_ORIGIN_FILE;
     cut_comment(line);
     line = trim(line);
     size_t length = strlen(line);
@@ -592,7 +593,7 @@ static nm_status read_line(nm_options *options, const char *path, char *line, ch
     const char *name = trim(line), *value = trim(equals + 1);
     if (!*part && !strcmp(name, "include"))
         return include_file(options, path, value, depth, err);
-    if (options->pass_over_unknown && *part && !find_section(options, *part, strlen(*part)))
+    if (options->ignore_unknown && *part && !find_section(options, *part, strlen(*part)))
         return NM_OK;
     bool applies;
     nm_origin own = NM_ORIGIN_DEFAULT;
@@ -681,9 +682,9 @@ nm_status nm_options_read_text(nm_options *options, const char *name, const char
 
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
 {
-    options->pass_over_unknown = true;
+    options->ignore_unknown = true;
     nm_status status = read_text(options, name, text, NO_INCLUDES, err);
-    options->pass_over_unknown = false;
+    options->ignore_unknown = false;
     options->saved = true;
     return status;
 }

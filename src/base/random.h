@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: equal counters and keys give
- * equal words, in any order, on any thread, after any resume. */
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: the words depend only on
+ * counter and key, not on the order of the calls, the thread or a resume. */
 #ifndef NM_RANDOM_H
 #define NM_RANDOM_H
 
@@ -23,6 +23,7 @@ typedef struct nm_random_words {
     uint32_t w[4];
 } nm_random_words;
 
+/* Four random words of 32 bits. */
 static inline nm_random_words nm_philox(const uint32_t counter[4], uint64_t key)
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -49,19 +50,20 @@ static inline nm_random_words nm_random4(uint64_t seed, nm_random_purpose purpos
     return nm_philox(counter, seed);
 }
 
-/* Uniform in (0, 1) from one word, never 0 or 1. */
+/* Maps a random word to a uniform number in the open interval (0, 1). */
 static inline double nm_random_unit(uint32_t word)
 {
     return ((double)word + 0.5) * (1.0 / 4294967296.0);
 }
 
-/* A sequence of words: those of the indexes from `index` on, of which at most 2^NM_RANDOM_STREAM_BITS belong to it. */
+/* A sequence of random numbers: the words of nm_random4 for index, index + 1, ... At most 2^NM_RANDOM_STREAM_BITS indexes
+ * belong to one stream. */
 enum { NM_RANDOM_STREAM_BITS = 24 };
 typedef struct nm_random_stream {
     uint64_t seed, index;
     nm_random_purpose purpose;
     uint32_t site, step;
-    int used; /* of the current words */
+    int used; /* number of current words that have been returned */
     nm_random_words words;
 } nm_random_stream;
 
@@ -72,7 +74,7 @@ static inline nm_random_stream nm_random_stream_at(uint64_t seed, nm_random_purp
         .seed = seed, .index = index, .purpose = purpose, .site = site, .step = step, .used = 4};
 }
 
-/* The next number, uniform in (0, 1). */
+/* The next number, uniform in the open interval (0, 1). */
 static inline double nm_random_next(nm_random_stream *stream)
 {
     if (stream->used == 4) {
@@ -83,34 +85,39 @@ static inline double nm_random_next(nm_random_stream *stream)
     return nm_random_unit(stream->words.w[stream->used++]);
 }
 
-/* Uniform integer below n (n < 2^32), with a negligible bias: 64-bit multiplication. */
-static inline uint32_t nm_random_below(uint32_t word_high, uint32_t word_low, uint32_t n)
+/* Maps a random word to an integer in [0, n), floor(word * n / 2^32). Probabilities deviate from 1/n by less than 2^-32. */
+static inline uint32_t nm_random_below(uint32_t word, uint32_t n)
 {
-    return (uint32_t)((((uint64_t)word_high << 32 | word_low) >> 32) * n >> 32);
+    return (uint32_t)((uint64_t)word * n >> 32);
 }
 
-/* One standard normal from two words (Box-Muller). */
+/* A sample of the standard normal distribution from two random words (Box-Muller). */
 static inline double nm_random_normal(uint32_t word_a, uint32_t word_b)
 {
     return sqrt(-2.0 * log(nm_random_unit(word_a))) * cos(6.283185307179586476925 * nm_random_unit(word_b));
 }
 
-/* Dropout masks. The element (row, col) of a site's matrix is dropped when its 16-bit number is below
- * nm_dropout_threshold(rate). Sixteen counters give a block of 128 columns so that SIMD lanes are counters:
- *     counter = (col/128*16 + col%16, row, purpose and site, step), slot = col/16%8, number = half slot%2 of
- * word slot/2. The rate is so rounded to 1/65536 and the kept values are scaled by exactly 1/(1 - rounded
- * rate). */
+/* Dropout masks. The element (row, col) of a site's matrix is dropped if its 16-bit random number is below
+ * nm_dropout_threshold(rate). Sixteen counters of Philox give the numbers of a row for a block of 128 columns, so that each SIMD
+ * lane computes one counter:
+ *     counter = (col/128*16 + col%16, row, purpose << 24 | site, step)
+ *     slot    = col/16 % 8
+ *     number  = 16 bits of word slot/2: the low ones for an even slot, the high ones for an odd one
+ * The rate is therefore rounded to a multiple of 1/65536. */
 
+/* The rounded rate times 65536. */
 static inline uint32_t nm_dropout_threshold(double rate)
 {
     return rate <= 0 ? 0 : (uint32_t)(rate * 65536.0 + 0.5);
 }
 
+/* Factor of the elements that are kept: 1/(1 - rounded rate). */
 static inline double nm_dropout_scale(double rate)
 {
     return 65536.0 / (65536.0 - (double)nm_dropout_threshold(rate));
 }
 
+/* 1 if the element is kept, 0 if it is dropped. */
 static inline int nm_dropout_keeps(const nm_dropout *drop, uint32_t row, uint32_t col)
 {
     const uint32_t counter[4] = {col / 128 * 16 + col % 16, row,

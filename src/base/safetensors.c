@@ -1,5 +1,4 @@
-/* Safetensors files, see safetensors.h. Lengths, shapes, offsets and names are checked against the size of the file before
- * any data is accessible. */
+/* Lengths, shapes and offsets are checked against the size of the file before any tensor is accessible. */
 #include "base/safetensors.h"
 
 #include <inttypes.h>
@@ -55,8 +54,8 @@ static uint64_t data_checksum(const nm_safetensor *tensor)
     return XXH3_64bits(tensor->bytes ? tensor->data : "", tensor->bytes);
 }
 
-/* Of a header without the checksums: its metadata and the name, type, shape and offsets of each tensor. False without
- * memory. */
+/* Checksum of a header without its checksums: the metadata and the name, type, shape and offsets of each tensor. False
+ * without memory. */
 static bool header_checksum(const json_t *header, uint64_t *checksum)
 {
     char *text = json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
@@ -168,7 +167,7 @@ static nm_status read_tensor(nm_safetensors *file, const char *name, const json_
     return NM_OK;
 }
 
-static int compare_places(const void *left, const void *right)
+static int compare_positions(const void *left, const void *right)
 {
     const nm_safetensor *a = left, *b = right;
     if (a->data != b->data)
@@ -177,7 +176,7 @@ static int compare_places(const void *left, const void *right)
 }
 
 /* The data of the tensors must be contiguous: no overlap, no gap, nothing after the last tensor. */
-static nm_status check_places(const nm_safetensors *file, size_t data_start, nm_error *err)
+static nm_status check_contiguous(const nm_safetensors *file, size_t data_start, nm_error *err)
 {
     const char *at = file->map.data + data_start;
     for (size_t i = 0; i < file->count; i++) {
@@ -198,8 +197,11 @@ static nm_status read_metadata(const nm_safetensors *file, json_t *map, nm_error
     json_t *value;
     if (!json_is_object(map))
         return malformed(file, "__metadata__ is not a JSON object", err);
-    json_object_foreach(map, key, value) if (!json_is_string(value)) return malformed(
-        file, "__metadata__ contains a value that is not a string", err);
+    json_object_foreach(map, key, value)
+    {
+        if (!json_is_string(value))
+            return malformed(file, "__metadata__ contains a value that is not a string", err);
+    }
     return NM_OK;
 }
 
@@ -209,7 +211,7 @@ static nm_status damaged(const nm_safetensors *file, const char *part, const cha
                    part, name, *name ? "'" : "");
 }
 
-/* Files without checksums are not checked. The checksums are removed from the metadata: they describe this file only. */
+/* Files without checksums are accepted. The checksums are removed from the metadata, because they apply to this file only. */
 static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *err)
 {
     json_t *metadata = json_object_get(file->header, "__metadata__"),
@@ -250,8 +252,8 @@ static nm_status read_file(nm_safetensors *file, bool verifies_data, nm_error *e
             NM_TRY(read_tensor(file, name, value, data_start, err));
     }
     if (file->count > 1)
-        qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
-    NM_TRY(check_places(file, data_start, err));
+        qsort(file->tensors, file->count, sizeof *file->tensors, compare_positions);
+    NM_TRY(check_contiguous(file, data_start, err));
     return verify_checksums(file, verifies_data, err);
 }
 
@@ -435,7 +437,7 @@ static void sort_pieces(nm_safetensors_writer *writer)
     writer->pieces = sorted;
 }
 
-/* The checksums of header and tensors; NULL without memory. */
+/* Checksums of the header and of all tensors as a JSON string; NULL without memory. */
 static json_t *format_checksums(const nm_safetensors_writer *writer, const json_t *header)
 {
     size_t bytes = (writer->count + 1) * (CHECKSUM_DIGITS + 1);
@@ -452,7 +454,7 @@ static json_t *format_checksums(const nm_safetensors_writer *writer, const json_
     return list;
 }
 
-/* The JSON header as heap string, or NULL if the name of a tensor is not UTF-8. */
+/* The JSON header as a heap string, with checksums; NULL if the name of a tensor is not UTF-8. */
 static char *format_header(const nm_safetensors_writer *writer)
 {
     json_t *header = json_object();

@@ -1,7 +1,7 @@
 /* Safetensors files: an eight-byte header length, a JSON header, raw little-endian data.
- * Format: https://huggingface.co/docs/safetensors. Reading maps the file and checks all of it before anything
- * is returned; writing is complete or absent (nm_file_writer). Written files contain checksums of the header and of every
- * tensor; they are verified when a file is opened. Files without checksums are read as well. */
+ * Format: https://huggingface.co/docs/safetensors. Reading maps the file and validates it before it returns. Writing is atomic
+ * (nm_file_writer). Written files contain checksums of the header and of every tensor; they are verified when a file is opened.
+ * Files without checksums are accepted, too. */
 #ifndef NM_SAFETENSORS_H
 #define NM_SAFETENSORS_H
 
@@ -9,7 +9,7 @@
 
 #include "norma/status.h"
 
-/* enum name and name in the file, bytes of an element */
+/* Name in the enum and in the file, bytes of an element. */
 #define NM_TENSOR_TYPES(T)                                                                                   \
     T(F64, 8)                                                                                                \
     T(I64, 8)                                                                                                \
@@ -42,41 +42,41 @@ typedef struct nm_safetensor {
     nm_tensor_type type;
     int rank; /* 0: one number */
     int64_t shape[NM_TENSOR_MAX_RANK];
-    const void
-        *data; /* in the mapped file; foreign files may leave it unaligned: copy with memcpy or upload */
-    size_t count, bytes;
+    /* In the mapped file. Files of other programs may have unaligned data: copy it with memcpy or upload. */
+    const void *data;
+    size_t count, bytes; /* elements; bytes of data */
 } nm_safetensor;
 
 typedef struct nm_safetensors nm_safetensors; /* an open file */
 
-/* NM_IO: the file cannot be read; NM_FORMAT: anything in it is wrong; the message names the file and the cause. */
+/* NM_IO: the file cannot be read; NM_FORMAT: it is malformed or damaged; NM_MEMORY. *file is NULL after an error. */
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
-/* The same for the metadata, names and shapes alone: the data is neither read nor verified. */
+/* The same without verifying the data of the tensors: only the header is read. */
 nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, nm_error *err);
-/* Makes the data of all tensors writable: pages are copied when they are written, the file does not change. false: the
- * system refused, and the data stays read-only. */
+/* Makes the data of all tensors writable. Pages are copied on write; the file does not change. Returns false, and the data
+ * stays read-only, if the system call fails. */
 bool nm_safetensors_make_writable(nm_safetensors *file);
-void nm_safetensors_close(
-    nm_safetensors *file); /* ends the life of every name and data pointer; NULL is allowed */
+/* Invalidates all names and data pointers. NULL is allowed. */
+void nm_safetensors_close(nm_safetensors *file);
 
-/* By name, or NULL. */
+/* The tensor with this name, or NULL. */
 const nm_safetensor *nm_safetensors_find(const nm_safetensors *file, const char *name);
-/* By name, type and number of elements: the message of NM_MISMATCH names what the file contains. */
+/* The tensor with this name, type and number of elements. NM_MISMATCH: the message states what the file contains. */
 nm_status nm_safetensors_expect(const nm_safetensors *file, const char *name, nm_tensor_type type,
                                 size_t count, const nm_safetensor **found, nm_error *err);
-/* All of them, in the order of their data. */
+/* Number of tensors, and the tensor with an index below it, in the order of the data. */
 size_t nm_safetensors_count(const nm_safetensors *file);
 const nm_safetensor *nm_safetensors_at(const nm_safetensors *file, size_t index);
-/* A text of the metadata map, or NULL. */
+/* The metadata text of a key, or NULL. */
 const char *nm_safetensors_metadata(const nm_safetensors *file, const char *key);
-/* A key whose text differs between two files or is in one of them only; NULL if there is
- * none. ignored: keys that may differ, NULL-terminated. */
+/* A metadata key whose text differs between two files or that only one of them has; NULL if there is none. ignored: keys that
+ * may differ, NULL-terminated. */
 const char *nm_safetensors_metadata_difference(const nm_safetensors *a, const nm_safetensors *b,
                                                const char *const *ignored);
 const char *nm_safetensors_path(const nm_safetensors *file);
 
-/* Writing: begin, add tensors and metadata in any order, finish. Names and texts are copied; data must stay
- * until finish. Elements of eight bytes are placed first, then four, ..., so that all data is aligned. */
+/* Writing: begin, add tensors and metadata in any order, finish. Names and texts are copied; data must remain valid until
+ * finish. Tensors are written by decreasing size of an element, so that all data is aligned. */
 typedef struct nm_safetensors_writer nm_safetensors_writer;
 
 nm_safetensors_writer *nm_safetensors_begin(void);
@@ -84,10 +84,9 @@ nm_safetensors_writer *nm_safetensors_begin(void);
 void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tensor_type type, int rank,
                         const int64_t *shape, const void *data);
 void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text);
-/* All texts of an open file. */
+/* Copies the metadata of an open file. */
 void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file);
-/* Writes path aside and renames, frees the writer in every case. NM_IO; NM_USAGE for a text that is not UTF-8.
- */
+/* Writes the file atomically and frees the writer in every case. NM_IO; NM_USAGE for a name or text that is not UTF-8. */
 nm_status nm_safetensors_finish(nm_safetensors_writer *writer, const char *path, nm_error *err);
 /* Frees without writing; NULL is allowed. */
 void nm_safetensors_abandon(nm_safetensors_writer *writer);

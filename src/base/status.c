@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8_cut.h"
+
 const char *nm_version(void)
 {
     return NORMA_VERSION;
@@ -22,16 +24,21 @@ const char *nm_status_text(nm_status status)
     return "unknown status";
 }
 
-/* Replaces control characters: a message quotes file names, options and files, and must stay one line without terminal
- * escape sequences. */
+/* Replaces control characters and incomplete UTF-8 characters: a message quotes file names, options and contents of files, some
+ * of them cut by a printf precision, and must be one line of text without terminal escape sequences. */
 static void keep_one_line(char *text)
 {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            *text = '?';
+    while (*text) {
+        size_t wanted = nm_utf8_length(*text), n = 1;
+        while (n < wanted && nm_utf8_continues(text[n]))
+            n++;
+        if ((unsigned char)*text < ' ' || *text == 0x7f || n < wanted || nm_utf8_continues(*text))
+            memset(text, '?', n);
+        text += n;
+    }
 }
 
-/* A message that is too long (a file name of a million bytes) loses its middle: the end has the cause. */
+/* The middle of a message that is too long is omitted, because its end states the cause. */
 static void format_message(nm_error *err, const char *format, va_list args)
 {
     enum { TAIL = 200 };
@@ -41,8 +48,11 @@ static void format_message(nm_error *err, const char *format, va_list args)
     int length = vsnprintf(err->text, sizeof err->text, format, args);
     char *whole = NULL;
     if (length >= (int)sizeof err->text && vasprintf(&whole, format, again) == length) {
-        memcpy(err->text + sizeof err->text - TAIL - sizeof mark, mark, sizeof mark - 1);
-        memcpy(err->text + sizeof err->text - TAIL - 1, whole + length - TAIL, TAIL + 1);
+        const char *tail = whole + length - TAIL;
+        while (nm_utf8_continues(*tail))
+            tail++;
+        size_t head = nm_utf8_whole(whole, sizeof err->text - TAIL - sizeof mark);
+        snprintf(err->text + head, sizeof err->text - head, "%s%s", mark, tail);
     }
     free(whole);
     va_end(again);
@@ -70,14 +80,16 @@ nm_status nm_error_prefix(nm_error *err, const char *format, ...)
     va_list args;
     va_start(args, format);
     vsnprintf(context, sizeof context, format, args);
+    nm_utf8_trim(context);
     va_end(args);
     memcpy(inner, err->text, sizeof inner);
     inner[sizeof inner - 1] = 0;
-    /* the end of an over-long message may go: the context says where to look */
+    /* A message that is too long is truncated at its end, because the context states the location. */
     int written = snprintf(err->text, sizeof err->text, "%s: ", context);
     size_t start = written < 0 ? 0 : (size_t)written;
     if (start < sizeof err->text)
         snprintf(err->text + start, sizeof err->text - start, "%s", inner);
+    nm_utf8_trim(err->text);
     keep_one_line(err->text);
     return err->status;
 }

@@ -25,7 +25,7 @@
 
 enum { CHUNK = 1 << 16 };
 
-/* Input of a codec: bytes of the stream below that have been read and not used. */
+/* Input of a codec: bytes [at, n) have been read from the stream below and not been decoded. */
 typedef struct source {
     FILE *stream;
     unsigned char *bytes;
@@ -34,13 +34,13 @@ typedef struct source {
     int error; /* errno of the first failed read; 0: none */
 } source;
 
-/* Writes up to n bytes to out. Returns their number, 0 at the end, -1 with errno after an error. */
+/* Decodes up to n bytes to out. Returns their number, 0 at the end, -1 with errno after an error. */
 typedef ssize_t (*decode_function)(void *state, source *from, char *out, size_t n);
 
 typedef struct codec {
-    const char *name, *package; /* "gzip", "zlib1g-dev" */
+    const char *name, *package; /* "gzip", "zlib1g-dev"; package NULL: not supported */
     const char *magic;          /* first bytes of a file */
-    void *(*open)(void);        /* NULL: not built in. Returns NULL without memory */
+    void *(*open)(void);        /* returns NULL without memory. NULL: Norma was built without the library */
     decode_function decode;
     void (*close)(void *state);
 } codec;
@@ -52,7 +52,7 @@ typedef struct layer { /* cookie of a stream */
     void *state;
 } layer;
 
-/* Reads more input if there is room. False with errno after an error. */
+/* Reads more input unless the buffer is full. False with errno after an error. */
 static bool fill(source *from)
 {
     if (from->at) {
@@ -74,13 +74,13 @@ static bool fill(source *from)
     return false;
 }
 
+#if defined NORMA_ZLIB || defined NORMA_LZMA || defined NORMA_ZSTD
 static ssize_t bad_data(void)
 {
     errno = EBADMSG;
     return -1;
 }
 
-#if defined NORMA_ZLIB || defined NORMA_LZMA || defined NORMA_ZSTD
 static ssize_t no_memory(void)
 {
     errno = ENOMEM;
@@ -112,6 +112,10 @@ static ssize_t gzip_decode(void *state, source *from, char *out, size_t n)
     for (;;) {
         if (!fill(from))
             return -1;
+        while (self->ended && from->at < from->n && !from->bytes[from->at]) /* padding to whole blocks */
+            from->at++;
+        if (self->ended && from->at == from->n && !from->ended)
+            continue;
         if (from->n == from->at)
             return self->ended ? 0 : bad_data();
         if (self->ended) /* another member follows */
@@ -341,7 +345,7 @@ static nm_status decompress(FILE **stream, const char *path, nm_error *err)
     struct stat info;
     if (fstat(fileno(*stream), &info))
         return nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) /* a pipe may be interactive */
+    if (!S_ISREG(info.st_mode)) /* reading ahead would block on a pipe or a terminal */
         return NM_OK;
     char start[5] = {0};
     size_t n = fread(start, 1, sizeof start, *stream);

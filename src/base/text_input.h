@@ -1,29 +1,29 @@
 /* Text files as streams of UTF-8: gzip, xz and zstd files are decompressed while they are read (each if Norma was built with
- * its library), and other encodings are converted (iconv). A path may lead through an archive: "de-en.tgz/de-en/train.de". */
+ * its library), and other encodings are converted (iconv). A path may name a file in an archive: "de-en.tgz/de-en/train.de". */
 #ifndef NM_TEXT_INPUT_H
 #define NM_TEXT_INPUT_H
 
 #include "base/file.h"
 
-/* Suffixes of the names of compressed files; the first is "", and NULL is at the end. */
+/* Suffixes of the names of compressed files, "" first, NULL-terminated. */
 extern const char *const nm_compressed_suffixes[];
-/* Whether the path ends so, or so before the suffix of a compressed file. Upper and lower case are equal. */
+/* Whether the path ends in `ending`, optionally followed by the suffix of a compressed file. Case is ignored. */
 bool nm_text_ends_in(const char *path, const char *ending);
 
 /* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes of a regular file, not by the
  * name. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
  * checks them). The caller closes the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding;
- * NM_UNSUPPORTED with the package for a compression that was not built in; NM_FORMAT for bzip2 and zip files;
- * the errors of nm_archive_open.
+ * NM_UNSUPPORTED for a compression whose library Norma was built without, the message names the package; NM_FORMAT for bzip2
+ * and zip files; the errors of nm_archive_open.
  *
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);
-/* NM_FORMAT for these two, NM_MEMORY for ENOMEM, otherwise NM_IO. */
+/* NM_FORMAT for EBADMSG and EILSEQ, NM_MEMORY for ENOMEM, otherwise NM_IO. */
 nm_status nm_input_error_status(int error);
-/* strerror, with the descriptions of these two. */
+/* strerror, with descriptions of EBADMSG and EILSEQ. */
 const char *nm_input_error_text(int error);
 
 #endif

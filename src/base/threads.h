@@ -4,9 +4,10 @@
 
 #include <stdint.h>
 
-/* At most `wanted` and at least 1. The OpenMP runtime ends the process when it cannot create a thread (limits of processes
- * or address space, containers), so the number is found out beforehand by starting and ending that many threads. If fewer can be started, half of
- * them are used: OpenMP ends threads of a larger team while it starts those of the next one. */
+/* Number of threads that can be used, from 1 to `wanted`. The OpenMP runtime ends the process when it cannot create a thread
+ * (limits of processes or address space, containers), so the number is determined beforehand by starting and ending `wanted` - 1
+ * threads. If not all can be started, only half of those that can are used, because OpenMP starts the threads of a team while
+ * those of an earlier, larger team are still ending. */
 int32_t nm_threads_available(int32_t wanted);
 
 #endif

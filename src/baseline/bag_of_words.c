@@ -1,10 +1,11 @@
-/* Bag of words: multinomial logistic regression over the unigrams and bigrams of a text. An n-gram g with count c > 0 in a text
- * has the value
+/* Bag of words: multinomial logistic regression over the unigrams and bigrams of a text. The feature of an n-gram g with count
+ * c > 0 in a text is
  *
- *     (1 + ln c) (1 + ln((1 + N) / (1 + N_g)))
+ *     x_g = (1 + ln c) (1 + ln((1 + N) / (1 + N_g)))
  *
- * N: number of training texts; N_g: number of training texts with g. Every text is scaled to L2 norm 1 (scikit-learn's
- * TfidfVectorizer with sublinear_tf). C is the value of a grid with the best accuracy on the validation texts. */
+ * with the number N of training texts and the number N_g of those that contain g (scikit-learn's TfidfVectorizer with
+ * sublinear_tf). The features of a text are scaled to L2 norm 1. C is the value of a grid with the best accuracy on the
+ * validation texts. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -13,25 +14,25 @@
 #include "base/hash_map.h"
 #include "base/memory.h"
 #include "baseline/baseline.h"
-#include "baseline/logistic.h"
+#include "model/logistic.h"
 #include "task/classification.h"
 
 enum { NO_WORD = -1, MAX_WEIGHTS = 1 << 24 };
 
 typedef struct gram {
     int32_t first, second; /* ids; second is NO_WORD in a unigram */
-    int32_t texts;         /* number of training texts with it */
-    int32_t column;        /* in the matrix; -1: left out */
-    size_t last_text;      /* 1 + index of the last text that was counted */
+    int32_t texts;         /* N_g: number of training texts that contain it */
+    int32_t column;        /* in the matrix; -1: not a feature */
+    size_t last_text;      /* 1 + index of the last text that contains it */
 } gram;
 
 typedef struct bag {
     const nm_classification_parts *parts;
-    nm_hash_map map; /* to grams */
+    nm_hash_map map; /* (first, second) -> index in grams */
     gram *grams;
     size_t n_grams, gram_capacity, n_columns;
-    double *idf;      /* [n_columns] */
-    int32_t *columns; /* of the current text */
+    double *idf;      /* [n_columns]: 1 + ln((1 + N) / (1 + N_g)) */
+    int32_t *columns; /* [n_found]: of the n-grams of the current text */
     size_t n_found, columns_capacity;
 } bag;
 
@@ -72,7 +73,8 @@ static int compare_columns(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The most frequent n-grams, in the order of first occurrence: as many as are in at least `texts` texts. */
+/* Makes the n-grams that occur in at least k texts features, in the order of first occurrence. k is the smallest number for
+ * which there are at most max_features. */
 static void choose_columns(bag *self, size_t max_features)
 {
     int32_t least = 1;
@@ -107,7 +109,7 @@ static void collect(bag *self, size_t max_features)
     choose_columns(self, max_features);
 }
 
-static void note_column(bag *self, int32_t first, int32_t second)
+static void add_column(bag *self, int32_t first, int32_t second)
 {
     const gram *found = find_gram(self, first, second);
     if (!found || found->column < 0)
@@ -148,9 +150,9 @@ static nm_sparse matrix_of(bag *self, nm_split split)
         const int32_t *words = words_of(set, i, &n);
         self->n_found = 0;
         for (size_t t = 0; t < n; t++) {
-            note_column(self, words[t], NO_WORD);
+            add_column(self, words[t], NO_WORD);
             if (t)
-                note_column(self, words[t - 1], words[t]);
+                add_column(self, words[t - 1], words[t]);
         }
         add_row(self, &x, &capacity, &value_capacity);
     }
@@ -160,49 +162,30 @@ static nm_sparse matrix_of(bag *self, nm_split split)
 typedef struct fit {
     const nm_classification_parts *parts;
     nm_sparse x[NM_CLASS_SPLITS];
-    int32_t classes, *predicted;
-    size_t n_weights;
-    double *weights, *best;
+    int32_t classes;
+    double *weights;
     int threads;
 } fit;
 
-static void predict(fit *self, nm_split split, const double *weights, nm_task_score *score)
+static void predict(const fit *self, nm_split split, nm_task_score *score)
 {
-    nm_logistic_predict(&self->x[split], weights, self->classes, self->threads, self->predicted);
-    nm_classification_count(self->parts, split, self->predicted, self->x[split].n, score);
+    int32_t *predicted = nm_allocate((self->x[split].n + 1) * sizeof *predicted);
+    nm_logistic_predict(&self->x[split], self->weights, self->classes, self->threads, predicted);
+    nm_classification_count(self->parts, split, predicted, self->x[split].n, score);
+    free(predicted);
 }
 
-/* Fits along a grid of increasing C, each from the minimum for the previous one, until the accuracy on the validation texts has
- * decreased twice. Returns the chosen C; self->best are its weights. */
-static double choose_c(fit *self, double fixed)
+/* fixed: C, or 0 to choose it. Returns C. */
+static double fit_weights(fit *self, double fixed)
 {
-    static const double grid[] = {0.25, 1, 4, 16, 64, 256};
-    const nm_labeled_set *train = &self->parts->sets[NM_SPLIT_TRAIN];
-    bool choose = fixed == 0 && self->x[NM_SPLIT_VALID].n;
-    double chosen = 0, best = -1;
-    for (size_t i = 0, worse = 0; i < sizeof grid / sizeof *grid && worse < 2; i++) {
-        nm_logistic_config config = {.c = choose       ? grid[i]
-                                          : fixed != 0 ? fixed
-                                                       : 4,
-                                     .tolerance = 1e-4,
-                                     .max_steps = 100,
-                                     .threads = self->threads};
-        nm_task_score score = {0};
-        nm_logistic_fit(&self->x[NM_SPLIT_TRAIN], train->labels.data, self->classes, &config, self->weights);
-        if (choose)
-            predict(self, NM_SPLIT_VALID, self->weights, &score);
-        worse += score.value <= best;
-        if (score.value > best) {
-            best = score.value;
-            chosen = config.c;
-            worse = 0;
-            memcpy(self->best, self->weights, self->n_weights * sizeof *self->best);
-        }
-        nm_task_score_release(&score);
-        if (!choose)
-            break;
-    }
-    return chosen;
+    const nm_labeled_set *train = &self->parts->sets[NM_SPLIT_TRAIN],
+                         *valid = &self->parts->sets[NM_SPLIT_VALID];
+    if (fixed == 0)
+        return nm_logistic_choose(&self->x[NM_SPLIT_TRAIN], train->labels.data, &self->x[NM_SPLIT_VALID],
+                                  valid->labels.data, self->classes, self->threads, self->weights);
+    nm_logistic_config config = {.c = fixed, .tolerance = 1e-4, .max_steps = 100, .threads = self->threads};
+    nm_logistic_fit(&self->x[NM_SPLIT_TRAIN], train->labels.data, self->classes, &config, self->weights);
+    return fixed;
 }
 
 static nm_status bag_of_words_run(const nm_task *task, const nm_baseline_config *config,
@@ -213,28 +196,20 @@ static nm_status bag_of_words_run(const nm_task *task, const nm_baseline_config 
     fit self = {.parts = parts,
                 .classes = nm_classification_classes(parts),
                 .threads = config->threads ? (int)config->threads : omp_get_num_procs()};
-    size_t largest = 0;
     (void)err;
     collect(&words,
             config->max_features > 0 ? (size_t)config->max_features : MAX_WEIGHTS / (size_t)self.classes);
-    for (nm_split split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++) {
+    for (nm_split split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++)
         self.x[split] = matrix_of(&words, split);
-        largest = self.x[split].n > largest ? self.x[split].n : largest;
-    }
-    self.n_weights = (words.n_columns + 1) * (size_t)self.classes;
-    self.weights = nm_allocate(self.n_weights * sizeof *self.weights);
-    self.best = nm_allocate(self.n_weights * sizeof *self.best);
-    self.predicted = nm_allocate((largest + 1) * sizeof *self.predicted);
-    double c = choose_c(&self, config->regularization);
+    self.weights = nm_allocate((words.n_columns + 1) * (size_t)self.classes * sizeof *self.weights);
+    double c = fit_weights(&self, config->regularization);
     for (nm_split split = NM_SPLIT_VALID; split <= NM_SPLIT_TEST; split++)
         if (self.x[split].n)
-            predict(&self, split, self.best, &result->scores[split]);
+            predict(&self, split, &result->scores[split]);
     result->settings = nm_format("C %g, %zu n-grams", c, words.n_columns);
     for (nm_split split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++)
         nm_sparse_release(&self.x[split]);
     free(self.weights);
-    free(self.best);
-    free(self.predicted);
     nm_hash_map_release(&words.map);
     free(words.grams);
     free(words.idf);

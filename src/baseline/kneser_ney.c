@@ -10,36 +10,37 @@
 enum { MAX_ORDER = 16, NO_TOKEN = -1 };
 #define NONE UINT32_MAX
 
-/* An n-gram is the index of its first n - 1 tokens in the table below and its last token. */
+/* An n-gram: its first n - 1 tokens are an n-gram of the table of the next lower order. */
 typedef struct gram {
-    uint32_t prefix;
-    int32_t token;
-    uint32_t occurrences, preceding; /* times in the text; different tokens before it */
+    uint32_t prefix;      /* index of the first n - 1 tokens; NONE for unigrams */
+    int32_t token;        /* the last token */
+    uint32_t occurrences; /* in the text */
+    uint32_t preceding;   /* number of different tokens before it */
     bool begins_line;
 } gram;
 
-typedef struct context { /* what follows an n-gram in the table above */
-    double total;
-    uint32_t n[3]; /* n-grams with count 1, 2, 3 or more */
+typedef struct context { /* an n-gram h as context */
+    double total;        /* c(h) */
+    uint32_t n[3];       /* N_1(h), N_2(h), N_3+(h) */
 } context;
 
-typedef struct table {
+typedef struct table { /* the n-grams of one order */
     nm_hash_map map;
     gram *grams;
     size_t n, capacity;
-    context *contexts; /* [n]; of the table above, NULL in the highest order */
-    double discounts[3];
+    context *contexts; /* [n]: the n-grams as contexts of the next higher order; NULL in the highest order */
+    double discounts[3]; /* D(1), D(2), D(3+) */
 } table;
 
 struct nm_kneser_ney {
-    int32_t *tokens; /* of the training text, NO_TOKEN at the start of each line */
+    int32_t *tokens; /* [n]: the training text, with NO_TOKEN at the start of each line */
     int64_t n;
     int32_t eos, vocab_size;
     int order;
-    table tables[MAX_ORDER]; /* [order] */
-    context root;
-    uint32_t *
-        ends; /* [n]: the n-gram of the highest order that ends at each token, NONE if the line is too short */
+    table tables[MAX_ORDER]; /* [order]: tables[k] has the n-grams of order k + 1 */
+    context root;            /* the empty context */
+    /* [n]: n-gram of the highest order that ends at each token; NONE at the start of a line */
+    uint32_t *ends;
 };
 
 nm_kneser_ney *nm_kneser_ney_create(const int32_t *ids, int64_t n, int32_t eos, int32_t vocab_size)
@@ -96,7 +97,7 @@ static uint32_t add(table *self, uint32_t prefix, int32_t token)
     return (uint32_t)self->n++;
 }
 
-/* Adds the n-grams of the next order; model->ends are then those of this order. */
+/* Adds the n-grams of the next order, to which model->ends refers afterwards. */
 static nm_status add_order(nm_kneser_ney *model, nm_error *err)
 {
     int k = model->order; /* index of the new table */
@@ -127,7 +128,7 @@ static nm_status add_order(nm_kneser_ney *model, nm_error *err)
 
 static uint32_t count_of(const nm_kneser_ney *model, int k, const gram *item)
 {
-    if (item->token == NO_TOKEN) /* the beginning of a line is not predicted */
+    if (item->token == NO_TOKEN) /* the start of a line is not predicted */
         return 0;
     return k + 1 == model->order || item->begins_line ? item->occurrences : item->preceding;
 }
@@ -178,7 +179,7 @@ nm_status nm_kneser_ney_extend(nm_kneser_ney *model, nm_error *err)
     return NM_OK;
 }
 
-/* P_{k+1}(token | h) from P_k of the shorter context, where at describes h, whose index is prefix. */
+/* P_{k+1}(token | h) from `shorter` = P_k(token | h'). h has the index `prefix` and the statistics `at`. */
 static double interpolate(const nm_kneser_ney *model, int k, const context *at, uint32_t prefix,
                           int32_t token, double shorter)
 {
@@ -194,7 +195,7 @@ static double interpolate(const nm_kneser_ney *model, int k, const context *at, 
 
 void nm_kneser_ney_score(const nm_kneser_ney *model, const int32_t *ids, int64_t n, double *nll)
 {
-    uint32_t ends[MAX_ORDER]; /* ends[k]: the (k+1)-gram that ends at the token before, or NONE */
+    uint32_t ends[MAX_ORDER]; /* ends[k]: the (k+1)-gram that ends at the previous token, or NONE */
     for (int64_t i = 0; i < n; i++) {
         if (!i || ids[i - 1] == model->eos)
             for (int k = 0; k < model->order; k++)

@@ -1,4 +1,4 @@
-/* Majority class: every text gets the most frequent class of the training texts, the first one of equally frequent classes. */
+/* Majority class: predicts the most frequent class of the training texts; of equally frequent ones, the first. */
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -1,9 +1,11 @@
-/* Nearest neighbor: the translation of a sentence is that of the most similar source sentence s of the training data, by BM25 over
- * subwords (Robertson and Zaragoza 2009), the first one of equally similar sentences:
+/* Nearest neighbor: the translation of a sentence q is that of the most similar source sentence s of the training data, by BM25
+ * over subwords (Robertson and Zaragoza 2009); of equally similar sentences, the first one:
  *
- *     score(q, s) = sum over distinct t in q of ln(1 + (N - N_t + 0.5) / (N_t + 0.5)) c (k + 1) / (c + k (1 - b + b |s| / mean))
+ *     score(q, s) = sum over distinct t in q of idf(t) c (k + 1) / (c + k (1 - b + b |s| / mean))
+ *     idf(t)      = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
  *
- * c: count of t in s; N: number of sentences; N_t: number of sentences with t; k = 1.2; b = 0.75. */
+ * c: count of t in s; N: number of sentences; N_t: number of sentences that contain t; mean: mean length of the sentences;
+ * k = 1.2; b = 0.75. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +20,15 @@ typedef struct posting {
 typedef struct sentence_index {
     const nm_corpus *source, *target;
     size_t vocab_size;
-    uint64_t *starts; /* [vocab_size + 1]: postings of each id, by sentence */
-    posting *postings;
+    uint64_t *starts;  /* [vocab_size + 1]: first posting of each id */
+    posting *postings; /* by id, then by sentence */
     double *penalties; /* [sentences]: k (1 - b + b |s| / mean) */
-    double *scores;    /* [sentences], zero between queries */
+    double *scores;    /* [sentences]: of the current query */
 } sentence_index;
 
 static void count_sentences(sentence_index *self)
 {
-    int32_t *last = nm_allocate(self->vocab_size * sizeof *last); /* 1 + the last sentence with the id */
+    int32_t *last = nm_allocate(self->vocab_size * sizeof *last); /* 1 + last sentence that contains the id */
     for (int64_t s = 0; s < self->source->n; s++)
         for (uint64_t i = self->source->offsets[s]; i < self->source->offsets[s + 1]; i++) {
             int32_t id = self->source->ids[i];

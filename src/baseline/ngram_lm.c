@@ -1,5 +1,5 @@
-/* N-gram language models: unigrams, and the order with the lowest perplexity on the validation text. The tokens that are scored
- * are those of the Transformer (data.eval_streams, data.incomplete), so that perplexities can be compared. */
+/* N-gram language models: unigrams, and the order with the lowest perplexity on the validation text. The same tokens are scored
+ * as with a Transformer (data.eval_streams, data.incomplete), so that perplexities are comparable. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -58,7 +58,7 @@ static void release_scores(nm_task_score *scores)
         nm_task_score_release(&scores[split]);
 }
 
-/* Increases the order while the perplexity of the validation text decreases; scores are those of the best order. */
+/* Increases the order while the perplexity of the validation text decreases. Sets the scores and *order of the best one. */
 static nm_status choose_order(const nm_task *task, nm_kneser_ney *model, nm_baseline_result *result,
                               int *order, nm_error *err)
 {
@@ -95,7 +95,7 @@ static nm_status fit(const nm_task *task, nm_kneser_ney *model, int order, nm_ba
     return NM_OK;
 }
 
-/* order 0: chosen on the validation text */
+/* order 0: choose it on the validation text. */
 static nm_status run(const nm_task *task, int order, nm_baseline_result *result, nm_error *err)
 {
     const nm_lm_parts *parts = task->parts;

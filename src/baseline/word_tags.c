@@ -1,14 +1,15 @@
-/* Tagging by word: the probability of a tag t of a word is estimated from the counts c of its keys, from the general to the
- * specific one: the shape of the word (capitals, digits), the shape with its last 1, 2 and 3 characters, the lowercased word,
- * the word:
+/* Tagging by word: the probability of a tag t for a word is estimated from the counts c of the keys of the word, from general
+ * to specific: its shape (capitals, digits), the shape with its last 1, 2 and 3 characters, the lowercased word, the word. With
+ * T tags:
  *
  *     P_0(t) = 1 / T
  *     P_k(t) = (c(key_k, t) + P_{k-1}(t)) / (c(key_k) + 1)
  *
- * Shapes and endings are counted over the rare words of the training text, which unseen words resemble (Brants 2000).
+ * Shapes and endings are counted over rare words of the training text, which unseen words resemble (Brants 2000). The tags of a
+ * sentence are the sequence allowed by the tag scheme that maximizes
  *
- *     frequent-tag   the legal path with the highest product of P(t_i | w_i)
- *     hmm            the path with the highest product of P(t_i | w_i) / P(t_i) P(t_i | t_{i-1}), a hidden Markov model */
+ *     frequent-tag   product over i of P(t_i | w_i)
+ *     hmm            product over i of P(t_i | w_i) / P(t_i) P(t_i | t_{i-1}), a hidden Markov model */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +24,13 @@ enum { ENDINGS = 3, MAX_KEYS = ENDINGS + 3, RARE = 10 };
 typedef struct lexicon {
     const nm_tagging_parts *parts;
     nm_counter keys;
-    int32_t *counts; /* [keys][n_tags] */
+    int32_t *counts; /* [keys.n, n_tags] */
     size_t counts_capacity;
-    int64_t *form_counts; /* [forms]: tokens of the training text */
+    int64_t *form_counts; /* [forms]: occurrences in the training text */
     nm_buffer lower, key;
 } lexicon;
 
+/* "0": contains a digit; "AA", "Aa", "aA", "a": capitals at the first and at other positions. */
 static const char *shape_of(const char *text, size_t bytes, const char *lower)
 {
     bool first = lower[0] != text[0], other = false, digit = false;
@@ -39,7 +41,8 @@ static const char *shape_of(const char *text, size_t bytes, const char *lower)
     return digit ? "0" : first && other ? "AA" : first ? "Aa" : other ? "aA" : "a";
 }
 
-/* The keys of a form, the general ones first. The first byte is the kind of the key. Returns their number. */
+/* Sets keys to the indexes of the keys of a form, general ones first, and returns their number. add: counts the keys; shapes and
+ * endings only if the form is rare. The first byte of a key is its kind. */
 static int32_t keys_of(lexicon *self, int32_t form, bool add, size_t keys[MAX_KEYS])
 {
     const nm_count *item = &self->parts->forms.items[form];
@@ -54,7 +57,7 @@ static int32_t keys_of(lexicon *self, int32_t form, bool add, size_t keys[MAX_KE
         if (add && ending && self->form_counts[form] > RARE)
             continue;
         if (level && ending && begin)
-            while (begin && ((unsigned char)self->lower.data[--begin] & 0xC0) == 0x80)
+            while (begin && nm_utf8_continues(self->lower.data[--begin]))
                 ;
         nm_buffer_clear(&self->key);
         nm_buffer_append_byte(&self->key, (char)('0' + level));
@@ -107,7 +110,7 @@ static void estimate(lexicon *self, int32_t form, double *probabilities)
     }
 }
 
-/* Sets log P(t | t') of the chain, with 1 added to every count; prior[t] = log P(t). */
+/* Sets the log-probabilities log P(t | t') of the chain and prior[t] = log P(t), with add-one smoothing. */
 static void estimate_chain(const nm_tagging_parts *parts, nm_chain *chain, double *prior)
 {
     const nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];

@@ -1,4 +1,4 @@
-/* norma baseline: scores simple models of the task on the data of a recipe, to compare a trained model with. */
+/* norma baseline: scores simple models of the task on the data of a recipe, as baselines for a trained model. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void add_json(job *self, const nm_baseline_type *type, const nm_baseline_
     json_array_append_new(self->results, root);
 }
 
-/* One line of the table. */
+/* Prints a row of the table. */
 static void print_text(job *self, const nm_baseline_type *type, const nm_baseline_result *result)
 {
     printf("%-33s", type->title);

@@ -1,4 +1,4 @@
-/* norma bench: executes norma-bench, a separate program in the same folder, which links a BLAS as a baseline. */
+/* norma bench: executes norma-bench, a separate program in the same folder, which is linked with a BLAS as a baseline. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void bench_options(nm_options *options)
     nm_options_add(options, "bench", bench_rows, NULL, sizeof(bench_config));
 }
 
-/* The path of norma-bench in the folder of this program, heap; NULL if that is unknown. */
+/* The path of norma-bench in the folder of this program, heap; NULL if the folder is unknown. */
 static char *sibling(void)
 {
     char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;

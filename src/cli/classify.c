@@ -9,7 +9,7 @@
 #include "norma/classifier.h"
 #include "task/classification.h"
 
-/* Limits of the texts that are read before they are classified. */
+/* Maximum size of a buffer: number and bytes of the texts that are read before they are classified. */
 enum { BUFFER_TEXTS = 2000, BUFFER_BYTES = 4 << 20 };
 
 typedef struct classify_config { /* section [classify] */
@@ -18,7 +18,7 @@ typedef struct classify_config { /* section [classify] */
     int64_t bootstrap, seed;
 } classify_config;
 
-typedef struct columns_config { /* section [data], the options of tables */
+typedef struct columns_config { /* section [data], options of files with tables */
     NM_LABELED_FIELDS;
 } columns_config;
 
@@ -49,12 +49,12 @@ typedef struct job {
     nm_counter classes; /* item i is class i */
     nm_labeled texts;
     nm_line_list lines; /* the texts in the buffer, NUL-terminated */
-    nm_ids labels;      /* evaluate: of the texts in the buffer */
+    nm_ids labels;      /* evaluate: labels of the texts in the buffer */
     nm_confusion confusion;
     nm_ids correct; /* evaluate: 1 or 0 for every text */
-    nm_ids pairs;   /* evaluate: label and prediction of the texts of this process since the last exchange */
-    int64_t cut;
-    int64_t block; /* number of the buffer: rank `block` modulo their number classifies it */
+    nm_ids pairs;  /* evaluate: labels and predictions of this process since the last exchange, alternating */
+    int64_t cut;   /* number of truncated texts */
+    int64_t block; /* number of the buffer; rank block % size classifies it */
 } job;
 
 static nm_status open_classifier(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -67,7 +67,7 @@ static nm_status open_classifier(nm_model_session *session, void *state, const c
     return status;
 }
 
-/* The columns are those of the model's training data unless the command line names others. */
+/* The columns are those of the training data of the model, unless the command line sets others. */
 static nm_status open_input(job *self, nm_error *err)
 {
     static const char *const columns[] = {"data.quotes", "data.header", "data.label", "data.text"};
@@ -177,7 +177,7 @@ static nm_status classify_texts(job *self, nm_error *err)
     return NM_OK;
 }
 
-/* After one buffer of every process: their results, in the order of the texts. */
+/* Gathers the results of all processes, in the order of the texts, after each process has classified one buffer. */
 static nm_status exchange_results(job *self, nm_error *err)
 {
     nm_comm *comm = self->session->comm;

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/memory.h"
+#include "base/subprocess.h"
 #include "cli/open_comm.h"
 
 int nm_cli_fail(const nm_error *err)
@@ -39,8 +40,8 @@ static char *joined_path(const char *section, size_t section_length, const char 
     return path;
 }
 
-/* The option's path in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. A name without a
- * section belongs to the first section of the command that has it, or to the first section if none has it. */
+/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. A name without a
+ * section belongs to the first section of the command that has such an option, or to the first section if none has. */
 static char *option_path(const nm_cli *cli, const char *name, size_t length)
 {
     const char *sections = cli->command->section;
@@ -76,9 +77,10 @@ static bool is_choice(const nm_option *row, const char *value)
     return false;
 }
 
-/* The value of an option: for "--key=value" the text after the equals sign, otherwise the next argument. For a boolean
- * option, and for a choice that has a value "yes", the next argument is the value only if it is a valid one; the option
- * alone means true or yes. verbatim: the next argument may begin with "--". */
+/* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign), otherwise the next
+ * argument; then *i is incremented. For a boolean option, and for a choice with the value "yes", the next argument is used
+ * only if it is a valid value; otherwise the value is "true" or "yes". verbatim: the next argument may begin with "--". NULL:
+ * there is no value. */
 static const char *option_value(const nm_option *row, bool verbatim, const char *equals, const char *next,
                                 int *i)
 {
@@ -103,7 +105,8 @@ static void add_setting(nm_cli *cli, const char *path, const char *value)
     }
 }
 
-/* Whether the option is the negation of a boolean option: "--no-samples" is "--samples=false". */
+/* Whether the option negates a boolean option: "--no-samples" means "--samples=false". Then *path and *row are those of the
+ * boolean option. */
 static bool is_negation(const nm_cli *cli, const char *name, char **path, const nm_option **row)
 {
     if (strncmp(name, "no-", 3))
@@ -149,7 +152,7 @@ static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err
             argv[(*n)++] = argv[i];
         else if (!strcmp(argv[i], "--"))
             ended = true;
-        else if (!strcmp(argv[i], "-o")) { /* the only short name, common to many programs */
+        else if (!strcmp(argv[i], "-o")) { /* the only short option, as in many programs */
             argv[i] = "--output";
             NM_TRY(set_option(cli, argc, argv, &i, err));
         } else if (argv[i][1] != '-')
@@ -178,7 +181,7 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
     return nm_format("--%s.%s", section, key);
 }
 
-/* The index of an argument before "--", or -1. */
+/* The index of the argument `text` before "--", or -1. */
 static int find_argument(int argc, char **argv, const char *text)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
@@ -195,7 +198,8 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
 }
 
-/* A recipe that is not found is the reason if options of its task are unknown; `status` and err are then replaced. */
+/* Finds the recipe. If it does not exist, that is the cause of unknown options of its task: its error then replaces `status`
+ * and err. */
 static nm_status find_recipe(const char *name, nm_status status, char **path, nm_error *err)
 {
     nm_error missing;
@@ -224,18 +228,18 @@ static int run(nm_cli *cli, int argc, char **argv)
     return code;
 }
 
-/* "norma train 'my recipe.ini' --resume"; heap. */
+/* The command with its arguments for a POSIX shell: "norma train 'my recipe.ini' --resume"; heap. */
 static char *command_line(const nm_command *command, int argc, char **argv)
 {
-    char *text = nm_format("norma %s", command->name);
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = nm_text_stream_open(&text, &bytes);
+    fprintf(out, "norma %s", command->name);
     for (int i = 0; i < argc; i++) {
-        static const char plain[] =
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-        bool quoted = !*argv[i] || argv[i][strspn(argv[i], plain)];
-        char *longer = nm_format(quoted ? "%s '%s'" : "%s %s", text, argv[i]);
-        free(text);
-        text = longer;
+        putc(' ', out);
+        nm_shell_write_word(argv[i], out);
     }
+    nm_text_stream_close(out);
     return text;
 }
 

@@ -1,7 +1,8 @@
-/* What all commands share: descriptors, arguments, help, messages.
+/* Framework of the commands: descriptors, arguments, help, messages.
  *
- * A command is one file with its descriptor at the end and one line in the table of main.c. Its options come from the tables
- * of the sections that it registers. Help, manual page and shell completion are generated from them. */
+ * A command is one file with its descriptor at the end and one line in the table of main.c. Its options are those of the
+ * sections that it registers. Help, manual page and shell completion are generated from the descriptor and the option
+ * tables. */
 #ifndef NM_CLI_H
 #define NM_CLI_H
 
@@ -10,35 +11,36 @@
 typedef struct nm_cli nm_cli;
 
 typedef struct nm_command {
-    const char *name, *summary; /* "prepare", "one line without a period" */
+    const char *name, *summary; /* "prepare"; one line without a period */
     const char *usage;          /* arguments after the name: "[RECIPE] --train PREFIX ..." */
     const char *details;        /* paragraphs for help and manual, separated by empty lines, or NULL */
-    /* Sections whose options need no "section." on the command line, comma-separated: the first section that has the option
-     * is meant. NULL: none. */
+    /* Sections whose options need no "section." on the command line, comma-separated. If several have an option of this name,
+     * the first one is used. NULL: none. */
     const char *section;
-    const char *const *common;            /* options that --help lists, ends with NULL; NULL: all options */
-    const char *takes_options;            /* path of the option whose value may begin with "--"; NULL: none */
+    const char *const *common;   /* paths of the options that --help lists, ends with NULL; NULL: all */
+    const char *const *unlisted; /* paths of options that are errors here, ends with NULL; NULL: none */
+    const char *takes_options;   /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
-    bool
-        ranks; /* several processes of an MPI launcher divide the work; otherwise the first one does it alone */
+    bool ranks;  /* processes of an MPI launcher divide the work; otherwise only the first one runs */
     bool trains; /* the first argument is a recipe, whose run.task determines further sections */
-    /* Gets the arguments that are not options; returns the exit code. */
+    /* Runs the command with the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);
 } nm_command;
 
 struct nm_cli {
     const nm_command *command;
     nm_options *options;
-    const struct nm_task_type *task; /* of a command that trains */
-    char **settings;                 /* "section.key", value, in the order of the command line */
+    const struct nm_task_type *task; /* task of the recipe; only if command->trains */
+    char **settings; /* alternating "section.key" and value, in the order of the command line */
     size_t n_settings, settings_capacity;
-    char *command_line; /* as a shell would take it */
+    char *command_line; /* for a POSIX shell */
 };
 
 /* All commands, in the order of the help; ends with NULL. */
 extern const nm_command *const nm_commands[];
 
-/* Applies the settings of the command line to other options (those of a model file), if these have them. */
+/* Applies the settings of the command line to other options, such as those of a model file; settings that these do not have
+ * are ignored. */
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err);
 /* Prints "norma: message" to standard error and returns the exit code. */
 int nm_cli_fail(const nm_error *err);
@@ -47,23 +49,30 @@ nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, 
 
 /* Runs a command with the arguments after its name, including --help and --manual. */
 int nm_cli_run(const nm_command *command, int argc, char **argv);
-/* Registers the sections of a command; *task: that of the command line or recipe, otherwise translation. */
+/* Registers the sections of a command. *task: set if the command trains; the task of the command line or of the recipe,
+ * otherwise translation. */
 nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,
                              const struct nm_task_type **task, nm_error *err);
+/* Registers the sections of the trainer, the task and the probes. *task: as for nm_cli_add_options. */
 nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const struct nm_task_type **task,
                               nm_error *err);
-/* "--key" for an option that needs no section in this command, else "--section.key"; heap. */
+/* The name of an option on the command line: "--key" if it needs no section in this command, otherwise "--section.key";
+ * heap. */
 char *nm_cli_option_name(const nm_command *command, const nm_options *options, const char *section,
                          const char *key);
 
-/* topic: "all", a section, or NULL for the common options. */
+/* False for an option of the tables that is an error in this command, which help and completion do not list. */
+bool nm_cli_accepts(const nm_command *command, const char *section, const char *key);
+/* Prints the help text. topic: "all", a section, or NULL for the common options. argv: remaining arguments, which may contain
+ * a recipe. */
 void nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out);
+/* Prints the manual page in roff format. */
 void nm_cli_manual(const nm_command *command, FILE *out);
-/* Writes text for roff with its special characters escaped; an empty line begins a paragraph. */
+/* Writes text for roff with its special characters escaped; an empty line starts a paragraph. */
 void nm_cli_write_roff(const char *text, FILE *out);
 
-/* The path of a recipe: name if it is a file, else that of an installed or source recipe with this name (norma recipes).
- * NM_IO if there is none. Heap. */
+/* The path of a recipe, heap: `name` if it is a file, otherwise the path of the recipe with this name (norma recipes). NM_IO if
+ * there is none. */
 nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err);
 /* The same, but *path is NULL if there is none. */
 nm_status nm_cli_look_up_recipe(const char *name, char **path, nm_error *err);

@@ -1,4 +1,5 @@
 /* norma compare: trains variants of one recipe with several seeds, scores them on the test set, and prints one table. */
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,12 @@
 #include "cli/model_command.h"
 #include "experiment/comparison_options.h"
 
-static nm_comparison *volatile opened; /* by the handler of signals */
+static nm_comparison *volatile opened; /* for the signal handler */
 static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)
 {
-    if (stop_requested && number != SIGHUP) { /* the second one ends the program at once; SIGHUP may repeat */
+    if (stop_requested && number != SIGHUP) { /* a second signal; SIGHUP may be sent repeatedly */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -31,7 +32,7 @@ static void handle_signals(void)
     signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */
 }
 
-/* The table of the grid is printed before the scoring, which may take long. */
+/* The table of the grid is printed before the runs are scored, because scoring can take a long time. */
 static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
 {
     compare_progress *progress = user;
@@ -71,7 +72,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                          .trained = on_trained,
                                          .message = compare_progress_message};
     const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
-    char *program = realpath("/proc/self/exe", NULL); /* a launcher may start it on another machine */
+    char *program = realpath("/proc/self/exe", NULL); /* a launcher may start it on another host */
     nm_comparison *comparison = NULL;
     nm_status status;
     if (results && argc)
@@ -80,6 +81,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         status = nm_comparison_open_results(&comparison, config->results, settings, &events, &err);
     else
         status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    if (status == NM_OK && !program)
+        status = nm_fail(&err, nm_file_error_status(errno), "/proc/self/exe: %s", strerror(errno));
     if (!results && status == NM_OK) {
         handle_signals();
         status = nm_comparison_open(&comparison, program, argv[0], settings, &events, &err);

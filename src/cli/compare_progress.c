@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/utf8_cut.h"
 
 enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
 
@@ -16,7 +17,7 @@ compare_progress compare_progress_begin(bool score_grid)
     return progress;
 }
 
-/* Of all runs, how many are in each state; and the width of the longest name. */
+/* The number of runs in each state (nm_run_state), and the width of the longest name. */
 typedef struct overview {
     size_t counts[3];
     int width;
@@ -47,13 +48,16 @@ static void describe_run(const nm_compared_run *run, char *text, size_t bytes)
         snprintf(text, bytes, "%.255s", run->line);
 }
 
-/* Cut to the terminal's width: a wrapped line would shift those below it. */
+/* Truncates the line to the width of the terminal: a wrapped line would shift the lines below it. */
 static void draw_run(const nm_compared_run *run, int width, int columns)
 {
     char text[256], line[512];
     describe_run(run, text, sizeof text);
     snprintf(line, sizeof line, "%-*.*s %4lld  %s", width, width, run->variant, (long long)run->seed, text);
-    fprintf(stderr, "\r\033[K%.*s\n", columns, line);
+    if ((size_t)columns < sizeof line)
+        line[columns] = 0;
+    nm_utf8_trim(line);
+    fprintf(stderr, "\r\033[K%s\n", line);
 }
 
 static void draw_table(compare_progress *progress, nm_comparison *comparison, const overview *runs)

@@ -1,5 +1,5 @@
-/* Progress of norma compare while runs are training: on a terminal a table that is redrawn in place, elsewhere a line for each
- * running run every 20 seconds, and a line for each finished run. */
+/* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a line for each running
+ * run every 20 seconds, and a line for each finished run. */
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 
@@ -7,13 +7,13 @@
 
 typedef struct compare_progress {
     bool terminal, score_grid; /* score_grid: the table of the grid is printed with the scores */
-    bool trained;              /* there is no progress to show any more */
-    int drawn;                 /* lines of the table on the terminal */
-    double last;
+    bool trained;              /* training has ended: no more progress */
+    int drawn;                 /* number of lines of the table on the terminal */
+    double last;               /* nm_clock() at the last output */
 } compare_progress;
 
 compare_progress compare_progress_begin(bool score_grid);
-/* Functions of nm_comparison_events; user is a compare_progress. */
+/* Callbacks of nm_comparison_events; user: a compare_progress. */
 void compare_progress_tick(void *user, nm_comparison *comparison);
 void compare_progress_finished(void *user, const nm_compared_run *run);
 void compare_progress_message(void *user, const char *text);

@@ -1,12 +1,12 @@
-/* norma completion: scripts for the completion of commands, options and values in bash and zsh, generated from the option
- * tables. Names of recipes are completed by running norma recipes --names. */
+/* norma completion: scripts that complete commands, options and values in bash and zsh, generated from the option tables. The
+ * scripts run norma recipes --names to complete names of recipes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "task/tasks.h"
 
-/* Calls write for every option of a command, without repetition, over all tasks if the command trains. */
+/* Calls write once for every option of a command; if the command trains, for the options of all tasks. */
 static void each_option(const nm_command *command,
                         void (*write)(const char *name, const nm_option *row, FILE *out), FILE *out)
 {
@@ -30,7 +30,7 @@ static void each_option(const nm_command *command,
                 char path[192];
                 snprintf(path, sizeof path, "%s.%s", section, row->name);
                 char *name = nm_cli_option_name(command, options, section, row->name);
-                if (!nm_options_row(earlier, path))
+                if (!nm_options_row(earlier, path) && nm_cli_accepts(command, section, row->name))
                     write(name, row, out);
                 free(name);
             }
@@ -38,6 +38,19 @@ static void each_option(const nm_command *command,
         nm_options_free(earlier);
         if (!last)
             break;
+    }
+}
+
+/* Writes the names of the commands whose first argument is a recipe, as a pattern of the shell: "train|compare". */
+static void write_recipe_commands(FILE *out)
+{
+    const char *separator = "";
+    for (const nm_command *const *command = nm_commands; *command; command++) {
+        const char *usage = (*command)->usage;
+        if (!strncmp(usage, "RECIPE", 6) || !strncmp(usage, "[RECIPE]", 8)) {
+            fprintf(out, "%s%s", separator, (*command)->name);
+            separator = "|";
+        }
     }
 }
 
@@ -89,7 +102,10 @@ static void write_bash(FILE *out)
     fputs("    esac\n"
           "    if ((COMP_CWORD == 2)) && [[ $word != -* ]]; then\n"
           "        case $command in\n"
-          "        train | compare) words=$(\"${COMP_WORDS[0]}\" recipes --names 2>/dev/null) ;;\n"
+          "        ",
+          out);
+    write_recipe_commands(out);
+    fputs(") words=$(\"${COMP_WORDS[0]}\" recipes --names 2>/dev/null) ;;\n"
           "        score) words='bleu chrf ter accuracy f1' ;;\n"
           "        completion) words='bash zsh' ;;\n"
           "        help) words=$(\"${COMP_WORDS[0]}\" help --list 2>/dev/null) ;;\n"
@@ -103,7 +119,7 @@ static void write_bash(FILE *out)
 
 /* ---- zsh ---- */
 
-/* In single quotes; a colon separates name and description. */
+/* Writes text inside single quotes and escapes colons, which separate name and description. */
 static void write_zsh_text(const char *text, FILE *out)
 {
     for (; *text; text++)
@@ -168,7 +184,10 @@ static void write_zsh(FILE *out)
           "    fi\n"
           "    if ((CURRENT == 3)); then\n"
           "        case $words[2] in\n"
-          "            train|compare) compadd -- ${(f)\"$(norma recipes --names 2>/dev/null)\"} ;;\n"
+          "            ",
+          out);
+    write_recipe_commands(out);
+    fputs(") compadd -- ${(f)\"$(norma recipes --names 2>/dev/null)\"} ;;\n"
           "            score) compadd -- bleu chrf ter accuracy f1 ;;\n"
           "            completion) compadd -- bash zsh ;;\n"
           "        esac\n"

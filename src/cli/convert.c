@@ -1,4 +1,4 @@
-/* norma convert: models to and from the formats of other programs. */
+/* norma convert: converts models to and from the formats of other programs. */
 #include <stdio.h>
 
 #include "cli.h"

@@ -1,5 +1,5 @@
-/* norma demo: compares variants on a user's text with one command. Each kind of text is a row of the table below. The work is
- * done by prepare, compare and generate as processes, so that an interrupted demo continues where it stopped. */
+/* norma demo: compares variants on the text of a user with one command. Each kind of text is a row of the table below. The demo
+ * runs prepare, compare and generate as processes, so that an interrupted demo continues where it stopped. */
 #include "cli/demo.h"
 
 #include <inttypes.h>
@@ -30,11 +30,11 @@ static const nm_option demo_options[] = {
 typedef struct demo_kind {
     const char *name, *recipe, *norms;
     int n_files;
-    const char *suffixes[2]; /* of the files of a split */
+    const char *suffixes[2]; /* [n_files], of the files of a split */
     demo_unit unit;
-    const char *prepare; /* arguments, {} is the folder; NULL: no preparation */
-    const char *data;    /* arguments of compare, {} is the folder */
-    const char *usage;   /* expected files, and where to get them */
+    const char *prepare; /* arguments of norma prepare, {} is the folder; NULL: no preparation */
+    const char *data;    /* arguments of norma compare, {} is the folder */
+    const char *usage;   /* expected files, and sources of such files */
 } demo_kind;
 
 static const demo_kind kinds[] = {
@@ -87,7 +87,7 @@ typedef struct demo {
     const demo_kind *kind;
     const demo_config *config;
     char **files;
-    char *folder, *recipe, *runs; /* runs: of compare */
+    char *folder, *recipe, *runs; /* paths; runs: folder of the comparison */
 } demo;
 
 /* ---- arguments ---- */
@@ -105,7 +105,7 @@ static void add(arguments *a, const char *text)
     a->list[a->n++] = nm_duplicate(text);
 }
 
-/* Adds blank-separated words, with {} replaced by the folder. */
+/* Adds space-separated words, with {} replaced by the folder. */
 static void add_words(arguments *a, const char *words, const char *folder)
 {
     while (*words) {
@@ -130,7 +130,7 @@ static int run_and_release(arguments *a)
 
 /* ---- the text ---- */
 
-/* Identifies the texts. *key is owned by the caller, on failure, too. */
+/* *key: identifies the texts by size and hash; heap, owned by the caller, also on failure. */
 static nm_status texts_key(const demo *d, char **key, nm_error *err)
 {
     *key = nm_duplicate(d->kind->name);
@@ -166,7 +166,8 @@ static int prepare(const demo *d)
     return run_and_release(&a);
 }
 
-/* The file texts is written last: if it exists, the data is complete. *code: exit code of norma prepare. */
+/* Splits and prepares the texts unless that has been done. The file FOLDER/texts is written last: if it exists, the data is
+ * complete. *code: exit code of norma prepare. */
 static nm_status make_data(const demo *d, const char *key, int *code, nm_error *err)
 {
     char *path = nm_path_join(d->folder, "texts"), *present = NULL;
@@ -209,7 +210,7 @@ static int compare(const demo *d)
     return run_and_release(&a);
 }
 
-/* The first words of the test text; heap. */
+/* *prompt: the first three words of the test text; heap. */
 static nm_status read_prompt(const demo *d, char **prompt, nm_error *err)
 {
     char *path = nm_format("%s/test.txt", d->folder), *text;
@@ -225,7 +226,7 @@ static nm_status read_prompt(const demo *d, char **prompt, nm_error *err)
     return NM_OK;
 }
 
-/* Continues the beginning of the test text with the first variant's model. */
+/* Generates continuations of the beginning of the test text with the model of the first variant. */
 static nm_status generate(const demo *d, int *code, nm_error *err)
 {
     const char *norms = *d->config->norms ? d->config->norms : d->kind->norms;
@@ -284,7 +285,7 @@ static const demo_kind *kind_named(const char *name)
     return NULL;
 }
 
-/* The kind that the arguments name; NULL with an error if they are wrong. Without files, prints which ones are expected. */
+/* The kind given by the arguments; NULL with an error if they are wrong. Without files, prints which files are expected. */
 static const demo_kind *parse_kind(int argc, char **argv, nm_error *err)
 {
     const demo_kind *kind = argc ? kind_named(argv[0]) : NULL;

@@ -19,8 +19,8 @@ static void on_signal(int number)
         kill(running, number);
 }
 
-/* Does not return. The child is in its own process group: the parent forwards a Ctrl-C once. If the parent is killed, the
- * child gets SIGTERM. */
+/* Does not return. The child has its own process group, because the parent forwards Ctrl-C. If the parent is killed, the
+ * child receives SIGTERM. */
 static void exec_self(char **arguments, pid_t parent, const sigset_t *mask,
                       const struct sigaction inherited[N_FORWARDED])
 {
@@ -48,7 +48,7 @@ int demo_run(const char *const *arguments)
     }
     sigfillset(&all);
     fflush(NULL);
-    sigprocmask(SIG_SETMASK, &all, &before); /* no signal before `running` is set */
+    sigprocmask(SIG_SETMASK, &all, &before); /* blocks signals until `running` is set */
     pid_t process = fork();
     if (process == 0)
         exec_self((char **)(uintptr_t)arguments, parent, &before, inherited);

@@ -12,8 +12,8 @@ static const char *const split_names[SPLITS] = {"train", "valid", "test"};
 typedef struct splitter {
     nm_lines lines;
     demo_unit unit;
-    int64_t units, block; /* block 0: count only */
-    bool open;            /* the last line belongs to an unfinished paragraph */
+    int64_t units, block; /* units read; units per block, 0: count only */
+    bool open;            /* the last line is part of an unfinished paragraph */
     nm_file_writer splits[SPLITS];
 } splitter;
 

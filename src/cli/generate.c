@@ -39,8 +39,8 @@ typedef struct job {
     const generate_config *config;
     nm_model_session *session;
     nm_language_model *model;
-    bool reads_prompts; /* prompts are lines of a file; false: --prompt */
-    uint64_t number;    /* of the next continuation */
+    bool reads_prompts; /* prompts are the lines of a file; false: --prompt */
+    uint64_t number;    /* number of the next continuation, from 0 */
 } job;
 
 static nm_status open_language_model(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -146,7 +146,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
     self->session = session;
-    /* Without prompts: a model that cannot generate is reported before the input is read. */
+    /* A call without prompts reports a model that cannot generate before the input is read. */
     NM_TRY(continue_prompts(self, &(nm_line_list){0}, err));
     if (!self->reads_prompts)
         return continue_prompt(self, self->config->prompt, err);

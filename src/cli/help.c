@@ -10,7 +10,7 @@
 
 enum { MIN_WIDTH = 72, DEFAULT_WIDTH = 80, MAX_WIDTH = 110, OPTION_INDENT = 2, HELP_INDENT = 30 };
 
-/* Columns of the output: the environment's COLUMNS, else the terminal's width, else 80. */
+/* Width of the output in columns: the environment variable COLUMNS, otherwise the width of the terminal, otherwise 80. */
 static int output_width(FILE *out)
 {
     const char *columns = getenv("COLUMNS");
@@ -23,8 +23,8 @@ static int output_width(FILE *out)
     return width < MIN_WIDTH ? MIN_WIDTH : width > MAX_WIDTH ? MAX_WIDTH : width;
 }
 
-/* Prints words from column `column` on, in lines of up to width columns that begin at indent. Two line ends in the text
- * separate paragraphs. Ends with a line end. */
+/* Prints words, starting at column `column`, in lines of up to `width` columns with an indentation of `indent` columns. An empty
+ * line in the text separates paragraphs. Ends with a line end. */
 static void print_wrapped(const char *text, int column, int indent, int width, FILE *out)
 {
     bool first = true;
@@ -52,7 +52,7 @@ static void print_wrapped(const char *text, int column, int indent, int width, F
     putc('\n', out);
 }
 
-/* "(default: 4; 1 .. 1024)"; heap. */
+/* Default and range of an option: "(default: 4; 1 .. 1024)"; heap. */
 static char *describe_range(const nm_option *row)
 {
     const char *initial = *row->initial ? row->initial : "empty";
@@ -63,7 +63,7 @@ static char *describe_range(const nm_option *row)
     return nm_format("(default: %s; %.10g .. %.10g)", initial, row->min, row->max);
 }
 
-/* "model.norm" of "[model]" and "norm". */
+/* Whether the list of paths contains "SECTION.KEY"; list NULL: true. */
 static bool is_listed(const char *const *list, const char *section, const char *key)
 {
     size_t length = strlen(section);
@@ -73,6 +73,11 @@ static bool is_listed(const char *const *list, const char *section, const char *
     return !list;
 }
 
+bool nm_cli_accepts(const nm_command *command, const char *section, const char *key)
+{
+    return !command->unlisted || !is_listed(command->unlisted, section, key);
+}
+
 static const char *placeholder(const nm_option *row)
 {
     static const char *const names[] = {
@@ -80,7 +85,7 @@ static const char *placeholder(const nm_option *row)
     return row->choices ? " NAME" : names[row->kind];
 }
 
-/* The value of a key in "key=value key=value", *length characters; "-" if it is not set. */
+/* The value of a key in "key=value key=value", of *length characters; "-" if it is not set. */
 static const char *preset_value(const char *settings, const char *key, size_t key_length, size_t *length)
 {
     for (const char *at = settings; *at; at += strcspn(at, " "), at += *at == ' ')
@@ -92,7 +97,7 @@ static const char *preset_value(const char *settings, const char *key, size_t ke
     return "-";
 }
 
-/* Whether the key at `at` in the settings of presets[n] is set by an earlier preset, too. */
+/* Whether one of the first n presets sets the key at `at`. */
 static bool is_listed_earlier(const nm_preset *presets, int n, const char *at, size_t length)
 {
     for (int i = 0; i < n; i++) {
@@ -103,7 +108,7 @@ static bool is_listed_earlier(const nm_preset *presets, int n, const char *at, s
     return false;
 }
 
-/* A row of the table for every key that a preset sets, a column for every preset. */
+/* Prints a table with a row for every key that a preset sets and a column for every preset. */
 static void print_preset_table(const nm_preset *presets, FILE *out)
 {
     enum { KEY_WIDTH = 20, GAP = 2 };
@@ -153,7 +158,7 @@ static void print_section(const nm_command *command, const nm_options *options, 
 {
     bool any = false;
     for (const nm_option *row = rows; row && row->name; row++) {
-        if (!is_listed(list, section, row->name))
+        if (!is_listed(list, section, row->name) || !nm_cli_accepts(command, section, row->name))
             continue;
         if (!any)
             fprintf(out, "\n[%s]\n", section);
@@ -247,7 +252,7 @@ void nm_cli_write_roff(const char *text, FILE *out)
     }
 }
 
-static void write_roff_options(const nm_options *options, FILE *out)
+static void write_roff_options(const nm_command *command, const nm_options *options, FILE *out)
 {
     const char *section;
     const nm_option *rows;
@@ -257,6 +262,8 @@ static void write_roff_options(const nm_options *options, FILE *out)
             continue;
         fprintf(out, ".SS [%s]\n", section);
         for (const nm_option *row = rows; row->name; row++) {
+            if (!nm_cli_accepts(command, section, row->name))
+                continue;
             char *range = describe_range(row);
             fprintf(out, ".TP\n.B \\-\\-%s.%s\n", section, row->name);
             nm_cli_write_roff(row->help, out);
@@ -295,7 +302,7 @@ void nm_cli_manual(const nm_command *command, FILE *out)
         nm_error err;
         const struct nm_task_type *task;
         nm_cli_add_options(command, options, 0, NULL, &task, &err);
-        write_roff_options(options, out);
+        write_roff_options(command, options, out);
         nm_options_free(options);
     }
     fputs(".SH EXIT STATUS\n", out);

@@ -1,5 +1,5 @@
-/* norma inspect: the papers' measurements on trained models, for the best model of each run or for every saved checkpoint, as
- * tables or JSON, and which of the papers' remedies they indicate. */
+/* norma inspect: measurements of the papers on trained models, for the best model of each run or for every saved checkpoint, as
+ * tables or JSON, with advice on which remedies of the papers they indicate. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,8 @@ typedef struct job {
     nm_backend *backend;
     json_t *results; /* NULL: print text */
     nm_comm *comm;   /* processes that divide the model files; the first one prints */
-    int64_t n_files; /* so far */
-    char *own;       /* the result of this process, one line of JSON, until the next exchange; NULL: none */
+    int64_t n_files; /* number of model files so far */
+    char *own;       /* result of this process until the next exchange, one line of JSON, heap; NULL: none */
 } job;
 
 static void inspect_options(nm_options *options)
@@ -75,7 +75,7 @@ static nm_status list_checkpoints(const char *run, model_files *files, nm_error 
 {
     struct dirent **entries;
     char *folder = nm_path_join(run, "checkpoints");
-    int n = scandir(folder, &entries, is_model, alphasort); /* eight digits: increasing updates */
+    int n = scandir(folder, &entries, is_model, alphasort); /* names have eight digits: sorted by update */
     *files = (model_files){.paths = nm_allocate((size_t)(n > 0 ? n : 1) * sizeof(char *))};
     for (int i = 0; i < n; i++) {
         files->paths[files->n++] = nm_path_join(folder, entries[i]->d_name);
@@ -87,7 +87,7 @@ static nm_status list_checkpoints(const char *run, model_files *files, nm_error 
     return n > 0 ? NM_OK : nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
 }
 
-/* -1 for a model without this number. */
+/* *update: number of updates of the model; -1 if the file does not contain it. */
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
     nm_safetensors *file;
@@ -112,7 +112,7 @@ static json_t *result_of(const char *run, const char *path, int64_t update, cons
     return object;
 }
 
-/* Keeps a result, as text and as JSON, for the exchange. */
+/* Stores a result, as text and as JSON, for the next exchange. */
 static nm_status keep_result(job *self, const char *run, const char *path, const nm_inspection *inspection,
                              const nm_advice *advice, nm_error *err)
 {
@@ -125,7 +125,7 @@ static nm_status keep_result(job *self, const char *run, const char *path, const
     inspect_print(inspection, out);
     if (advice)
         inspect_print_advice(advice, NM_N_ADVICE, out);
-    nm_text_stream_close(out, &text);
+    nm_text_stream_close(out);
     json_t *all = json_pack("{s:s, s:s, s:o}", "run", run, "text", text, "result",
                             result_of(run, path, update, inspection, advice));
     char *line = json_dumps(all, JSON_COMPACT);
@@ -153,7 +153,7 @@ static nm_status report_result(job *self, const char *line, size_t bytes, nm_err
     return status;
 }
 
-/* After a model file of every process: rank 0 reports the results, in the order of the files. */
+/* Gathers the results after each process has inspected one model file; rank 0 reports them in the order of the files. */
 static nm_status exchange_results(job *self, nm_error *err)
 {
     char *all;
@@ -173,7 +173,7 @@ static nm_status exchange_results(job *self, nm_error *err)
     return status;
 }
 
-/* In a recipe that sets model.encoder_norm, that option is the one to change. */
+/* If the recipe sets model.encoder_norm, the advice is to change that option. */
 static void name_norm_option(const nm_options *options, nm_advice advice[NM_N_ADVICE])
 {
     static const char *const names[][2] = {{"model.norm = rbn", "model.encoder_norm = rbn"},
@@ -230,7 +230,7 @@ static nm_status open_run(job *self, const char *run, nm_loaded_model *loaded, c
     return status;
 }
 
-/* A model file, if it is one of this process; the model of the run is loaded. */
+/* Inspects a model file if it is assigned to this process. loaded: the model of the run. */
 static nm_status inspect_model(job *self, const char *run, const char *path, nm_loaded_model *loaded,
                                nm_error *err)
 {

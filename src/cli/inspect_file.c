@@ -19,7 +19,7 @@ static json_int_t update_of(const json_t *object)
     return json_integer_value(json_object_get(object, "update"));
 }
 
-/* The list in the file, an empty one if there is no file. */
+/* Reads the list in the file; an empty list if there is no file. */
 static nm_status read_list(const char *path, json_t **list, nm_error *err)
 {
     char *text;
@@ -33,7 +33,7 @@ static nm_status read_list(const char *path, json_t **list, nm_error *err)
                    "%s: not a list of measurements; it is kept, so rename or remove it before --save", path);
 }
 
-/* Inserts in the order of updates, or merges into the object of the same update. */
+/* Inserts a result in the order of updates, or merges it into the object of the same update. */
 static void put(json_t *list, json_t *result)
 {
     size_t at = 0;

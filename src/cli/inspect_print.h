@@ -1,4 +1,4 @@
-/* Output of norma inspect: text tables or JSON. */
+/* Output of norma inspect as text tables or JSON. The caller releases JSON values; advice: [n]. */
 #ifndef NM_INSPECT_PRINT_H
 #define NM_INSPECT_PRINT_H
 

@@ -1,4 +1,4 @@
-/* norma: the table of commands, and what all of them share. */
+/* norma: the table of commands, and the start of the program. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -96,7 +96,7 @@ static void print_manual(FILE *out)
     }
 }
 
-/* "norma help", "norma help COMMAND", "norma help --list" (names only). */
+/* "norma help", "norma help COMMAND [SECTION|all|RECIPE]", "norma help --list" (names of commands). */
 static int run_help(int argc, char **argv)
 {
     if (argc < 1 || !strcmp(argv[0], "--help") || !strcmp(argv[0], "-h")) {
@@ -111,7 +111,7 @@ static int run_help(int argc, char **argv)
     const nm_command *command = find_command(argv[0]);
     if (!command)
         return unknown_command(argv[0]);
-    /* A section or "all"; not an option, nor a recipe, whose task determines the options. */
+    /* The topic is a section or "all", but not an option, nor a recipe, whose task determines the options. */
     bool has_topic = argc > 1 && strncmp(argv[1], "--", 2) && !nm_ends_with(argv[1], ".ini");
     int first = has_topic ? 2 : 1;
     nm_cli_help(command, has_topic ? argv[1] : NULL, argc - first, argv + first, stdout);
@@ -122,7 +122,7 @@ static int run(int argc, char **argv)
 {
     const nm_command *command = argc > 1 ? find_command(argv[1]) : NULL;
     if (!(command && command->ranks) && nm_cli_launched_rank() > 0)
-        return NM_OK; /* the first process does it alone */
+        return NM_OK; /* only the first process runs the command */
     if (argc < 2) {
         print_help(stderr);
         return NM_USAGE;
@@ -141,17 +141,17 @@ static int run(int argc, char **argv)
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 
-/* In GCC's OpenMP, waiting threads spin for milliseconds; on a machine with other load, two threads can then be slower than
- * one. The runtime reads its environment before main, so the program executes itself again with a short spin count. The
- * variable that is then set ends the recursion. */
+/* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads can then be slower
+ * than one. The runtime reads the environment before main, so the program executes itself again with a short spin count. The
+ * environment variable also ends the recursion. */
 static void start_with_short_spin(char **argv)
 {
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "30000", 0))
         execv("/proc/self/exe", argv); /* returns only on failure: slower, with the same results */
 }
 
-/* If a standard descriptor is closed, the first file that is opened would get its number, and messages or results would be
- * written to that file. The descriptor is opened in the opposite direction instead, so that using it fails. */
+/* If a standard descriptor is closed, the next opened file would get its number, and messages or results would be written to
+ * that file. Therefore a closed descriptor is opened in the opposite direction, so that using it fails. */
 static void open_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -177,7 +177,7 @@ static void explain_lack_of_threads(int code, void *unused)
 int main(int argc, char **argv)
 {
     open_standard_descriptors();
-    signal(SIGXFSZ, SIG_IGN); /* exceeding the file-size limit is a failed write */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit fails instead */
     start_with_short_spin(argv);
     nm_cli_handle_map_faults();
     nm_memory_init_json();
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
 #endif
     int code = run(argc, argv);
     nm_error err;
-    /* Results that cannot be written are a failure. */
+    /* Results that cannot be written are an error. */
     if (nm_file_close(stdout, "standard output", &err) != NM_OK && code == NM_OK)
         code = nm_cli_fail(&err);
     return code;

@@ -1,4 +1,4 @@
-/* The handler of SIGBUS uses system calls only. The file that belongs to the address is found in /proc/self/maps. */
+/* The SIGBUS handler uses only async-signal-safe functions. It looks up the mapped file of the address in /proc/self/maps. */
 #include "cli/map_fault.h"
 
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "norma/status.h"
 
-/* Reads a hexadecimal number and sets *rest to what follows it. */
+/* Reads a hexadecimal number and sets *rest to the text after it. */
 static uintptr_t parse_address(const char *text, const char **rest)
 {
     uintptr_t value = 0;
@@ -25,7 +25,7 @@ static uintptr_t parse_address(const char *text, const char **rest)
     return value;
 }
 
-/* A line "BEGIN-END FLAGS OFFSET DEVICE INODE PATH": the path if the range contains the address, or NULL. */
+/* The path in a line "BEGIN-END FLAGS OFFSET DEVICE INODE PATH" if the range contains the address, otherwise NULL. */
 static const char *path_in_line(const char *line, uintptr_t address)
 {
     const char *rest;
@@ -35,7 +35,7 @@ static const char *path_in_line(const char *line, uintptr_t address)
     return strchr(rest, '/');
 }
 
-/* The path of the mapping that contains the address, "" if there is none. A line that is longer than the buffer is cut. */
+/* The path of the mapping that contains the address; "" if there is none. Lines longer than the buffer are truncated. */
 static const char *mapped_path(uintptr_t address, char *buffer, size_t bytes)
 {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

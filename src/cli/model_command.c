@@ -10,7 +10,7 @@
 
 /* ---- output ---- */
 
-/* False if there is no such file. "-" is the standard descriptor. */
+/* False if there is no such file. The path "-" is the descriptor `standard`. */
 static bool get_file_info(const char *path, int standard, struct stat *info)
 {
     return !(strcmp(path, "-") ? stat(path, info) : fstat(standard, info));
@@ -58,7 +58,7 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
 
 /* ---- models ---- */
 
-/* Whether a comma-separated list has the text. */
+/* Whether a comma-separated list contains the text. */
 static bool is_listed(const char *list, const char *text)
 {
     size_t length = strlen(text);
@@ -93,14 +93,14 @@ void nm_cli_warn(const char *warning)
         fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
-/* The output of rank 0 is that of the command, the others write to memory. */
+/* Rank 0 writes to the output of the command, the others to memory. */
 static nm_status open_output(nm_model_session *session, const char *path, const char *input, nm_error *err)
 {
     if (!session->comm->rank)
         return nm_cli_output_open(&session->output, path, input, err);
     session->output =
-        (nm_cli_output){.name = "memory", .stream = open_memstream(&session->text, &session->bytes)};
-    return session->output.stream ? NM_OK : nm_fail(err, NM_MEMORY, "no memory for the output");
+        (nm_cli_output){.name = "memory", .stream = nm_text_stream_open(&session->text, &session->bytes)};
+    return NM_OK;
 }
 
 nm_status nm_model_session_flush(nm_model_session *session, nm_error *err)

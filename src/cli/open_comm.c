@@ -7,8 +7,8 @@
 #include "comm/mpi/comm_mpi.h"
 #endif
 
-/* Number of processes that the launcher has started; 1: no launcher. Slurm's own variables are also set outside srun,
- * where there is no MPI. */
+/* Number of processes started by the launcher; 1: no launcher. The variables of Slurm alone are not sufficient: they are also
+ * set outside srun, where there is no MPI. */
 static long launched_processes(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -53,8 +53,8 @@ static const nm_comm_config launched = {.backend = NM_COMM_AUTO, .timeout = 15};
 
 nm_status nm_cli_join_ranks(nm_comm **comm, const nm_command *command, nm_error *err)
 {
-    static const nm_comm_config alone = {.backend = NM_COMM_NONE};
-    return nm_cli_open_comm(comm, command->ranks ? &launched : &alone, err);
+    static const nm_comm_config single = {.backend = NM_COMM_NONE};
+    return nm_cli_open_comm(comm, command->ranks ? &launched : &single, err);
 }
 
 int nm_cli_fail_once(nm_error *err)

@@ -1,4 +1,5 @@
-/* norma perplexity: of text under a language model; of the splits of its data folder under a translation model. */
+/* norma perplexity: the perplexity of text under a language model, or of the splits of its data folder under a translation
+ * model. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -23,7 +24,7 @@ typedef struct perplexity_config { /* section [perplexity] */
     bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
-enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* perplexity.split; the others are nm_split */
+enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* value of perplexity.split; the others are those of nm_split */
 
 #define ROW(field, initial, min, max, help) NM_OPTION(perplexity_config, field, initial, min, max, help)
 
@@ -52,7 +53,7 @@ typedef struct job {
     const perplexity_config *config;
     nm_comm *comm; /* processes that divide the text; the first one prints */
     nm_language_model *model;
-    nm_backend *backend; /* of a translation model */
+    nm_backend *backend; /* for a translation model, as loaded */
     nm_loaded_model loaded;
 } job;
 
@@ -184,7 +185,7 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
     fflush(stdout);
 }
 
-/* Lines that are texts are scored in groups; the lines of one text all at once. */
+/* With each_line, lines are scored in groups; otherwise all lines are one text and are scored together. */
 static nm_status score_tokens_of(job *self, nm_lines *reader, const char *name, nm_line_list *lines,
                                  nm_error *err)
 {

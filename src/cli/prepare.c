@@ -1,4 +1,4 @@
-/* norma prepare: parallel or plain text to a data folder. */
+/* norma prepare: converts parallel or plain text to a data folder. */
 #include "norma/prepare.h"
 
 #include <stdlib.h>
@@ -62,10 +62,10 @@ static void print_report(const nm_prepared *prepared, double seconds)
     fprintf(stderr, "%s written in %.1f s\n", nm_prepared_folder(prepared), seconds);
 }
 
-/* Warnings about the result follow the report. */
+/* Warnings after the start are printed after the report. */
 typedef struct console {
     bool started;
-    nm_buffer late;
+    nm_buffer late; /* warnings after the start */
 } console;
 
 static bool on_progress(void *user, const nm_prepare_progress *progress)

@@ -6,7 +6,7 @@
 
 #include "norma/train.h"
 
-/* Prints nothing for an empty profile. */
+/* Prints the table; nothing for a profile without updates. */
 void nm_profile_print(const nm_training_profile *profile, FILE *out);
 
 #endif

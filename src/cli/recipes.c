@@ -1,5 +1,5 @@
-/* norma recipes: lists the recipes that norma train and norma compare find by name. They are in share/norma/recipes of the
- * installation, or in recipes/ of the source tree that the program was built in. */
+/* norma recipes: lists the recipes that other commands find by name. They are in share/norma/recipes of the installation, or in
+ * recipes/ of the source tree in which the program was built. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static nm_status fail_listing(const char *path, nm_error *err)
                    strerror(errno));
 }
 
-/* Sets *folder to that of the recipes, relative to the program's; heap, or NULL if there is none. */
+/* *folder: the folder of the recipes, found relative to the folder of the program; heap, NULL if there is none. */
 static nm_status find_recipe_folder(char **folder, nm_error *err)
 {
     static const char *const candidates[] = {"/../share/norma/recipes", "/../recipes"};
@@ -64,7 +64,8 @@ static int compare_names(const void *a, const void *b)
 
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err);
 
-/* A recipe, or a folder with recipes; name: relative to the folder of all recipes. Files in common/ are parts of recipes. */
+/* Adds a recipe, or a folder with recipes, if it is one. name: relative to the folder of all recipes. Files in common/ are parts
+ * of recipes. */
 static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
 {
     struct stat info;
@@ -84,7 +85,7 @@ static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
     return NM_OK;
 }
 
-/* Adds the recipes of the folder `prefix` of the folder of all recipes, "" for this one, and of the folders in it. */
+/* Adds the recipes in a folder and its subfolders. prefix: relative to the folder of all recipes, "" for that folder. */
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err)
 {
     char *path = nm_path_join(list->folder, prefix);
@@ -146,7 +147,7 @@ static nm_status folder_is_no_recipe(const char *folder, nm_error *err)
     return status;
 }
 
-/* *path is NULL if there is no recipe of this name in the list. */
+/* Sets *path, heap, if the list contains a recipe of this name. */
 static void find_name(const recipe_list *list, const char *name, char **path)
 {
     size_t length = strlen(name);
@@ -189,7 +190,8 @@ static nm_status no_recipe(const char *name, nm_error *err)
             nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",
                     name, list.names[nearest]);
     else if (status == NM_OK)
-        status = nm_fail(err, NM_IO, "%.300s: No such file", name);
+        status =
+            nm_fail(err, NM_IO, "%.300s: No such file, and the folder of the recipes was not found", name);
     release_recipes(&list);
     return status;
 }
@@ -200,7 +202,7 @@ nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err)
     return *path ? NM_OK : no_recipe(name, err);
 }
 
-/* The first sentence of the comment at the top of the file; heap. */
+/* *description: the first sentence of the comment at the top of the file; heap. */
 static nm_status describe(const char *path, char **description, nm_error *err)
 {
     char *text;

@@ -1,4 +1,4 @@
-/* norma report: run folders to one HTML page with all figures, PNG images, and event files for TensorBoard. */
+/* norma report: converts run folders to one HTML page with all figures, PNG images, and event files for TensorBoard. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void add_options(nm_options *options)
 static nm_status write_events(const nm_report_run *run, const char *folder, nm_error *err)
 {
     char *events_folder = nm_path_join(folder, run->name);
-    for (char *at = events_folder + strlen(folder) + 1; *at; at++) /* no parent folders, no subfolders */
+    for (char *at = events_folder + strlen(folder) + 1; *at; at++) /* the name must not contain a path */
         *at = *at == '/' || (*at == '.' && at[-1] == '/') ? '_' : *at;
     nm_events *events;
     nm_status status = nm_events_open(&events, run->folder, events_folder, err);

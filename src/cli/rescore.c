@@ -72,6 +72,7 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     memcpy(settings + n, own, sizeof own);
     settings[n + sizeof own / sizeof *own] = NULL;
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
+    nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
     for (int i = 0; i < 3; i++)
         free(numbers[i]);

@@ -1,4 +1,4 @@
-/* norma score: scores of a file of system outputs, with bootstrap intervals, a paired test against a second system, and scores of
+/* norma score: scores a file of system outputs, with bootstrap intervals, a paired test against a second system, or scores of
  * single lines. */
 #include <jansson.h>
 #include <stdlib.h>
@@ -32,12 +32,12 @@ static void add_options(nm_options *options)
     nm_options_add_rules(options, nm_score_rules);
 }
 
-/* Everything one call works with. */
+/* State of the command. */
 typedef struct score_job {
     const score_options *options;
     const char *hypothesis; /* path; "-" is standard input */
     nm_scorer *scorer;
-    char *paths; /* of the references, split at the commas */
+    char *paths; /* memory of the strings in references */
     const char **references;
     size_t n_references, reference_capacity;
     nm_scores *scores, *other;
@@ -52,7 +52,7 @@ static void job_release(score_job *job)
     nm_scores_free(job->other);
 }
 
-/* All occurrences of --reference; the option table has only the last one. */
+/* Collects all occurrences of --reference; the option table contains only the last one. */
 static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *err)
 {
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
@@ -84,7 +84,7 @@ static nm_status open_scorer(const nm_cli *cli, const char *metric, score_job *j
     return NM_OK;
 }
 
-/* Standard input can be read only once; with --against the references are read twice. */
+/* Standard input can be read only once; with --against, the references are read twice. */
 static nm_status check_standard_input(const score_job *job, nm_error *err)
 {
     int n_hypotheses = !strcmp(job->hypothesis, "-") + !strcmp(job->options->against, "-"), n_references = 0;

@@ -1,4 +1,4 @@
-/* norma tag: tags tokenized text or files of columns; columns are kept and the predicted tag is appended. */
+/* norma tag: tags tokenized text or files in CoNLL columns; the columns are kept, and the predicted tag is appended. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "text/tags.h"
 #include "text/words.h"
 
-/* Limits of the sentences that are read before they are tagged. */
+/* Maximum size of a buffer: number of sentences and tokens that are read before they are tagged. */
 enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
 
 typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
@@ -50,14 +50,14 @@ typedef struct job {
     FILE *input;
     nm_columns columns;
     bool text; /* the input has one sentence per line */
-    /* The sentences in the buffer: */
-    nm_line_list tokens, gold; /* NUL-terminated; gold tags with tag.evaluate */
-    nm_line_list lines;        /* of the columns, unchanged */
-    size_t n, *lengths;        /* [BUFFER_SENTENCES] */
-    bool *document;            /* [BUFFER_SENTENCES] a line such as -DOCSTART- */
+    /* The n sentences in the buffer: */
+    nm_line_list tokens, gold; /* NUL-terminated; gold: tags of the input columns */
+    nm_line_list lines;        /* unchanged lines of the input columns */
+    size_t n, *lengths;        /* [BUFFER_SENTENCES], numbers of tokens */
+    bool *document;            /* [BUFFER_SENTENCES], whether it is a line such as -DOCSTART- */
     nm_span_counts counts;
     int64_t n_cut, sentences, unknown;
-    int64_t block; /* number of the buffer: rank `block` modulo their number tags it */
+    int64_t block; /* number of the buffer; rank block % size tags it */
 } job;
 
 static nm_status open_tagger(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -132,7 +132,7 @@ static void add_text(nm_line_list *list, const char *text)
     nm_line_list_add(list, text, strlen(text) + 1);
 }
 
-/* Adds the reader's sentence to the buffer. */
+/* Adds the current sentence of the reader to the buffer. */
 static nm_status add_columns(job *self, nm_error *err)
 {
     const nm_columns *c = &self->columns;
@@ -159,7 +159,7 @@ static nm_status read_columns(job *self, bool *more, nm_error *err)
     return *more ? add_columns(self, err) : NM_OK;
 }
 
-/* The next line that is not blank. Splits the reader's copy of it into tokens. */
+/* Adds the next line that is not blank. Modifies the line in the memory of the reader. */
 static nm_status read_text(job *self, bool *more, nm_error *err)
 {
     nm_lines *lines = &self->columns.lines;
@@ -203,7 +203,7 @@ static bool is_tag_of_model(const job *self, const char *tag)
     return false;
 }
 
-/* first: the index of the sentence's first token. */
+/* Adds the spans of a sentence of n tokens to the counts. found: [n], predicted tags; first: index of its first token. */
 static void count_spans(job *self, size_t first, const char *const *found, size_t n)
 {
     const char **gold = nm_allocate(n * sizeof *gold);
@@ -247,7 +247,7 @@ static json_t *spans_json(const nm_tagged *tagged, size_t s)
     return spans;
 }
 
-/* A line that begins a document has no spans. */
+/* A line that starts a document has no spans. */
 static void write_json(const job *self, size_t s, size_t first, const char *const *found,
                        const nm_tagged *tagged)
 {

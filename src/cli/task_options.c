@@ -1,5 +1,5 @@
-/* The task determines the sections of options, so it is found before the command line is parsed: on the command line, else in
- * the recipe, else translation. */
+/* The task determines the sections of options, so it is determined before the command line is parsed: from the command line,
+ * otherwise from the recipe, otherwise it is translation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +27,8 @@ static const char *named_task(int argc, char **argv)
     return task;
 }
 
-/* run.task of the recipe into *task, heap, or NULL. A recipe that does not exist or is malformed is reported later, when it is
- * read completely; one that cannot be read is reported here, because without its task its options would be unknown. */
+/* *task: run.task of the recipe, heap, or NULL. A recipe that does not exist or is malformed is reported later, when it is read
+ * completely; a recipe that cannot be read is reported here, because its options would be unknown without its task. */
 static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *err)
 {
     *task = NULL;

@@ -1,5 +1,5 @@
-/* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, so that their results can be seen
- * and used in pipelines. The settings are those of a data folder or model (--like), or options. */
+/* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, to inspect their results and to use
+ * them in pipelines. The settings are those of a data folder or model (--like), or options. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -67,7 +67,7 @@ typedef struct filter {
 
 /* ---- settings ---- */
 
-/* Options of a single step are errors with --like and in other steps. */
+/* Options that the settings of --like determine are errors with --like. Options of one step are errors in other steps. */
 static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
 {
     static const char *const fixed[] = {"tokenizer", "language", "aggressive", "escape",
@@ -93,7 +93,7 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
     return NM_OK;
 }
 
-/* Names of the texts of a side; side NULL: of plain text. */
+/* The name of a text of a side in a folder or model file, heap; side NULL: of plain text. */
 static char *text_name(int text, const char *side)
 {
     static const char *const names[] = {"data.ini", "codes.bpe", "units", "dict"};
@@ -139,7 +139,7 @@ static nm_status read_model(filter *self, const nm_safetensors *file, const char
     return status;
 }
 
-/* The texts of the side or, in a language model, of its only side. */
+/* Reads the texts of the side or, for a language model, of its only side. */
 static nm_status read_like(filter *self, nm_error *err)
 {
     const char *const sides[] = {self->config->side == SIDE_SOURCE ? "source" : "target", NULL};
@@ -300,7 +300,7 @@ static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_er
         NM_TRY(filter_line(self, lines->text, lines->bytes, err));
         fwrite(self->out.data, 1, self->out.bytes, output);
         if (ferror(output))
-            return NM_OK; /* reported when it is closed */
+            return NM_OK; /* the error is reported when the output is closed */
     }
 }
 
@@ -316,8 +316,8 @@ static nm_status run_filter(filter *self, const char *input, nm_error *err)
     nm_lines_init(&lines, stream, nm_input_name(input));
     nm_status status = nm_cli_output_open(&output, self->config->output, input, err);
     if (status == NM_OK) {
-        if (stream == stdin &&
-            output.stream == stdout) /* every line is answered before the next one is read */
+        /* every line is answered before the next one is read */
+        if (stream == stdin && output.stream == stdout)
             setvbuf(stdout, NULL, _IOLBF, 0);
         status = filter_lines(self, &lines, output.stream, err);
         status = nm_cli_output_close(&output, status, err);
@@ -376,6 +376,10 @@ static int run_normalize(nm_cli *cli, int argc, char **argv)
     "Lines of FILE or standard input are read, and results are written to standard output. The settings "    \
     "are those of a data folder or model (--like), or the options."
 
+static const char *const not_of_tokenizers[] = {"text.codes", "text.format", "text.form", NULL};
+static const char *const not_of_subword[] = {"text.form", NULL};
+static const char *const not_of_normalize[] = {"text.codes", "text.format", "text.undo", NULL};
+
 const nm_command nm_command_tokenize = {
     .name = "tokenize",
     .summary = "tokenize lines of text as norma prepare does",
@@ -384,6 +388,7 @@ const nm_command nm_command_tokenize = {
     " With --undo, tokens are joined to text again, as by norma detokenize. SentencePiece writes "
     "pieces.",
     .section = "text",
+    .unlisted = not_of_tokenizers,
     .options = add_options,
     .run = run_tokenize,
 };
@@ -394,6 +399,7 @@ const nm_command nm_command_detokenize = {
     .usage = "[FILE] [--like DATA|MODEL] [OPTION ...]",
     .details = SETTINGS_HELP,
     .section = "text",
+    .unlisted = not_of_tokenizers,
     .options = add_options,
     .run = run_detokenize,
 };
@@ -407,6 +413,7 @@ const nm_command nm_command_subword = {
     "is what norma prepare turns into ids, except that symbols outside the dictionary become "
     "<unk> there. With --undo, subwords are joined and detokenized.",
     .section = "text",
+    .unlisted = not_of_subword,
     .options = add_options,
     .run = run_subword,
 };
@@ -419,6 +426,7 @@ const nm_command nm_command_normalize = {
                              "data folder (--like), a Unicode "
                              "normal form, or a script of Moses.",
     .section = "text",
+    .unlisted = not_of_normalize,
     .options = add_options,
     .run = run_normalize,
 };

@@ -1,4 +1,5 @@
-/* norma train: trains one run from a recipe. Progress is one line that is redrawn on a terminal, and plain lines elsewhere. */
+/* norma train: trains a model from a recipe. Progress is shown in one line that is redrawn on a terminal, otherwise in plain
+ * lines. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,15 +8,16 @@
 #include <unistd.h>
 
 #include "api/training.h"
+#include "base/subprocess.h"
 #include "cli/model_command.h"
 #include "cli/profile_print.h"
 #include "train/run_config.h"
 
 static volatile sig_atomic_t stop_requested;
-static nm_training *volatile opened; /* by the handler of signals */
+static nm_training *volatile opened; /* for the signal handler */
 
-/* Requests a checkpoint and an orderly end. A second SIGINT or SIGTERM ends the process at once. The other signals may
- * repeat: SIGPIPE at every message, SIGHUP from the terminal and from the shell. */
+/* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The other signals may
+ * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell. */
 static void on_signal(int number)
 {
     bool interrupt = number == SIGINT || number == SIGTERM;
@@ -41,11 +43,11 @@ static void handle_signals(void)
 typedef struct console {
     nm_training *training; /* NULL: not opened yet */
     bool terminal, line_open, quiet;
-    double last, report_seconds; /* time of the last progress line; between two of them */
-    struct {                     /* after the first update of this session; update 0: not yet */
+    double last, report_seconds; /* training time at the last progress line; interval between two lines */
+    struct {                     /* state after the first update of this session; update 0: none yet */
         int64_t update;
         double seconds, fraction;
-        bool done; /* the duration has been printed */
+        bool done; /* the estimate has been printed */
     } estimate;
 } console;
 
@@ -66,7 +68,7 @@ static void show_duration(char *text, size_t bytes, double seconds)
         snprintf(text, bytes, "%d:%02d:%02d", (int)seconds / 3600, (int)seconds / 60 % 60, (int)seconds % 60);
 }
 
-/* Prints once how long training will take, measured without the first update, which allocates memory. */
+/* Prints an estimate of the training time, once, measured without the first update, which allocates memory. */
 static void print_estimate(console *t, const nm_training_progress *p)
 {
     enum { MIN_UPDATES = 5 };
@@ -205,16 +207,30 @@ static nm_status train(console *t, const nm_cli *cli, const char *recipe, const 
     return nm_training_run(training, err);
 }
 
-/* What the run has come to, by one of the ranks. */
+/* Prints the command that continues an interrupted run. */
+static void print_continuation(const nm_training *training, const char *recipe)
+{
+    const char *profile = nm_training_option(training, "run.profile");
+    fputs("to continue: norma train ", stderr);
+    nm_shell_write_word(recipe, stderr);
+    if (*profile) {
+        fputs(" --profile ", stderr);
+        nm_shell_write_word(profile, stderr);
+    }
+    fputs(" --run.folder ", stderr);
+    nm_shell_write_word(nm_training_folder(training), stderr);
+    fputs(" --resume\n", stderr);
+}
+
+/* Prints the outcome of the run; called on one of the ranks. */
 static void report(console *t, nm_status status, const char *recipe, const nm_error *err)
 {
     close_line(t);
     if (status == NM_OK) {
         print_done(t->training);
     } else if (status == NM_INTERRUPTED && t->training) {
-        const char *profile = nm_training_option(t->training, "run.profile");
-        fprintf(stderr, "norma: %s\nto continue: norma train %s%s%s --run.folder %s --resume\n", err->text,
-                recipe, *profile ? " --profile " : "", profile, nm_training_folder(t->training));
+        fprintf(stderr, "norma: %s\n", err->text);
+        print_continuation(t->training, recipe);
     } else {
         nm_cli_fail(err);
     }
@@ -243,7 +259,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     return (int)status;
 }
 
-/* For all tasks; those that a task does not have are left out. */
+/* For all tasks; options that a task does not have are not listed. */
 static const char *const common_options[] = {"run.folder",           "run.profile",
                                              "run.resume",           "run.quiet",
                                              "data.folder",          "data.train",

@@ -41,7 +41,7 @@ typedef struct job {
     nm_translator *translator;
     nm_model_session *session;
     FILE *input;
-    struct companion { /* a file with a line for each line of the input; stream NULL: none */
+    struct companion { /* file with one line per line of the input; stream NULL: none */
         FILE *stream;
         nm_lines reader;
         nm_line_list lines;
@@ -109,7 +109,7 @@ static void write_translations(job *self, const char *const *sources, const nm_t
     }
 }
 
-/* The lines of this process: a contiguous part with about the same number of bytes as the others'. */
+/* The lines *first to *last - 1 of this process: contiguous parts of about equal numbers of bytes. */
 static void part_of_process(const nm_comm *comm, const nm_line_list *lines, size_t *first, size_t *last)
 {
     size_t all = 0, done = 0, bytes;
@@ -141,7 +141,7 @@ static void companion_close(struct companion *self)
         fclose(self->stream);
 }
 
-/* The texts of its lines, heap; NULL without a file. */
+/* The texts of the lines, heap; NULL without a file. */
 static const char **companion_texts(const struct companion *self)
 {
     return self->stream ? nm_line_list_texts(&self->lines) : NULL;

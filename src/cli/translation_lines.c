@@ -48,7 +48,7 @@ void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank
             fprintf(output, " %d-%zu", words[i].source, i);
 }
 
-/* Number of code points before the byte `to`, given the number before *at <= to; moves *at there. */
+/* Number of code points before byte `to`; `before`: their number before byte *at <= to. Sets *at to `to`. */
 static size_t code_points(const char *text, size_t *at, size_t to, size_t before)
 {
     for (; *at < to; ++*at)

@@ -1,4 +1,4 @@
-/* Lines of input and of JSON, common to translate and rescore. */
+/* Input lines, alignments and JSON objects of translate and rescore. */
 #ifndef NM_CLI_TRANSLATION_LINES_H
 #define NM_CLI_TRANSLATION_LINES_H
 
@@ -10,13 +10,14 @@
 #include "norma/translator.h"
 #include "text/words.h"
 
-/* Reads up to max_lines lines, from a terminal one, in place of those of the list; none at the end. The lines end with NUL. */
+/* Replaces the list by the next lines, NUL-terminated: up to max_lines lines and about 16 MiB, from a terminal one line. The list
+ * is empty at the end of the input. */
 nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *lines, nm_error *err);
-/* Reads a line of another file for each line that was read from `first`; at the end of `first` (no lines), none may follow.
- * NM_MISMATCH if the files have different numbers of lines. */
+/* Reads from another file as many lines as first_lines contains, which were read from `first`; at the end of `first`, this file
+ * must also be at its end. NM_MISMATCH if the files have different numbers of lines. */
 nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_line_list *first_lines,
                             nm_line_list *lines, nm_error *err);
-/* The options of alignment, rows of an option table; T has the fields alignment, alignment_layer, alignment_head. */
+/* Rows of an option table for word alignment; T has the fields alignment, alignment_layer and alignment_head. */
 /* clang-format off */
 #define NM_CLI_ALIGNMENT_OPTIONS(T)                                                                                      \
     NM_OPTION(T, alignment, "false", 0, 1, "Align the words of the target to those of the source by attention, in Pharaoh format or as words in JSON."), \
@@ -24,10 +25,10 @@ nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_li
     NM_OPTION(T, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads.")
 /* clang-format on */
 
-/* Writes the alignment as " ||| 0-0 1-2": source word and target word. */
+/* Writes the alignment in Pharaoh format, SOURCE-TARGET: " ||| 0-0 1-2". */
 void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output);
-/* Text, score, tokens and token scores, with alignment the words; what is not finite is null. alignment: whether it was
- * requested. */
+/* A new object with text, score, tokens and token scores of a translation, and its words if `alignment`; numbers that are not
+ * finite are null. */
 json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment);
 
 #endif

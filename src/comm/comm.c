@@ -131,7 +131,7 @@ nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err)
     return status;
 }
 
-/* A binomial tree: in step 2^k, every rank below 2^k sends to the rank 2^k above it. */
+/* A binomial tree: in each step 1, 2, 4, ..., every rank r below `step` sends to rank r + step. */
 nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *err)
 {
     for (int32_t step = 1; step < comm->size; step *= 2) {

@@ -1,16 +1,16 @@
 /* Conversion of models to and from the formats of other programs.
  *
- * A format is one file that defines an nm_foreign_format, and one line in formats.c. Nothing is guessed: a part of a model that
- * the other program cannot compute, or that Norma cannot, is NM_UNSUPPORTED, and the message names the part and the reason. */
+ * A format is one file that defines an nm_foreign_format, and one line in formats.c. Conversion is exact: a part of a model
+ * that the other program or Norma does not support is NM_UNSUPPORTED, and the message names the part and the reason. */
 #ifndef NM_CONVERT_H
 #define NM_CONVERT_H
 
 #include "task/model_loader.h"
 
-/* Logit of tokens that the other program may not output; finite, so that no NaN can arise. */
+/* Output bias of tokens that must not be generated; finite, so that no NaN can arise. */
 #define NM_EXCLUDED_LOGIT (-1e9)
 
-/* What the files of a format do not tell. */
+/* Settings that the files of a format do not contain. */
 typedef struct nm_convert_settings {
     int64_t heads;      /* number of attention heads; 0: not given */
     const char *vocabs; /* files of the vocabularies, "SOURCE,TARGET"; "": not given */
@@ -19,10 +19,10 @@ typedef struct nm_convert_settings {
 typedef struct nm_foreign_format {
     const char *name;  /* "ctranslate2", as in --to and --from */
     const char *title; /* "CTranslate2 folder" */
-    /* Writes the files of the model to a folder, which exists. The model is on the backend ref, in float. NULL: the
-     * format is not written. */
+    /* Writes the files of the model to an existing folder. The model is on the backend ref, in float32. NULL: writing is not
+     * supported. */
     nm_status (*write)(const nm_loaded_model *loaded, const char *folder, nm_error *err);
-    /* Reads a file or folder and writes a model file. NULL: the format is not read. */
+    /* Reads the file or folder `path` and writes the model file `output`. NULL: reading is not supported. */
     nm_status (*read)(const char *path, const nm_convert_settings *settings, const char *output,
                       nm_error *err);
 } nm_foreign_format;
@@ -32,13 +32,15 @@ extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_
 
 /* All formats, NULL at the end. */
 extern const nm_foreign_format *const nm_foreign_formats[];
-/* NM_USAGE names the formats. */
+/* NM_USAGE if there is no such format; the message lists the formats. */
 nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **format, nm_error *err);
 
-/* Loads the model (a file or a run folder) and writes it in this format to a folder, which is created. */
+/* Loads a model file or the model of a run folder and writes it in this format to a folder, which is created if necessary,
+ * with the files of its text processing (text_files.h). NM_UNSUPPORTED, NM_IO. */
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder,
                         nm_error *err);
-/* Reads a model of this format and writes it as a model file. */
+/* Reads a model of this format from `path` and writes it to the model file `output`. NM_UNSUPPORTED, NM_MISMATCH, NM_FORMAT,
+ * NM_IO. */
 nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_settings *settings,
                           const char *path, const char *output, nm_error *err);
 

@@ -1,13 +1,14 @@
 /* CTranslate2 folders (https://opennmt.net/CTranslate2): model.bin in version 6 of its binary format, config.json, and the
  * vocabularies as JSON. Translation models and language models with softmax attention.
  *
- * CTranslate2 has LayerNorm and RMSNorm with one epsilon for the whole model. The residual stream of a stack may have any
- * scale s, since only norms and linear layers read it: every linear layer that writes to it is multiplied by s. With that,
- *     LayerNorm    s = 1
- *     RMSNorm      s = 2^20: epsilon is negligible, as in ScaleNorm and in RMSNorm with epsilon outside the root
- *     affine       s = 2^-40: epsilon dominates, and RMSNorm with gain g is the affine map y = g x / sqrt(epsilon),
- * so that folded batch norms are exact up to rounding. A shift is moved into the biases of the linear layers that read the
- * norm and, in post-norm, of the layer that is added to it. */
+ * CTranslate2 has LayerNorm and RMSNorm with one epsilon for the whole model. The residual stream of a stack can have any
+ * scale s, since only norms and linear layers read it: every linear layer that writes to it is multiplied by s.
+ *     LayerNorm, RMSNorm with epsilon inside the root    s = 1
+ *     ScaleNorm, RMSNorm with epsilon outside the root   s = 2^20: epsilon is negligible
+ *     norms that are affine at inference                 s = 2^-40: epsilon dominates, and RMSNorm with gain g computes
+ *                                                        y = g x / sqrt(epsilon)
+ * so that norms with running statistics are exact up to rounding. A shift is moved into the biases of the linear layers that
+ * read the norm and, in post-norm, of the layer that is added to it. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-typedef struct attribute { /* a scalar variable */
+typedef struct attribute { /* a scalar variable, STACK/NAME */
     const char *stack, *name;
     int type;
     double value;
@@ -35,12 +36,12 @@ typedef struct exporter {
     nm_tensor_list tensors;
     attribute *attributes;
     size_t n_attributes, attribute_capacity;
-    double eps; /* of the whole model; 0: no norm has determined it */
-    const char *eps_site;
+    double eps;           /* of the whole model; 0: no norm has determined it yet */
+    const char *eps_site; /* the norm that has determined it */
     nm_error *err;
 } exporter;
 
-/* What the readers of a stack's output must apply to it: y = gain out / scale + shift. */
+/* The transformation that the layers which read the output of a stack must apply to it: y = gain out / scale + shift. */
 typedef struct stack_output {
     double scale;
     double *gain, *shift; /* [d] heap, or NULL */
@@ -54,7 +55,7 @@ static void add_attribute(exporter *to, const char *stack, const char *name, int
 
 /* ---- linear layers ---- */
 
-typedef struct linear { /* y = W x + b */
+typedef struct linear { /* y = W x + b; weight [rows, cols], bias [rows], heap */
     double *weight, *bias;
     int32_t rows, cols;
 } linear;
@@ -68,7 +69,7 @@ static linear read_linear(const exporter *from, const nm_tensor *weight, const n
     return l;
 }
 
-/* Replaces the input x by gain x + shift; gain or shift NULL: 1, 0. */
+/* Replaces the input x by factor gain x + shift; gain NULL: 1, shift NULL: 0. */
 static void transform_input(linear *l, const double *gain, double factor, const double *shift)
 {
     for (int32_t r = 0; r < l->rows; r++) {
@@ -104,7 +105,7 @@ static void add_linear(exporter *to, linear *l, const char *name)
 static const double RMS_SCALE = 0x1p20, AFFINE_SCALE = 0x1p-40;
 static const double DEFAULT_EPSILON = 1e-5;
 
-/* A norm whose epsilon matters determines that of the model. */
+/* A norm with an epsilon determines that of the model. */
 static nm_status set_epsilon(exporter *to, const nm_norm_map *map, const char *site)
 {
     if (!(map->eps > 0))
@@ -121,7 +122,7 @@ static nm_status set_epsilon(exporter *to, const nm_norm_map *map, const char *s
     return NM_OK;
 }
 
-/* The scale of the residual stream, which all norms that read it must share. */
+/* The scale of the residual stream that a norm needs; all norms of a stack must need the same. */
 static double scale_of(const nm_norm_map *map)
 {
     if (map->kind == NM_NORM_AS_AFFINE)
@@ -131,7 +132,7 @@ static double scale_of(const nm_norm_map *map)
 
 typedef nm_status norm_visitor(exporter *to, const nm_norm *norm, void *data);
 
-/* Calls visit for the norms of all sublayers. */
+/* Calls visit for the norm of every sublayer. */
 static nm_status visit_norms(exporter *to, const nm_stack *stack, norm_visitor *visit, void *data)
 {
     for (int32_t i = 0; i < stack->config.layers; i++) {
@@ -144,9 +145,9 @@ static nm_status visit_norms(exporter *to, const nm_stack *stack, norm_visitor *
     return NM_OK;
 }
 
-typedef struct stream {
+typedef struct stream { /* residual stream of a stack */
     double scale;
-    const nm_norm *first; /* that determined it */
+    const nm_norm *first; /* the norm that determined the scale; NULL: none yet */
     nm_norm_map_kind kind;
 } stream;
 
@@ -169,7 +170,7 @@ static nm_status check_norm(exporter *to, const nm_norm *norm, void *data)
     return status;
 }
 
-/* A final norm that is affine becomes part of its readers and does not restrict the stream. */
+/* An affine final norm is folded into the layers that read it, so it does not restrict the stream. */
 static nm_status find_stream(exporter *to, const nm_stack *stack, stream *residual)
 {
     *residual = (stream){.scale = 1};
@@ -184,8 +185,8 @@ static nm_status find_stream(exporter *to, const nm_stack *stack, stream *residu
                                                         : status;
 }
 
-/* Adds NAME/gamma and NAME/beta of a norm that reads a stream of this scale and whose output has the scale `out`. *shift: the
- * shift that remains for the readers, or NULL. */
+/* Adds NAME/gamma and NAME/beta of a norm that reads a stream of this scale and whose output has the scale `out`. *shift: [d],
+ * heap, the shift that the layers which read the norm must add; NULL: none. */
 static nm_status add_norm(exporter *to, const nm_norm *norm, double scale, double out, double **shift,
                           const char *name)
 {
@@ -218,7 +219,8 @@ typedef struct sublayer {
     char scope[64], in[16], out[16]; /* "encoder/layer_0/ffn", "linear_0", "linear_1" */
 } sublayer;
 
-/* *carried: the part of the stream that biases contain (post-norm); replaced by that after the sublayer. */
+/* *carried: the shift that is missing in the stream and added by biases (post-norm), heap or NULL; replaced by that after the
+ * sublayer. */
 static nm_status add_sublayer(exporter *to, const sublayer *s, bool pre_norm, double scale, double **carried)
 {
     char name[96];
@@ -321,7 +323,7 @@ static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scop
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)
         status = add_final_norm(to, stack, scope, scale, output);
-    if (status == NM_OK && !stack->config.pre_norm) /* otherwise nothing is carried */
+    if (status == NM_OK && !stack->config.pre_norm)
         output->shift = carried;
     else
         free(carried);
@@ -339,7 +341,7 @@ static void add_positions(exporter *to, const char *scope, const double *table, 
     free(scaled);
 }
 
-/* FixNorm: the rows have L2 norm 1, as nm_l2_normalize computes them. */
+/* FixNorm: normalizes the rows to L2 norm 1, as nm_l2_normalize does. */
 static void normalize_rows(double *values, int32_t rows, int32_t cols)
 {
     for (int32_t r = 0; r < rows; r++) {
@@ -355,8 +357,8 @@ static void normalize_rows(double *values, int32_t rows, int32_t cols)
 typedef struct output_projection {
     const nm_tensor *weight, *bias;
     bool fixnorm;
-    const uint8_t *allowed; /* host, or NULL: tokens that may be output */
-    const char *table;      /* name of the tensor that has the same matrix, or NULL */
+    const uint8_t *allowed; /* [V], host: whether a token may be generated; NULL: all */
+    const char *table;      /* name of the tensor with the same matrix, or NULL */
 } output_projection;
 
 static void add_projection(exporter *to, const output_projection *from, const stack_output *hidden)
@@ -466,7 +468,7 @@ static void put_number(FILE *out, uint64_t number, int bytes)
         fputc((int)(number >> 8 * i & 0xFF), out);
 }
 
-/* Length with the NUL, bytes, NUL. */
+/* Writes the length including the NUL (2 bytes) and the bytes including the NUL. */
 static void put_text(FILE *out, const char *text)
 {
     size_t bytes = strlen(text) + 1;
@@ -591,7 +593,7 @@ static nm_status write_translation(const exporter *from, const nm_translation_pa
     return nm_json_write(config, folder, "config.json", from->err);
 }
 
-/* The first input of a text is </s>, as in training. */
+/* As in training, the first input of a text is </s>. */
 static nm_status write_lm(const exporter *from, const nm_lm_parts *parts, const char *folder)
 {
     NM_TRY(write_model(from, folder, true));

@@ -1,12 +1,12 @@
-/* What reading and writing of CTranslate2 folders share. */
+/* Constants of CTranslate2 folders, for reading and writing. */
 #ifndef NM_CTRANSLATE2_H
 #define NM_CTRANSLATE2_H
 
 #include "convert/convert.h"
 
-/* Of model.bin, and of its specification of translation models. */
+/* Version of the format of model.bin, and revisions of the specifications of translation and language models. */
 enum { NM_CT2_BINARY_VERSION = 6, NM_CT2_SEQ2SEQ_REVISION = 7, NM_CT2_LM_REVISION = 8 };
-/* Types of variables. */
+/* Types of variables, with their codes in model.bin. */
 enum {
     NM_CT2_FLOAT32,
     NM_CT2_INT8,
@@ -19,9 +19,10 @@ enum {
 #define NM_CT2_SEQ2SEQ_SPEC "TransformerSpec"
 #define NM_CT2_LM_SPEC      "TransformerDecoderSpec"
 
-/* Values of the attribute "activation" by nm_activation. */
+/* Values of the attribute "activation", indexed by nm_activation. */
 extern const int nm_ct2_activations[4];
 
+/* nm_foreign_format.read; settings are not used. */
 nm_status nm_ctranslate2_read(const char *path, const nm_convert_settings *settings, const char *output,
                               nm_error *err);
 

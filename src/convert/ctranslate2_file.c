@@ -34,7 +34,7 @@ static nm_status damaged(const cursor *self, const char *what)
                    self->at);
 }
 
-/* An unsigned number of 1, 2 or 4 bytes. */
+/* Reads an unsigned little-endian number of 1, 2 or 4 bytes. */
 static nm_status take_number(cursor *self, size_t n, uint32_t *number)
 {
     *number = 0;
@@ -46,7 +46,7 @@ static nm_status take_number(cursor *self, size_t n, uint32_t *number)
     return NM_OK;
 }
 
-/* A text of printable ASCII characters that ends with NUL; *text is in the file's memory. */
+/* Reads a NUL-terminated text of printable ASCII characters; *text points into the memory of the file. */
 static nm_status take_text(cursor *self, const char **text)
 {
     uint32_t length;
@@ -194,7 +194,7 @@ bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value
 
 /* ---- tensors ---- */
 
-/* The scales of an integer variable, which may be known by an alias; NULL: it has none of a suitable size. */
+/* The scales of an integer variable; NULL: there are none of a suitable size. */
 static const nm_ct2_variable *scales_of(const nm_ct2_file *file, const nm_ct2_variable *variable)
 {
     char *scale_name = nm_format("%s_scale", file->names.items[variable - file->variables].text);

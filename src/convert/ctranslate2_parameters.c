@@ -1,5 +1,5 @@
-/* The parameters of CTranslate2's models. A tensor is a parameter times a power of two: the linear layers that write to the
- * residual stream are multiplied by its scale, and in post-norm those that read it are divided by it. */
+/* The parameters of CTranslate2 models. A tensor is a parameter times a power of two: the linear layers that write to the
+ * residual stream are multiplied by its scale, and in post-norm the linear layers that read it are divided by it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const char projection[] = "decoder/projection/weight", output_bias[] = "d
 
 /* ---- the output projection ---- */
 
-/* The output of a stack without final norm has the scale of its stream. */
+/* Scale of the values that the linear layers read: in pre-norm the output of a norm, in post-norm the stream. */
 static double output_scale(const nm_ct2_reader *from, int stack)
 {
     return from->pre_norm ? 1 : from->stacks[stack].scale;
@@ -57,7 +57,7 @@ bool nm_ct2_has_output_bias(const nm_ct2_reader *from)
 
 /* ---- the map ---- */
 
-/* Variables that are read as options, or that only alignments use. */
+/* Whether a variable is not a parameter: it is read as an option, or only alignments use it. */
 static bool ignored(const char *name)
 {
     static const char *const list[] = {"num_heads",
@@ -92,7 +92,7 @@ static bool ignored_without_bias(const char *name)
     return ignored(name) || !strcmp(name, output_bias);
 }
 
-/* reads, writes: what the input and output of the layer are multiplied by in the file. */
+/* reads, writes: scales of the input and the output of the layer in the file. */
 static void map_linear(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, double reads, double writes,
                        const char *name)
 {
@@ -172,7 +172,7 @@ typedef struct tables {
     nm_tensor *source, *target, *weight, *bias; /* source NULL: a language model */
 } tables;
 
-/* Shared matrices are read once, and named in all their places. */
+/* Maps every table, also those that share a matrix with another one. */
 static void map_tables(const nm_ct2_reader *from, nm_tensor_map *map, const tables *t)
 {
     const nm_ct2_stack *stacks = from->stacks;

@@ -1,4 +1,4 @@
-/* Reading of CTranslate2 folders: translation models and language models with LayerNorm or RMSNorm, in any of the types of
+/* Reading of CTranslate2 folders: translation models and language models with LayerNorm or RMSNorm, with any type of
  * weights. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 /* ---- options of the model ---- */
 
-/* Sets values[stack] to the scalar of each stack. */
+/* Sets values[stack] to the scalar NAME of each stack, or to `otherwise` if it is missing; NaN: NM_MISMATCH. */
 static nm_status read_scalars(nm_ct2_reader *from, const char *name, double otherwise, double *values)
 {
     for (int i = nm_ct2_first_stack(from); i < NM_CT2_STACKS; i++) {
@@ -26,7 +26,7 @@ static nm_status read_scalars(nm_ct2_reader *from, const char *name, double othe
     return NM_OK;
 }
 
-/* A scalar that all stacks have with the same value. */
+/* Reads a scalar that must have the same value in all stacks. */
 static nm_status read_shared(nm_ct2_reader *from, const char *name, double *value)
 {
     double values[NM_CT2_STACKS];
@@ -50,7 +50,7 @@ static nm_status find_task(nm_ct2_reader *from)
                    NM_CT2_SEQ2SEQ_REVISION, NM_CT2_LM_SPEC, NM_CT2_LM_REVISION);
 }
 
-/* Variables that would change the function that the model computes. */
+/* NM_UNSUPPORTED for settings that change the function that the model computes. */
 static nm_status check_variant(nm_ct2_reader *from)
 {
     static const char *const flags[] = {"embeddings_merge",      "layernorm_embedding",
@@ -72,8 +72,7 @@ static nm_status check_variant(nm_ct2_reader *from)
     return NM_OK;
 }
 
-/* The factor of the embeddings is sqrt(width), also as a flag, times the scale of the residual stream; in a language model
- * it may be any. */
+/* factor: of the embeddings, sqrt(width) times the scale of the residual stream; any positive number in a language model. */
 static nm_status set_stream(nm_ct2_reader *from, nm_ct2_stack *stack, double factor)
 {
     static const double outside = 0x1p20, affine = 0x1p-40; /* ctranslate2.c */
@@ -167,7 +166,7 @@ static nm_status set_activation(nm_ct2_reader *from)
     return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation %g is not supported", from->file.path, code);
 }
 
-/* The matrix NAME of the first layer or the stack, or NULL. */
+/* The matrix NAME of the first stack, or NULL. */
 static const nm_ct2_variable *matrix_of(const nm_ct2_reader *from, const char *name)
 {
     char full[96];
@@ -219,7 +218,7 @@ static nm_status set_positions(nm_ct2_reader *from, int64_t rows)
     return nm_import_positions(in, &positions);
 }
 
-/* Which tables are one matrix. */
+/* Determines which tables share one matrix. */
 static nm_status set_sharing(nm_ct2_reader *from)
 {
     const nm_ct2_stack *stacks = from->stacks;
@@ -258,7 +257,7 @@ static nm_status set_options(nm_ct2_reader *from)
 
 /* ---- vocabularies ---- */
 
-/* The array of symbols in FOLDER/NAME as an object of symbols and indexes. */
+/* Reads an array of symbols as an object that maps symbols to indices. */
 static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t **symbols)
 {
     char *text = NULL;
@@ -284,7 +283,7 @@ static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t *
     return status;
 }
 
-/* The index of the special token that config.json names; -1: none. */
+/* The index of the special token that config.json names under this key, or of `otherwise`; -1: none. */
 static int32_t special(const nm_ct2_reader *from, const nm_foreign_vocab *vocab, const char *key,
                        const char *otherwise)
 {
@@ -305,7 +304,7 @@ static char *vocab_path(const nm_ct2_reader *from, int stack)
     return nm_path_join(from->folder, own[stack]);
 }
 
-/* The special tokens of a vocabulary that has been read. */
+/* Finds the special tokens of a vocabulary. */
 static nm_status find_specials(nm_ct2_reader *from, int stack, const char *path)
 {
     nm_foreign_vocab *vocab = &from->vocabs[stack];
@@ -345,7 +344,7 @@ static nm_status read_vocab(nm_ct2_reader *from, int stack)
     json_decref(symbols);
     if (status == NM_OK)
         status = find_specials(from, stack, path);
-    if (status == NM_OK) /* the source has the order of the target */
+    if (status == NM_OK)
         status = nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path);
     free(path);
     return status;

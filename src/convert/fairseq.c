@@ -1,9 +1,9 @@
 /* Translation models of fairseq (architecture transformer and its variants, such as transformer_iwslt_de_en), read from a
  * folder with
- *     model.safetensors                    the tensors of the checkpoint's entry "model"
- *     dict.source.txt, dict.target.txt     its dictionaries, named dict.de.txt and so on by fairseq
- *     codes.bpe                            its BPE codes, optional
- * The tensors do not determine the number of heads, which is an option. */
+ *     model.safetensors                    the tensors of the entry "model" of a checkpoint
+ *     dict.source.txt, dict.target.txt     the dictionaries, which fairseq names dict.de.txt and so on
+ *     codes.bpe                            the BPE codes, optional
+ * The tensors do not determine the number of heads, which the user must specify. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "model/seq2seq.h"
 #include "task/translation.h"
 
-/* Positions and other constants of a checkpoint. */
+/* Whether a tensor is not a parameter: version numbers and constants. */
 static bool ignored(const char *name)
 {
     static const char *const list[] = {"encoder.version", "decoder.version",
@@ -27,7 +27,7 @@ static bool ignored(const char *name)
     return false;
 }
 
-/* The number of layers "PREFIX.layers.N." in the file. */
+/* The number of layers "PREFIX.layers.N" in the file. */
 static int32_t count_layers(const nm_safetensors *file, const char *prefix)
 {
     char name[96];
@@ -43,7 +43,7 @@ static bool are_equal(const nm_safetensor *a, const nm_safetensor *b)
     return a->type == b->type && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
 }
 
-/* Sizes and variant of the model follow from its tensors. */
+/* Derives sizes and variant of the model from its tensors. */
 static nm_status set_options(nm_import *in, const nm_safetensors *file, int64_t heads, nm_error *err)
 {
     const nm_safetensor *source = nm_safetensors_find(file, "encoder.embed_tokens.weight"),

@@ -1,9 +1,9 @@
 /* Hugging Face folders (config.json, generation_config.json, model.safetensors, tokenizer.json), for the classes of
- * `transformers` that compute the same function:
+ * transformers that compute the same function:
  *     M2M100ForConditionalGeneration    translation, pre-norm, LayerNorm, fairseq's positions
  *     MarianMTModel                     translation, post-norm, LayerNorm
  *     GPT2LMHeadModel                   language models, pre-norm, LayerNorm
- * tokenizer.json splits at spaces and looks subwords up: it reads what `norma subword` writes. */
+ * The tokenizer in tokenizer.json splits text at spaces and looks up subwords: its input is the output of norma subword. */
 #include "convert/huggingface.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model)
     nm_torch_layers_add(map, model, &s->decoder, "model.decoder");
 }
 
-/* GPT-2's linear layers are transposed. */
+/* The weights of GPT-2's linear layers are stored as [inputs, outputs]. */
 static void map_transposed(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, const char *name)
 {
     nm_tensor_map_add(map, weight, "%s.weight", name)->transposed = true;

@@ -42,7 +42,7 @@ static nm_status open_tensors(reader *from)
     return status;
 }
 
-/* The matrix that all embeddings share, under the name that this version of transformers has written. */
+/* The name of the matrix that all embeddings share, which depends on the version of transformers. */
 static const char *shared_table(const reader *from)
 {
     static const char *const names[] = {"model.encoder.embed_tokens.weight",
@@ -54,7 +54,8 @@ static const char *shared_table(const reader *from)
     return "model.shared.weight";
 }
 
-/* The embeddings and the last layers exist: what vocabulary and layers allocate is then proportional to the file. */
+/* The embeddings and the last layers must exist, so that the memory for vocabulary and layers is proportional to the size of
+ * the file. */
 static nm_status check_table(const reader *from, const char *name, int64_t tokens)
 {
     const nm_safetensor *table = nm_safetensors_find(from->file, name);
@@ -74,7 +75,7 @@ static nm_status check_layers(const reader *from, const char *prefix, int64_t la
                          nm_safetensors_path(from->file), name, from->config_path);
 }
 
-/* vocab.json, or the WordLevel model that this file writes. */
+/* Reads vocab.json, or tokenizer.json with a WordLevel model, as huggingface_write.c writes it. */
 static nm_status open_vocab(reader *from, int64_t size)
 {
     char *path = nm_path_join(from->folder, "vocab.json");
@@ -123,7 +124,7 @@ static nm_status set_activation(reader *from)
                    from->config_path, name ? name : "");
 }
 
-/* Flags of a configuration that change the function that the class computes. */
+/* A flag of config.json that changes the function that the class computes. */
 typedef struct flag {
     const char *key;
     bool expected;
@@ -143,7 +144,7 @@ static nm_status read_count(reader *from, const char *key, int64_t max, int64_t 
     return nm_json_count(from->config, key, max, from->config_path, value, from->err);
 }
 
-/* A number that encoder and decoder must share. */
+/* Reads a number that must be equal in encoder and decoder. */
 static nm_status read_shared(reader *from, const char *what, int64_t max, int64_t *value)
 {
     char encoder[64], decoder[64];
@@ -160,7 +161,7 @@ static nm_status read_shared(reader *from, const char *what, int64_t max, int64_
 
 enum { MAX_WIDTH = 65536, MAX_INNER = 1 << 20, MAX_LAYERS = 1000, MAX_HEADS = 1024 };
 
-/* Sets the sizes that both kinds of model have. */
+/* Sets the options of M2M100 and Marian models. */
 static nm_status set_seq2seq_options(reader *from, bool pre_norm)
 {
     static const flag flags[] = {{"normalize_embedding", false},       {"add_bias_logits", false},
@@ -196,7 +197,7 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
     return nm_import_set(in, "data.max_length", "%lld", (long long)(positions < 256 ? positions : 256));
 }
 
-/* Marian models may have a stored table of positions, which must be one that Norma has. */
+/* Marian models may have a stored position table, which must be one that Norma supports. */
 static nm_status set_positions(reader *from, bool pre_norm)
 {
     static const char table_name[] = "model.encoder.embed_positions.weight";
@@ -300,7 +301,7 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
     return load_seq2seq(from, output);
 }
 
-/* Masks, which follow from the size of the model, and a copy of the embeddings. */
+/* Whether a tensor is not a parameter: attention masks, which are constant, and the output projection, mapped elsewhere. */
 static bool ignored_gpt2(const char *name)
 {
     static const char mask[] = ".attn.bias";

@@ -12,10 +12,10 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-/* The classes M2M100 and Marian have nn.LayerNorm with its default. */
+/* The classes M2M100 and Marian use the default epsilon of nn.LayerNorm. */
 static const double LAYER_NORM_EPSILON = 1e-5;
 
-/* ---- what the classes cannot compute ---- */
+/* ---- models that the classes do not support ---- */
 
 static nm_status check_norm(const nm_norm *norm, nm_backend *backend, double *eps, nm_error *err)
 {
@@ -96,7 +96,7 @@ static json_t *special_token(const nm_vocab *vocab, int32_t id)
                      "special", 1);
 }
 
-/* Words are separated by spaces; with ends, </s> is added to a text. */
+/* Tokens are separated by spaces. ends: the tokenizer appends </s> to a text. */
 static json_t *tokenizer_of(const nm_vocab *vocab, bool ends)
 {
     json_t *symbols = json_object(), *added = json_array(), *processor = json_null();
@@ -132,10 +132,10 @@ static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longe
                          folder, "tokenizer_config.json", err);
 }
 
-/* By nm_activation: names of transformers. */
+/* Names in transformers, indexed by nm_activation. */
 static const char *const activation_names[] = {"relu", "gelu", "gelu_new", "silu"};
 
-/* Tokens that a translation may not contain: <pad>, and those outside the output vocabulary of data.mask_words. */
+/* The tokens that must not be generated: <pad>, and those that data.mask_words excludes. */
 static json_t *suppressed(const nm_translation_parts *parts)
 {
     json_t *list = json_array();
@@ -180,7 +180,7 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
     return nm_json_write(generation, folder, "generation_config.json", err);
 }
 
-/* The table of positions, which the class Marian stores; and the bias of the output projection, [1, V]. */
+/* Adds the position tables, which the class Marian stores, and the bias of the output projection, [1, V]. */
 static void add_marian_tensors(const nm_model *model, nm_tensor_list *list)
 {
     const nm_seq2seq *s = model->parts;

@@ -66,7 +66,7 @@ static bool is_translation(const nm_import *import)
     return import->task.type == &nm_task_translation;
 }
 
-/* One line of a dictionary; indexes without a symbol become unused entries, as padding does. */
+/* Appends a line of a dictionary; an index without a symbol becomes an unused entry "madeupwordNNNN", as in fairseq. */
 static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, const char *path,
                             nm_error *err)
 {
@@ -131,7 +131,8 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* The first input of tears is no output; tokens that the other program lacks have no logit, and no part of its softmax. */
+/* Whether a token must not be generated: the first input of the decoder in the order tears, and tokens that the other program
+ * does not have. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
     const nm_vocab *vocab = target_vocab(import);
@@ -221,8 +222,8 @@ nm_status nm_import_set(nm_import *import, const char *option, const char *forma
     return nm_options_set(import->options, option, value, NM_ORIGIN_COMMAND, import->err);
 }
 
-typedef struct position_table { /* double [rows, d], heap */
-    double *values;
+typedef struct position_table {
+    double *values; /* [rows, d], heap */
     int64_t rows, d;
 } position_table;
 
@@ -245,7 +246,7 @@ static nm_status read_positions(const nm_import *import, const nm_position_tenso
     return NM_OK;
 }
 
-/* Whether the table is that of this kind. */
+/* Sets *found if the table is that of this kind. */
 static nm_status is_table_of(nm_import *import, const position_table *table, nm_position_kind kind,
                              double tolerance, bool *found)
 {
@@ -306,7 +307,8 @@ nm_status nm_import_declare(nm_import *import)
                             import->err);
 }
 
-/* A translation model computes its positions, which no tensor limits. */
+/* A translation model computes its position table, so no tensor of the file limits its size. NM_MISMATCH if it would be
+ * larger than the parameters (and than 2^22 elements). */
 static nm_status check_positions(const nm_import *import, const nm_tensor_source *source)
 {
     enum { ALWAYS = 1 << 22 };

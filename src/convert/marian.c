@@ -2,8 +2,8 @@
  * or pre-norm (transformer-preprocess "n", transformer-postprocess "da", transformer-postprocess-top "n"), with vocabularies
  * in YAML or SentencePiece models. The array "special:model.yml" has the options of the model.
  *
- * Marian stores matrices as [inputs, outputs]. The first input of its decoder is a zero vector, here the embedding of <s>
- * (special_ids = tears). Its positions are those of tensor2tensor, its LayerNorm has the epsilon 1e-6. */
+ * Marian stores matrices as [inputs, outputs]. The first input of its decoder is a zero vector, which becomes the embedding of
+ * <s> (special_ids = tears). Its positions are those of tensor2tensor; its LayerNorm has epsilon 1e-6. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static nm_status unsupported(const reader *from, const char *key)
     return status;
 }
 
-/* Options that change the function that the model computes. */
+/* NM_UNSUPPORTED for options that change the function that the model computes. */
 static nm_status check_variant(reader *from)
 {
     static const struct {
@@ -92,7 +92,7 @@ static nm_status check_variant(reader *from)
     return NM_OK;
 }
 
-/* Steps other than dropout: "a" adds the residual, "n" normalizes. */
+/* Whether the steps of an option, without dropout ("d"), are `steps`: "a" adds the residual, "n" normalizes. */
 static bool has_steps(const reader *from, const char *key, const char *steps)
 {
     char found[8];
@@ -127,7 +127,7 @@ static nm_status set_activation(reader *from)
     return nm_import_set(&from->in, "model.activation", "%s", swish ? "silu" : "relu");
 }
 
-/* Sizes of the feed-forward layers, which encoder and decoder must share. */
+/* Reads the size of the feed-forward layers, which must be equal in encoder and decoder. */
 static nm_status set_feed_forward(reader *from, int64_t *ff)
 {
     static const char depth[] = "transformer-ffn-depth", decoder_depth[] = "transformer-decoder-ffn-depth",
@@ -177,7 +177,7 @@ static bool is_sentencepiece(const char *path)
     return nm_ends_with(path, ".spm");
 }
 
-/* The pieces of a SentencePiece model as an object of symbols and indexes. */
+/* Reads the pieces of a SentencePiece model as an object that maps symbols to indices. */
 static nm_status read_pieces(reader *from, int side, const char *path, json_t **symbols)
 {
     nm_translation_parts *parts = from->in.task.parts;
@@ -192,7 +192,7 @@ static nm_status read_pieces(reader *from, int side, const char *path, json_t **
 
 static nm_status read_vocab(reader *from, int side, const char *path)
 {
-    const json_t *sizes = json_object_get(from->config, "dim-vocabs"); /* check_sizes has read them */
+    const json_t *sizes = json_object_get(from->config, "dim-vocabs"); /* validated by check_sizes */
     nm_foreign_vocab *vocab = &from->vocabs[side];
     json_t *symbols = NULL;
     int64_t n = json_integer_value(json_array_get(sizes, (size_t)side));
@@ -209,7 +209,7 @@ static nm_status read_vocab(reader *from, int side, const char *path)
     return nm_import_vocab(&from->in, vocab, side, path);
 }
 
-/* vocabs: "SOURCE,TARGET". */
+/* vocabs: paths "SOURCE,TARGET". */
 static nm_status read_vocabs(reader *from, const char *vocabs)
 {
     if (!strchr(vocabs, ','))
@@ -331,7 +331,7 @@ static void map_stack(const reader *from, nm_tensor_map *map, const nm_stack *st
     }
 }
 
-/* "Wemb" is shared by both sides, and the output projection is stored as it is or transposed. */
+/* Both sides share the matrix "Wemb" if it exists. The output projection is stored as it is or transposed. */
 static void map_embeddings(const reader *from, nm_tensor_map *map)
 {
     static const char shared[] = "Wemb", *const own[] = {"encoder_Wemb", "decoder_Wemb"};
@@ -354,7 +354,8 @@ static void map_embeddings(const reader *from, nm_tensor_map *map)
     bias->optional = nm_json_flag(from->config, "output-omit-bias", false);
 }
 
-/* An array of this many elements; the memory that the options need is then proportional to the file. */
+/* NM_MISMATCH unless there is an array with rows x columns elements. The memory that the options require is then proportional
+ * to the size of the file. */
 static nm_status check_array(const reader *from, const char *name, int64_t rows, int64_t columns)
 {
     const nm_npz_array *array = nm_npz_find(&from->file, name);
@@ -364,7 +365,7 @@ static nm_status check_array(const reader *from, const char *name, int64_t rows,
                    (long long)rows, (long long)columns);
 }
 
-/* The embeddings and the last layers exist with the sizes of the options. */
+/* The embeddings and the last layers must exist with the sizes of the options. */
 static nm_status check_sizes(const reader *from)
 {
     static const char *const scopes[] = {"encoder", "decoder"}, *const depths[] = {"enc-depth", "dec-depth"},

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Larger epsilons outside the root, or as a clamp, have no counterpart. */
+/* Larger epsilons outside the root, or that clamp the L2 norm, have no counterpart. */
 static const double NEGLIGIBLE = 1e-4;
 
 static nm_status unsupported(const nm_norm *norm, const char *reason, nm_error *err)
@@ -13,7 +13,7 @@ static nm_status unsupported(const nm_norm *norm, const char *reason, nm_error *
     return nm_fail(err, NM_UNSUPPORTED, "%s is %s: %s", norm->site.name, norm->type->name, reason);
 }
 
-/* A vector of length d, or a scalar for all features. */
+/* Reads parameter `index`: a vector of length d, or a scalar that is repeated for all features. */
 static void read_vector(const nm_norm *norm, nm_backend *backend, int index, int32_t length, double *values)
 {
     if (!length)

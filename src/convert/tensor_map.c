@@ -49,7 +49,7 @@ void nm_tensor_map_release(nm_tensor_map *map)
     *map = (nm_tensor_map){0};
 }
 
-/* The block of the parameter: *rows 0 for a vector of *cols elements, that begins at element *first. */
+/* The block of the parameter: [*rows, *cols] from element *first on; *rows 0: a vector of *cols elements. */
 static void block_of(const nm_map_entry *entry, size_t *first, int64_t *rows, int64_t *cols)
 {
     bool vector = entry->param->rows == 1 && entry->rows <= 0;
@@ -103,7 +103,7 @@ static nm_status wrong_shape(const nm_tensor_source *source, const char *name, i
                    found, (long long)cols);
 }
 
-/* Vectors may have leading dimensions of 1, as in Marian's files. */
+/* Leading dimensions of size 1 are ignored, as in the vectors of Marian. */
 static bool has_shape(int rank, const int64_t *shape, int64_t rows, int64_t cols)
 {
     while (rank > (rows ? 2 : 1) && shape[0] == 1) {
@@ -113,7 +113,7 @@ static bool has_shape(int rank, const int64_t *shape, int64_t rows, int64_t cols
     return rows ? rank == 2 && shape[0] == rows && shape[1] == cols : rank == 1 && shape[0] == cols;
 }
 
-/* Rows of a vocabulary in the order of Norma's ids. */
+/* The rows of a vocabulary in the order of Norma's ids, zero for tokens without a counterpart. Heap. */
 static double *reorder(const double *values, const int32_t *ids, int64_t n, int64_t width)
 {
     double *out = nm_allocate((size_t)(n * width) * sizeof *out);
@@ -123,7 +123,7 @@ static double *reorder(const double *values, const int32_t *ids, int64_t n, int6
     return out;
 }
 
-/* NM_OK with *found false for an optional tensor that does not exist. */
+/* Compares the shape of a tensor with that of its entry. *found: false for an optional tensor that does not exist. */
 static nm_status check_entry(const nm_map_entry *entry, const nm_tensor_source *source, const nm_map_ids *ids,
                              bool *found, nm_error *err)
 {

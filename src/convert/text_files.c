@@ -12,7 +12,7 @@ typedef struct text_file {
     int text; /* index in the texts of the task */
 } text_file;
 
-/* The texts and SentencePiece models of a task with the names of their files. */
+/* The texts and SentencePiece models of a task, with the names of their files. */
 typedef struct text_files {
     const text_file *rows; /* name NULL at the end */
     char **texts;
@@ -25,12 +25,12 @@ static text_files files_of(const nm_task *task)
 {
     static const text_file of_translation[] = {{"data.ini", NM_TEXT_SETTINGS},
                                                {"codes.bpe", NM_TEXT_CODES},
-                                               {"units.source.txt", NM_TEXT_UNITS},
-                                               {"units.target.txt", NM_TEXT_TARGET_UNITS},
+                                               {"units.source.txt", NM_TEXT_SUBWORDS},
+                                               {"units.target.txt", NM_TEXT_TARGET_SUBWORDS},
                                                {NULL, 0}},
                            of_lm[] = {{"data.ini", NM_LM_SETTINGS},
                                       {"codes.bpe", NM_LM_CODES},
-                                      {"units.txt", NM_LM_UNITS},
+                                      {"units.txt", NM_LM_SUBWORDS},
                                       {NULL, 0}};
     static const char *const sides[] = {"source.spm", "target.spm"}, *const one[] = {"sentencepiece.spm"};
     if (task->type == &nm_task_translation) {

@@ -1,12 +1,14 @@
-/* What turns text into subwords, as files of a folder: the other program ignores them, and nm_text_files_read brings them back. */
+/* The text processing of a model as files of a folder: settings, BPE codes and subwords, SentencePiece models. Other programs
+ * ignore these files; nm_text_files_read restores them when such a folder is converted to a Norma model. */
 #ifndef NM_TEXT_FILES_H
 #define NM_TEXT_FILES_H
 
 #include "task/tasks.h"
 
-/* Writes data.ini, BPE codes, BPE units and SentencePiece models of a translation or language model to the folder. */
+/* Writes data.ini, BPE codes, counts of BPE subwords and SentencePiece models of a translation or language model to the folder.
+ * NM_IO. */
 nm_status nm_text_files_write(const nm_task *task, const char *folder, nm_error *err);
-/* Reads those that exist. */
+/* Reads the files that exist. NM_IO, NM_FORMAT. */
 nm_status nm_text_files_read(nm_task *task, const char *folder, nm_error *err);
 
 #endif

@@ -26,7 +26,7 @@ nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err)
 typedef struct yaml_document {
     yaml_document_t document;
     const char *name;
-    size_t visits; /* of nodes; more than there are nodes: an alias */
+    size_t visits; /* number of visited nodes; if it exceeds the number of nodes, there is an alias */
     nm_error *err;
 } yaml_document;
 
@@ -110,7 +110,7 @@ static nm_status convert(yaml_document *self, int index, json_t **value)
     return status;
 }
 
-/* Nesting is limited before the document is loaded, because its conversion is recursive. */
+/* Checks the nesting before the document is loaded, because its conversion is recursive. */
 static nm_status check_depth(const void *text, size_t bytes, const char *name, nm_error *err)
 {
     enum { MAX_DEPTH = 16 };

@@ -6,9 +6,11 @@
 
 #include "norma/status.h"
 
-/* A document whose root is a mapping, of which json_decref frees the value. Plain scalars are integers, booleans or strings; no
- * aliases. name is for messages. NM_FORMAT with the line; NM_UNSUPPORTED if this build is without libyaml. */
+/* Parses a document whose root is a mapping; the caller releases *value with json_decref. Plain scalars become integers,
+ * booleans or strings; aliases are not supported. name: for messages. NM_FORMAT with the line; NM_UNSUPPORTED if libyaml was
+ * missing at build time. */
 nm_status nm_yaml_parse(json_t **value, const void *text, size_t bytes, const char *name, nm_error *err);
+/* The same for a file; also NM_IO. */
 nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err);
 
 #endif

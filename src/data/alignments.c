@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Reads the number at position *at of the line. */
+/* Parses the number at position *at of the line and advances *at. False if there is none or it is not below INT32_MAX. */
 static bool parse_number(const char *line, size_t bytes, size_t *at, uint32_t *number)
 {
     uint64_t value = 0;
@@ -64,6 +64,7 @@ void nm_links_sort(nm_link_list *list)
     list->n = n;
 }
 
+/* Whether the links of sequence i are sorted by target and refer to tokens of both sides. */
 static bool links_fit(const nm_corpus *corpus, const nm_corpus sides[2], int64_t i)
 {
     int64_t n = nm_corpus_length(corpus, i);

@@ -1,17 +1,16 @@
-/* Shards of nearly equal cost: longest processing time first (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The
- * sentences of the batches are assigned in descending order of cost, each to the batch of the lowest cost that has space
- * for it. */
+/* Shards of nearly equal cost: longest processing time first (Graham 1969, "Bounds on Multiprocessing Timing Anomalies").
+ * Sentences are assigned in descending order of cost, each to the batch with the lowest cost among those with space for it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/batches.h"
 
-/* Attention to a sentence of this length costs about as much as the other operations on it. */
+/* Length of a sentence at which attention costs about as much as the other operations. */
 static const double ATTENTION_LENGTH = 1024;
 
 typedef struct item {
     double cost;
-    int64_t place; /* in the order before */
+    int64_t position; /* in the original order */
     int64_t source, target;
     int64_t batch;
 } item;
@@ -33,7 +32,7 @@ static int compare_descending(const void *a, const void *b)
     const item *x = a, *y = b;
     if (x->cost < y->cost || x->cost > y->cost)
         return x->cost < y->cost ? 1 : -1;
-    return x->place < y->place ? -1 : x->place > y->place;
+    return x->position < y->position ? -1 : x->position > y->position;
 }
 
 static bool fits(const nm_batching *b, const load *to, const item *one)
@@ -42,7 +41,7 @@ static bool fits(const nm_batching *b, const load *to, const item *one)
            (!b->max_examples || to->n < b->max_examples);
 }
 
-/* False if a sentence fits into no batch. */
+/* Assigns items to batches. False if an item does not fit into any batch. */
 static bool assign(const nm_batching *batching, item *items, int64_t n_items, load *loads, int64_t n_batches)
 {
     for (int64_t i = 0; i < n_items; i++) {
@@ -72,13 +71,13 @@ void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n)
     memcpy(order, batches->order + begin, (size_t)n_items * sizeof *order);
     for (int64_t i = 0; i < n_items; i++)
         items[i] = (item){.cost = nm_batches_cost(b, order[i]),
-                          .place = i,
+                          .position = i,
                           .source = nm_corpus_length(b->source, order[i]),
                           .target = b->target ? nm_corpus_length(b->target, order[i]) : 0};
     qsort(items, (size_t)n_items, sizeof *items, compare_descending);
     bool assigned = assign(b, items, n_items, loads, n);
     for (int64_t i = 0; i < n_items; i++)
-        batch_of[items[i].place] = items[i].batch;
+        batch_of[items[i].position] = items[i].batch;
     for (int64_t k = 0; assigned && k < n; k++) {
         batches->starts[first + k] = begin + at;
         for (int64_t i = 0; i < n_items; i++)

@@ -7,32 +7,33 @@
 
 typedef struct example {
     int32_t source, target; /* lengths; both 0 without by_length */
-    uint32_t chance;
+    uint32_t key;           /* random; 0 without shuffling */
     int64_t index;
 } example;
 
 /* ---- order: by target length, source length, random key, index ---- */
 
-/* Radix sort: three digits of the random key, two of each length. */
+/* Radix sort: three digits of the random key, two digits of each length. */
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 7 };
 
 static inline uint32_t digit_of(const example *e, const int pass)
 {
-    uint32_t number = pass < 3 ? e->chance : pass < 5 ? (uint32_t)e->source : (uint32_t)e->target;
+    uint32_t number = pass < 3 ? e->key : pass < 5 ? (uint32_t)e->source : (uint32_t)e->target;
     return number >> (pass < 3 ? pass : (pass - 3) % 2) * DIGIT_BITS & (DIGITS - 1);
 }
 
-static inline void move_all(const example *from, example *to, int64_t n, int64_t *places, const int pass)
+static inline void move_all(const example *from, example *to, int64_t n, int64_t *offsets, const int pass)
 {
     for (int64_t i = 0; i < n; i++)
-        to[places[digit_of(&from[i], pass)]++] = from[i];
+        to[offsets[digit_of(&from[i], pass)]++] = from[i];
 }
 
-static void move_pass(const example *from, example *to, int64_t n, int64_t *places, int pass)
+/* move_all with a constant pass, so that the digit is extracted without branches. */
+static void move_pass(const example *from, example *to, int64_t n, int64_t *offsets, int pass)
 {
 #define MOVE(p)                                                                                              \
     case p:                                                                                                  \
-        move_all(from, to, n, places, p);                                                                    \
+        move_all(from, to, n, offsets, p);                                                                   \
         break
     switch (pass) {
         MOVE(0);
@@ -46,8 +47,8 @@ static void move_pass(const example *from, example *to, int64_t n, int64_t *plac
 #undef MOVE
 }
 
-/* Converts counts to offsets. False if all examples have the same digit. */
-static bool place_digits(int64_t *counts, int64_t n)
+/* Converts counts of digits to offsets. False if all examples have the same digit. */
+static bool digit_offsets(int64_t *counts, int64_t n)
 {
     int64_t at = 0;
     for (int d = 0; d < DIGITS; d++) {
@@ -60,7 +61,7 @@ static bool place_digits(int64_t *counts, int64_t n)
     return true;
 }
 
-/* Sorts by digits, the least significant one first. The examples must be in the order of their indexes. */
+/* Stable sort by digits, the least significant one first. The examples must be sorted by index. */
 static void sort_examples(example **examples, int64_t n)
 {
     int64_t(*counts)[DIGITS] = nm_allocate(PASSES * sizeof *counts);
@@ -69,7 +70,7 @@ static void sort_examples(example **examples, int64_t n)
         for (int pass = 0; pass < PASSES; pass++)
             counts[pass][digit_of(&from[i], pass)]++;
     for (int pass = 0; pass < PASSES; pass++) {
-        if (!place_digits(counts[pass], n))
+        if (!digit_offsets(counts[pass], n))
             continue;
         move_pass(from, to, n, counts[pass], pass);
         example *sorted = to;
@@ -81,7 +82,7 @@ static void sort_examples(example **examples, int64_t n)
     free(counts);
 }
 
-static uint32_t chance_of(const nm_batching *batching, uint32_t epoch, uint32_t site, int64_t index)
+static uint32_t random_key(const nm_batching *batching, uint32_t epoch, uint32_t site, int64_t index)
 {
     return nm_random4(batching->seed, NM_RANDOM_SHUFFLE, site, epoch, (uint64_t)index).w[0];
 }
@@ -112,7 +113,7 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
         if (!usable(batching, i))
             continue;
         example *e = &examples[(*n)++];
-        *e = (example){.index = i, .chance = shuffle ? chance_of(batching, epoch, 0, i) : 0};
+        *e = (example){.index = i, .key = shuffle ? random_key(batching, epoch, 0, i) : 0};
         if (batching->by_length) {
             e->source = (int32_t)source_length(batching, i);
             e->target = (int32_t)target_length(batching, i);
@@ -122,7 +123,8 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
     return examples;
 }
 
-/* Fills batches in order. A batch is full if one more example would exceed max_tokens on either side, or max_examples. */
+/* Divides the examples into batches in their order; starts[n + 1] receives the first example of each. A batch is full if one
+ * more example would exceed max_tokens on either side or max_examples. Returns the number of batches. */
 static int64_t cut_batches(const nm_batching *batching, const example *examples, int64_t n, int64_t *starts)
 {
     int64_t batches = 0, source = 0, target = 0;
@@ -160,7 +162,7 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
     batches->n = cut_batches(batching, examples, n, starts);
     example *turn = nm_allocate((size_t)batches->n * sizeof *turn);
     for (int64_t i = 0; i < batches->n; i++)
-        turn[i] = (example){.index = i, .chance = shuffle ? chance_of(batching, epoch, 1, i) : 0};
+        turn[i] = (example){.index = i, .key = shuffle ? random_key(batching, epoch, 1, i) : 0};
     sort_examples(&turn, batches->n);
     batches->order = nm_allocate((size_t)n * sizeof *batches->order);
     batches->starts = nm_allocate(((size_t)batches->n + 1) * sizeof *batches->starts);

@@ -51,7 +51,7 @@ nm_status nm_checksums_verify(const char *folder, nm_error *err)
     char *path = nm_path_join(folder, NM_CHECKSUMS_NAME), *text;
     nm_status status = nm_file_read_optional(path, &text, err);
     char *rest = status == NM_OK ? text : NULL;
-    bool complete = !rest; /* without a list */
+    bool complete = !rest; /* a folder without a list is accepted */
     for (char *line; status == NM_OK && (line = strsep(&rest, "\n")) != NULL;) {
         if (!*line)
             continue;

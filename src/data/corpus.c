@@ -40,7 +40,7 @@ static nm_status open_part(nm_file_map *map, const char *prefix, const char *suf
     return status;
 }
 
-/* Of offsets and ids in the order in which the writer adds them. */
+/* Computes the fingerprint of offsets and ids in the order in which the writer adds them. */
 static nm_status verify_fingerprint(const nm_corpus *corpus, const char *prefix, nm_error *err)
 {
     XXH3_state_t *hash = XXH3_createState();

@@ -46,8 +46,59 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
     return NM_OK;
 }
 
+/* Names that choose the columns of label and text in a header. */
+static const char *const label_names[] = {"label", "class", NULL};
+static const char *const text_names[] = {"text",     "sentence", "review", "content",
+                                         "question", "document", NULL};
+enum { MISSING = -1 };
+
+static bool is_auto(const char *column)
+{
+    return !strcmp(column, "auto");
+}
+
+/* Index of the first field of the first row that is one of the names, or MISSING. */
+static ptrdiff_t named_column(const nm_labeled *texts, const char *const *names)
+{
+    size_t bytes;
+    for (size_t i = 0; i < texts->table.n_fields; i++)
+        for (size_t k = 0; names[k]; k++)
+            if (!strcasecmp(nm_delimited_field(&texts->table, i, &bytes), names[k]))
+                return (ptrdiff_t)i;
+    return MISSING;
+}
+
+static nm_status find_label(nm_labeled *texts, bool header, nm_error *err)
+{
+    ptrdiff_t named = header ? named_column(texts, label_names) : MISSING;
+    if (!is_auto(texts->config.label))
+        return texts->config.with_label
+                   ? find_column(texts, texts->config.label, header, &texts->label_at, err)
+                   : NM_OK;
+    texts->label_at = named == MISSING ? 0 : (size_t)named;
+    return NM_OK;
+}
+
+/* auto: the column named so in a header; else the only column of texts without labels, the first one if the label is in the
+ * second, or the second. */
+static nm_status find_auto_text(nm_labeled *texts, bool header, nm_error *err)
+{
+    ptrdiff_t named = header ? named_column(texts, text_names) : MISSING;
+    bool only = texts->table.n_fields == 1 && !texts->config.with_label;
+    texts->n_texts = 1;
+    if (named != MISSING)
+        texts->text_at[0] = (size_t)named;
+    else if (only || texts->label_at == 1)
+        texts->text_at[0] = 0;
+    else
+        return find_column(texts, "2", false, &texts->text_at[0], err);
+    return NM_OK;
+}
+
 static nm_status find_texts(nm_labeled *texts, bool header, nm_error *err)
 {
+    if (is_auto(texts->config.text))
+        return find_auto_text(texts, header, err);
     char *copy = nm_duplicate(texts->config.text), *rest = copy;
     nm_status status = NM_OK;
     for (char *name; status == NM_OK && (name = strtok_r(rest, ",", &rest));) {
@@ -63,26 +114,25 @@ static nm_status find_texts(nm_labeled *texts, bool header, nm_error *err)
 static bool has_header(const nm_labeled *texts)
 {
     const nm_labeled_config *c = &texts->config;
-    size_t column, bytes;
+    size_t column;
     if (c->header != NM_CHOICE_AUTO)
         return c->header == NM_CHOICE_YES;
-    bool numbered = nm_delimited_column(c->label, &column);
-    if (!all_numbers(c->text) || (c->with_label && !numbered))
+    bool any_label = is_auto(c->label), numbered = nm_delimited_column(c->label, &column);
+    if ((!is_auto(c->text) && !all_numbers(c->text)) || (c->with_label && !any_label && !numbered))
         return true;
-    if (!numbered)
-        return false;
-    const char *first =
-        column < texts->table.n_fields ? nm_delimited_field(&texts->table, column, &bytes) : "";
-    return !strcasecmp(first, "label") || !strcasecmp(first, "class");
+    ptrdiff_t label = named_column(texts, label_names), text = named_column(texts, text_names);
+    if (numbered)
+        return label == (ptrdiff_t)column;
+    bool pair = text != MISSING && (label != MISSING || (!c->with_label && texts->table.n_fields > 1));
+    return any_label && (label == 0 || pair);
 }
 
-/* The first row tells the number of fields and, as a header, the columns. */
+/* The first row determines the number of fields and, if it is a header, the columns. */
 static nm_status begin(nm_labeled *texts, bool *header, nm_error *err)
 {
     texts->n_fields = texts->table.n_fields;
     *header = has_header(texts);
-    if (texts->config.with_label)
-        NM_TRY(find_column(texts, texts->config.label, *header, &texts->label_at, err));
+    NM_TRY(find_label(texts, *header, err));
     return find_texts(texts, *header, err);
 }
 
@@ -110,7 +160,7 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
-    /* Lines are tables of one column whose separator cannot occur, because a zero byte is refused. */
+    /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it occurs. */
     nm_delimited_init(&texts->table, texts->stream, texts->path,
                       csv            ? ','
                       : texts->lines ? 0
@@ -159,8 +209,9 @@ static nm_status set_label(nm_labeled *texts, const char *field, size_t bytes, n
     return NM_OK;
 }
 
-/* The name before the first space of the line, and the rest. Only fasttext marks labels, so only there a line may lack one. */
-static nm_status take_first_word(nm_labeled *texts, nm_error *err)
+/* Splits a line into the label before the first space and the text. In the format fasttext, where labels are marked, a line
+ * without label is text only. */
+static nm_status split_first_word(nm_labeled *texts, nm_error *err)
 {
     static const char mark[] = "__label__";
     enum { MARK = sizeof mark - 1 };
@@ -184,7 +235,7 @@ static nm_status take_first_word(nm_labeled *texts, nm_error *err)
     return NM_OK;
 }
 
-/* Appends a string or a number of the object. NM_FORMAT if there is none. */
+/* Appends the string or number in a field of the object. NM_FORMAT if there is none. */
 static nm_status append_field(const nm_labeled *texts, const json_t *object, const char *name, nm_buffer *out,
                               nm_error *err)
 {
@@ -206,21 +257,25 @@ static nm_status append_field(const nm_labeled *texts, const json_t *object, con
     return NM_OK;
 }
 
-/* Columns by number have no meaning in an object: the defaults are the fields "label" and "text". */
-static nm_status take_fields(nm_labeled *texts, const json_t *object, nm_error *err)
+/* The field of an object. `number`, the default column of older models, does not apply to objects. */
+static const char *field_name(const char *column, const char *number, const char *name)
+{
+    return is_auto(column) || !strcmp(column, number) ? name : column;
+}
+
+static nm_status read_fields(nm_labeled *texts, const json_t *object, nm_error *err)
 {
     const nm_labeled_config *config = &texts->config;
     nm_buffer label = {0};
     nm_status status = NM_OK;
     if (config->with_label) {
         nm_buffer_clear(&label);
-        status =
-            append_field(texts, object, strcmp(config->label, "1") ? config->label : "label", &label, err);
+        status = append_field(texts, object, field_name(config->label, "1", "label"), &label, err);
         if (status == NM_OK)
             status = set_label(texts, label.data, label.bytes, err);
         nm_buffer_release(&label);
     }
-    char *copy = nm_duplicate(strcmp(config->text, "2") ? config->text : "text"), *rest = copy;
+    char *copy = nm_duplicate(field_name(config->text, "2", "text")), *rest = copy;
     nm_buffer_clear(&texts->text);
     for (char *name; status == NM_OK && (name = strtok_r(rest, ",", &rest));) {
         if (texts->text.bytes)
@@ -231,21 +286,21 @@ static nm_status take_fields(nm_labeled *texts, const json_t *object, nm_error *
     return status;
 }
 
-static nm_status take_object(nm_labeled *texts, nm_error *err)
+static nm_status parse_object(nm_labeled *texts, nm_error *err)
 {
     size_t bytes;
     json_error_t why;
     const char *line = nm_delimited_field(&texts->table, 0, &bytes);
     json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &why);
     nm_status status = json_is_object(object)
-                           ? take_fields(texts, object, err)
+                           ? read_fields(texts, object, err)
                            : nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object: %.100s", texts->path,
                                      (long long)texts->table.line, object ? "another value" : why.text);
     json_decref(object);
     return status;
 }
 
-static void take_text(nm_labeled *texts)
+static void join_columns(nm_labeled *texts)
 {
     nm_buffer_clear(&texts->text);
     for (size_t i = 0; i < texts->n_texts; i++) {
@@ -284,18 +339,18 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
         return NM_OK;
     texts->row++;
     if (texts->lines)
-        texts->n_texts = 1; /* column 0, the line */
+        texts->n_texts = 1; /* the line is column 0 */
     if (texts->format == NM_LABELED_JSON) {
-        NM_TRY(take_object(texts, err));
+        NM_TRY(parse_object(texts, err));
     } else if (texts->format == NM_LABELED_SPACE || texts->format == NM_LABELED_FASTTEXT) {
-        NM_TRY(take_first_word(texts, err));
+        NM_TRY(split_first_word(texts, err));
     } else {
         if (texts->config.with_label) {
             size_t bytes;
             const char *field = nm_delimited_field(&texts->table, texts->label_at, &bytes);
             NM_TRY(set_label(texts, field, bytes, err));
         }
-        take_text(texts);
+        join_columns(texts);
     }
     nm_buffer_join_lines(&texts->text);
     return NM_OK;

@@ -1,4 +1,4 @@
-/* Labeled texts from tables: columns of label and text, and whether the first row has the names of the columns. */
+/* Reader of labeled texts: tables with columns for label and text, with or without a header, and files of lines. */
 #ifndef NM_LABELED_H
 #define NM_LABELED_H
 
@@ -9,7 +9,7 @@ enum { NM_LABELED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
 
 typedef enum nm_labeled_format {
     NM_LABELED_AUTO,
-    NM_LABELED_LINES, /* one text without label per line */
+    NM_LABELED_LINES, /* a text without label per line */
     NM_LABELED_TSV,
     NM_LABELED_CSV,
     NM_LABELED_SPACE, /* a label, a space and the text */
@@ -20,7 +20,7 @@ typedef enum nm_labeled_format {
 
 typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } nm_labeled_choice;
 
-/* Options of a table: fields and option rows for a section. */
+/* Options of the input: fields of a configuration and option rows of its section. */
 #define NM_LABELED_FIELDS                                                                                    \
     const char *encoding, *label, *text;                                                                     \
     nm_labeled_format format;                                                                                \
@@ -35,15 +35,19 @@ typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } n
                   "file name, otherwise tsv in training and lines at inference."),                           \
         NM_CHOICE(T, quotes, "auto", "auto|yes|no",                                                          \
                   "Quoting of fields as in RFC 4180; auto is yes for csv and no for tsv."),                  \
-        NM_CHOICE(T, header, "auto", "auto|yes|no",                                                          \
-                  "Names of the columns in the first row; auto is yes if a column is chosen by name, or if " \
-                  "the first row "                                                                           \
-                  "has label or class in the column of the label."),                                         \
-        NM_OPTION(T, label, "1", 0, 0,                                                                       \
-                  "Column of the label: number from 1, or name; for json, name of the field."),              \
-        NM_OPTION(                                                                                           \
-            T, text, "2", 0, 0,                                                                              \
-            "Column of the text: number from 1, or name; several comma-separated columns are concatenated.")
+        NM_CHOICE(                                                                                           \
+            T, header, "auto", "auto|yes|no",                                                                \
+            "Names of the columns in the first row; auto is yes if a column is chosen by name, if the "      \
+            "first row has label or class in the column of the label, or if it names a label and a "         \
+            "text (data.label, data.text)."),                                                                \
+        NM_OPTION(T, label, "auto", 0, 0,                                                                    \
+                  "Column of the label: number from 1, or name (for json, of the field); auto is the one "   \
+                  "named label or class in the first row, or else the first; for json, label."),             \
+        NM_OPTION(T, text, "auto", 0, 0,                                                                     \
+                  "Column of the text: number from 1, or name (for json, of the field); several "            \
+                  "comma-separated columns are concatenated; auto is the one named text, sentence, review, " \
+                  "content, question or document in the first row, or else the second, or the one next to "  \
+                  "the label; for json, text.")
 
 typedef struct nm_labeled_config {
     NM_LABELED_FIELDS;
@@ -56,21 +60,23 @@ typedef struct nm_labeled {
     nm_delimited table;
     FILE *stream;
     const char *path;
-    nm_labeled_format format; /* not auto */
-    bool lines;               /* no table: one text per line, with a label in front or in an object */
-    size_t n_fields;          /* of every row; 0: not known yet */
-    size_t label_at;          /* index of the column from 0 */
-    size_t text_at[NM_LABELED_MAX_TEXTS], n_texts;
-    int64_t row;       /* index of the current text, from 0 */
+    nm_labeled_format format;                      /* not auto */
+    bool lines;                                    /* not a table: each line is an example */
+    size_t n_fields;                               /* number of fields of all rows; 0 before the first row */
+    size_t label_at;                               /* index of the column of the label, from 0 */
+    size_t text_at[NM_LABELED_MAX_TEXTS], n_texts; /* indexes of the columns of the text */
+    int64_t row;                                   /* index of the current text, from 0 */
     const char *label; /* of the current text, without surrounding spaces; "" without with_label */
     nm_buffer text, joined_label;
 } nm_labeled;
 
-/* "-" is standard input. path must outlive the reader. NM_IO; NM_USAGE for invalid columns. */
+/* "-" is standard input. path must outlive the reader. NM_IO; NM_USAGE for invalid options; the errors of nm_text_open. The
+ * caller closes the reader, also after an error. */
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config,
                           nm_error *err);
-/* The next text; label and text are valid until the next call. Line ends within a text become spaces. NM_FORMAT with file and
- * line: errors of nm_delimited_next, rows of unequal width, an empty label. NM_USAGE: a missing column. */
+/* Reads the next text; *more is false at the end of the file. label and text are valid until the next call. Line ends within
+ * a text become spaces. NM_FORMAT with file and line: the errors of nm_delimited_next, rows with different numbers of fields,
+ * an invalid label, a malformed object. NM_USAGE: a missing column. */
 nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err);
 /* Number of the first line of the current text in the file. */
 int64_t nm_labeled_line(const nm_labeled *texts);

@@ -1,4 +1,4 @@
-/* A list of lines, stored in one buffer. A line is any byte string. */
+/* A list of lines in one buffer. A line is any byte string. */
 #ifndef NM_LINE_LIST_H
 #define NM_LINE_LIST_H
 
@@ -7,18 +7,19 @@
 /* {0} is an empty list. */
 typedef struct nm_line_list {
     nm_buffer text; /* all lines, one after another */
-    size_t *ends;   /* [n], offsets into text */
+    size_t *ends;   /* [n]: positions in text */
     size_t n, capacity;
 } nm_line_list;
 
 void nm_line_list_clear(nm_line_list *list);
 void nm_line_list_release(nm_line_list *list);
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes);
-/* The lines, which must be NUL-terminated: [n], heap; valid until the list changes. */
+/* Pointers to the lines, [n], which must contain their NUL. The caller frees the array. Valid until the list changes. */
 const char **nm_line_list_texts(const nm_line_list *list);
-/* Ends a line: the bytes appended to text since the previous line become a line of the list. */
+/* Makes the bytes that were appended to text after the previous line a line of the list. */
 void nm_line_list_end_line(nm_line_list *list);
 
+/* Line i and its length; not NUL-terminated. Valid until the list changes. */
 static inline const char *nm_line_list_get(const nm_line_list *list, size_t i, size_t *bytes)
 {
     size_t start = i ? list->ends[i - 1] : 0;

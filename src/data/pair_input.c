@@ -19,19 +19,20 @@ static char *in_folder(const nm_pair_config *config, const char *name)
     return *config->folder && !is_absolute(name) ? nm_path_join(config->folder, name) : nm_duplicate(name);
 }
 
-/* The name, or the name with the suffix of a compressed or segmented file. *path: heap; the name itself if none is found. */
+/* Finds the file with this name, or with this name and a suffix of XML, SGML or compressed files. The caller frees *path; it is
+ * that of the name itself if no file is found. */
 static nm_status find_file(const nm_pair_config *config, const char *name, char **path, bool *found,
                            nm_error *err)
 {
-    static const char *const marked[] = {"", ".xml", ".sgm"};
+    static const char *const markup_suffixes[] = {"", ".xml", ".sgm"};
     *path = in_folder(config, name);
     NM_TRY(nm_file_find(*path, found, err));
     *found = *found || nm_archive_prefix(*path);
     for (int m = 0; m < 3 && !*found; m++)
         for (size_t i = 0; nm_compressed_suffixes[i] && !*found; i++) {
-            char *name_with = nm_format("%s%s%s", name, marked[m], nm_compressed_suffixes[i]);
-            char *other = in_folder(config, name_with);
-            free(name_with);
+            char *name_with_suffix = nm_format("%s%s%s", name, markup_suffixes[m], nm_compressed_suffixes[i]);
+            char *other = in_folder(config, name_with_suffix);
+            free(name_with_suffix);
             nm_status status = nm_file_find(other, found, err);
             if (*found) {
                 free(*path);
@@ -59,7 +60,7 @@ static char *replace_language(const char *name, const char *language)
     return out.data ? out.data : nm_duplicate("");
 }
 
-/* Name of the file of a side by the form of the source. Heap. */
+/* Name of the file of a side, which the syntax of the source determines. The caller frees it. */
 static char *side_name(const nm_pair_config *config, const char *source, int side)
 {
     const char *colon = strchr(source, ':');
@@ -72,7 +73,7 @@ static char *side_name(const nm_pair_config *config, const char *source, int sid
     return nm_format("%s.%s", source, config->languages[side]);
 }
 
-/* Not auto. */
+/* The format of a source; never NM_PAIR_AUTO. */
 static nm_pair_format format_of(const nm_pair_config *config, const char *source)
 {
     if (config->format != NM_PAIR_AUTO)
@@ -114,7 +115,7 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
     return NM_OK;
 }
 
-/* Names of the fields of a header or object for a message; heap. */
+/* The fields of the first row for a message. The caller frees it. */
 static char *join_columns(const nm_delimited *table)
 {
     nm_buffer list = {0};
@@ -134,7 +135,8 @@ static const char *field_name(const nm_pair_config *config, int side)
                                  : config->languages[side];
 }
 
-/* Columns by number, by the names of the first row, or else the first two. *header: the first row has names. */
+/* Sets the columns by their numbers or their names in the first row, otherwise to the first two. *header: the first row
+ * contains names. */
 static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
 {
     const nm_delimited *table = &self->table;
@@ -174,7 +176,7 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
 static nm_status open_single(nm_pair_input *self, const char *source, nm_error *err)
 {
     for (int side = 0; side < self->config->sides; side++) {
-        bool ignored; /* nm_text_open reports a file that is not found */
+        bool ignored; /* nm_text_open reports a missing file */
         NM_TRY(find_file(self->config, source, &self->paths[side], &ignored, err));
     }
     NM_TRY(nm_text_open(&self->streams[0], self->paths[0], self->config->encoding, err));
@@ -183,7 +185,7 @@ static nm_status open_single(nm_pair_input *self, const char *source, nm_error *
     if (self->format == NM_PAIR_JSON)
         return NM_OK;
     nm_delimited_init(&self->table, self->streams[0], self->paths[0], csv ? ',' : '\t', csv);
-    self->columns[0] = SIZE_MAX; /* found in the first row */
+    self->columns[0] = SIZE_MAX; /* set when the first row is read */
     return NM_OK;
 }
 
@@ -211,7 +213,7 @@ void nm_pair_input_close(nm_pair_input *self)
 
 /* ---- reading ---- */
 
-/* One side ended before the other: reads both to their ends to report their numbers of sentences. */
+/* One side has ended before the other. Reads both to their ends to report the numbers of sentences. */
 static nm_status fail_unequal(nm_pair_input *self, nm_error *err)
 {
     int64_t *n = self->n_read;
@@ -238,7 +240,7 @@ static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
     return self->config->sides == 2 && has[0] != has[1] ? fail_unequal(self, err) : NM_OK;
 }
 
-/* Copies a field; its line ends become spaces. */
+/* Copies a field with its line ends replaced with spaces. */
 static void set_text(nm_pair_input *self, int side, const char *text, size_t bytes, int64_t line)
 {
     nm_buffer *out = &self->texts[side];
@@ -272,7 +274,7 @@ static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
     return NM_OK;
 }
 
-/* The field of this name: a key, or keys separated by periods ("translation.de"). */
+/* The field with this name, which may be a path of keys separated by periods ("translation.de"). */
 static const json_t *find_field(const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);
@@ -285,7 +287,7 @@ static const json_t *find_field(const json_t *object, const char *name)
     return value ? find_field(value, dot + 1) : NULL;
 }
 
-static nm_status take_field(nm_pair_input *self, json_t *object, int side, nm_error *err)
+static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_error *err)
 {
     const char *name = field_name(self->config, side);
     int64_t line = self->lines[0].line;
@@ -318,7 +320,7 @@ static nm_status take_field(nm_pair_input *self, json_t *object, int side, nm_er
 static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
 {
     nm_markup *lines = &self->lines[0];
-    do { /* empty lines between objects */
+    do { /* skips empty lines */
         NM_TRY(nm_markup_next(lines, more, err));
     } while (*more && strspn(lines->sentence, " \t") == lines->bytes);
     if (!*more)
@@ -330,7 +332,7 @@ static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
         status = nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object on one line%s%s", self->paths[0],
                          (long long)lines->line, object ? "" : ": ", object ? "" : why.text);
     for (int side = 0; status == NM_OK && side < self->config->sides; side++)
-        status = take_field(self, object, side, err);
+        status = read_field(self, object, side, err);
     json_decref(object);
     return status;
 }

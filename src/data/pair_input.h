@@ -1,5 +1,5 @@
-/* Sentence pairs, or sentences of plain text, from the forms in which corpora are published: two files of lines, segments of
- * SGML or XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a member of an archive. */
+/* Sentence pairs, or sentences of plain text, from the formats of published corpora: two files of lines, segments of SGML or
+ * XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a member of an archive. */
 #ifndef NM_PAIR_INPUT_H
 #define NM_PAIR_INPUT_H
 
@@ -18,35 +18,36 @@ typedef enum nm_pair_format {
 #define NM_PAIR_FORMATS "auto|lines|tsv|csv|json"
 
 typedef struct nm_pair_config {
-    int sides; /* 2, or 1 for plain text */
-    const char *folder, *encoding;
+    int sides;                     /* 2, or 1 for plain text */
+    const char *folder, *encoding; /* folder of relative paths, or ""; name of iconv */
     nm_pair_format format;
     const char *languages[NM_PAIR_SIDES];
-    const char *fields[NM_PAIR_SIDES]; /* "": the languages, and "text" for plain text */
-    bool decode_entities;
+    const char *fields[NM_PAIR_SIDES]; /* columns or fields; "": the language, or "text" for plain text */
+    bool decode_entities;              /* in XML and SGML */
 } nm_pair_config;
 
 typedef struct nm_pair_input {
     const nm_pair_config *config;
-    char *paths[NM_PAIR_SIDES]; /* the same path twice for one table */
+    char *paths[NM_PAIR_SIDES]; /* the same path twice for a table or JSON lines */
     FILE *streams[NM_PAIR_SIDES];
-    nm_pair_format format;          /* not auto */
-    nm_markup lines[NM_PAIR_SIDES]; /* of JSON: the first */
+    nm_pair_format format;          /* not NM_PAIR_AUTO */
+    nm_markup lines[NM_PAIR_SIDES]; /* for JSON lines the first one only */
     nm_delimited table;
-    size_t columns[NM_PAIR_SIDES];
-    nm_buffer texts[NM_PAIR_SIDES];
-    const char *sentences[NM_PAIR_SIDES]; /* the current pair; not checked for UTF-8 in files of lines */
-    size_t bytes[NM_PAIR_SIDES];
-    int64_t line[NM_PAIR_SIDES];   /* in the files, from 1 */
-    int64_t n_read[NM_PAIR_SIDES]; /* sentences of files of lines */
+    size_t columns[NM_PAIR_SIDES];        /* indexes of the columns of the table */
+    nm_buffer texts[NM_PAIR_SIDES];       /* copies of the fields of a table or object */
+    const char *sentences[NM_PAIR_SIDES]; /* the current pair; those of files of lines may be invalid UTF-8 */
+    size_t bytes[NM_PAIR_SIDES];          /* lengths of the sentences */
+    int64_t line[NM_PAIR_SIDES];          /* their lines in the files, from 1 */
+    int64_t n_read[NM_PAIR_SIDES];        /* number of sentences read from files of lines */
 } nm_pair_input;
 
-/* source: the beginning PREFIX of the files PREFIX.de and PREFIX.en; a name with {lang} in place of the language; two names
- * separated by a colon; or one table. config must outlive the input. NM_IO, NM_USAGE, and the errors of nm_text_open. After
- * an error, too, the input is closed by nm_pair_input_close. */
+/* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language; two names
+ * separated by a colon; or a table. config must outlive the input. NM_IO, NM_USAGE, and the errors of nm_text_open. The caller
+ * closes the input, also after an error. */
 nm_status nm_pair_input_open(nm_pair_input *input, const char *source, const nm_pair_config *config,
                              nm_error *err);
-/* NM_MISMATCH if the sides have different numbers of sentences; NM_FORMAT with file and line. */
+/* Reads the next pair, which is valid until the next call; *more is false at the end. NM_MISMATCH if the sides have different
+ * numbers of sentences; NM_FORMAT with file and line; NM_USAGE for a missing column; NM_IO. */
 nm_status nm_pair_input_next(nm_pair_input *input, bool *more, nm_error *err);
 void nm_pair_input_close(nm_pair_input *input);
 

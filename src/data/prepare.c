@@ -84,8 +84,11 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(
         C, spm_byte_fallback, "true", 0, 0,
         "Encoding of characters without a piece as UTF-8 bytes instead of <unk>, which adds 256 pieces."),
-    NM_CHOICE(C, spm_normalization, "nmt_nfkc", "nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
-              "Unicode normalization of the SentencePiece model to learn; _cf also folds case."),
+    NM_CHOICE(
+        C, spm_normalization, "auto", "auto|nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
+        "Unicode normalization of the SentencePiece model to learn; _cf also folds case. auto: identity if "
+        "the model produces text of a language without spaces, whose punctuation NFKC would replace, "
+        "otherwise nmt_nfkc."),
     NM_OPTION(C, spm_model, "", 0, 0,
               "Existing SentencePiece model (file.model), used instead of learning one: for both sides, or "
               "for the source."),
@@ -123,14 +126,14 @@ static bool uses_sentencepiece(const nm_prepare_config *config)
     return !strcmp(config->tokenizer, nm_tokenizer_sentencepiece.name);
 }
 
-/* A given SentencePiece model is used as it is. */
+/* Whether a SentencePiece model is learned, because none is given. */
 static bool learns_spm(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     return uses_sentencepiece(config) && !*config->spm_model;
 }
 
-/* A source that is a table by its name, or by the option. */
+/* Whether a source may be a table: according to input_format or, if that is auto, to the file names. */
 static bool has_table(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
@@ -145,7 +148,7 @@ static bool has_table(const nm_options *options)
     return false;
 }
 
-/* The dictionary of BPE must be complete. */
+/* Whether the dictionary contains every subword that BPE can produce. */
 static bool has_all_subwords(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
@@ -191,8 +194,7 @@ const nm_option_rule nm_prepare_rules[] = {
      "without BPE, or with bpe_vocabulary_threshold, min_count, max_words or a given dictionary, the "
      "dictionary does not have every subword",
      has_all_subwords},
-    {"prepare.aggressive", "prepare.tokenizer", "!sentencepiece", "only the Moses tokenizer splits hyphens",
-     NULL},
+    {"prepare.aggressive", "prepare.tokenizer", "moses", "only the Moses tokenizer splits hyphens", NULL},
     {0}};
 #undef LEARNED
 #undef NOT_SPM
@@ -353,7 +355,7 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     return NM_OK;
 }
 
-/* Reports a full disk before the first existing file is replaced. */
+/* Flushes the token files, so that a full disk is reported before any existing file is replaced. */
 static nm_status flush_ids(nm_prepare *self, nm_error *err)
 {
     for (int k = 0; k <= NM_PREPARE_SPLITS * self->sides; k++) {
@@ -369,7 +371,7 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-/* Puts a file of lines in place. */
+/* Commits a file of tokenized lines and adds its checksum. */
 static nm_status commit_words(nm_prepare *self, int split, int side, nm_error *err)
 {
     NM_TRY(nm_file_writer_commit(&self->text[split][side], err));
@@ -410,7 +412,8 @@ static nm_status write_text(nm_prepare *self, const char *name, const nm_buffer 
     return write_file(self, name, text->data, text->bytes, err);
 }
 
-/* Subwords that BPE may produce on a side with a threshold. A joint dictionary also counts those of the other side. */
+/* Writes the subwords that BPE with a threshold may produce on a side, with their counts on that side; the counts of a joint
+ * dictionary are those of both sides. */
 static nm_status write_subwords(nm_prepare *self, int side, nm_buffer *text, nm_error *err)
 {
     const char *name = self->sides == 1 ? "units.txt" : side ? "units.target.txt" : "units.source.txt";
@@ -451,14 +454,14 @@ static nm_status write_dictionaries(nm_prepare *self, nm_error *err)
     return status;
 }
 
-/* The checksums of all files, then data.ini. */
+/* Writes the checksums of all files, then data.ini. */
 static nm_status write_options(nm_prepare *self, nm_error *err)
 {
     char *settings;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&settings, &bytes);
     nm_options_write(self->options, stream);
-    nm_text_stream_close(stream, &settings);
+    nm_text_stream_close(stream);
     nm_checksums_add(&self->checksums, "data.ini", settings, bytes);
     nm_status status = write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err);
     if (status == NM_OK)
@@ -524,7 +527,7 @@ static nm_status remove_stale(const nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-/* Puts all files in place. data.ini marks a folder as complete: it is removed first and written last. */
+/* Commits all files. data.ini marks a folder as complete, so it is removed first and written last. */
 static nm_status finish(nm_prepare *self, nm_error *err)
 {
     NM_TRY(flush_ids(self, err));

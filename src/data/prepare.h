@@ -1,12 +1,21 @@
 /* Preparation of parallel text or plain text: tokenize, lowercase, filter, learn and apply BPE, build dictionaries, write ids.
- * Memory grows with the vocabulary and not with the text, which is streamed.
+ * The text is streamed: memory grows with the vocabulary, not with the text.
  *
- * The data folder has for each split SPLIT.source.ids/.off and SPLIT.target.ids/.off (see data/corpus.h; every sequence ends
- * with </s>); for valid and test the tokenized text before BPE, SPLIT.source.words and SPLIT.target.words; dict.source.txt and
- * dict.target.txt; codes.bpe unless BPE is disabled; sentencepiece.source.model and sentencepiece.target.model with that
- * tokenizer (.words are then the lines of text); and the options, data.ini. Plain text (format = text) has one side,
- * "text", with the dictionary dict.txt and sentencepiece.model, and all lines are kept. The folder is locked while it is written. Files are put in
- * place after all of them have been written, data.ini last. */
+ * Files of the data folder (docs/formats.md), for parallel text:
+ *     SPLIT.SIDE.ids, .off                            token sequences, each ending with </s> (data/corpus.h)
+ *     SPLIT.SIDE.words                                of valid and test: the tokenized text before BPE, or the text itself
+ *                                                     with the tokenizer sentencepiece
+ *     dict.source.txt, dict.target.txt                dictionaries
+ *     units.source.txt, units.target.txt              counts of subwords, with bpe_vocabulary_threshold
+ *     codes.bpe                                       with BPE
+ *     sentencepiece.source.model, .target.model       with the tokenizer sentencepiece
+ *     train.alignment.ids, .off                       word alignments (data/alignments.h)
+ *     checksums.xxh128                                checksums (data/checksums.h)
+ *     data.ini                                        the options
+ * Plain text (format = text) has one side, "text", with dict.txt and sentencepiece.model; all lines are kept.
+ *
+ * The folder is locked while it is written. No existing file is replaced before all token files and tokenized lines have been
+ * written; data.ini, which marks the folder as complete, is removed first and written last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
@@ -49,14 +58,14 @@ typedef struct nm_prepare_config {
     int64_t threads;
 } nm_prepare_config;
 
-/* Section [prepare], also of data.ini. */
+/* Options of the section [prepare], which data.ini contains, too. */
 extern const nm_option nm_prepare_options[];
 extern const nm_option_rule nm_prepare_rules[];
 
-/* Whether the data folder has the split (0: train, 1: valid, 2: test): given, or held out from the training text. */
+/* Whether the data folder gets the split (0: train, 1: valid, 2: test): a text is given, or held out from the training text. */
 bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 
-/* Why a pair of the training text was dropped: name, text, option that decides it ("" if none). */
+/* Reasons for dropping a training pair: name, text, option that controls it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \
     D(EMPTY, "empty", "")                                                                                    \
     D(SHORT, "too short", "prepare.min_length")                                                              \
@@ -72,25 +81,27 @@ typedef enum nm_drop {
     NM_DROP_NONE = NM_DROP_N
 } nm_drop;
 
+/* Text of a reason; "kept" for NM_DROP_NONE. */
 const char *nm_drop_text(nm_drop drop);
-/* Full name of the option that decides about this reason, "" if there is none. */
+/* Full name of the option that controls a reason, "" if there is none. */
 const char *nm_drop_option(nm_drop drop);
 
 enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
 
-/* A dropped pair. Texts are cut to a length that fits a terminal. */
+/* A dropped pair. nm_prepare_report_release frees path and text. */
 typedef struct nm_drop_example {
-    char *path;                   /* of the source, if the split has several; otherwise NULL; heap */
-    int64_t line;                 /* from 1 */
-    char *text[NM_PREPARE_SIDES]; /* heap */
+    char *path;                   /* of the source, if the split has several; otherwise NULL */
+    int64_t line;                 /* in the file, from 1 */
+    char *text[NM_PREPARE_SIDES]; /* truncated to a length that fits a terminal */
 } nm_drop_example;
 
 typedef struct nm_prepare_split_report {
-    int64_t pairs, kept, held_out, dropped[NM_DROP_N]; /* held_out: of the training pairs, for validation */
+    /* Numbers of pairs; held_out: training pairs that became validation pairs, which are not in `kept`. */
+    int64_t pairs, kept, held_out, dropped[NM_DROP_N];
     /* The first dropped pairs for each reason. */
     nm_drop_example examples[NM_DROP_N][NM_PREPARE_EXAMPLES];
     int n_examples[NM_DROP_N];
-    int64_t words[NM_PREPARE_SIDES];                             /* kept, before BPE */
+    int64_t words[NM_PREPARE_SIDES];                             /* in kept lines, before BPE */
     int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
 } nm_prepare_split_report;
 
@@ -99,31 +110,32 @@ typedef struct nm_prepare_report {
     nm_prepare_split_report splits[NM_PREPARE_SPLITS]; /* train, valid, test */
     int64_t word_types[NM_PREPARE_SIDES];              /* of the training text */
     int64_t merges, dict_size[NM_PREPARE_SIDES];
-    int64_t pieces[NM_PREPARE_SIDES]; /* of the SentencePiece models; 0 without */
-    int64_t links;                    /* of subwords, in the kept training pairs */
+    int64_t pieces[NM_PREPARE_SIDES]; /* of the SentencePiece models; 0 without them */
+    int64_t links;                    /* between subwords of the kept training pairs */
 } nm_prepare_report;
 
-/* The cleaning of raw text of a side, 0 source or 1 target. */
+/* Initializes the cleaning of raw text of a side: 0 source, 1 target. */
 void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side);
 
-/* "train", "valid", "test"; "source" and "target", or "text". */
+/* "train", "valid", "test". */
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
+/* "source" or "target"; "text" with one side. */
 const char *nm_prepare_side_name(int sides, int side);
-/* Opens side `side` of `sides` of a split. Only the training split is required; a missing split leaves *corpus unchanged. */
+/* Opens one side of a split. A missing validation or test split is not an error and leaves *corpus unchanged. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
-/* Whether norma prepare has written the folder. arguments: of norma prepare, for the messages, such as " --format text". NM_USAGE: no
- * folder is given; NM_IO: it has no data.ini. */
+/* Checks that norma prepare has written the folder. NM_USAGE: `folder` is empty; NM_IO: it has no data.ini. `arguments` of norma
+ * prepare are part of the messages, for example " --format text". */
 nm_status nm_prepare_check_folder(const char *folder, const char *arguments, nm_error *err);
-/* Number of sequences of the training data of a folder with 1 or 2 sides, and of tokens of its last side. */
+/* Number of training sequences of a folder with 1 or 2 sides, and number of tokens of the last side. */
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
                              nm_error *err);
 
-/* Frees what nm_prepare_run allocated in the report, whether it failed or not. */
+/* Frees the memory of the report; also after nm_prepare_run has failed. */
 void nm_prepare_report_release(nm_prepare_report *report);
 
-/* options has the section [prepare]; all of its values are written to data.ini. Errors: see nm_prepare_folder. Only the function
- * `progress` of the events is called. */
+/* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. The caller releases the
+ * report. Only the function `progress` of the events is called. Errors: see nm_prepare_folder. */
 nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,
                          nm_prepare_report *report, nm_error *err);
 

@@ -1,5 +1,5 @@
-/* Word alignments in `norma prepare`: links between the words of the raw lines become links between the words of the tokenized
- * lines, and these become links between subwords. Every part of a word is linked to every part of the other one. */
+/* Word alignments in `norma prepare`: links between words of the raw lines are converted to links between words of the
+ * tokenized lines, and these to links between subwords. Each part of a word is linked to each part of the other word. */
 #include "data/prepare_private.h"
 
 #include <errno.h>
@@ -35,11 +35,11 @@ void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words 
 
 /* ---- from words to subwords ---- */
 
-typedef struct side_reader { /* of the words of the kept training lines */
+typedef struct side_reader { /* reads the kept training lines of a side */
     FILE *stream;
     char *path;
     const nm_word_subwords *pieces;
-    uint32_t *begins; /* [n + 1] first subword of each word of the line */
+    uint32_t *begins; /* [n + 1]: first subword of each word of the line */
     size_t n, capacity;
 } side_reader;
 
@@ -63,7 +63,7 @@ static void side_close(side_reader *self)
     free(self->begins);
 }
 
-/* *more is false at the end of the file. */
+/* Reads the next line. *more is false at the end of the file. */
 static nm_status side_next(side_reader *self, bool *more, nm_error *err)
 {
     uint32_t word = 0, subwords = 0;
@@ -78,7 +78,7 @@ static nm_status side_next(side_reader *self, bool *more, nm_error *err)
     return ferror(self->stream) ? read_failed(self->path, err) : NM_OK;
 }
 
-/* The links of the next line, between subwords. */
+/* Reads the links of the next line and converts them to links between subwords. */
 static nm_status read_links(FILE *stream, const char *path, const side_reader sides[NM_PREPARE_SIDES],
                             nm_link_list *list, nm_error *err)
 {

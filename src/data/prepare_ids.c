@@ -1,4 +1,4 @@
-/* Third step of `norma prepare`: from indexes of words to ids, one file per thread. */
+/* Third step of `norma prepare`: converts indexes of words to ids. Each thread converts whole files. */
 #include "data/prepare_private.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 enum { READ_NUMBERS = 1 << 14 };
 
-typedef struct encoder { /* of one side of one split */
+typedef struct encoder { /* for one side of one split */
     const nm_word_subwords *pieces;
     const nm_vocab *vocab;
     nm_corpus_writer *writer;

@@ -1,4 +1,4 @@
-/* Reading of the sources of a split in blocks of pairs. A block has pairs of one source. */
+/* Reading of the sources of a split in blocks of pairs. All pairs of a block are from one source. */
 #include <stdlib.h>
 
 #include "base/text_input.h"
@@ -7,7 +7,7 @@
 
 enum { LONGEST_TRAIN_LINE = 1 << 20 };
 
-/* Splits the comma-separated list. */
+/* Splits the comma-separated list into self->sources. */
 static void list_sources(nm_prepare_reader *self, const char *list)
 {
     for (const char *at = list; *at;) {
@@ -20,7 +20,7 @@ static void list_sources(nm_prepare_reader *self, const char *list)
     }
 }
 
-/* Opens the next source; its paths are kept for messages. */
+/* Opens the next source and copies its paths, for messages. */
 static nm_status open_source(nm_prepare_reader *self, nm_error *err)
 {
     nm_prepare_source *source = &self->sources[self->at];
@@ -34,7 +34,7 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
 {
     const nm_prepare_config *config = prepare->config;
     *self = (nm_prepare_reader){.sides = prepare->sides};
-    self->cuts = split == PREPARE_TRAIN && prepare->sides == 2;
+    self->drops_long = split == PREPARE_TRAIN && prepare->sides == 2;
     self->config = (nm_pair_config){.sides = prepare->sides,
                                     .folder = config->folder,
                                     .encoding = config->encoding,
@@ -67,23 +67,23 @@ void nm_prepare_reader_close(nm_prepare_reader *self)
     free(self->sources);
 }
 
-/* Adds the current pair to the block. Returns its bytes. */
-static size_t take_pair(const nm_prepare_reader *self, nm_prepare_block *block)
+/* Adds the current pair to the block. Returns the number of bytes stored. */
+static size_t add_pair(const nm_prepare_reader *self, nm_prepare_block *block)
 {
-    size_t taken = 0, i = block->lines[PREPARE_SOURCE].n;
+    size_t stored = 0, i = block->lines[PREPARE_SOURCE].n;
     block->too_long[i] = 0;
     for (int side = 0; side < self->sides; side++) {
         size_t bytes = self->input.bytes[side];
-        bool cut = self->cuts && bytes > LONGEST_TRAIN_LINE;
-        block->too_long[i] |= (unsigned char)(cut << side);
+        bool too_long = self->drops_long && bytes > LONGEST_TRAIN_LINE;
+        block->too_long[i] |= (unsigned char)(too_long << side);
         block->numbers[side][i] = self->input.line[side];
-        nm_line_list_add(&block->lines[side], self->input.sentences[side], cut ? 0 : bytes);
-        taken += cut ? 0 : bytes;
+        nm_line_list_add(&block->lines[side], self->input.sentences[side], too_long ? 0 : bytes);
+        stored += too_long ? 0 : bytes;
     }
-    return taken;
+    return stored;
 }
 
-/* The next pair; *more is false at the end of the source. */
+/* Reads the next pair. At the end of the source, *more is false and the next source is opened. */
 static nm_status read_pair(nm_prepare_reader *self, bool *more, nm_error *err)
 {
     NM_TRY(nm_pair_input_next(&self->input, more, err));
@@ -93,8 +93,8 @@ static nm_status read_pair(nm_prepare_reader *self, bool *more, nm_error *err)
     return open_source(self, err);
 }
 
-/* Adds the alignment of the pair that has been added last. */
-static nm_status take_alignment(nm_prepare_reader *self, nm_prepare_block *block, nm_error *err)
+/* Adds the alignment of the pair that was added last. */
+static nm_status add_alignment(nm_prepare_reader *self, nm_prepare_block *block, nm_error *err)
 {
     nm_lines *lines = &self->alignments;
     bool more;
@@ -108,7 +108,7 @@ static nm_status take_alignment(nm_prepare_reader *self, nm_prepare_block *block
     return NM_OK;
 }
 
-/* After the last pair. */
+/* Checks, after the last pair, that there are no further alignments. */
 static nm_status check_alignments_end(nm_prepare_reader *self, nm_error *err)
 {
     bool more = false;
@@ -133,13 +133,14 @@ void nm_prepare_reader_next(nm_prepare_reader *self, nm_prepare_block *block)
         block->source = begun ? block->source : self->at;
         nm_status status = read_pair(self, &more, &self->err);
         if (status == NM_OK && more) {
-            bytes += take_pair(self, block);
+            bytes += add_pair(self, block);
             self->n_pairs++;
-            take_alignment(self, block, &self->err);
+            add_alignment(self, block, &self->err);
         } else if (status == NM_OK && self->at == self->n_sources) {
             check_alignments_end(self, &self->err);
-        } else if (begun) /* the next source begins another block */
+        } else if (begun) { /* the next source begins another block */
             break;
+        }
     }
 }
 

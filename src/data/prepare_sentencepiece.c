@@ -1,21 +1,18 @@
-/* SentencePiece models of `norma prepare`: given, or learned from the training text by spm_train, SentencePiece's own program,
- * which is not needed for anything else. */
+/* SentencePiece models of `norma prepare`: given, or learned from the training text by spm_train, the program of SentencePiece,
+ * which is needed for learning only. */
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "data/prepare_private.h"
 #include "text/clean.h"
 #include "text/utf8.h"
 
-extern char **environ;
-
-/* Subfolder of the data folder while a model is learned, and its files. spm_train stores the names in the model, so they are
- * relative and do not change from run to run. */
+/* Temporary subfolder of the data folder for learning, and its files. spm_train stores their names in the model, so they are
+ * relative and constant, and the model does not depend on them. */
 static const char learn_folder[] = "sentencepiece.tmp";
 static const char *const learn_files[] = {"text", "messages", "sentencepiece.model", "sentencepiece.vocab"};
 enum { TEXT, MESSAGES, MODEL };
@@ -28,8 +25,8 @@ char *nm_prepare_spm_name(int sides, int side)
 
 /* ---- training text ---- */
 
-/* Writes the lines of the sides first .. last, cleaned, and in lower case if that is set; lines that are not text are left out here and
- * reported later. */
+/* Writes the lines of the sides first .. last, cleaned and, with the option lowercase, in lower case. Lines that are not text
+ * are skipped; nm_prepare_words reports them. */
 static void write_lines(const nm_prepare *self, const nm_prepare_block *block, int first, int last,
                         nm_cleaner *cleaners, nm_buffer *lower, FILE *out)
 {
@@ -89,7 +86,7 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
 
 /* ---- spm_train ---- */
 
-/* The end of the messages, on one line. */
+/* Fails with the end of the messages of spm_train, on one line. */
 static nm_status train_error(const char *path, nm_error *err)
 {
     char *text = NULL;
@@ -98,6 +95,8 @@ static nm_status train_error(const char *path, nm_error *err)
     while (bytes && (unsigned char)text[bytes - 1] <= ' ')
         text[--bytes] = 0;
     const char *end = bytes > 400 ? text + bytes - 400 : text;
+    while (end && nm_utf8_continues(*end))
+        end++;
     for (char *at = text; at && *at; at++)
         if ((unsigned char)*at < ' ')
             *at = ' ';
@@ -106,14 +105,25 @@ static nm_status train_error(const char *path, nm_error *err)
     return NM_MISMATCH;
 }
 
-/* The number of threads determines the order of sums, so it is fixed. */
-static nm_status start_training(const nm_prepare_config *config, const char *folder, pid_t *process,
-                                nm_error *err)
+/* The normalization of the model that is learned for the sides up to `last`. NFKC replaces the full-width punctuation of Chinese
+ * and Japanese and decomposes vowels of Thai and Lao, so a Transformer that produces these languages learns other text. */
+static const char *normalization(const nm_prepare *self, int last)
+{
+    const nm_prepare_config *config = self->config;
+    const char *languages[NM_PREPARE_SIDES] = {config->source_lang, config->target_lang};
+    if (strcmp(config->spm_normalization, "auto"))
+        return config->spm_normalization;
+    return last == self->sides - 1 && nm_language_has_no_spaces(languages[last]) ? "identity" : "nmt_nfkc";
+}
+
+/* Starts spm_train. Its number of threads is fixed, because it determines the order of sums. */
+static nm_status start_training(const nm_prepare_config *config, const char *rule, const char *folder,
+                                pid_t *process, nm_error *err)
 {
     char *type = nm_format("--model_type=%s", config->spm_type),
          *size = nm_format("--vocab_size=%lld", (long long)config->spm_vocab_size),
          *coverage = nm_format("--character_coverage=%.17g", config->spm_character_coverage),
-         *rules = nm_format("--normalization_rule_name=%s", config->spm_normalization);
+         *rules = nm_format("--normalization_rule_name=%s", rule);
     char *const arguments[] = {"spm_train",
                                "--input=text",
                                "--model_prefix=sentencepiece",
@@ -126,15 +136,7 @@ static nm_status start_training(const nm_prepare_config *config, const char *fol
                                rules,
                                config->spm_byte_fallback ? "--byte_fallback=true" : "--byte_fallback=false",
                                NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, learn_files[MESSAGES],
-                                     O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    int failed = posix_spawnp(process, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
+    int failed = nm_subprocess_start(arguments, folder, learn_files[MESSAGES], process);
     free(type);
     free(size);
     free(coverage);
@@ -159,7 +161,7 @@ static nm_status learn_in(nm_prepare *self, const char *folder, int first, int l
         paths[i] = nm_path_join(folder, learn_files[i]);
     nm_status status = write_text(self, paths[TEXT], first, last, err);
     if (status == NM_OK)
-        status = start_training(self->config, folder, &process, err);
+        status = start_training(self->config, normalization(self, last), folder, &process, err);
     if (status == NM_OK) {
         while (waitpid(process, &code, 0) < 0 && errno == EINTR)
             continue;
@@ -192,7 +194,7 @@ static nm_status learn(nm_prepare *self, int first, int last, nm_buffer *model, 
 
 /* ---- models ---- */
 
-/* The model of the sides first .. last. */
+/* Reads or learns the model of the sides first .. last. */
 static nm_status get_model(nm_prepare *self, const char *given, int first, int last, nm_error *err)
 {
     nm_buffer *model = &self->spm_bytes[first];

@@ -39,7 +39,8 @@ static void add_piece(nm_word_subwords *pieces, size_t subword)
     pieces->numbers[pieces->n++] = (int32_t)subword;
 }
 
-/* Counts the subwords of counted words. pieces, unless NULL, receives their indexes. */
+/* Counts the subwords of counted words; applier NULL: each word is a subword. Appends their indexes to pieces unless it is
+ * NULL. */
 static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_counter *subwords,
                            nm_word_subwords *pieces)
 {
@@ -67,7 +68,7 @@ static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_
     nm_buffer_release(&line);
 }
 
-/* Counts the subword once if the text does not have it. */
+/* Adds a subword that BPE-dropout can produce, with count 1 if it does not occur in the text. */
 static void add_possible(nm_counter *subwords, const char *text, size_t bytes, bool last, nm_buffer *key)
 {
     nm_buffer_clear(key);
@@ -79,8 +80,8 @@ static void add_possible(nm_counter *subwords, const char *text, size_t bytes, b
         subwords->items[i].count = 1;
 }
 
-/* Adds the subwords that BPE-dropout can draw for the words of the training text: their characters, and their substrings that
- * are symbols of the model. */
+/* Adds the subwords that BPE-dropout can produce from the words of the training text: their characters, and those of their
+ * substrings that are symbols of the model. */
 static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm_counter *subwords)
 {
     nm_buffer key = {0};
@@ -117,7 +118,7 @@ static void count_side(nm_prepare *self, int side)
         add_possible_subwords(self->bpe, &self->words[side], &self->subwords[side]);
 }
 
-/* Replaces indexes of subwords by ids. Releases the counters of words. */
+/* Replaces the indexes of subwords with ids. Releases the counters of words and subwords. */
 static void find_ids(nm_prepare *self, int side)
 {
     const nm_counter *subwords = &self->subwords[side];
@@ -132,15 +133,16 @@ static void find_ids(nm_prepare *self, int side)
     nm_counter_release(&self->subwords[side]);
 }
 
-/* The dictionary of a SentencePiece model has all of its pieces, so that bytes and characters that the training text lacks are
- * not unknown. */
+/* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model, so that bytes and
+ * characters that do not occur in the training text are not unknown. */
 static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const nm_spm *spm,
                              nm_vocab **vocab, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     nm_vocab_options options = nm_vocab_options_default();
     options.order = config->special_ids;
-    options.threshold = config->min_count > 1 ? config->min_count : 1; /* count 0: not in the training text */
+    /* Subwords that do not occur in the training text have count 0. */
+    options.threshold = config->min_count > 1 ? config->min_count : 1;
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
     if (!spm)
@@ -154,7 +156,7 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const
     return status;
 }
 
-/* A copy, so that each side owns its dictionary. */
+/* Copies a joint dictionary, because each side owns its own. */
 static nm_status copy_vocab(const nm_vocab *from, nm_vocab **to, nm_error *err)
 {
     nm_buffer text = {0};

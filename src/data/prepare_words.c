@@ -2,8 +2,8 @@
  * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other.
  *
  * A block of lines is split into chunks that several threads process, while one thread merges the chunks of the previous
- * block in the order of the lines and reads the next block. Each chunk has a counter of its words, so that a word is
- * looked up in the counter of the whole text once per chunk and not once per occurrence. */
+ * block in the order of the lines and reads the next block. Each chunk counts its words, so that a word is looked up in the
+ * counter of the whole text once per chunk instead of once per occurrence. */
 #include "data/prepare_private.h"
 
 #include <omp.h>
@@ -26,15 +26,15 @@ typedef struct word_view {
 typedef struct line_worker { /* one per thread */
     nm_cleaner cleaners[NM_PREPARE_SIDES];
     nm_tokenizer tokenizers[NM_PREPARE_SIDES];
-    nm_buffer plain,
-        texts[NM_PREPARE_SIDES]; /* before lowercasing; with SentencePiece: the text of the line */
-    nm_buffer lines[NM_PREPARE_SIDES];
-    word_view *words[NM_PREPARE_SIDES];
+    nm_buffer plain;                    /* the tokenized line before lowercasing */
+    nm_buffer texts[NM_PREPARE_SIDES];  /* with SentencePiece: the text of the line */
+    nm_buffer lines[NM_PREPARE_SIDES];  /* the tokenized line */
+    word_view *words[NM_PREPARE_SIDES]; /* words of `lines` */
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
-    nm_link_list links; /* of the raw lines */
+    nm_link_list links; /* between words of the raw lines */
 } line_worker;
 
-typedef struct word_list { /* indexes of words, lines followed by NM_PREPARE_LINE_END */
+typedef struct word_list { /* indexes of words, each line followed by NM_PREPARE_LINE_END */
     uint32_t *data;
     size_t n, capacity;
 } word_list;
@@ -44,8 +44,8 @@ typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
     nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
     nm_link_list links;                  /* between words of the kept lines, each line followed by line_end */
-    nm_prepare_split_report report;      /* its examples have the index in the block and no texts */
-    size_t invalid;                      /* first pair that is not text and stops the command, or SIZE_MAX */
+    nm_prepare_split_report report; /* `line` of its examples is an index in the block; they have no text */
+    size_t invalid;                 /* first pair whose error ends the preparation, or SIZE_MAX */
 } chunk;
 
 typedef struct block {
@@ -58,11 +58,11 @@ typedef struct split_job {
     int split;
     nm_prepare_reader reader;
     line_worker *workers; /* [threads] */
-    block *blocks;        /* [N_BLOCKS]: one is merged, one processed, one read */
-    uint32_t *numbers;    /* [words of a chunk]: their indexes in the counter of the whole text */
+    block *blocks;        /* [N_BLOCKS]: one is being merged, one processed, one read */
+    uint32_t *numbers;    /* [words of a chunk]: indexes in the counter of the whole text */
     size_t numbers_capacity;
-    bool in_characters[NM_PREPARE_SIDES]; /* unit of the length ratio */
-    int64_t n_kept; /* in the chunks before the current one: determines which pairs are held out */
+    bool in_characters[NM_PREPARE_SIDES]; /* the length ratio counts characters instead of words */
+    int64_t n_kept; /* pairs kept in earlier chunks, which determines the pairs that are held out */
 } split_job;
 
 static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_error *err)
@@ -71,7 +71,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
     for (int side = 0; side < prepare->sides; side++) {
         nm_tokenizer_options options = nm_tokenizer_options_default();
         const char *language = side == PREPARE_SOURCE ? config->source_lang : config->target_lang;
-        if (nm_tokenizer_has_language(config->tokenizer) && *language) /* otherwise any suffix is accepted */
+        if (nm_tokenizer_has_language(config->tokenizer) && *language)
             options.language = language;
         options.spm = prepare->spm[side];
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
@@ -149,7 +149,7 @@ static void job_close(split_job *self)
     free(self->numbers);
 }
 
-/* Reads the links of pair i of the block, between the words of its lines. */
+/* Parses the links of pair i of the block, between words of the raw lines. */
 static nm_status parse_links(const split_job *self, const nm_prepare_block *from, size_t i,
                              nm_link_list *links, nm_error *err)
 {
@@ -168,7 +168,7 @@ static nm_status parse_links(const split_job *self, const nm_prepare_block *from
     return nm_links_parse(links, line, bytes, n_words[0], n_words[1], where, err);
 }
 
-/* NM_FORMAT with file, line and byte if a side of pair i of the block is not text, or its alignment is not valid. */
+/* NM_FORMAT with file, line and position if a side of pair i of the block is not text or its alignment is not valid. */
 static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i, nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
@@ -207,7 +207,7 @@ static nm_drop check_text(const split_job *self, const nm_prepare_block *from, s
     return drop;
 }
 
-/* Cleans and tokenizes a line and splits it into words; SentencePiece segments the text in lower case. */
+/* Cleans and tokenizes a line and splits it into words. Lowercasing follows tokenization, but precedes SentencePiece. */
 static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
     nm_buffer *line = &self->lines[side], *text = &self->texts[side];
@@ -240,7 +240,7 @@ static void split_line(line_worker *self, int side, bool lowercase, const char *
     }
 }
 
-/* Length of a tokenized line for the ratio: words, or code points without spaces. */
+/* Length of a tokenized line for the length ratio, in words or in code points without spaces. */
 static size_t ratio_length(const split_job *self, const line_worker *worker, int side)
 {
     if (!self->in_characters[side])
@@ -289,7 +289,7 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     }
 }
 
-/* Adds the links of pair i, which is kept. False if they are not valid. */
+/* Adds the links of pair i to the chunk. False if they are not valid. */
 static bool keep_links(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
                        chunk *out)
 {
@@ -310,8 +310,7 @@ static bool keep_links(const split_job *self, line_worker *worker, const nm_prep
     return true;
 }
 
-/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its alignment is not
- * valid. */
+/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its alignment is invalid. */
 static bool process_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
                          chunk *out)
 {
@@ -360,15 +359,13 @@ static void process_chunk(const split_job *self, line_worker *worker, block *fro
             out->invalid = i;
 }
 
-/* The start of a line as heap string. */
-static char *cut_line(const nm_line_list *lines, size_t i)
+/* The line, truncated. The caller frees it. */
+static char *truncate_line(const nm_line_list *lines, size_t i)
 {
     enum { EXAMPLE_BYTES = 60 };
     size_t bytes;
     const char *line = nm_line_list_get(lines, i, &bytes);
-    size_t end = bytes < EXAMPLE_BYTES ? bytes : EXAMPLE_BYTES;
-    while (end && end < bytes && ((unsigned char)line[end] & 0xC0) == 0x80) /* inside a code point */
-        end--;
+    size_t end = bytes < EXAMPLE_BYTES ? bytes : nm_utf8_whole(line, EXAMPLE_BYTES);
     return nm_format("%.*s%s", (int)end, line, end < bytes ? "..." : "");
 }
 
@@ -387,7 +384,7 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
             if (self->reader.n_sources > 1)
                 example->path = nm_duplicate(self->reader.sources[from->source].paths[PREPARE_SOURCE]);
             for (int side = 0; side < self->prepare->sides; side++)
-                example->text[side] = cut_line(&from->lines[side], pair);
+                example->text[side] = truncate_line(&from->lines[side], pair);
         }
     }
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
@@ -401,7 +398,7 @@ static bool is_held_out(const split_job *self, int64_t line)
     return every && (self->n_kept + line + 1) % every == 0;
 }
 
-/* Words of pairs that are held out are not words of the training text. Returns their number. */
+/* Subtracts the words of held-out pairs from the counts of the chunk. Returns their number. */
 static int64_t uncount_held_out(const split_job *self, chunk *from, int side)
 {
     const word_list *list = &from->numbers[side];
@@ -417,7 +414,7 @@ static int64_t uncount_held_out(const split_job *self, chunk *from, int side)
     return words;
 }
 
-/* Writes the lines to the files of their split. */
+/* Writes the lines of the training text to the files of train and, if they are held out, of valid. */
 static nm_status write_lines(split_job *self, const chunk *from, int side, nm_error *err)
 {
     const word_list *list = &from->numbers[side];
@@ -479,7 +476,7 @@ static nm_status write_links(split_job *self, const chunk *from, nm_error *err)
     return NM_OK;
 }
 
-/* After the chunk is merged. */
+/* Updates the report for the held-out pairs of a merged chunk. */
 static void count_held_out(split_job *self, const chunk *from)
 {
     nm_prepare_split_report *splits = self->prepare->report->splits;

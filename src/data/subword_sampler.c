@@ -14,14 +14,14 @@ const nm_option_rule nm_subword_sampling_rules[] = {
 
 enum { NOT_A_BYTE = -1 };
 
-typedef struct entry { /* of the dictionary: what it contributes to the text */
+typedef struct entry { /* of the dictionary: the text that a subword represents */
     const char *text;
     uint32_t bytes;
     bool continues; /* "@@": a BPE subword that does not end a word */
     char byte;      /* of a byte piece of SentencePiece, with text == &byte */
 } entry;
 
-typedef struct worker { /* of consecutive lines */
+typedef struct worker { /* one per thread, for consecutive lines */
     nm_bpe_applier *applier;
     nm_spm_coder *coder;
     nm_buffer text, pieces;
@@ -37,7 +37,7 @@ struct nm_subword_sampler {
     int32_t n_workers;
     nm_ids ids;
     uint64_t *offsets; /* [n + 1] */
-    nm_corpus drawn;
+    nm_corpus sampled;
     uint32_t epoch;
     bool has_epoch;
 };
@@ -145,7 +145,7 @@ void nm_subword_sampler_free(nm_subword_sampler *self)
     free(self);
 }
 
-/* ---- drawing ---- */
+/* ---- sampling ---- */
 
 static void append_ids(nm_ids *ids, const int32_t *more, size_t n)
 {
@@ -156,7 +156,7 @@ static void append_ids(nm_ids *ids, const int32_t *more, size_t n)
     ids->n += n;
 }
 
-/* Segments the text of n stored ids again. */
+/* Samples a segmentation of at->text, the text of n stored ids. Appends the stored ids if a subword is not in the dictionary. */
 static void sample_text(const nm_subword_sampler *self, worker *at, const int32_t *stored, size_t n,
                         nm_random_stream *random)
 {
@@ -176,9 +176,10 @@ static void sample_text(const nm_subword_sampler *self, worker *at, const int32_
     }
 }
 
-/* The length of the unit of text that begins at ids[0]: a word of BPE, or a run of SentencePiece pieces without <unk>; or 1
- * with *fixed. Sets at->text. */
-static size_t read_unit(const nm_subword_sampler *self, worker *at, const int32_t *ids, size_t n, bool *fixed)
+/* Sets at->text to the text that begins at ids[0] and is segmented as a whole: a word for BPE, a run of pieces without <unk> for
+ * SentencePiece. *fixed: it keeps its segmentation. Returns the number of its ids. */
+static size_t read_segment(const nm_subword_sampler *self, worker *at, const int32_t *ids, size_t n,
+                           bool *fixed)
 {
     size_t length = 0;
     bool ends = false;
@@ -209,7 +210,7 @@ static void sample_line(nm_subword_sampler *self, worker *at, int64_t line, uint
                                                   (uint64_t)line << NM_RANDOM_STREAM_BITS);
     while (i < n - ended) {
         bool fixed;
-        size_t length = read_unit(self, at, ids + i, n - ended - i, &fixed);
+        size_t length = read_segment(self, at, ids + i, n - ended - i, &fixed);
         if (fixed)
             append_ids(&at->ids, ids + i, length);
         else
@@ -222,14 +223,14 @@ static void sample_line(nm_subword_sampler *self, worker *at, int64_t line, uint
         at->ids.n = start;
         append_ids(&at->ids, ids, n);
     }
-    self->offsets[line + 1] = at->ids.n - start; /* its length, for now */
+    self->offsets[line + 1] = at->ids.n - start; /* the length; the caller computes the offset */
 }
 
-const nm_corpus *nm_subword_sampler_draw(nm_subword_sampler *self, uint32_t epoch)
+const nm_corpus *nm_subword_sampler_sample(nm_subword_sampler *self, uint32_t epoch)
 {
     int64_t n = self->source.corpus->n;
     if (self->has_epoch && self->epoch == epoch)
-        return &self->drawn;
+        return &self->sampled;
 #pragma omp parallel for num_threads(self->n_workers) schedule(static, 1)
     for (int32_t w = 0; w < self->n_workers; w++) {
         worker *at = &self->workers[w];
@@ -243,8 +244,8 @@ const nm_corpus *nm_subword_sampler_draw(nm_subword_sampler *self, uint32_t epoc
     self->offsets[0] = 0;
     for (int64_t line = 0; line < n; line++)
         self->offsets[line + 1] += self->offsets[line];
-    self->drawn = (nm_corpus){.ids = self->ids.data, .offsets = self->offsets, .n = n};
+    self->sampled = (nm_corpus){.ids = self->ids.data, .offsets = self->offsets, .n = n};
     self->epoch = epoch;
     self->has_epoch = true;
-    return &self->drawn;
+    return &self->sampled;
 }

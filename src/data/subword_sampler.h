@@ -1,10 +1,13 @@
 /* Subword regularization: the segmentation of the training text is sampled anew for each epoch, by BPE-dropout (Provilkov et
  * al. 2020) or by sampling from a SentencePiece model (Kudo 2018).
  *
- * The text is that of the stored subwords, so a data folder needs nothing else. The draw of a line is a function of seed,
- * epoch and line: it depends neither on the number of threads or processes nor on a resume. These keep their stored
- * segmentation: words with <unk> (with SentencePiece only <unk> itself), words for which a subword outside the dictionary is
- * drawn, words of more than NM_BPE_SAMPLE_MAX_WORD bytes, and lines that would become longer than the limit. */
+ * The text is restored from the stored subwords, so the data folder does not need to contain it. The segmentation of a line
+ * depends on seed, epoch and line only, not on the number of threads or processes or on a resume. The stored segmentation is
+ * used for
+ *   - words with <unk> (with SentencePiece, only <unk> itself),
+ *   - text whose sampled segmentation contains a subword that is not in the dictionary,
+ *   - words of more than NM_BPE_SAMPLE_MAX_WORD bytes (BPE),
+ *   - lines whose sampled segmentation is longer than max_length. */
 #ifndef NM_SUBWORD_SAMPLER_H
 #define NM_SUBWORD_SAMPLER_H
 
@@ -15,8 +18,9 @@
 #include "text/vocab.h"
 
 typedef struct nm_subword_sampling {
-    double dropout, alpha; /* of merges; exponent of the probabilities of a unigram model; 0: none */
-    int64_t nbest;         /* with alpha: sampling from the best segmentations; 0: from all */
+    double dropout; /* probability of BPE-dropout; 0: none */
+    double alpha;   /* exponent of the probabilities of a unigram model; 0: none */
+    int64_t nbest;  /* with alpha: sample from the nbest segmentations; 0: from all */
 } nm_subword_sampling;
 
 /* Options of a section [data] whose configuration has the member `sampling`. */
@@ -28,27 +32,27 @@ typedef struct nm_subword_sampling {
 /* clang-format on */
 extern const nm_option_rule nm_subword_sampling_rules[];
 
-/* One side of the training text. What it refers to must outlive the sampler. */
+/* One side of the training text. All objects it points to must outlive the sampler. */
 typedef struct nm_subword_source {
     const nm_corpus *corpus;
     const nm_vocab *vocab;
-    const char *settings, *codes; /* texts of data.ini and codes.bpe (NULL: none) */
-    const nm_spm *spm;            /* NULL: none */
-    int64_t max_length;           /* of a line in tokens with </s>; 0: no limit */
+    const char *settings, *codes; /* contents of data.ini and codes.bpe; codes may be NULL */
+    const nm_spm *spm;            /* NULL: BPE */
+    int64_t max_length;           /* maximum length of a line in tokens, with </s>; 0: no limit */
     uint64_t seed;
-    uint32_t side;   /* for random numbers */
+    uint32_t side;   /* 0 or 1, for the random numbers */
     int32_t threads; /* 0: all cores */
 } nm_subword_source;
 
 typedef struct nm_subword_sampler nm_subword_sampler;
 
-/* *sampler is NULL if the configuration is without sampling. NM_USAGE if the data folder has no subwords that can be sampled,
- * or a dictionary without all of them. */
+/* *sampler is NULL without an error if `sampling` disables sampling. NM_USAGE if the data folder does not have the subword
+ * model that the method needs, or a dictionary that lacks subwords that can be sampled. */
 nm_status nm_subword_sampler_create(nm_subword_sampler **sampler, const nm_subword_sampling *sampling,
                                     const nm_subword_source *source, nm_error *err);
 void nm_subword_sampler_free(nm_subword_sampler *sampler);
 
-/* The text in the segmentation of an epoch; valid until the next draw. */
-const nm_corpus *nm_subword_sampler_draw(nm_subword_sampler *sampler, uint32_t epoch);
+/* The training text with the segmentation of an epoch; valid until the next call. */
+const nm_corpus *nm_subword_sampler_sample(nm_subword_sampler *sampler, uint32_t epoch);
 
 #endif

@@ -22,16 +22,16 @@ typedef struct beam_search {
     const nm_packing *sources;
     const nm_id_list *prefixes;
     const nm_constraints *constraints; /* of each source; NULL: none */
-    int32_t *bank_sizes;               /* [constraint tokens + 1] */
-    uint64_t *hashes;                  /* of the sources, for samples */
+    int32_t *bank_sizes;               /* [maximum number of constraint tokens of a source + 1] */
+    uint64_t *hashes;                  /* [sources] hashes of their tokens, for sampling */
     nm_beam_sentence *sentences;       /* [sources][groups] */
     nm_beam_entry *entries;            /* storage of all live and finals */
     nm_beam_candidate *candidates;
     beam_node *nodes;
     size_t n_nodes, nodes_capacity;
     nm_sample_candidate *sampled; /* [V] */
-    int32_t groups, beam,
-        position; /* beam: of a group; position: number of decoder inputs before this step */
+    int32_t groups, beam;         /* beam: size of a group */
+    int32_t position;             /* number of decoder inputs of a hypothesis before this step */
     int32_t *ids, *given, *self_rows, *self_offsets, *cross_rows, *cross_offsets; /* of the step */
     size_t n_rows, rows_capacity, given_capacity, n_self, self_capacity, n_cross, cross_capacity;
 } beam_search;
@@ -97,7 +97,7 @@ static void list_source(beam_search *s, int32_t sentence)
     }
 }
 
-/* The given token of this step, or NM_TARGET_IGNORED. */
+/* The token of the prefix at this step, or NM_TARGET_IGNORED after it. */
 static int32_t given_token(const beam_search *s, int32_t sentence)
 {
     const nm_id_list *prefix = s->prefixes ? &s->prefixes[sentence / s->groups] : NULL;
@@ -192,7 +192,7 @@ static nm_beam_entry extended(const beam_search *s, const nm_beam_sentence *sent
     return next;
 }
 
-/* Appends the successors by tokens that continue constraints and are not among the `added` ones that have been appended. */
+/* Appends the successors by tokens that continue constraints, except those among the `added` successors appended before. */
 static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent,
                                int32_t row, int32_t node, int32_t added)
 {
@@ -211,7 +211,7 @@ static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentenc
     }
 }
 
-/* Appends the successors of the hypothesis at index `parent` of the beam, which is this row of the step. */
+/* Appends the successors of the hypothesis at index `parent` of the beam, which is row `row` of the step. */
 static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent, int32_t row,
                    int32_t first_node)
 {
@@ -261,7 +261,7 @@ static int by_bank(const void *a, const void *b)
     return (more < less) - (more > less);
 }
 
-/* Orders the n sorted candidates by their rank in the bank, hypotheses with more constraint tokens first. */
+/* Orders the n sorted candidates by their rank in their bank; of equal ranks those with more constraint tokens met first. */
 static void order_by_bank(beam_search *s, const nm_constraints *constraints, int32_t n)
 {
     size_t banks = (size_t)nm_constraints_tokens(constraints) + 1;
@@ -288,8 +288,8 @@ static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_no
 
 /* ---- samples ---- */
 
-/* Draws the next token of a sample; eos is forced at the length limit. */
-static void draw(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
+/* Samples the next token; eos is forced at the length limit. */
+static void sample_next(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
 {
     const nm_decode_options *o = s->options;
     int32_t number = (int32_t)(sentence - s->sentences), words = s->scorer->vocab_size, n = 0;
@@ -419,7 +419,7 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
         if (s->sentences[i].done)
             continue;
         if (s->options->search == NM_SEARCH_SAMPLE)
-            draw(s, &s->sentences[i], first_node);
+            sample_next(s, &s->sentences[i], first_node);
         else
             advance(s, &s->sentences[i], first_node);
     }
@@ -435,8 +435,8 @@ int32_t nm_beam_groups(const nm_decode_options *options)
 
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options)
 {
-    /* two more than the rule uses: pad and an eos before min_length may be among the best; tokens of earlier groups may be
-     * ranked lower */
+    /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; and one more per
+     * hypothesis of the other groups, because diversity may rank its token lower. */
     int64_t of_group = options->beam / nm_beam_groups(options);
     if (options->search == NM_SEARCH_SAMPLE)
         return 1;

@@ -31,7 +31,7 @@ static bool contains(const nm_phrase *whole, const nm_phrase *part)
     return false;
 }
 
-/* The phrase has been completed. Of equal phrases one is met. */
+/* Marks a completed phrase and all shorter phrases that it contains as met. Equal phrases must each be met separately. */
 static void complete(const nm_constraints *constraints, nm_constraint_state *state, int32_t phrase)
 {
     const nm_phrase *whole = &constraints->phrases[phrase];
@@ -42,7 +42,7 @@ static void complete(const nm_constraints *constraints, nm_constraint_state *sta
             state->met |= (uint64_t)1 << p;
 }
 
-/* The longest phrase that is not met and begins with the n tokens; -1: none. */
+/* The longest unmet phrase that begins with the n tokens; -1: none. */
 static int32_t find_beginning(const nm_constraints *constraints, nm_constraint_state state,
                               const int32_t *ids, int32_t n)
 {
@@ -66,7 +66,7 @@ nm_constraint_state nm_constraints_advance(const nm_constraints *constraints, nm
 {
     enum {
         WINDOW = 256
-    }; /* tokens of a phrase in progress that are compared with the beginnings of others */
+    }; /* maximum number of tokens that are compared with the beginnings of other phrases */
     int32_t last[WINDOW], kept = state.n_begun < WINDOW - 1 ? state.n_begun : WINDOW - 1,
                           begun = state.n_begun;
     const nm_phrase *current = begun ? &constraints->phrases[state.phrase] : NULL;

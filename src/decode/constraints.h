@@ -1,7 +1,7 @@
-/* Lexical constraints of a translation: phrases that it must contain, and how far a hypothesis has met them. The search
- * allocates its beam dynamically to hypotheses by the number of constraint tokens that they have met (Post and Vilar 2018,
- * "Fast lexically constrained decoding with dynamic beam allocation for neural machine translation"), in the vectorized
- * form of Hu et al. 2019, "Improved lexically constrained decoding for translation and monolingual rewriting". */
+/* Lexical constraints of a translation: phrases that it must contain, and the state of a hypothesis with respect to them. The
+ * search allocates its beam dynamically to hypotheses by the number of constraint tokens met (Post and Vilar 2018, "Fast
+ * lexically constrained decoding with dynamic beam allocation for neural machine translation"), in the vectorized variant of
+ * Hu et al. 2019, "Improved lexically constrained decoding for translation and monolingual rewriting". */
 #ifndef NM_CONSTRAINTS_H
 #define NM_CONSTRAINTS_H
 
@@ -17,29 +17,29 @@ typedef struct nm_phrase {
 typedef struct nm_constraints { /* of one translation */
     const nm_phrase *phrases;   /* [n], n <= NM_CONSTRAINTS_MAX */
     int32_t n;
-    /* [vocabulary] tokens that are joined with the next one, after which no phrase begins; the last token of a phrase is none
-     * of them. NULL: none. */
+    /* [vocabulary] true for subwords that the next token continues (such as "play@@"): no phrase begins after them. The last
+     * token of a phrase must not be one of them. NULL: none. */
     const bool *joined;
 } nm_constraints;
 
 /* {0}: before the first token. */
 typedef struct nm_constraint_state {
-    uint64_t met;   /* bit mask of phrases */
-    int32_t n_met;  /* tokens of the phrases that are met and of the one in progress */
-    int32_t phrase; /* the phrase of which the last `n_begun` tokens are the beginning, if n_begun > 0 */
-    int32_t n_begun;
-    bool inside_word; /* after a token that is joined with the next one */
+    uint64_t met;     /* bit mask of the phrases that are met */
+    int32_t n_met;    /* number of tokens of the phrases that are met, plus n_begun */
+    int32_t phrase;   /* index of the phrase in progress, if n_begun > 0 */
+    int32_t n_begun;  /* number of its tokens met: the last tokens of the hypothesis */
+    bool inside_word; /* the next token continues a word, see nm_constraints.joined */
 } nm_constraint_state;
 
 /* Number of tokens of all phrases. */
 int32_t nm_constraints_tokens(const nm_constraints *constraints);
 bool nm_constraints_are_met(const nm_constraints *constraints, nm_constraint_state state);
-/* The state after one more token. A phrase in progress that the token does not continue is lost, except for a suffix of the
- * tokens that begins a phrase which is not met. A phrase within one that is met is met, too. */
+/* The state after one more token. If the token does not continue the phrase in progress, the longest suffix of the tokens that
+ * begins an unmet phrase is in progress instead, if there is one. A phrase that is part of a met phrase is met, too. */
 nm_constraint_state nm_constraints_advance(const nm_constraints *constraints, nm_constraint_state state,
                                            int32_t id);
-/* The tokens that continue the phrase in progress, or, without one, begin a phrase that is not met, without repetitions;
- * [NM_CONSTRAINTS_MAX]; none within a word. Returns their number. */
+/* Writes to ids [NM_CONSTRAINTS_MAX] the token that continues the phrase in progress or, without one, the distinct tokens that
+ * begin an unmet phrase (none within a word). Returns their number. */
 int32_t nm_constraints_next(const nm_constraints *constraints, nm_constraint_state state, int32_t *ids);
 
 #endif

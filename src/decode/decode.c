@@ -1,4 +1,4 @@
-/* The translation decoder: options, batches of sentences of similar length, results in the order of the input. */
+/* The translation decoder: options, batches of sentences of similar length, parallel batches, results in input order. */
 #include "decode/decode.h"
 
 #include <math.h>
@@ -48,8 +48,8 @@ static const nm_preset decode_presets[] = {
     {0}};
 /* clang-format on */
 
-/* Inter-batch parallelism: with several threads, each batch is translated by one thread. Each thread gets up to
- * BATCHES_PER_THREAD batches, so that threads finish at about the same time, of at least MIN_BATCH_TOKENS source and target
+/* Inter-batch parallelism: with several threads, each batch is translated by one thread. There are up to BATCHES_PER_THREAD
+ * batches per thread, so that threads finish at about the same time, each of at least MIN_BATCH_TOKENS source and target
  * tokens. */
 enum { BATCHES_PER_THREAD = 4, MIN_BATCH_TOKENS = 1024 };
 
@@ -59,9 +59,9 @@ typedef struct decode_worker {
 } decode_worker;
 
 struct nm_decoder {
-    nm_scorer scorer;       /* main scorer: its tables are shared by the workers */
-    nm_backend *backend;    /* of a decoder that shares the tables of another one; or NULL */
-    decode_worker *workers; /* [threads of the backend], the first n_workers exist */
+    nm_scorer scorer;       /* main scorer, whose tables the workers share */
+    nm_backend *backend;    /* owned backend of a decoder from nm_decoder_create_worker; otherwise NULL */
+    decode_worker *workers; /* [threads of the backend], of which the first n_workers exist */
     int32_t n_workers;
     nm_decode_options options;
     nm_special_tokens special;
@@ -223,7 +223,7 @@ int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos)
 
 /* ---- batches ---- */
 
-typedef struct ordered { /* sources by length, longest first, without those that cannot be translated */
+typedef struct ordered { /* a source that can be translated; sorted by length, longest first */
     size_t index;
     int32_t length;
 } ordered;
@@ -243,24 +243,24 @@ static int32_t limit_of(const nm_decoder *decoder, int32_t source_length)
     return limit < 1 ? 1 : limit < most ? (int32_t)limit : most;
 }
 
-typedef struct batch { /* of the ordered sources */
+typedef struct batch { /* n consecutive ordered sources */
     size_t first;
     int32_t n;
 } batch;
 
 typedef struct decode_job {
     const nm_decoder *decoder;
-    const nm_id_list *sources, *targets;  /* targets: NULL to search */
-    const nm_id_list *prefixes;           /* of the translations; NULL: none */
-    const nm_constraints *constraints;    /* of the translations; NULL: none */
-    const nm_attention_choice *attention; /* with targets */
+    const nm_id_list *sources, *targets;  /* [n]; targets: for forced decoding; NULL: search */
+    const nm_id_list *prefixes;           /* [n]; NULL: none */
+    const nm_constraints *constraints;    /* [n]; NULL: none */
+    const nm_attention_choice *attention; /* for forced decoding; NULL: none */
     ordered *order;
     size_t n_sources, n_batches;
     batch *batches;
     nm_translation *out;
 } decode_job;
 
-/* Scores the targets of a batch. */
+/* Forced decoding of a batch. */
 static nm_status score_batch(const decode_job *job, const ordered *order, const nm_packing *packing,
                              const int32_t *ids, nm_scorer *scorer, nm_translation *done, nm_error *err)
 {
@@ -332,7 +332,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     return status;
 }
 
-/* Estimated tokens of a source and its translation, which is assumed to be as long within the limits. */
+/* Estimated number of tokens of a source and its translation, which is assumed to have the same length, within the limits. */
 static int64_t work_of(const decode_job *job, const ordered *one)
 {
     const nm_decoder *decoder = job->decoder;
@@ -349,7 +349,7 @@ static bool fits(const decode_job *job, const nm_id_list *list)
     return list->n > 0 && list->n <= job->decoder->max_positions;
 }
 
-/* Omits sources that cannot be translated; returns the estimated tokens of the others. */
+/* Sorts the sources that can be translated; returns the estimated number of tokens of sources and translations. */
 static int64_t order_sources(decode_job *job, size_t n)
 {
     int64_t work = 0;
@@ -367,7 +367,7 @@ static int64_t order_sources(decode_job *job, size_t n)
     return work;
 }
 
-/* most_work: estimated tokens of a batch. */
+/* most_work: a batch ends when its estimated number of tokens reaches it. */
 static void cut_batches(decode_job *job, int64_t most_work)
 {
     job->batches = nm_allocate(job->n_sources * sizeof *job->batches);
@@ -385,7 +385,7 @@ static void cut_batches(decode_job *job, int64_t most_work)
     }
 }
 
-/* The number of workers for n sources; 1: the main scorer. Creates missing workers. */
+/* The number of workers for n sources; creates missing workers. 1: the main scorer translates all batches. */
 static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_error *err)
 {
     int32_t threads = decoder->scorer.backend->threads, workers = n < (size_t)threads ? (int32_t)n : threads;
@@ -395,12 +395,18 @@ static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_
         decode_worker *worker = &decoder->workers[decoder->n_workers];
         if (nm_backend_create_worker(&worker->backend, decoder->scorer.backend, 1, err) != NM_OK)
             return 1; /* the backend has no workers */
-        decoder->n_workers++;
         *status = nm_scorer_init_worker(&worker->scorer, &decoder->scorer, worker->backend, err);
+        if (*status == NM_OK) {
+            decoder->n_workers++;
+        } else { /* a later call creates it again */
+            nm_scorer_release(&worker->scorer);
+            nm_backend_free(worker->backend);
+        }
     }
     return workers < 1 ? 1 : workers;
 }
 
+/* Estimated number of tokens of a batch if `work` tokens are divided among the workers. */
 static int64_t work_per_batch(int64_t work, int32_t workers)
 {
     int64_t each = (work + workers - 1) / workers, batches = each / MIN_BATCH_TOKENS;

@@ -1,8 +1,8 @@
-/* Translation of token sequences by greedy, beam or diverse beam search (Vijayakumar et al. 2018) or by sampling, with one model
- * or an ensemble.
+/* Translation of token sequences by greedy search, beam search, diverse beam search (Vijayakumar et al. 2018) or sampling, with
+ * one model or an ensemble.
  *
- * Deterministic: the translation of a sentence is bitwise independent of the batch, the order of sentences and the number
- * of threads. */
+ * Deterministic: the translation of a sentence, scores included, is bitwise independent of the batch, the order of sentences
+ * and the number of threads. */
 #ifndef NM_DECODE_H
 #define NM_DECODE_H
 
@@ -22,7 +22,7 @@ typedef struct nm_decode_options { /* section [decode] */
 
 /* Registers [decode]. */
 nm_decode_options *nm_decode_options_add(nm_options *options);
-/* NM_USAGE: options that contradict each other, such as more translations than the beam has. */
+/* NM_USAGE for options that contradict each other, e.g. decode.nbest > decode.beam. */
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 
 /* Special token ids. first: first target input; pad: never output, -1 if there is none. */
@@ -35,28 +35,29 @@ typedef struct nm_hypothesis {
     int32_t n;
     double score;         /* after the length penalty */
     double *token_scores; /* [n] log probabilities */
-    double *attention;    /* [n, source tokens] probabilities, if requested from nm_decode_score; or NULL */
+    /* [n, source tokens] attention weights, if requested from nm_decode_score; otherwise NULL */
+    double *attention;
 } nm_hypothesis;
 
-/* The best hypotheses of one sentence, best first; n = 0 if the source is empty or exceeds the model's positions. */
+/* The best hypotheses of one sentence, best first; n = 0 if the source is empty or longer than nm_decoder_longest. */
 typedef struct nm_translation {
     nm_hypothesis *list;
     int32_t n;
 } nm_translation;
 
-typedef struct nm_id_list { /* one source, ending with eos */
+typedef struct nm_id_list { /* token ids of a source (ending with eos), target or prompt; not owned */
     const int32_t *ids;
     int32_t n;
 } nm_id_list;
 
-/* Which cross-attention: a decoder layer and a head, from 0; head -1: the mean of all heads. */
+/* Selects a cross-attention: decoder layer and head, from 0; head -1: the mean over all heads. */
 typedef struct nm_attention_choice {
     int32_t layer, head;
 } nm_attention_choice;
 
 typedef struct nm_decoder nm_decoder;
 
-/* The models must outlive the decoder, and their parameters must not change except before nm_decoder_refresh.
+/* The models must outlive the decoder; after a change of their parameters nm_decoder_refresh must be called.
  * NM_MISMATCH: the vocabularies of the models differ; NM_UNSUPPORTED: not a translation model; NM_MEMORY. */
 nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32_t n_models,
                             const nm_decode_options *options, const nm_special_tokens *special,
@@ -65,7 +66,7 @@ nm_status nm_decoder_create(nm_decoder **decoder, nm_model *const *models, int32
  * must outlive it and must not be refreshed while it exists. NM_MEMORY; NM_UNSUPPORTED: see nm_backend_create_worker. */
 nm_status nm_decoder_create_worker(nm_decoder **decoder, const nm_decoder *main, nm_error *err);
 void nm_decoder_free(nm_decoder *decoder);
-/* Must be called after the parameters have changed. */
+/* Updates tables and packed weights; must be called after the parameters have changed. NM_MEMORY. */
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
 
 /* Maximum length of a source in tokens, eos included. */
@@ -75,28 +76,30 @@ int32_t nm_decoder_longest(const nm_decoder *decoder);
  * model are not finite, NM_MEMORY. */
 nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm_translation *out,
                     nm_error *err);
-/* The same with the first tokens of each translation given (n = 0: none), without eos; NULL: no prefixes. The scores include
- * those of the prefix. constraints: of each translation, which contains their phrases; NULL: none. A translation is as long
- * as prefix and constraints need; there is none if they do not fit into the model's positions or have tokens that may not be
- * output. NM_USAGE: constraints with another search than fairseq's beam search without groups. */
+/* Like nm_decode, with given first tokens and lexical constraints. prefixes: [n], first tokens of each translation, without eos,
+ * empty for none; NULL: no prefixes. The scores include those of the prefix. constraints: [n], phrases that each translation
+ * must contain; NULL: none. Prefix and constraints override the length limit; there is no translation if they do not fit into
+ * the model's positions or contain tokens that may not be output. NM_USAGE: constraints need the fairseq search without
+ * groups. */
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
                              const nm_constraints *constraints, size_t n, nm_translation *out, nm_error *err);
 void nm_translation_release(nm_translation *translation);
 
 /* Forced decoding: log probabilities of given targets, each ending with eos; that of a token that may not be output is
- * -infinity. out[i] has one hypothesis, whose token scores and score are bitwise identical to those that the search gives the
- * same translation; n = 0 if the source or the target is empty or exceeds the model's positions. attention: NULL, or the
- * cross-attention to return: that of the step that predicts the token. Errors as nm_decode; NM_USAGE: no such layer or head. */
+ * -infinity. out[i] has one hypothesis, whose token scores and score are bitwise identical to those of the same translation
+ * found by a search; n = 0 if the source or the target is empty or longer than nm_decoder_longest. attention: the
+ * cross-attention to return, in row t that of the step that predicts token t; NULL: none. Errors as nm_decode; NM_USAGE if the
+ * layer or head does not exist. */
 nm_status nm_decode_score(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *targets, size_t n,
                           const nm_attention_choice *attention, nm_translation *out, nm_error *err);
-/* Layers and heads of the decoder (the fewest of an ensemble). */
+/* Number of decoder layers and of heads per layer; the minimum over an ensemble. */
 int32_t nm_decoder_layers(const nm_decoder *decoder);
 int32_t nm_decoder_heads(const nm_decoder *decoder);
 
 /* Number of tokens without eos. */
 int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos);
 
-/* The divisor of the sum of log probabilities of n tokens, eos included. */
+/* Divisor of the sum of log probabilities of n tokens, eos included, see decode.length_penalty. */
 double nm_length_penalty(const nm_decode_options *options, int32_t n);
 
 #endif

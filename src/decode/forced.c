@@ -1,11 +1,11 @@
-/* All target tokens are known, so a step has many tokens of each target: they attend to earlier ones in the KV cache, those of
- * the same step included. */
+/* All target tokens are known, so one step processes many tokens of a target: they attend to earlier ones in the KV cache,
+ * including those of the same step. */
 #include "decode/forced.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEP_TOKENS = 1024 }; /* target tokens of a step, which bounds its memory */
+enum { STEP_TOKENS = 1024 }; /* maximum number of target tokens per step, to bound its memory */
 
 typedef struct forced {
     nm_scorer *scorer;
@@ -15,8 +15,8 @@ typedef struct forced {
     nm_hypothesis *out;
     int32_t *first_rows; /* [sources] KV cache row of the first token of each target */
     nm_attention_request attention;
-    bool observed; /* whether the attention is requested */
-    struct input { /* the rows of the step */
+    bool observed; /* the attention is requested */
+    struct input { /* a row of the step: the decoder input that predicts this token of this target */
         int32_t target, token;
     } input[STEP_TOKENS];
     int32_t ids[STEP_TOKENS], positions[STEP_TOKENS], given[STEP_TOKENS];

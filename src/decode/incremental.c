@@ -1,5 +1,5 @@
-/* The decoder stack runs through nm_stack_forward_with; only attention differs from training: queries of the new positions
- * attend to the KV cache. */
+/* The decoder stack runs by nm_stack_forward_with; only attention differs from training: the queries of new positions attend
+ * to the KV cache. */
 #include "decode/incremental.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@ struct nm_incremental {
     const nm_stack *encoder, *decoder; /* encoder: NULL for decoder-only models */
     kv_cache *self, *cross;            /* [decoder layers] */
     int32_t n_layers, width, source_tokens;
-    void *packed;      /* device: packed weights */
-    void **registered; /* those registered with the backend, [n_registered] */
+    void *packed;      /* device: all packed weights */
+    void **registered; /* [n_registered] packed weights that are registered with the backend */
     size_t n_registered;
 };
 
@@ -42,7 +42,7 @@ static nm_mat cache_rows(const nm_incremental *inc, const kv_cache *cache, int32
     return nm_mat_of((char *)cache->data + (size_t)first * row_bytes(inc), rows, 2 * inc->width);
 }
 
-/* Grows the caches of all layers to at least `rows` rows; existing rows are kept. */
+/* Grows the caches of all layers to at least `rows` rows and keeps their contents. */
 static nm_status caches_reserve(nm_incremental *inc, kv_cache *caches, int32_t rows, nm_error *err)
 {
     for (int32_t i = 0; i < inc->n_layers; i++) {
@@ -127,7 +127,7 @@ void nm_incremental_free(nm_incremental *inc)
 
 enum { LAYER_WEIGHTS = 7, PACKED_ALIGN = 64 };
 
-/* Appends a weight unless it is registered as int8 for the lifetime of the model. */
+/* Appends a weight unless nm_params_to_int8 has registered it. Returns the number of appended weights. */
 static size_t add_weight(const nm_incremental *inc, const nm_tensor *weight, const nm_tensor **list)
 {
     if (inc->model->params.int8 && nm_backend_has_packed(inc->backend, nm_tensor_mat(weight)))
@@ -160,7 +160,8 @@ static void pack(const nm_incremental *inc, const nm_tensor *weight, void *packe
         NM_CALL(b, pack, .weight = nm_tensor_mat(weight), .packed = packed, .bytes = bytes);
 }
 
-/* Offsets of n packed weights in the memory of all; offsets[n]: its size. Weights without a packed layout have 0 bytes. */
+/* Offsets in bytes of n packed weights in nm_incremental.packed; offsets[n]: its size. Weights without a packed layout have 0
+ * bytes. */
 static void layout_packed(const nm_incremental *inc, const nm_tensor *const *list, size_t n, size_t *offsets)
 {
     for (size_t i = 0; i < n; i++) {
@@ -218,7 +219,7 @@ void nm_incremental_release_weights(nm_incremental *inc)
         nm_backend_unregister_weight(inc->backend, inc->registered[--inc->n_registered]);
 }
 
-/* Upper bound of the tape memory for one L2-normalized table of n rows: values, norms, alignment. */
+/* Upper bound in bytes of the tape memory for one L2-normalized table of n rows: values, norms, alignment. */
 static size_t table_bytes(const nm_incremental *inc, int32_t n)
 {
     return (size_t)n * ((size_t)inc->width + 1) * nm_dtype_bytes(inc->backend->dtype) + 128;
@@ -236,7 +237,7 @@ nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
     return pack_weights(inc, err);
 }
 
-/* Doubles the memory of the tape; the caller repeats the step. */
+/* Doubles the device memory of the tape, whose contents are lost; the caller repeats the step. NM_MEMORY. */
 static nm_status tape_grow(nm_incremental *inc, nm_error *err)
 {
     size_t bytes = 2 * inc->tape.device.reserved;
@@ -246,7 +247,7 @@ static nm_status tape_grow(nm_incremental *inc, nm_error *err)
     return nm_tape_init(&inc->tape, inc->backend, bytes, err);
 }
 
-/* y = x W^T + b with rows first .. first + y.cols - 1 of a stacked projection W, b */
+/* y = x W^T + b with the rows first .. first + y.cols - 1 of the fused projection W, b */
 static void project(const nm_incremental *inc, nm_tensor *x, const nm_tensor *weight, const nm_tensor *bias,
                     int32_t first, nm_mat y)
 {
@@ -260,7 +261,7 @@ static void project(const nm_incremental *inc, nm_tensor *x, const nm_tensor *we
 
 /* ---- the source ---- */
 
-/* Encodes n sources from `first` on and writes their keys and values for cross-attention. */
+/* Encodes the sources first .. first + n - 1 and writes their keys and values for cross-attention. */
 static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t *ids, int32_t first,
                    int32_t n)
 {
@@ -331,6 +332,7 @@ static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, con
                        nm_tape_upload(tape, offsets, ((size_t)n + 1) * sizeof *offsets)};
 }
 
+/* A host copy in double, [rows, stride]; the caller frees it. */
 static double *download(nm_backend *b, nm_mat rows)
 {
     size_t n = (size_t)rows.rows * (size_t)rows.stride;
@@ -343,14 +345,14 @@ static double *download(nm_backend *b, nm_mat rows)
     return values;
 }
 
-typedef struct gathered_keys { /* of one head: rows `rows` of k, whose rows begin `stride` apart */
+typedef struct gathered_keys { /* the keys of one head: the rows rows[0 .. n - 1] of k */
     const double *k;
-    size_t stride;
+    size_t stride; /* of k, in elements */
     const int32_t *rows;
     int32_t n;
 } gathered_keys;
 
-/* fraction * softmax of q k^T / sqrt(width), for one head of `width` columns, added to weights; scores: workspace. */
+/* For one head of `width` features: weights += fraction softmax(q k^T / sqrt(width)). scores: workspace [keys->n]. */
 static void add_head_weights(const double *q, const gathered_keys *keys, int32_t width, double fraction,
                              double *scores, double *weights)
 {
@@ -369,7 +371,7 @@ static void add_head_weights(const double *q, const gathered_keys *keys, int32_t
         weights[i] += fraction * scores[i] / sum;
 }
 
-/* The requested probabilities, computed on the host from the queries [n, d] of the layer. */
+/* Computes step->attention->weights on the host from the queries [n, d] of the layer. */
 static void attention_weights(const nm_incremental *inc, const nm_decode_step *step, nm_mat queries)
 {
     const nm_attention_request *request = step->attention;
@@ -393,7 +395,8 @@ static void attention_weights(const nm_incremental *inc, const nm_decode_step *s
     free(scores);
 }
 
-/* Queries of h over a cache, and the output projection: [n, d]. observed: the step whose attention is requested, or NULL. */
+/* Attention of the queries of h over a cache and output projection, [n, d]. observed: the step whose attention weights are
+ * requested; NULL: none. */
 static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h, nm_mat kv,
                          row_lists lists, const nm_decode_step *observed)
 {

@@ -31,11 +31,11 @@ struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
     const nm_vocab *vocab;
-    nm_incremental
-        *incremental;       /* NULL: no KV cache (block-term attention), the whole context is recomputed */
+    /* NULL without a KV cache (block-term attention): the whole context is recomputed */
+    nm_incremental *incremental;
     nm_model_output output; /* the output projection */
     nm_tape tape;
-    void *raw;                       /* host: logits as downloaded */
+    void *raw;                       /* host: downloaded logits, in the type of the backend */
     double *log_p;                   /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
     nm_sample_candidate *candidates; /* host, [V] */
 };
@@ -43,15 +43,15 @@ struct nm_sampler {
 typedef struct sequence { /* a prompt and its continuation */
     const nm_id_list *prompt;
     nm_ids *out;
-    uint64_t number;
-    int64_t lines;
+    uint64_t number; /* of the prompt, for the random numbers */
+    int64_t lines;   /* number of generated line ends */
 } sequence;
 
 typedef struct batch {
     sequence *live;
     int32_t n;
-    int64_t begin; /* first input of the current context */
-    int32_t *rows; /* [capacity][context] KV cache rows of each sequence's inputs */
+    int64_t begin; /* index of the first input of the current context */
+    int32_t *rows; /* [sample.batch][context] KV cache rows of each sequence's inputs */
 } batch;
 
 /* ---- creation ---- */
@@ -135,7 +135,7 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 
 /* ---- hidden vectors ---- */
 
-/* Input number `at` of a sequence: eos, the prompt, the generated tokens. */
+/* Input `at`, from 0, of a sequence: eos, the prompt, the generated tokens. */
 static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
 {
     return at == 0              ? self->vocab->eos
@@ -143,7 +143,7 @@ static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
                                 : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }
 
-/* Runs the decoder on input number `at` of every sequence, at position at - begin of its context. */
+/* Runs the decoder on input `at` of every sequence, at position at - begin of its context. */
 static nm_status decode_step(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
     int32_t context = self->model->type->generator->context(self->model), position = (int32_t)(at - b->begin);
@@ -205,7 +205,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
     return NM_OK;
 }
 
-/* Hidden vectors of input number `at`. When the context is full, its second half becomes the new context. */
+/* Hidden vectors of input `at`, [sequences, d]. When the context is full, its second half becomes the new context. */
 static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
     int64_t context = self->model->type->generator->context(self->model), from = at;
@@ -228,7 +228,7 @@ static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
         to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
 }
 
-/* Log probabilities of one row into self->log_p. logits, cluster_logits: device memory for one row. */
+/* Writes the log probabilities of one row of hidden to self->log_p. logits, cluster_logits: device workspace for one row. */
 static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row, void *logits,
                                    void *cluster_logits, nm_error *err)
 {
@@ -301,7 +301,7 @@ static nm_status run_batch(nm_sampler *self, batch *b, nm_error *err)
     return NM_OK;
 }
 
-/* Removes tokens after the limits, sampled while other sequences of the batch were not done. */
+/* Removes the tokens after the limits, which were sampled while other sequences of the batch were not done. */
 static void truncate_output(const nm_sampler *self, nm_ids *out)
 {
     int64_t lines = 0;

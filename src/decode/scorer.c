@@ -1,4 +1,4 @@
-/* Hidden vectors are processed in blocks of rows, so that the logits of a large batch are never stored as a whole. */
+/* Hidden vectors are processed in blocks of rows, which bounds the memory for logits. */
 #include "decode/scorer.h"
 
 #include <math.h>
@@ -118,7 +118,7 @@ static void reserve_results(nm_scorer *scorer, const nm_decode_step *step)
     scorer->capacity = n;
 }
 
-/* Output projection of one model for some rows of its hidden vectors, in scorer->logits. */
+/* Computes the logits of `rows` hidden vectors of model m, from row `first`, in scorer->logits. */
 static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
 {
     nm_backend *b = scorer->backend;
@@ -132,13 +132,14 @@ static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t fir
     return logits;
 }
 
+/* log(exp(a) + exp(c)) */
 static double log_add(double a, double c)
 {
     double high = a > c ? a : c;
     return high == -INFINITY ? high : high + log(exp(a - high) + exp(c - high));
 }
 
-/* mixture = log(sum of the models' probabilities), on the host */
+/* Adds the probabilities of model m to the mixture, in log space on the host: mixture = log(sum of the models' probabilities). */
 static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
@@ -151,6 +152,7 @@ static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
     }
 }
 
+/* Writes log(mean of the models' probabilities) to raw and to logits. */
 static void mixture_upload(nm_scorer *scorer, nm_mat logits)
 {
     nm_backend *b = scorer->backend;
@@ -161,7 +163,7 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
     nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
-/* Top k of one model's log probabilities, or of the mixture's. given: of the rows, host, or NULL. */
+/* The k best log probabilities of one model or of the mixture, and that of eos, on the device. given: host [rows] or NULL. */
 static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
 {
     nm_backend *b = scorer->backend;
@@ -180,7 +182,7 @@ static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
             .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
 }
 
-/* The k best tokens of a row, from the log probabilities of all; of equal ones the first. */
+/* Selects the k best tokens of a row from scorer->all; of equal log probabilities the smaller id comes first. */
 static void rank_row(nm_scorer *scorer, int32_t row)
 {
     const double *all = scorer->all + (size_t)row * (size_t)scorer->vocab_size;
@@ -200,7 +202,7 @@ static void rank_row(nm_scorer *scorer, int32_t row)
     scorer->eos_values[row] = all[scorer->eos];
 }
 
-/* The log probabilities of all words, in raw and in scorer->all. */
+/* Copies the log probabilities of all tokens to scorer->all, and computes the other results from them. */
 static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
                            nm_error *err)
 {
@@ -227,14 +229,15 @@ static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, cons
     return NM_OK;
 }
 
-/* given_values of the rows from `first` on, with `given` not NULL. */
+/* Sets given_values of the rows from `first` on. given: host [rows], not NULL. */
 static void fetch_given(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given)
 {
     double *values = scorer->given_values + first;
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = (size_t)logits.rows;
     if (scorer->n_models == 1)
         nm_backend_download(scorer->backend, scorer->raw, scorer->given_column, rows * unit);
-    for (size_t i = 0; i < rows; i++) /* mixture_upload leaves the log probabilities of all words in raw */
+    /* with several models raw holds all log probabilities: mixture_upload */
+    for (size_t i = 0; i < rows; i++)
         values[i] = given[i] == NM_TARGET_IGNORED ? 0
                     : scorer->n_models == 1
                         ? number_at(scorer, scorer->raw, i)
@@ -265,7 +268,7 @@ static nm_status fetch_best(nm_scorer *scorer, nm_mat logits, int32_t first, con
     return NM_OK;
 }
 
-/* The step of every model; attention: their mean. */
+/* Runs the step of every model; hidden: [n_models]. Attention weights are averaged over the models. */
 static nm_status step_models(nm_scorer *scorer, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
 {
     if (!step->attention || scorer->n_models == 1) {

@@ -1,5 +1,5 @@
-/* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in fairseq. Only
- * the k best tokens of each hypothesis are copied to the host. */
+/* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in fairseq. For a
+ * single model only the k best tokens of each hypothesis are copied to the host, unless step.scores requests all. */
 #ifndef NM_SCORER_H
 #define NM_SCORER_H
 
@@ -10,10 +10,11 @@ typedef struct nm_scorer {
     nm_incremental **models;
     nm_model **of; /* the models of `models` */
     int32_t n_models, vocab_size, eos, k;
-    void *logits, *top, *eos_column, *given_column; /* device, for a block of rows */
-    int32_t *top_columns, *given;
-    void *raw;                      /* host: downloaded numbers of the backend */
-    double *mixture;                /* host: log probabilities of the ensemble */
+    /* device, for a block of rows: [rows, V], [rows, k], [rows], [rows] */
+    void *logits, *top, *eos_column, *given_column;
+    int32_t *top_columns, *given; /* device: [rows, k], [rows] */
+    void *raw;                    /* host: downloaded values, in the type of the backend */
+    double *mixture; /* host, for a block of rows: log of the sum of the models' probabilities, [rows, V] */
     double *values, *eos_values;    /* results, host: [n, k] in descending order, [n] */
     double *given_values;           /* results, host: [n] */
     double *all;                    /* results, host: [n, V] */
@@ -21,18 +22,21 @@ typedef struct nm_scorer {
     int32_t capacity, all_capacity; /* rows of the results */
 } nm_scorer;
 
-/* k: number of tokens per hypothesis. All models have the same backend and vocabulary size (asserted). */
+/* k: number of best tokens per hypothesis; at most the vocabulary size is used. All models have the same backend and vocabulary
+ * size (asserted). The caller calls nm_scorer_release in every case. NM_UNSUPPORTED as nm_incremental_create; NM_MEMORY. */
 nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
                          nm_error *err);
-/* The same models for another batch, on a worker of the main scorer's backend; only the main scorer is refreshed. */
+/* For another batch with the same models, on a worker of the main scorer's backend; nm_scorer_refresh is for the main scorer
+ * only, which must outlive it. The caller calls nm_scorer_release in every case. NM_MEMORY. */
 nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err);
 void nm_scorer_release(nm_scorer *scorer);
 
+/* nm_incremental_refresh and nm_incremental_start of every model. */
 nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
 nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
-/* Fills values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four, with step->given also given_values,
- * with log probabilities; those of tokens that may not be output are -infinity. The attention of an ensemble is the mean.
- * NM_DIVERGED if they are not finite. */
+/* Computes log probabilities: values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four; with
+ * step->given also given_values. Those of tokens that may not be output are -infinity. The attention of an ensemble is the mean
+ * over the models. NM_DIVERGED if log probabilities are not finite; NM_MEMORY. */
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);
 
 #endif

@@ -13,9 +13,9 @@ static int by_probability(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Applies temperature, top_k and top_p: the first n candidates remain, with their unnormalized probabilities in log_p; *weights
- * is their sum. Returns n. */
-static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n, double *weights)
+/* Applies temperature, top_k and top_p: the first n candidates remain, with unnormalized probabilities in log_p, whose sum is
+ * *mass. Returns n. */
+static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n, double *mass)
 {
     double temperature = how->temperature > 0 ? how->temperature : 1, total = 0, top = -INFINITY;
     if (how->top_k || how->top_p < 1 || how->temperature <= 0)
@@ -26,7 +26,8 @@ static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates
         n = (int32_t)how->top_k;
     for (int32_t i = 0; i < n; i++)
         top = fmax(top, candidates[i].log_p);
-    for (int32_t i = 0; i < n; i++) /* relative to the largest: at low temperatures all others would be 0 */
+    /* relative to the largest, so that not all underflow at low temperatures */
+    for (int32_t i = 0; i < n; i++)
         total += candidates[i].log_p = exp((candidates[i].log_p - top) / temperature);
     double kept = 0;
     for (int32_t i = 0; how->top_p < 1 && i < n; i++) {
@@ -36,7 +37,7 @@ static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates
             total = kept;
         }
     }
-    *weights = total;
+    *mass = total;
     return n;
 }
 

@@ -15,13 +15,13 @@ typedef struct nm_sample_candidate {
     int32_t id;
 } nm_sample_candidate;
 
-/* Position of a sample among the random numbers of a seed. site < 2^24 */
+/* Counter of the random numbers of a sample, which are a function of it and the seed. site < 2^24. */
 typedef struct nm_sample_position {
     uint32_t site, step;
     uint64_t index;
 } nm_sample_position;
 
-/* Samples from n > 0 candidates, whose probabilities need not add up to 1, and overwrites them. Returns the id. */
+/* Samples one of n > 0 candidates, whose probabilities need not sum to 1, and returns its id. The candidates are overwritten. */
 int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
                         nm_sample_position at);
 

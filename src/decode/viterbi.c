@@ -31,7 +31,8 @@ void nm_chain_forbid(nm_chain *chain, nm_tag_scheme scheme, const char *const *n
     }
 }
 
-/* Scores of the best paths to each tag of one token; from: the previous tag on each. */
+/* now [T]: scores of the best paths to each tag of a token; from [T]: the previous tag on each path; before [T]: scores of the
+ * paths to the tags of the previous token. */
 static void step(const nm_chain *chain, const double *before, const double *emissions, double *now,
                  int32_t *from)
 {

@@ -9,14 +9,14 @@ typedef struct nm_chain {
     double *transitions, *start, *end; /* [T, T] from row to column, [T], [T]; one heap block */
 } nm_chain;
 
-/* All zero; nm_chain_release frees. */
+/* All scores are 0; free them with nm_chain_release. */
 void nm_chain_init(nm_chain *chain, int32_t tags);
 void nm_chain_release(nm_chain *chain);
 /* Adds -10000 to every transition, start and end that the tag scheme forbids, as fastNLP does; paths with forbidden steps are
  * found only if there are no others. names: [T] valid tags. */
 void nm_chain_forbid(nm_chain *chain, nm_tag_scheme scheme, const char *const *names);
-/* Writes the path of n >= 1 tokens with the highest score and returns the score. Of equal scores, the smallest tag of the last
- * token wins, then of the one before, etc. */
+/* Writes the path [n] with the highest score to path and returns the score. emissions: [n, T], n >= 1. Of equal scores, the
+ * path with the smallest tag of the last token is returned, then of the token before, etc. */
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path);
 
 #endif

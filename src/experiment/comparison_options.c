@@ -10,7 +10,7 @@ static const nm_option comparison_rows[] = {
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
         "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X."),
     ROW(score_grid, "false", 0, 1, "Score all grid points on the test set, not only the selected ones."),
-    ROW(seeds, "1", 1, 1000, "Number of runs of each variant, with seeds 1, 2, ..."),
+    ROW(seeds, "1", 1, 10000, "Number of runs of each variant, with seeds 1, 2, ..."),
     ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
     ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
     ROW(launch, "", 0, 0, "Command that starts each run, words separated by spaces, for example srun -n4 or mpirun -n 2; empty: none."),

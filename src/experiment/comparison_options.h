@@ -1,4 +1,4 @@
-/* The options of a comparison: sections [compare] and [run]. Those of the runs are those of the trainer. */
+/* The options of a comparison: sections [compare] and [run]. The other options are those of norma train, for all runs. */
 #ifndef NM_COMPARISON_OPTIONS_H
 #define NM_COMPARISON_OPTIONS_H
 
@@ -17,6 +17,7 @@ typedef struct nm_compared_recipe { /* section [run], also passed to the runs */
     const char *task, *profile;
 } nm_compared_recipe;
 
+/* Registers both sections. */
 void nm_comparison_options_add(nm_options *options);
 
 #endif

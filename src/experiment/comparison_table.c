@@ -20,7 +20,7 @@ void nm_comparison_table_release(nm_comparison_table *table)
 
 /* ---- means ---- */
 
-/* Of the field at offset in the results of the finished runs; measured: of those that were scored. */
+/* Mean and deviation of a double, at `offset` in the results, over the finished runs; measured: only over the scored runs. */
 static nm_summary summarize(const nm_variant_summary *summary, size_t offset, bool measured)
 {
     double *values = nm_allocate((summary->n + 1) * sizeof *values);
@@ -89,7 +89,7 @@ static const nm_run_result *result_of_seed(const nm_variant_summary *summary, in
     return NULL;
 }
 
-/* The scored runs of a variant; with `other` those whose seeds it has, too. */
+/* The scored runs of a variant; with `other`, only those with seeds for which that variant was also scored. */
 typedef struct seed_scores {
     nm_seed_scores group;
     double *scores;
@@ -134,7 +134,8 @@ static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary 
     return true;
 }
 
-/* With one seed of a variant only the two models of equal seed can be compared, on the segments. */
+/* If the variants have one seed in common, only the two models with that seed can be compared, over the test segments. NaN
+ * otherwise. */
 static double model_p(const nm_variant_summary *first, const nm_variant_summary *summary)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
@@ -209,7 +210,7 @@ static const nm_variant_summary *first_scored(const nm_comparison_table *table)
     return NULL;
 }
 
-/* A variant that sets what has no effect trains the same model as another one with the same seed. */
+/* A variant whose settings have no effect trains the same model as another variant with the same seed. */
 static void find_same_weights(nm_run_result *run, const nm_comparison_table *table, size_t end)
 {
     for (size_t s = 0; s < end && !run->same_weights; s++) {
@@ -249,7 +250,7 @@ void nm_comparison_table_test(nm_comparison_table *table)
 /* ---- tables ---- */
 
 typedef struct column {
-    const char *title; /* NULL: the score's title */
+    const char *title; /* NULL: title of the score */
     size_t offset;
     int digits;
     double factor;

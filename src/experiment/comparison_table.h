@@ -1,5 +1,5 @@
-/* The tables of a comparison: the runs of each variant are summarized in one line, with mean and sample standard deviation
- * over the seeds. */
+/* The tables of a comparison: a row summarizes the runs of a variant, with means and sample standard deviations over the
+ * seeds. */
 #ifndef NM_COMPARISON_TABLE_H
 #define NM_COMPARISON_TABLE_H
 
@@ -9,14 +9,16 @@
 
 typedef struct nm_variant_summary { /* the runs of one variant, or of one grid point */
     const nm_variant *variant;
-    nm_run_result **results; /* one per seed, not owned */
+    nm_run_result **results; /* [n], one per seed; the array is owned, the results are not */
     size_t n;
-    bool selected; /* listed in the main table; of a grid, the point with the lowest validation loss */
-    /* Over the finished runs; means over seeds, NaN if unknown. */
+    bool selected; /* a row of the main table; for a grid, the point with the lowest validation loss */
+    /* All following numbers are NaN if unknown. Number of finished runs; test score: mean, deviation over the seeds and ends of
+     * the 95 % interval. */
     double finished, value, value_deviation, low, high;
-    /* To the first row: difference with its confidence interval, p of the test over seeds and segments (with one seed: of the
-     * paired bootstrap over segments), p_holm with Holm's correction, p of a difference of at least the margin. */
+    /* Against the first row: difference in score with its confidence interval, p of the test over seeds and segments (with one
+     * seed: of the paired bootstrap over segments), the same with Holm's correction, p of the equivalence test. */
     double difference, difference_low, difference_high, p, p_holm, p_equivalence;
+    /* Means over the finished runs; loss and nll: of the best validation. */
     double loss, loss_deviation, nll, perplexity, tokens_per_second, step_mib, tid_mean, tid_variance;
 } nm_variant_summary;
 
@@ -27,17 +29,18 @@ typedef struct nm_comparison_table {
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
 } nm_comparison_table;
 
-/* Computes the means of what the logs contain. */
+/* Computes the means of the values from the logs and sets all others to NaN. */
 void nm_comparison_table_summarize_logs(nm_comparison_table *table);
-/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses; a point with
- * an unfinished run only if there is no other. */
+/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses. A point with
+ * an unfinished run is selected only if all points have one. */
 void nm_comparison_table_select(nm_comparison_table *table);
-/* Scores: intervals, tests against the first selected variant (metric/seed_test.h) with Holm's correction over the selected
- * ones, tests of single runs (stored in test.json), and runs of different variants with identical weights. */
+/* Computes means and intervals of the scores, tests against the first selected variant (metric/seed_test.h) with Holm's
+ * correction over the selected variants, and tests of single runs (stored in test.json), and finds runs of different
+ * variants with identical weights. */
 void nm_comparison_table_test(nm_comparison_table *table);
-/* The grid points with the selected ones marked; prints nothing without a grid, or as JSON. */
+/* Prints the grid points and marks the selected ones. Prints nothing without a grid, or for NM_TABLE_JSON. */
 void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_format format, FILE *out);
-/* The selected variants; JSON has the grid points and the runs, too. samples: print examples of the best run. */
+/* Prints the selected variants; JSON also contains the grid points and the runs. samples: print examples of the best run. */
 void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format format, bool samples,
                                FILE *out);
 void nm_comparison_table_release(nm_comparison_table *table);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
+#include "base/utf8_cut.h"
 #include "experiment/slurm_array.h"
 #include "train/options.h"
 
@@ -27,7 +28,7 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* An axis norm.X.* depends on the norms of a variant, some of which may be the recipe's. */
+/* Whether an axis norm.X.* applies to a variant depends on all its norms, including those that the recipe sets. */
 static nm_status expand_grid(nm_experiment *c, nm_error *err)
 {
     nm_grid grid = {0};
@@ -100,7 +101,7 @@ static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
 
 /* ---- runs ---- */
 
-/* A variant's name may contain the path of a file: '/' becomes '_'. */
+/* The name of a variant may contain a path, so '/' becomes '_'. */
 static char *run_folder(const char *folder, const char *variant, int64_t seed)
 {
     char *name = nm_format("%s-%lld", variant, (long long)seed);
@@ -149,7 +150,8 @@ nm_status nm_experiment_add_runs(nm_experiment *c, nm_error *err)
     return NM_OK;
 }
 
-/* Runs with valid saved results are not started. Wrong options and missing test data are found here, before training. */
+/* Loads saved results; runs with valid ones are not started. Wrong options and missing test data are reported here, before
+ * training. */
 static nm_status load_results(nm_experiment *c, nm_error *err)
 {
     char *section = NULL;
@@ -209,7 +211,7 @@ nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
     return share_cores(c, err);
 }
 
-/* Exit codes of processes are lost if the caller of the library ignores SIGCHLD. */
+/* The exit codes of processes are lost if the caller of the library ignores SIGCHLD. */
 static nm_status check_signals(nm_error *err)
 {
     struct sigaction action;
@@ -228,8 +230,8 @@ nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
 
 /* ---- results ---- */
 
-/* A run without a log was not trained. One whose log cannot be read is shown as failed, and the comparison ends with its
- * error after the table. */
+/* A run without a log was not trained. A run whose log cannot be read is shown as failed, and nm_experiment_check returns
+ * its error after the table has been printed. */
 static void read_logs(nm_experiment *c)
 {
     for (size_t i = 0; i < c->queue.n; i++) {
@@ -243,6 +245,7 @@ static void read_logs(nm_experiment *c)
             c->unreadable = err;
         job->result.exit_code = (int)err.status;
         snprintf(job->result.failure, sizeof job->result.failure, "%.500s", err.text);
+        nm_utf8_trim(job->result.failure);
     }
 }
 
@@ -253,7 +256,7 @@ void nm_experiment_select(nm_experiment *c)
     nm_comparison_table_select(&c->table);
 }
 
-/* Whether run i belongs in a table with scores. */
+/* Whether run i is in a table with scores. */
 static bool is_listed(const nm_experiment *c, size_t i)
 {
     const nm_variant_summary *summary = &c->table.summaries[i / (size_t)c->config.seeds];
@@ -288,7 +291,7 @@ nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
             NM_TRY(score_run(c, &c->queue.jobs[i], err));
         }
     nm_experiment_test(c);
-    for (size_t i = 0; i < c->queue.n; i++) /* with the paired tests, which need all scores */
+    for (size_t i = 0; i < c->queue.n; i++) /* saved again with the p values, which need all scores */
         if (is_listed(c, i) && c->queue.jobs[i].result.measured)
             NM_TRY(nm_run_result_save(&c->queue.jobs[i].result, c->queue.jobs[i].folder, c->queue.jobs[i].key,
                                       &c->config.measurement, err));

@@ -1,13 +1,13 @@
 /* A comparison: variants of one recipe, optionally at the points of a grid, trained with several seeds, scored on the test
  * set and summarized. The steps are separate functions, so that the caller can report between them:
  *
- *     nm_experiment_plan    variants, run folders, saved results; nothing is trained if an option is wrong
- *     nm_experiment_train   runs that are not finished
- *     nm_experiment_select  logs; the best grid point of each variant
- *     nm_experiment_score   test set, tests between variants
+ *     nm_experiment_plan    determines variants and run folders, loads saved results, checks all options
+ *     nm_experiment_train   trains the runs that are not finished
+ *     nm_experiment_select  reads the logs and selects the best grid point of each variant
+ *     nm_experiment_score   scores the models on the test set and compares the variants
  *
- * Finished work is reused: an interrupted comparison continues with the same call. A comparison whose folder has
- * comparison.json is also read without recipe, data and models: nm_experiment_open, nm_experiment_select,
+ * Finished work is reused: an interrupted comparison continues with the same calls. A comparison whose folder has
+ * comparison.json can also be read without recipe, data and models: nm_experiment_open, nm_experiment_select,
  * nm_experiment_test. */
 #ifndef NM_EXPERIMENT_H
 #define NM_EXPERIMENT_H
@@ -17,11 +17,12 @@
 
 typedef struct nm_experiment_config {
     const char *norms;        /* variants, comma-separated; NULL: five that suit the task */
-    const char *const *grids; /* texts of axes, "key=value,value;..." */
+    const char *const *grids; /* [n_grids], axes of the grid: "key=value,value;..." */
     size_t n_grids;
-    int64_t seeds;       /* runs of each variant, with seeds 1, 2, ... */
-    int64_t jobs, cores; /* parallel runs, 0: as many as keep all cores busy; CPU cores */
-    const char *slurm; /* options of sbatch, by which the runs are submitted to Slurm; "" or NULL: no Slurm */
+    int64_t seeds;     /* runs of each variant, with seeds 1, 2, ... */
+    int64_t jobs;      /* parallel runs; 0: as many as keep all cores busy */
+    int64_t cores;     /* CPU cores */
+    const char *slurm; /* options of sbatch: the runs are trained by Slurm; "" or NULL: no Slurm */
     nm_run_measurement measurement;
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
     bool score_grid; /* score all grid points, not only the selected ones */
@@ -29,34 +30,36 @@ typedef struct nm_experiment_config {
 
 typedef struct nm_experiment {
     nm_experiment_config config;
-    char *folder; /* of the run folders; heap, owned */
+    char *folder; /* contains the run folders; heap, owned */
     nm_run_queue queue;
-    nm_variants variants, points; /* as named; with the grid */
+    nm_variants variants, points; /* those of config.norms; the same expanded by the grid */
     nm_comparison_table table;
     nm_error unreadable; /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_experiment;
 
-/* Needs config, folder and the first fields of queue, up to settings. Creates and locks the folder. NM_USAGE for wrong
- * options, missing test data, or two variants with the same configuration. */
+/* Needs config, folder and the fields of queue up to settings. Creates and locks the folder. NM_USAGE for wrong options,
+ * missing test data, or two variants with the same configuration. */
 nm_status nm_experiment_plan(nm_experiment *experiment, nm_error *err);
-/* Trains with the queue's callbacks. NM_USAGE if SIGCHLD is ignored. */
+/* Trains the runs and calls the callbacks of the queue. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and
+ * nm_slurm_array_train. */
 nm_status nm_experiment_train(nm_experiment *experiment, nm_error *err);
+/* A run without a readable log becomes a failed run; see nm_experiment_check. */
 void nm_experiment_select(nm_experiment *experiment);
 /* The number of runs that nm_experiment_score will score. */
 size_t nm_experiment_unscored(const nm_experiment *experiment);
 /* Scores the runs and stores the results. NM_INTERRUPTED as for the queue. */
 nm_status nm_experiment_score(nm_experiment *experiment, nm_error *err);
-/* The error of the first run if no run was scored, or of the first log that exists and could not be read: the table is
- * incomplete then. */
+/* The error of the first log that exists and could not be read, so that the table is incomplete, or of the first run if no
+ * run was scored. */
 nm_status nm_experiment_check(const nm_experiment *experiment, nm_error *err);
 /* Writes comparison.json: the variants, settings and measurement. */
 nm_status nm_experiment_save(const nm_experiment *experiment, nm_error *err);
 /* Needs folder and config.margin. Reads comparison.json and the test.json of every run; runs without one have no score.
  * NM_IO without comparison.json, NM_FORMAT if a file is not of this version's format. */
 nm_status nm_experiment_open(nm_experiment *experiment, nm_error *err);
-/* Adds the runs of all variants and seeds, and their lines of the table. */
+/* Adds the runs of all variants and seeds, and the rows of the table. NM_USAGE for more than 10,000 runs. */
 nm_status nm_experiment_add_runs(nm_experiment *experiment, nm_error *err);
-/* The tests between variants, of the scored runs. */
+/* Compares the variants by their scored runs. */
 void nm_experiment_test(nm_experiment *experiment);
 void nm_experiment_release(nm_experiment *experiment);
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8_cut.h"
 #include "experiment/experiment.h"
 
 static json_t *variant_json(const nm_variant *variant)
@@ -72,7 +73,7 @@ static bool read_comparison(nm_experiment *c, const json_t *o)
     c->config.score_grid = json_is_true(json_object_get(o, "score_grid"));
     c->table.perplexity = json_is_true(json_object_get(o, "perplexity"));
     size_t n = json_array_size(list);
-    bool valid = n && n <= 10000 && c->config.seeds > 0 && c->config.seeds <= 1000;
+    bool valid = n && n <= 10000 && c->config.seeds > 0 && c->config.seeds <= 10000;
     for (size_t i = 0; i < n && valid; i++)
         valid = read_variant(&c->points, json_array_get(list, i), n);
     return valid;
@@ -102,6 +103,7 @@ nm_status nm_experiment_open(nm_experiment *c, nm_error *err)
         else if (found != NM_OK && (!job->variant->point || c->config.score_grid)) {
             job->result.exit_code = (int)found;
             snprintf(job->result.failure, sizeof job->result.failure, "%.500s", missing.text);
+            nm_utf8_trim(job->result.failure);
         }
     }
     return status;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/utf8_cut.h"
 #include "probe/probe.h"
 #include "train/options.h"
 #include "train/recipe_sizes.h"
@@ -43,6 +44,7 @@ void nm_last_line(const char *path, char *line, size_t bytes)
         tail[--end] = 0;
     const char *start = strrchr(tail, '\n');
     snprintf(line, bytes, "%s", start ? start + 1 : tail);
+    nm_utf8_trim(line);
     for (char *at = line; *at; at++)
         if ((unsigned char)*at < ' ')
             *at = ' ';
@@ -76,7 +78,7 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_probe_options_add(options);
     nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;
-    char *message = NULL; /* printed by the runs themselves */
+    char *message = NULL; /* not needed: the runs print it */
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
     nm_settings_release(&all);
@@ -129,8 +131,8 @@ void nm_run_arguments_free(char **list)
 
 /* ---- processes ---- */
 
-/* Does not return. The run is killed with its parent, however that dies: otherwise it would write into a folder that the
- * next comparison uses. It is in its own process group, because a Ctrl-C is forwarded by the parent once. */
+/* Does not return. The kernel kills the run if its parent dies for any reason; otherwise the run could write to a folder that
+ * the next comparison uses. The run has its own process group, because the parent forwards Ctrl-C. */
 static void exec_run(char **arguments, int log, int lock, pid_t parent, const sigset_t *mask)
 {
     signal(SIGINT, SIG_DFL);
@@ -139,7 +141,7 @@ static void exec_run(char **arguments, int log, int lock, pid_t parent, const si
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(log, STDERR_FILENO);
     if (lock > 0)
-        fcntl(lock, F_SETFD, 0); /* inherited, by the runs only */
+        fcntl(lock, F_SETFD, 0); /* clears FD_CLOEXEC: only the runs inherit the lock */
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (getppid() == parent)
         execvp(arguments[0], arguments);
@@ -156,7 +158,7 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     sigset_t all, before;
     sigfillset(&all);
     pid_t parent = getpid();
-    /* The child inherits the parent's handler until exec: no signal may reach it there. */
+    /* The child has the signal handlers of the parent until exec_run resets them: signals are blocked until then. */
     sigprocmask(SIG_SETMASK, &all, &before);
     job->process = fork();
     if (job->process == 0)
@@ -207,7 +209,7 @@ static void reap(nm_run_queue *queue)
     }
 }
 
-/* Every run finishes its update and writes a checkpoint. */
+/* Interrupts all runs and waits for them; each finishes its update and writes a checkpoint. */
 static void stop_all(nm_run_queue *queue)
 {
     int wait_status;
@@ -254,13 +256,11 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
 
 /* ---- the folder ---- */
 
-/* The descriptor is inherited by the runs: the folder is locked while any of them is alive. */
+/* The runs inherit the descriptor, so the folder is locked while any of them is alive; those of a killed comparison may still
+ * be exiting. */
 nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err)
 {
-    enum {
-        TRIES = 100,
-        PAUSE = 100000
-    }; /* ten seconds: the runs of a killed comparison need a moment to die */
+    enum { TRIES = 100, PAUSE = 100000 /* microseconds */ };
     char *path = nm_path_join(folder, "lock");
     queue->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     nm_status status =

@@ -1,6 +1,6 @@
-/* The training runs of a comparison, each a process "PROGRAM train RECIPE --section.key=value ...", with as many in parallel
- * as the cores allow. The interruption or divergence of one run does not affect the others. All progress is stored in the
- * run folders: a queue that stops for any reason is continued by the next one. */
+/* The training runs of a comparison, each a process "PROGRAM train RECIPE --section.key=value ...", as many in parallel as
+ * the cores allow. The failure of one run does not affect the others. All progress is stored in the run folders, so another
+ * queue can continue after one that stopped for any reason. */
 #ifndef NM_RUN_QUEUE_H
 #define NM_RUN_QUEUE_H
 
@@ -14,9 +14,9 @@
 
 typedef struct nm_run_job { /* one run */
     const nm_variant *variant;
-    char *folder, *log_path; /* log_path: standard error of the process */
+    char *folder, *log_path; /* heap; log_path: standard error of the process */
     char key[NM_RUN_KEY_BYTES];
-    char last_line[256]; /* of log_path, once the run is finished; before: what the run waits for, or "" */
+    char last_line[256]; /* of log_path, after the run has ended; before: reason for waiting, or "" */
     nm_run_result result;
     nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
     pid_t process;
@@ -24,43 +24,43 @@ typedef struct nm_run_job { /* one run */
 
 typedef struct nm_run_queue {
     const char *program, *recipe, *profile; /* profile "": none */
-    const char *
-        launch; /* command that starts each run, words separated by spaces: "mpirun -n 4"; "" or NULL: none */
+    const char *launch; /* command that starts each run, such as "mpirun -n 4"; "" or NULL: none */
     const nm_task_type *task;
-    void (*add_options)(
-        nm_options *options); /* registers the sections of `norma train` that are not the trainer's */
-    const char *norm_option;  /* what settings of model.norm set; NULL: model.norm */
-    nm_settings settings;     /* of all runs; the variant's settings override them */
+    /* Registers the sections of `norma train` that are not part of the trainer. */
+    void (*add_options)(nm_options *options);
+    const char *norm_option; /* option that the settings of model.norm are applied to; NULL: model.norm */
+    nm_settings settings;    /* of all runs; the settings of a variant override them */
     nm_run_job *jobs;
     size_t n, capacity;
     nm_core_share share;
-    int lock; /* descriptor of the folder's lock, which the runs inherit; -1 or 0: none */
-    const volatile sig_atomic_t *stop; /* nonzero: stop all runs and return NM_INTERRUPTED */
-    /* All may be NULL. tick is called about ten times per second while runs are training. */
+    int lock;                          /* descriptor of the lock file, inherited by the runs; -1 or 0: none */
+    const volatile sig_atomic_t *stop; /* nonzero: stop all runs and return NM_INTERRUPTED; may be NULL */
+    /* Callbacks; each may be NULL. on_tick is called about ten times per second during training, and before a run is scored. */
     void (*on_finished)(void *user, const nm_run_job *job);
     void (*on_tick)(void *user, const struct nm_run_queue *queue);
     void (*on_message)(void *user, const char *text); /* such as the number of a Slurm job */
     void *user;
 } nm_run_queue;
 
-/* The options of a run: recipe and profile, overridden by the queue's settings, the variant's settings and the seed. */
+/* The options of a run: recipe and profile, overridden by the settings of the queue, those of the variant (NULL: none) and the
+ * seed. The caller frees *options, which is NULL on failure. */
 nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *variant, int64_t seed,
                                nm_options **options, nm_error *err);
-/* The command that trains a run: launcher, program, arguments. Without --device.threads if share.threads is 0. Heap, ends
- * with NULL. */
+/* The command that trains a run: launcher, program, arguments. It has no --device.threads if share.threads is 0. Ends with
+ * NULL; the caller frees it with nm_run_arguments_free. */
 char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job);
 void nm_run_arguments_free(char **arguments);
-/* Result and last line of a run that has ended; exit_code: 128 + N for signal N. */
+/* Sets the state, the last line and the result of a run that has ended. exit_code: 128 + N for signal N. */
 void nm_run_job_finish(nm_run_job *job, int exit_code);
-/* Locks the folder against other comparisons, and against runs of a killed comparison, until the queue is released and its
- * runs have ended. */
+/* Locks the folder against other comparisons until the queue is released and its runs have ended. Waits up to ten seconds
+ * for the runs of a killed comparison. NM_USAGE if another process holds the lock; NM_IO. */
 nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err);
 /* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all
  * processes have been stopped, each after writing a checkpoint. */
 nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err);
 void nm_run_queue_release(nm_run_queue *queue);
 
-/* The last line of a text file without control characters; "" if there is none. */
+/* The last line of a text file, control characters replaced by spaces; "" if there is none. bytes: size of line. */
 void nm_last_line(const char *path, char *line, size_t bytes);
 
 #endif

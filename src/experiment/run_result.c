@@ -33,7 +33,7 @@ static char *options_text(const nm_options *options, const nm_options *like)
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    nm_text_stream_close(stream, &text);
+    nm_text_stream_close(stream);
     return text;
 }
 
@@ -118,7 +118,7 @@ static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint6
     return NM_OK;
 }
 
-/* Hash of the file that model.init_from names; "" without one, and for a file that is absent, which training reports. */
+/* Hash of the file that model.init_from names; "" without one, and for a missing file, which training reports. */
 static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES], nm_error *err)
 {
     char *source = nm_options_get(options, "model.init_from");
@@ -134,7 +134,7 @@ static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_
     return status;
 }
 
-/* The record of a warm start in the first line of the log; NULL: there is none. The caller releases it. */
+/* The record of the initial model in the first line of the log; NULL: there is none. The caller releases it. */
 static json_t *read_warm_start(const char *folder)
 {
     char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
@@ -300,7 +300,7 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     return NM_OK;
 }
 
-/* ---- measuring ---- */
+/* ---- measurement ---- */
 
 static void store_score(nm_run_result *result, nm_task_score *score)
 {
@@ -407,7 +407,7 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
     json_object_set_new(o, "key", json_string(key));
     json_object_set_new(o, "model", json_string(model));
     json_object_set_new(o, "weights", json_string(weights));
-    /* All digits: a result that is read back gives the same table. */
+    /* 17 digits: a result that is read back gives the same table. */
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
          *path = nm_path_join(folder, "test.json");
     status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
@@ -430,7 +430,7 @@ static bool has_text(const json_t *object, const char *key, const char *expected
     return value && *expected && !strcmp(value, expected);
 }
 
-/* False if something is missing; the run is then measured again. */
+/* False if a value is missing; the run is then measured again. */
 static bool read_measured(nm_run_result *result, const json_t *o)
 {
     const json_t *draws = json_object_get(o, "draws");

@@ -1,5 +1,5 @@
-/* The result of one run of a comparison: what its log contains, what is measured on the test set, and RUN/test.json, which
- * stores the measurements so that no run is scored twice. */
+/* The result of one run of a comparison: values of its log, measurements on the test set, and RUN/test.json, which stores
+ * the measurements so that no run is scored twice. */
 #ifndef NM_RUN_RESULT_H
 #define NM_RUN_RESULT_H
 
@@ -8,19 +8,21 @@
 #include "train/task.h"
 
 typedef struct nm_run_result {
-    const char *variant, *against; /* not owned; against: the variant that p tests against, or NULL */
-    int64_t seed, updates, segments;
-    int exit_code;
-    bool measured, lower_is_better;
-    char failure[512]; /* why there is no score */
-    char name[32], title[48], signature[256];
-    char *samples; /* or NULL */
-    json_t *tid;   /* of every site */
-    double value, low, high;
-    double *draws; /* bootstrap resamples of the score; NULL until measured */
-    double p;      /* paired test against the first variant's run with this seed; NaN for that one */
+    const char *variant, *against; /* names, not owned; against: the variant that p tests against, or NULL */
+    int64_t seed, updates, segments;          /* segments: of the test set */
+    int exit_code;                            /* of training; 0: finished */
+    bool measured, lower_is_better;           /* measured: the values from the test set are valid */
+    char failure[512];                        /* why there is no score */
+    char name[32], title[48], signature[256]; /* of the score: "bleu", "BLEU" */
+    char *samples;                            /* examples from the test set, or NULL */
+    json_t *tid;                              /* TID of every site */
+    double value, low, high;                  /* score on the test set and its 95 % bootstrap interval */
+    double *draws; /* [n_resamples of nm_bootstrap_default], scores of the resamples; NULL until measured */
+    double p;      /* paired test against the first variant's run with this seed; NaN for that run */
     double p_holm; /* of the variant: test of the means over the seeds, with Holm's correction; set with p */
-    double loss, nll, tokens_per_second, step_mib, tid_mean, tid_variance;
+    double loss, nll;                         /* of the best validation */
+    double tokens_per_second, step_mib;       /* median throughput; memory of a training step, MiB */
+    double tid_mean, tid_variance;            /* TID of the last layer, as ratios */
     uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */
     const struct nm_run_result *same_weights; /* a run of another variant with identical weights, or NULL */
 } nm_run_result;
@@ -32,28 +34,30 @@ typedef struct nm_run_measurement {
 
 enum { NM_RUN_KEY_BYTES = 64 };
 
-/* A hash of everything that determines a score except the model: program version, settings, training and test data,
- * measurement. Opens the data, unless its settings equal those of *last, the text from an earlier call (or NULL) for
- * which the hash of the data is *data. NM_USAGE if there is no test set. */
+/* Computes a hash of everything that determines a score except the model: program version, settings, training and test
+ * data, measurement. *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and the hash
+ * of its files between calls; the data is opened only if the text has changed. NM_USAGE if there is no test set. */
 nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
-/* The text of one section; heap. */
+/* The options of one section as text; heap. */
 char *nm_options_section_text(const nm_options *options, const char *section);
 
-/* Reads loss, speed and memory from the run's log. */
+/* Reads updates, loss, throughput and memory from the log of the run. NM_IO. */
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
-/* NM_MISMATCH if the run in the folder began with another file of model.init_from than the one that exists now. */
+/* NM_MISMATCH if the run in the folder was started from another initial model than the current file of model.init_from. */
 nm_status nm_run_check_initial_model(const nm_options *options, const char *folder, nm_error *err);
-/* Reads the measurements from test.json if it exists, its key matches and the scored model file is unchanged. NM_IO when a
- * file cannot be read. */
+/* Reads the measurements from test.json and sets `measured` if it exists, its key matches and the scored model file is
+ * unchanged. NM_IO if a file cannot be read. */
 nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);
-/* Reads the measurements from test.json regardless of its key, and without the model file. NM_MISMATCH if there is none. */
+/* Reads the measurements from test.json regardless of its key, and without the model file. NM_MISMATCH if there is no such
+ * file, NM_FORMAT if it is not of this version. */
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
 /* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
  * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */
 nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
                                 nm_options *options, const nm_run_measurement *measurement, nm_error *err);
+/* Writes test.json with the key and the hash of the scored model file. NM_IO. */
 nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);
 void nm_run_result_release(nm_run_result *result);

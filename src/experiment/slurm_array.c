@@ -12,11 +12,13 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/subprocess.h"
+#include "base/utf8_cut.h"
 #include "text/buffer.h"
 
 enum { MAX_TASKS = 1000, TICK = 100000 /* microseconds */ };
 static const double first_pause = 0.5, longest_pause = 10; /* seconds between two calls of squeue */
-/* A file system may show RUN.exit later than squeue reports the end of the task. */
+/* On a network file system, RUN.exit may become visible after squeue has reported the end of the task. */
 static const double exit_file_delay = 10; /* seconds */
 
 typedef struct array_file { /* FOLDER/slurm/N.runs */
@@ -28,16 +30,16 @@ typedef struct array_file { /* FOLDER/slurm/N.runs */
     } * tasks;
 } array_file;
 
-typedef struct task_state { /* of queue->jobs[i] */
-    bool submitted, listed; /* a task was found or submitted; it is in Slurm's queue */
+typedef struct task_state { /* the task of queue->jobs[i] */
+    bool submitted, listed; /* submitted: there is a task; listed: it is in Slurm's queue */
     char id[64], log_path[1024];
-    double ended; /* when it was first missing in Slurm's queue; 0: it is listed */
+    double ended; /* nm_clock() when the task was first missing in Slurm's queue; 0: it is listed */
 } task_state;
 
 typedef struct slurm {
     nm_run_queue *queue;
     const char *options;
-    char *folder, *name; /* FOLDER/slurm; name of the jobs without number */
+    char *folder, *name; /* FOLDER/slurm; name of the job arrays without their number */
     array_file *arrays;
     size_t n_arrays, arrays_capacity;
     task_state *tasks; /* [queue->n] */
@@ -57,7 +59,7 @@ static void exec_command(char *const *arguments, int output)
     _exit(127);
 }
 
-/* Runs a program; output: what it prints on both standard streams. NM_IO with this text unless the exit code is 0. */
+/* Runs a program. output: text on its standard output and standard error. NM_IO with this text unless the exit code is 0. */
 static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error *err)
 {
     int ends[2], wait_status;
@@ -83,7 +85,7 @@ static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error
     return nm_fail(err, NM_IO, "%s failed: %.700s", arguments[0], output->data);
 }
 
-/* The state of a task that is no longer queued, such as CANCELLED or TIMEOUT; "" if slurmctld has forgotten it. */
+/* The state of a task that has left the queue, such as CANCELLED or TIMEOUT; "" if slurmctld no longer has a record of it. */
 static void read_end_state(const char *id, char *state, size_t bytes)
 {
     nm_buffer output = {0};
@@ -110,8 +112,8 @@ static char *exit_path(const nm_run_job *job)
     return nm_format("%s.exit", job->folder);
 }
 
-/* The exit code in RUN.exit; -1 if there is none, or one of a run with other settings. A run that SIGTERM has ended before it
- * could handle the signal is interrupted, too: Slurm sends it before a requeue and at a time limit. */
+/* The exit code in RUN.exit; -1 if there is none, or if it is from a run with other settings. A run that SIGTERM ended before
+ * it could handle the signal also counts as interrupted: Slurm sends SIGTERM before a requeue and at a time limit. */
 static int read_exit_code(const nm_run_job *job)
 {
     char *path = exit_path(job), *text = NULL, key[NM_RUN_KEY_BYTES];
@@ -125,7 +127,7 @@ static int read_exit_code(const nm_run_job *job)
     return code == 128 + SIGTERM ? NM_INTERRUPTED : code;
 }
 
-/* Network file systems look for new files when a folder is opened. */
+/* Opening a folder makes network file systems update their cache of its entries. */
 static void refresh(const slurm *self)
 {
     DIR *folder = opendir(self->folder);
@@ -211,7 +213,7 @@ static nm_status read_listed(slurm *self, const char *line, nm_error *err)
     return NM_OK;
 }
 
-/* Which runs are in Slurm's queue. NM_IO if squeue fails: nothing is known then. */
+/* Updates the tasks and the states of the runs in Slurm's queue. NM_IO if squeue fails; then nothing has changed. */
 static nm_status read_queue(slurm *self, nm_error *err)
 {
     static char *const arguments[] = {"squeue", "--me", "--noheader", "--array", "--format=%j %F %K %T %r",
@@ -231,33 +233,21 @@ static nm_status read_queue(slurm *self, nm_error *err)
 
 /* ---- submission ---- */
 
-/* For a shell. */
-static void write_quoted(const char *text, FILE *out)
-{
-    putc('\'', out);
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", out);
-        else
-            putc(*text, out);
-    putc('\'', out);
-}
-
 static void write_task(const slurm *self, size_t index, const nm_run_job *job, FILE *out)
 {
     char **arguments = nm_run_queue_arguments(self->queue, job);
     fprintf(out, "%zu)\n    key=%s run=", index, job->key);
-    write_quoted(job->folder, out);
+    nm_shell_write_word(job->folder, out);
     fputs("\n    set --", out);
     for (size_t i = 0; arguments[i]; i++) {
         putc(' ', out);
-        write_quoted(arguments[i], out);
+        nm_shell_write_word(arguments[i], out);
     }
     fputs(" ;;\n", out);
     nm_run_arguments_free(arguments);
 }
 
-/* The shell ignores SIGTERM, at which the run writes a checkpoint, to record the run's exit code. */
+/* SIGTERM makes the run write a checkpoint and exit. The shell catches the signal, so that it can record the exit code. */
 static nm_status write_script(const slurm *self, const char *path, nm_run_job *const *jobs, size_t n,
                               nm_error *err)
 {
@@ -271,7 +261,7 @@ static nm_status write_script(const slurm *self, const char *path, nm_run_job *c
         fputs("#!/bin/sh\n# Runs of a comparison, one for each task of a job array; written by norma "
               "compare.\ncd ",
               out);
-        write_quoted(folder, out);
+        nm_shell_write_word(folder, out);
         fputs(" || exit 3\ncase $SLURM_ARRAY_TASK_ID in\n", out);
         for (size_t i = 0; i < n; i++)
             write_task(self, i, jobs[i], out);
@@ -302,7 +292,7 @@ static void add_word(char ***words, size_t *n, size_t *capacity, char *word)
     (*words)[(*n)++] = word;
 }
 
-/* The command sbatch; heap, ends with NULL. */
+/* The sbatch command; ends with NULL, freed with nm_run_arguments_free. */
 static char **sbatch_arguments(const slurm *self, long number, const char *script, size_t n)
 {
     char **words = NULL, *options = nm_duplicate(self->options), *rest = options, *word;
@@ -341,7 +331,7 @@ static nm_status next_number(const slurm *self, long *number, nm_error *err)
     return NM_OK;
 }
 
-static void tell(const nm_run_queue *queue, const char *text)
+static void send_message(const nm_run_queue *queue, const char *text)
 {
     if (queue->on_message)
         queue->on_message(queue->user, text);
@@ -357,7 +347,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
     nm_status status = write_script(self, script, jobs, n, err);
     if (status == NM_OK)
         status = write_runs(runs, jobs, n, err);
-    for (size_t i = 0; i < n && status == NM_OK; i++) { /* of an earlier array */
+    for (size_t i = 0; i < n && status == NM_OK; i++) { /* exit codes from an earlier array */
         char *path = exit_path(jobs[i]);
         if (unlink(path) && errno != ENOENT)
             status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
@@ -384,7 +374,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
             snprintf(task->log_path, sizeof task->log_path, "%s/%ld-%zu.txt", self->folder, number, i);
         }
         char *text = nm_format("Slurm job %.*s (%s%ld): %zu runs", length, id, self->name, number, n);
-        tell(self->queue, text);
+        send_message(self->queue, text);
         free(text);
     }
     nm_buffer_release(&output);
@@ -407,7 +397,7 @@ static nm_status submit_missing(slurm *self, nm_error *err)
     }
     if (listed) {
         char *text = nm_format("%zu runs are in Slurm's queue already", listed);
-        tell(queue, text);
+        send_message(queue, text);
         free(text);
     }
     for (size_t at = 0; at < n && status == NM_OK; at += MAX_TASKS)
@@ -424,11 +414,12 @@ static void finish(const slurm *self, nm_run_job *job, int code)
     if (code)
         snprintf(job->result.failure + strlen(job->result.failure),
                  sizeof job->result.failure - strlen(job->result.failure), "; log: %.250s", job->log_path);
+    nm_utf8_trim(job->result.failure);
     if (self->queue->on_finished)
         self->queue->on_finished(self->queue->user, job);
 }
 
-/* The run has not ended by itself: its task was canceled, exceeded a limit, or lost its node. */
+/* The task ended without a result of the run: it was canceled, exceeded a limit, or lost its node. */
 static void finish_lost(const slurm *self, size_t i, const char *state)
 {
     nm_run_job *job = &self->queue->jobs[i];
@@ -440,11 +431,13 @@ static void finish_lost(const slurm *self, size_t i, const char *state)
     snprintf(job->result.failure, sizeof job->result.failure,
              "Slurm task %s has ended without a result%s%s%s%s; log: %.180s", task->id, *state ? ": " : "",
              state, *line ? ": " : "", line, *line ? task->log_path : job->log_path);
+    nm_utf8_trim(job->result.failure);
     if (self->queue->on_finished)
         self->queue->on_finished(self->queue->user, job);
 }
 
-/* Exit codes are final, except that of an interrupted run, which Slurm may requeue. */
+/* Finishes the runs whose tasks have ended. Exit codes are final, except that of an interrupted run, which Slurm may
+ * requeue. */
 static void check_ends(const slurm *self)
 {
     refresh(self);
@@ -468,7 +461,7 @@ static void check_ends(const slurm *self)
     }
 }
 
-/* Runs whose training has ended; their models are scored without a task. */
+/* Finishes the runs whose training ended successfully under an earlier call; their models are scored without a task. */
 static void find_finished(const slurm *self)
 {
     for (size_t i = 0; i < self->queue->n; i++) {
@@ -486,7 +479,7 @@ static bool is_finished(const nm_run_queue *queue)
     return true;
 }
 
-/* A failure of squeue is shown as the state of the runs: slurmctld may be starting again. */
+/* A failure of squeue is not an error, because slurmctld may be restarting; it is shown as the state of the runs. */
 static nm_status update_queue(slurm *self, nm_error *err)
 {
     nm_status status = read_queue(self, err);
@@ -529,7 +522,7 @@ static nm_status wait_for_tasks(slurm *self, nm_error *err)
 
 /* ---- options ---- */
 
-/* The options of sbatch that submit_array sets, or that would submit something else. */
+/* NM_USAGE for options of sbatch that submit_array sets, or that would change what is submitted. */
 static nm_status check_options(const char *options, nm_error *err)
 {
     static const char *const used[] = {"--array", "--job-name", "--output", "--error", "--open-mode",
@@ -563,10 +556,10 @@ nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const ch
     NM_TRY(check_options(options, err));
     if (is_finished(queue))
         return NM_OK;
-    slurm self = {.queue = queue, .options = options, .folder = nm_path_join(folder, "slurm")};
     for (size_t i = 0; i < queue->n; i++)
         if (strchr(queue->jobs[i].folder, '\n'))
             return nm_fail(err, NM_USAGE, "%s: a run's name with a line end", queue->jobs[i].variant->name);
+    slurm self = {.queue = queue, .options = options, .folder = nm_path_join(folder, "slurm")};
     nm_status status = nm_folder_create(self.folder, err);
     char *real = status == NM_OK ? realpath(self.folder, NULL) : NULL;
     if (status == NM_OK && !real)

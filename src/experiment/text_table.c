@@ -29,7 +29,7 @@ static bool is_left_aligned(const nm_text_table *table, size_t column)
     return !column || !strcmp(cell_at(table, 0, column), "note");
 }
 
-/* Columns on a terminal: the number of characters, not of bytes ("±" has two). */
+/* Width on a terminal: the number of characters, not of bytes ("±" has two bytes). */
 static size_t text_width(const char *text)
 {
     size_t n = 0;

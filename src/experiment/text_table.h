@@ -17,13 +17,13 @@ typedef enum nm_table_format {
 
 typedef struct nm_text_table {
     size_t columns, n, capacity;
-    char **cells; /* row by row; the first row holds the titles */
+    char **cells; /* [n], owned, row by row; the first row contains the titles */
 } nm_text_table;
 
 /* Appends a cell and takes ownership of its heap text; a row is complete after `columns` cells. */
 void nm_text_table_add(nm_text_table *table, char *cell);
-/* Numbers are right-aligned; the first column, and one titled "note", are left-aligned text. LaTeX is a tabular without
- * packages; CSV follows RFC 4180 with "\n" line ends. JSON is not printed here. */
+/* The first column, and one titled "note", are left-aligned, the others right-aligned. LaTeX is a tabular that needs no
+ * packages; CSV follows RFC 4180 with "\n" line ends. NM_TABLE_JSON is not allowed. */
 void nm_text_table_print(const nm_text_table *table, nm_table_format format, FILE *out);
 void nm_text_table_release(nm_text_table *table);
 

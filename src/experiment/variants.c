@@ -75,7 +75,7 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
 
 /* ---- variants ---- */
 
-/* "PN=power:norm.power.scaling=group" has the label "PN": an equals sign before the first colon. */
+/* "PN=power:norm.power.scaling=group" has the label "PN": its first equals sign is before the first colon. */
 static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
 {
     char *equals = *text + strcspn(*text, "=:");
@@ -88,7 +88,7 @@ static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
     return NM_OK;
 }
 
-/* "scale+fix:norm.scale.trainable=false"; the text is modified. */
+/* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. */
 static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
 {
     NM_TRY(parse_label(variant, &text, err));
@@ -161,7 +161,7 @@ nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
     return status;
 }
 
-/* Whether a line of "NAME = VALUE" or "NAME = VALUE ; ORIGIN" has this value. */
+/* Whether a line "NAME = VALUE" or "NAME = VALUE ; ORIGIN" of the text has this value. */
 static bool has_value(const char *model, const char *value, size_t length)
 {
     for (const char *at = model; (at = strstr(at, " = ")) != NULL; at += 3)
@@ -184,7 +184,7 @@ bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, c
     return applies;
 }
 
-/* The point with this index. The index is a number whose digits, in the bases of the axes' lengths, select the values. */
+/* Appends the point with this index. The digits of the index in a mixed radix, the lengths of the axes, select the values. */
 static void add_point(nm_variants *points, const nm_variant *variant, const nm_grid_axis **axes,
                       size_t n_axes, size_t index)
 {
@@ -246,7 +246,7 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
-    nm_text_stream_close(stream, &text);
+    nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
     const char *start = strstr(text, "[model]\n"), *end = start ? strstr(start, "\n[") : NULL;
     model = start ? nm_format("%.*s", (int)(end ? end - start + 1 : (long)strlen(start)), start)

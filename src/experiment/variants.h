@@ -12,17 +12,17 @@ typedef struct nm_setting {
     char *key, *value; /* "norm.batch.preset", "pn" */
 } nm_setting;
 
-typedef struct nm_settings { /* later settings override earlier ones */
+typedef struct nm_settings { /* owned copies; later settings override earlier ones */
     nm_setting *list;
     size_t n, capacity;
 } nm_settings;
 
 typedef struct nm_variant {
-    char *
-        name; /* label, or text as given; that of a grid point includes its settings. Names run folder and table row. */
+    /* Name of run folder and table row: the label or the text as given, followed by the settings of a grid point. */
+    char *name;
     nm_settings settings;
     size_t origin; /* index of the variant that a grid point belongs to, or its own index */
-    bool point;    /* one of several points of the grid */
+    bool point;    /* one of several grid points of its variant */
 } nm_variant;
 
 typedef struct nm_variants {
@@ -43,16 +43,17 @@ typedef struct nm_grid {
 /* Copies key and value. */
 void nm_settings_add(nm_settings *settings, const char *key, const char *value);
 void nm_settings_release(nm_settings *settings);
-/* An object of strings. */
+/* A new object with the values as strings. */
 json_t *nm_settings_json(const nm_settings *settings);
 
-/* Whether the options set model.encoder_norm: such a recipe varies the encoder's norm and fixes the decoder's. */
+/* Whether the options set model.encoder_norm: such a recipe compares norms of the encoder and keeps that of the decoder. */
 bool nm_varies_encoder_norm(const nm_options *options);
-/* The option that replaces the norm of a recipe: "model.encoder_norm" if the recipe varies it, else "model.norm". */
+/* The option with the norm that a comparison replaces: "model.encoder_norm" if the recipe sets it, otherwise "model.norm". */
 const char *nm_norm_option(const nm_options *options);
-/* In a recipe that sets model.encoder_norm, model.norm of the command line would have no effect on the encoder. It replaces the
- * norm that the recipe varies, as in norma compare: encoder_norm; the recipe's model.norm stays. options: those of the command
- * line, before the recipe is read; recipe: those of the recipe alone. *message: what was replaced, heap; NULL if nothing. */
+/* If the recipe sets model.encoder_norm, model.norm from the command line would have no effect on the encoder. As in norma
+ * compare, its value then replaces model.encoder_norm, and model.norm keeps the value of the recipe. options: those of the
+ * command line, before the recipe is read; recipe: those of the recipe only. *message: description of the replacement, heap;
+ * NULL if there was none. */
 nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message,
                                  nm_error *err);
 
@@ -70,8 +71,8 @@ bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, c
 nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
                          nm_variants *points, nm_error *err);
 
-/* The values of the options that determine a model, without origins: every section of `like` except norm.X if no option of
- * [model] has the value X. Equal texts mean equal configurations. Heap. */
+/* The options that determine a model as text, without origins: every section of `like`, except norm.X if no option of [model]
+ * has the value X. Equal texts mean equal configurations. Heap. */
 char *nm_configuration_text(const nm_options *options, const nm_options *like);
 
 void nm_variants_release(nm_variants *variants);

@@ -1,9 +1,13 @@
-/* BLEU, see bleu.h. With m_n clipped matches and t_n n-grams of the hypothesis, c its length and r that of the reference:
+/* BLEU, with m_n clipped matches and t_n n-grams of order n in the hypothesis, c its length and r that of the reference:
  *
  *     p_n  = m_n / t_n
  *     BLEU = min(1, exp(1 - r/c)) (p_1 p_2 p_3 p_4)^(1/4)
  *
- * Exponential smoothing: the k-th order without a match has p_n = 1 / (2^k t_n). */
+ * With exponential smoothing, the k-th order without a match has
+ *
+ *     p_n  = 1 / (2^k t_n)
+ *
+ * Variables: matches = m_n, totals = t_n, hyp_len = c, ref_len = r, precisions = 100 p_n. */
 #include "metric/bleu.h"
 
 #include <inttypes.h>
@@ -49,7 +53,7 @@ void nm_bleu_free(nm_bleu *bleu)
     free(bleu);
 }
 
-/* Lower case, compound splitting, tokenization, in this order. Returns text itself or a buffer of the counter. */
+/* Lowercases and splits compounds, in this order; tokenization follows. Returns text itself or a buffer of the counter. */
 static const char *prepare(nm_bleu *bleu, const char *text)
 {
     const nm_bleu_config *config = &bleu->config;
@@ -176,8 +180,8 @@ static double brevity_penalty(int64_t hyp_len, int64_t ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* Sets the precisions and returns the number of orders with n-grams. Each variant rounds as its reference program: the last
- * bit determines how 12.25 is printed. */
+/* Sets the precisions and returns the number of orders with n-grams. Each variant has the order of operations of its reference
+ * implementation, because rounding errors can change the digits that are printed. */
 static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_variant variant, double *precisions)
 {
     double halved = 1;
@@ -200,7 +204,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
     score.brevity_penalty = brevity_penalty(sum->hyp_len, sum->ref_len);
     score.ratio = sum->ref_len > 0 ? (double)sum->hyp_len / (double)sum->ref_len : 0;
     if (sum->matches[0] == 0)
-        return score; /* no smoothing for a hypothesis without a single match */
+        return score; /* without any match there is no smoothing */
     int n_orders = fill_precisions(sum, config->variant, score.precisions);
     int order = config->effective_order ? n_orders : NM_BLEU_ORDER;
     double log_sum = 0;

@@ -1,5 +1,5 @@
-/* Bootstrap, see bootstrap.h. Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered
- * test follows Riezler and Maxwell (2005). */
+/* Bootstrap: Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered test follows
+ * Riezler and Maxwell (2005). */
 #include "metric/bootstrap.h"
 
 #include <math.h>
@@ -40,8 +40,9 @@ double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *c
     return value;
 }
 
-/* Sums the segments of one resample for one or two systems: the same segments for both. */
-static void sum_draw(const nm_counts *systems, int n_systems, uint64_t seed, uint32_t draw, int64_t **sums)
+/* Sums the counts of one resample for each system. All systems have the same segments. */
+static void sum_resample(const nm_counts *systems, int n_systems, uint64_t seed, uint32_t resample,
+                         int64_t **sums)
 {
     uint32_t n = (uint32_t)systems[0].n_segments;
     for (int s = 0; s < n_systems; s++)
@@ -50,16 +51,16 @@ static void sum_draw(const nm_counts *systems, int n_systems, uint64_t seed, uin
     nm_random_words words = {{0}};
     for (uint32_t i = 0; i < n; i++) {
         if (i % 4 == 0)
-            words = nm_random4(seed, NM_RANDOM_BOOTSTRAP, 0, draw, i / 4);
-        uint32_t segment = nm_random_below(words.w[i % 4], 0, n);
+            words = nm_random4(seed, NM_RANDOM_BOOTSTRAP, 0, resample, i / 4);
+        uint32_t segment = nm_random_below(words.w[i % 4], n);
         for (int s = 0; s < n_systems; s++)
             add_row(systems[s], segment, sums[s]);
     }
 }
 
-/* scores[s][k] is the score of system s on resample k. */
-static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_counts score,
-                        const void *context, const nm_bootstrap_config *config, double **scores)
+/* Sets scores[s][k] to the score of system s on resample k, for one or two systems. */
+static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of_counts score,
+                            const void *context, const nm_bootstrap_config *config, double **scores)
 {
     size_t row_bytes = (size_t)systems[0].n_counts * sizeof(int64_t);
     int threads = nm_threads_available(omp_get_max_threads());
@@ -67,17 +68,18 @@ static void score_draws(const nm_counts *systems, int n_systems, nm_score_of_cou
     {
         int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
 #pragma omp for schedule(static)
-        for (int draw = 0; draw < config->n_resamples; draw++) {
-            sum_draw(systems, n_systems, config->seed, (uint32_t)draw, sums);
+        for (int k = 0; k < config->n_resamples; k++) {
+            sum_resample(systems, n_systems, config->seed, (uint32_t)k, sums);
             for (int s = 0; s < n_systems; s++)
-                scores[s][draw] = score(sums[s], context);
+                scores[s][k] = score(sums[s], context);
         }
         free(sums[0]);
         free(sums[1]);
     }
 }
 
-/* Mean and bounds; sorts the values. The bounds are those of sacreBLEU and Moses: of 1000, the 25th from either end. */
+/* Mean and percentile interval; sorts the values. As in sacreBLEU and Moses, 25 of 1000 values are below the lower bound and 25
+ * above the upper bound. */
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
 {
     double sum = 0;
@@ -99,15 +101,15 @@ double *nm_bootstrap_resamples(nm_counts counts, nm_score_of_counts score, const
 {
     check(counts, config);
     double *scores = nm_allocate((size_t)config->n_resamples * sizeof *scores);
-    score_draws(&counts, 1, score, context, config, &scores);
+    score_resamples(&counts, 1, score, context, config, &scores);
     return scores;
 }
 
-nm_interval nm_bootstrap_interval_of(const double *draws, const nm_bootstrap_config *config)
+nm_interval nm_bootstrap_interval_of(const double *scores, const nm_bootstrap_config *config)
 {
-    size_t bytes = (size_t)config->n_resamples * sizeof *draws;
+    size_t bytes = (size_t)config->n_resamples * sizeof *scores;
     double *sorted = nm_allocate(bytes);
-    memcpy(sorted, draws, bytes);
+    memcpy(sorted, scores, bytes);
     nm_interval interval = interval_of(sorted, config);
     free(sorted);
     return interval;
@@ -122,6 +124,7 @@ nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, co
     return interval;
 }
 
+/* Fraction of resamples on which the system with the higher score is not better. */
 static double p_koehn(const double *a, const double *b, bool a_is_better, int n_resamples)
 {
     int lost = 0;
@@ -130,16 +133,17 @@ static double p_koehn(const double *a, const double *b, bool a_is_better, int n_
     return (double)lost / n_resamples;
 }
 
+/* Fraction of resamples whose absolute difference exceeds its mean by at least the absolute difference of the scores. */
 static double p_centered(const double *a, const double *b, double difference, int n_resamples)
 {
     double mean = 0;
-    int as_far = 0;
+    int extreme = 0;
     for (int k = 0; k < n_resamples; k++)
         mean += fabs(a[k] - b[k]);
     mean /= n_resamples;
     for (int k = 0; k < n_resamples; k++)
-        as_far += fabs(a[k] - b[k]) - mean >= fabs(difference);
-    return (double)as_far / n_resamples;
+        extreme += fabs(a[k] - b[k]) - mean >= fabs(difference);
+    return (double)extreme / n_resamples;
 }
 
 double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,
@@ -155,17 +159,17 @@ nm_paired nm_bootstrap_paired(nm_counts a, nm_counts b, nm_score_of_counts score
     check(a, config);
     NM_ASSERT(a.n_segments == b.n_segments && a.n_counts == b.n_counts);
     int n = config->n_resamples;
-    double *draws = nm_allocate(3 * (size_t)n * sizeof *draws);
-    double *scores[2] = {draws, draws + n}, *differences = draws + 2 * n;
+    double *memory = nm_allocate(3 * (size_t)n * sizeof *memory);
+    double *scores[2] = {memory, memory + n}, *differences = memory + 2 * n;
     nm_paired out = {.score_a = nm_counts_score(a, score, context),
                      .score_b = nm_counts_score(b, score, context)};
-    score_draws((nm_counts[]){a, b}, 2, score, context, config, scores);
+    score_resamples((nm_counts[]){a, b}, 2, score, context, config, scores);
     out.p = nm_bootstrap_p(out.score_a, scores[0], out.score_b, scores[1], config);
     for (int k = 0; k < n; k++)
         differences[k] = scores[0][k] - scores[1][k];
     out.difference = interval_of(differences, config);
     out.a = interval_of(scores[0], config);
     out.b = interval_of(scores[1], config);
-    free(draws);
+    free(memory);
     return out;
 }

@@ -1,4 +1,4 @@
-/* chrF, see chrf.h. P and R are the precision and recall averaged over the orders that have n-grams on both sides:
+/* chrF, with precision P and recall R averaged over the orders that have n-grams on both sides:
  *
  *     F = (1 + beta^2) P R / (beta^2 P + R) */
 #include "metric/chrf.h"
@@ -11,18 +11,18 @@
 #include "metric/ngram.h"
 #include "metric/segment.h"
 
-/* Ids of one segment: its characters without spaces, and its words with outer punctuation split off. */
-typedef struct units {
+/* Ids of the characters of a segment, without spaces, and of its words, with outer punctuation split off. */
+typedef struct segment_tokens {
     int32_t *chars, *words;
     size_t n_chars, char_capacity, n_words, word_capacity;
-} units;
+} segment_tokens;
 
 struct nm_chrf {
     nm_chrf_config config;
     nm_segment_words words;
     nm_ngrams ngrams;
     nm_buffer text;
-    units hypothesis, reference;
+    segment_tokens hypothesis, reference;
 };
 
 nm_chrf_config nm_chrf_default(void)
@@ -64,14 +64,14 @@ static bool is_punctuation(char byte)
            (byte >= '{' && byte <= '~');
 }
 
-static void word_push(nm_chrf *chrf, const char *word, size_t bytes, units *out)
+static void word_push(nm_chrf *chrf, const char *word, size_t bytes, segment_tokens *out)
 {
     NM_GROW(out->words, out->n_words, out->word_capacity);
     out->words[out->n_words++] = nm_segment_words_id(&chrf->words, word, bytes);
 }
 
 /* Splits one ASCII punctuation character off the end, otherwise off the start, unless the word is a single character. */
-static void word_split(nm_chrf *chrf, const char *word, size_t bytes, size_t n_chars, units *out)
+static void word_split(nm_chrf *chrf, const char *word, size_t bytes, size_t n_chars, segment_tokens *out)
 {
     if (n_chars > 1 && is_punctuation(word[bytes - 1])) {
         word_push(chrf, word, bytes - 1, out);
@@ -84,7 +84,7 @@ static void word_split(nm_chrf *chrf, const char *word, size_t bytes, size_t n_c
     }
 }
 
-static void read_units(nm_chrf *chrf, const char *text, units *out)
+static void read_tokens(nm_chrf *chrf, const char *text, segment_tokens *out)
 {
     out->n_chars = out->n_words = 0;
     if (chrf->config.lowercase) {
@@ -116,7 +116,7 @@ static void count_matches(nm_ngrams *ngrams, const int32_t *hypothesis, size_t h
     nm_ngrams_match(ngrams, hypothesis, hyp_len, order, matches);
     for (int n = 0; n < order; n++) {
         int64_t in_reference = nm_ngram_total(ref_len, n + 1);
-        /* orders without n-grams in the reference do not count against the hypothesis */
+        /* An order without n-grams in the reference does not reduce the precision. */
         counts[3 * n] = in_reference ? nm_ngram_total(hyp_len, n + 1) : 0;
         counts[3 * n + 1] = in_reference;
         counts[3 * n + 2] = matches[n];
@@ -129,12 +129,12 @@ void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *ref
     NM_ASSERT(n_references > 0);
     const nm_chrf_config *config = &chrf->config;
     nm_segment_words_clear(&chrf->words);
-    units *hyp = &chrf->hypothesis, *ref = &chrf->reference;
-    read_units(chrf, hypothesis, hyp);
+    segment_tokens *hyp = &chrf->hypothesis, *ref = &chrf->reference;
+    read_tokens(chrf, hypothesis, hyp);
     double best = -1;
     for (int i = 0; i < n_references; i++) {
         int64_t row[NM_CHRF_MAX_COUNTS] = {0};
-        read_units(chrf, references[i], ref);
+        read_tokens(chrf, references[i], ref);
         count_matches(&chrf->ngrams, hyp->chars, hyp->n_chars, ref->chars, ref->n_chars, config->char_order,
                       row);
         count_matches(&chrf->ngrams, hyp->words, hyp->n_words, ref->words, ref->n_words, config->word_order,

@@ -29,7 +29,7 @@ void nm_confusion_add(nm_confusion *confusion, int32_t gold, int32_t predicted)
     ++*cell(confusion, gold, predicted);
 }
 
-static double share(int64_t part, int64_t whole)
+static double ratio(int64_t part, int64_t whole)
 {
     return whole ? (double)part / (double)whole : 0;
 }
@@ -41,9 +41,9 @@ nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k)
         score.gold += *cell(confusion, k, other);
         score.predicted += *cell(confusion, other, k);
     }
-    score.precision = share(score.correct, score.predicted);
-    score.recall = share(score.correct, score.gold);
-    score.f1 = share(2 * score.correct, score.gold + score.predicted);
+    score.precision = ratio(score.correct, score.predicted);
+    score.recall = ratio(score.correct, score.gold);
+    score.f1 = ratio(2 * score.correct, score.gold + score.predicted);
     return score;
 }
 
@@ -73,7 +73,7 @@ double nm_confusion_macro_f1(const nm_confusion *confusion)
 double nm_accuracy_of_counts(const int64_t *counts, const void *context)
 {
     (void)context;
-    return 100 * share(counts[0], counts[1]);
+    return 100 * ratio(counts[0], counts[1]);
 }
 
 /* Width of the longest name in bytes, limited so that a row fits one line. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include "metric/bootstrap.h"
 
-/* matrix[gold * n + predicted]: number of examples. */
+/* Number of examples by gold and predicted class, matrix [n, n]. */
 typedef struct nm_confusion {
     int32_t n;
     int64_t *matrix;
@@ -18,7 +18,7 @@ void nm_confusion_add(nm_confusion *confusion, int32_t gold, int32_t predicted);
 
 typedef struct nm_class_score { /* from 0 to 1; 0 where the denominator is 0 */
     double precision, recall, f1;
-    int64_t gold, predicted, correct;
+    int64_t gold, predicted, correct; /* numbers of examples */
 } nm_class_score;
 
 nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k);
@@ -31,7 +31,7 @@ void nm_confusion_print(const nm_confusion *confusion, const char *const *names,
 
 /* One row of counts per example, for nm_counts: correct (0 or 1), and 1. */
 enum { NM_ACCURACY_COUNTS = 2 };
-/* Accuracy in percent of summed rows; context is not looked at. */
+/* Accuracy in percent of summed rows; context is unused. */
 double nm_accuracy_of_counts(const int64_t *counts, const void *context);
 
 #endif

@@ -36,8 +36,8 @@ static void run_char(void *state, const char *text, nm_buffer *scratch, nm_buffe
 
 /* ---- zh ---- */
 
-/* The ranges of sacreBLEU. Two of its ranges were meant for code points above U+FFFF but are written with four digits, so
- * that they are U+2001 to U+2A6D and U+2F81 to U+2FA1. */
+/* The ranges of sacreBLEU. It writes two ranges of code points above U+FFFF with four digits, which makes them U+2001 to U+2A6D
+ * and U+2F81 to U+2FA1. */
 static bool is_chinese(int32_t code)
 {
     static const struct {
@@ -56,20 +56,20 @@ static bool is_chinese(int32_t code)
 static void run_zh(void *state, const char *text, nm_buffer *scratch, nm_buffer *out)
 {
     (void)state;
-    nm_buffer apart = {0};
-    nm_buffer_clear(&apart);
+    nm_buffer separated = {0};
+    nm_buffer_clear(&separated);
     while (nm_space_length(text))
         text += nm_space_length(text);
     for (size_t bytes; *text; text += bytes) {
         bool chinese = is_chinese(nm_code_point(text, &bytes));
         if (chinese)
-            nm_buffer_append_byte(&apart, ' ');
-        nm_buffer_append(&apart, text, bytes);
+            nm_buffer_append_byte(&separated, ' ');
+        nm_buffer_append(&separated, text, bytes);
         if (chinese)
-            nm_buffer_append_byte(&apart, ' ');
+            nm_buffer_append_byte(&separated, ' ');
     }
-    nm_split_punctuation(apart.data, scratch, out);
-    nm_buffer_release(&apart);
+    nm_split_punctuation(separated.data, scratch, out);
+    nm_buffer_release(&separated);
 }
 
 /* ---- intl ---- */
@@ -102,8 +102,8 @@ static kind kind_of(const char *text, size_t *bytes)
     }
 }
 
-/* One pass over pairs of characters without overlaps. after: "xP" becomes "x P " unless x is a number; otherwise "Px" becomes
- * " P x" unless x is a number. */
+/* One pass over non-overlapping pairs of a punctuation mark P and a character x that is not a number. after: "xP" becomes
+ * "x P "; otherwise "Px" becomes " P x". */
 static void split_pairs(const char *text, bool after, nm_buffer *out)
 {
     for (size_t first, second = 0; *text; text += first + second) {
@@ -240,5 +240,9 @@ const char *nm_metric_tokenizer_of_language(const char *language)
 {
     if (!nm_language_has_no_spaces(language))
         return "13a";
-    return strncmp(language, "zh", 2) ? "char" : "zh";
+    static const char *const chinese[] = {"zh", "cmn", "yue"}; /* also zho */
+    for (size_t i = 0; i < sizeof chinese / sizeof *chinese; i++)
+        if (!strncmp(language, chinese[i], strlen(chinese[i])))
+            return "zh";
+    return "char";
 }

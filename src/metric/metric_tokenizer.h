@@ -1,7 +1,7 @@
 /* The tokenizers of BLEU, with sacreBLEU's names and results:
  *
- *     13a       punctuation of ASCII is split off, as mteval-v13a (metric/tokenize_13a.h)
- *     intl      punctuation and symbols of Unicode are split off, as mteval-v14 --international-tokenization
+ *     13a       ASCII punctuation is split off, as by mteval-v13a (metric/tokenize_13a.h)
+ *     intl      Unicode punctuation and symbols are split off, as by mteval-v14 --international-tokenization
  *     zh        every Chinese character is a token; the rest is tokenized as by 13a
  *     char      every character is a token
  *     none      tokens are separated by spaces already
@@ -16,36 +16,39 @@
 
 typedef struct nm_metric_tokenizer_config {
     const char *name;
-    const char *spm_model;  /* path; of spm */
-    const char *dictionary; /* folder; of ja-mecab; "": that of Debian's mecab-ipadic-utf8 */
+    const char *spm_model; /* for spm: path of the model */
+    /* for ja-mecab: folder of the dictionary; "": that of Debian's mecab-ipadic-utf8 */
+    const char *dictionary;
 } nm_metric_tokenizer_config;
 
 typedef struct nm_metric_tokenizer_type {
     const char *name;
-    nm_status (*open)(const nm_metric_tokenizer_config *config, void **state,
-                      nm_error *err); /* NULL: no state */
+    /* Creates the state; NULL: there is none. */
+    nm_status (*open)(const nm_metric_tokenizer_config *config, void **state, nm_error *err);
     /* Appends the tokens of text, separated by white space. scratch is overwritten. */
     void (*tokenize)(void *state, const char *text, nm_buffer *scratch, nm_buffer *out);
-    void (*close)(void *state);
+    void (*close)(void *state); /* may be NULL */
 } nm_metric_tokenizer_type;
 
 extern const nm_metric_tokenizer_type nm_metric_tokenizer_mecab;
 
-/* Has a workspace: one per thread. */
+/* An open tokenizer. It contains a workspace, so each thread opens its own. */
 typedef struct nm_metric_tokenizer {
     const nm_metric_tokenizer_type *type;
     void *state;
 } nm_metric_tokenizer;
 
-/* NM_USAGE for an unknown name or a missing model; NM_UNSUPPORTED with the packages to install if MeCab is missing. */
+/* NM_USAGE for an unknown name or if no model is given; the errors of nm_file_read and nm_spm_parse; NM_UNSUPPORTED without
+ * MeCab, the message names the packages; NM_MISMATCH for another dictionary. */
 nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metric_tokenizer_config *config,
                                    nm_error *err);
 void nm_metric_tokenizer_close(nm_metric_tokenizer *tokenizer);
-/* Appends the tokens of text, without the white space at its end, separated by white space. scratch is overwritten. */
+/* Appends the tokens of text, whose trailing white space is ignored, separated by white space. scratch is overwritten. */
 void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, nm_buffer *scratch,
                         nm_buffer *out);
 
-/* A tokenizer for a language by its code ("ja", "zh_CN"): zh; char for other languages without spaces; else 13a. */
+/* The tokenizer for a language code such as "ja" or "zh_CN": zh for Chinese, char for other languages written without spaces,
+ * otherwise 13a. */
 const char *nm_metric_tokenizer_of_language(const char *language);
 
 #endif

@@ -1,4 +1,3 @@
-/* N-gram counts of one segment, see ngram.h. */
 #include "metric/ngram.h"
 
 #include <stdlib.h>
@@ -38,8 +37,8 @@ void nm_segment_words_release(nm_segment_words *words)
     *words = (nm_segment_words){0};
 }
 
-/* Nodes of the trie: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram that ends in `word` after the
- * n-gram `node`, or 0 if the references do not contain it. */
+/* Nodes of the trie are numbered: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram `node` followed by
+ * `word`, or 0 if the references do not contain it. */
 static inline uint32_t find_node(const nm_ngrams *ngrams, uint32_t node, int32_t word)
 {
     size_t probe = 0;
@@ -89,7 +88,7 @@ void nm_ngrams_match(nm_ngrams *ngrams, const int32_t *words, size_t n_words, in
         for (size_t n = 0; n < (size_t)order && start + n < n_words; n++) {
             node = find_node(ngrams, node, words[start + n]);
             if (!node)
-                break; /* the references contain no longer n-gram with this prefix either */
+                break; /* longer n-grams with this prefix do not occur in the references, either */
             nm_ngram *item = &ngrams->items[node - 1];
             matches[n] += ++item->used <= item->allowed;
         }

@@ -1,8 +1,8 @@
 /* Exact n-gram counts of one segment, for BLEU and chrF.
  *
- * Tokens (words or characters) get integer ids. An n-gram is a node of a trie, with the key (node of its first n - 1 tokens,
- * last token) in one hash map, so that no n-gram is stored as text. The maps are cleared in constant time and keep their
- * memory, which is that of the longest segment. */
+ * Tokens (words or characters) have integer ids. An n-gram is a node of a trie, found in a hash map by the node of its first
+ * n - 1 tokens and its last token, so that n-grams are not stored as text. The maps are cleared in constant time and keep their
+ * memory, which is proportional to the longest segment. */
 #ifndef NM_NGRAM_H
 #define NM_NGRAM_H
 
@@ -29,22 +29,22 @@ void nm_segment_words_release(nm_segment_words *words);
 typedef struct nm_ngram {
     uint32_t prefix; /* node of the first n - 1 tokens */
     int32_t word;
-    uint32_t reference; /* the reference that count belongs to, from 1 */
-    uint32_t count;     /* in that reference */
-    uint32_t allowed;   /* maximum count over the references: clips the matches */
-    uint32_t used;      /* in the hypothesis */
+    uint32_t reference; /* the last reference that contains the n-gram, from 1 */
+    uint32_t count;     /* occurrences in that reference */
+    uint32_t allowed;   /* maximum count over the references, to which matches are clipped */
+    uint32_t used;      /* occurrences in the hypothesis */
 } nm_ngram;
 typedef struct nm_ngrams {
-    nm_hash_map map; /* (prefix, word) -> index of items */
+    nm_hash_map map; /* (prefix, word) -> index in items */
     nm_ngram *items;
     size_t n_items, capacity;
     uint32_t n_references;
 } nm_ngrams;
 
 void nm_ngrams_clear(nm_ngrams *ngrams);
-/* Adds all n-grams of orders 1..order of one reference. */
+/* Adds all n-grams of orders 1 to `order` of one reference. */
 void nm_ngrams_add_reference(nm_ngrams *ngrams, const int32_t *words, size_t n_words, int order);
-/* Adds the clipped matches of one hypothesis to matches[order]. Clear before the next hypothesis. */
+/* Adds the clipped matches of one hypothesis, by order, to matches[order]. Call nm_ngrams_clear before the next hypothesis. */
 void nm_ngrams_match(nm_ngrams *ngrams, const int32_t *words, size_t n_words, int order, int64_t *matches);
 void nm_ngrams_release(nm_ngrams *ngrams);
 

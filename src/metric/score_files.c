@@ -1,4 +1,3 @@
-/* Files to rows of counts, see score_files.h. */
 #include "metric/score_files.h"
 
 #include <inttypes.h>
@@ -10,7 +9,7 @@
 #include "base/memory.h"
 #include "text/words.h"
 
-/* The files that are read in parallel: the hypothesis first. */
+/* The files that are read line by line together; the first one is the hypothesis. */
 typedef struct parallel {
     nm_lines *lines;
     const char **texts;
@@ -40,7 +39,7 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
         NM_TRY(nm_text_open(&stream, path, NULL, err));
         nm_lines *lines = &files->lines[files->n_files++];
         nm_lines_init(lines, stream, nm_input_name(path));
-        lines->keep_bom = true; /* as sacreBLEU and multi-bleu.perl */
+        lines->keep_bom = true; /* like sacreBLEU and multi-bleu.perl */
     }
     return NM_OK;
 }
@@ -53,7 +52,7 @@ static nm_status read_to_end(nm_lines *lines, nm_error *err)
     return NM_OK;
 }
 
-/* Reports the numbers of lines of two files of unequal length. */
+/* Fails with the numbers of lines of two files that differ in them. */
 static nm_status mismatch(parallel *files, int other, nm_error *err)
 {
     nm_lines *hypothesis = &files->lines[0], *reference = &files->lines[other];
@@ -63,7 +62,7 @@ static nm_status mismatch(parallel *files, int other, nm_error *err)
                    hypothesis->number, reference->path, reference->number);
 }
 
-/* Next line of every file into texts; *more is false when all have ended. */
+/* Reads the next line of every file into texts; *more is false at the end of all files. */
 static nm_status parallel_next(parallel *files, bool *more, nm_error *err)
 {
     NM_TRY(nm_lines_next(&files->lines[0], more, err));
@@ -80,7 +79,7 @@ static nm_status parallel_next(parallel *files, bool *more, nm_error *err)
     return NM_OK;
 }
 
-/* Rows of counts that grow. */
+/* A growing array of rows of counts. */
 typedef struct count_rows {
     const nm_score_config *config;
     void *workspace;
@@ -104,7 +103,7 @@ static nm_status rows_add(count_rows *rows, const char *hypothesis, const char *
     return rows->config->metric->count(rows->workspace, hypothesis, references, n_references, row, err);
 }
 
-/* Gives the rows to *out if status is NM_OK, else frees them. */
+/* Moves the rows to *out if status is NM_OK; otherwise frees them. */
 static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out)
 {
     if (rows->config->metric->free)

@@ -1,5 +1,5 @@
 /* The metrics of norma score and norma/score.h: a table of functions over rows of counts, one row per segment, and their
- * options. The files of the metrics have the definitions. */
+ * options. */
 #ifndef NM_SCORE_METRIC_H
 #define NM_SCORE_METRIC_H
 
@@ -11,7 +11,7 @@
 
 typedef struct nm_score_metric nm_score_metric;
 
-/* Only the configuration of the metric is read. */
+/* A metric and the configurations of all metrics, of which only its own is used. */
 typedef struct nm_score_config {
     const nm_score_metric *metric;
     nm_bleu_config bleu;
@@ -21,32 +21,31 @@ typedef struct nm_score_config {
 
 struct nm_score_metric {
     const char *name;
-    bool one_reference;
-    const char *
-        options; /* prefixes of its options in [score] that not all metrics have, each with a space after it */
+    bool one_reference; /* does not support several references */
+    /* Prefixes of its options in [score] that do not apply to all metrics, each followed by a space. */
+    const char *options;
     int (*n_counts)(const nm_score_config *config);
-    /* The workspace of one thread; NULL: none is needed. */
+    /* Creates and frees the workspace of one thread; both NULL: none is needed. */
     void *(*create)(const nm_score_config *config);
     void (*free)(void *workspace);
-    /* Counts a segment. NM_FORMAT, NM_MISMATCH: it is none of this metric. */
+    /* Counts a segment. NM_FORMAT, NM_MISMATCH: the segment is invalid for this metric. */
     nm_status (*count)(void *workspace, const char *hypothesis, const char *const *references,
                        int n_references, int64_t *row, nm_error *err);
     /* Score of a row or a sum of rows. */
     double (*score)(const nm_score_config *config, const int64_t *counts);
-    /* The line of a score over these summed counts; and the signature. Heap. */
+    /* The line that norma score prints for a sum of rows, and the signature. The caller frees them. */
     char *(*line)(const nm_score_config *config, const int64_t *sum, int n_references);
     char *(*signature)(const nm_score_config *config, int n_references);
 };
 
-/* NULL if there is none. */
+/* The metric with this name, or NULL. */
 const nm_score_metric *nm_score_metric_find(const char *name);
-/* "bleu, chrf, ter, ..." */
 #define NM_SCORE_METRICS "bleu, chrf, ter, accuracy, f1"
 
 /* metric->score, for nm_counts_score and nm_bootstrap_*; context is a const nm_score_config *. */
 double nm_score_of_config(const int64_t *counts, const void *context);
 
-/* Options of [score]: fields and option rows for a section. */
+/* Options of [score]: fields of a configuration and option rows of its section. */
 #define NM_SCORE_FIELDS                                                                                      \
     int metric_variant;                                                                                      \
     const char *tokenize, *spm_model, *mecab_dictionary;                                                     \

@@ -48,7 +48,7 @@ double nm_student_cdf(double t, double df)
 {
     if (isnan(t) || isnan(df))
         return NAN;
-    /* Beyond 1e8 degrees of freedom the normal distribution is exact to double precision of the tails that matter. */
+    /* Above 1e8 degrees of freedom the normal distribution differs from Student's by less than 2e-9. */
     double tail = df > 1e8 ? 0.5 * erfc(fabs(t) / sqrt(2))
                            : 0.5 * incomplete_beta(df / 2, 0.5, isinf(t) ? 0 : df / (df + t * t));
     return t > 0 ? 1 - tail : tail;
@@ -73,7 +73,7 @@ double nm_student_quantile(double p, double df)
 
 /* ---- variances ---- */
 
-/* Variance over the resamples of sum_s weight_s r_sk, for the models of one group or of two. */
+/* Variance over the resamples k of sum_s weight_s r_sk, over the models s of one group (b is NULL) or two. */
 static double resample_variance(const nm_seed_scores *a, const double *weights_a, const nm_seed_scores *b,
                                 const double *weights_b)
 {
@@ -97,7 +97,7 @@ static double *equal_weights(size_t n, double sum)
     return weights;
 }
 
-/* i2: the interaction of seeds and segments. */
+/* i2_g: interaction of seeds and segments. */
 static double interaction_variance(const nm_seed_scores *g)
 {
     double sum = 0;
@@ -110,14 +110,14 @@ static double interaction_variance(const nm_seed_scores *g)
     return sum / (double)(g->n - 1);
 }
 
-/* s2/n: variance of the mean over seeds. */
+/* s2_g / n_g: variance of the mean over seeds. */
 static double seed_variance(const nm_seed_scores *g)
 {
     double deviation = nm_summary_of(g->scores, g->n).deviation;
     return deviation * deviation / (double)g->n;
 }
 
-/* i2/n: the part of the variance over segments that seed_variance contains. */
+/* i2_g / n_g: the part of the variance over segments that seed_variance contains. */
 static double interaction_of_mean(const nm_seed_scores *g)
 {
     return interaction_variance(g) / (double)g->n;

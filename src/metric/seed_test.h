@@ -1,8 +1,8 @@
-/* Test of two groups of trained models, such as two normalizations with several seeds each, on one test set.
+/* Test of two groups of trained models on one test set, for example two normalizations with several seeds each.
  *
- * A score varies with the seed and with the segments of the test set. A bootstrap over segments alone ignores the seeds and
+ * A score varies with the seed and with the segments of the test set. A bootstrap over segments only ignores the seeds and
  * finds differences between groups that are identical in distribution. Here both are random effects (Clark 1973; Baayen,
- * Davidson and Bates 2008), with n models per group and bootstrap resamples k of the segments:
+ * Davidson and Bates 2008). With n_g models s in group g, bootstrap resamples k of the segments and scores r_sk:
  *
  *     s2_g  = variance of the scores of group g over its seeds
  *     i2_g  = sum over seeds of Var_k(r_sk - mean_s r_sk) / (n_g - 1)        seed x segment interaction, contained in s2_g
@@ -33,10 +33,10 @@ typedef struct nm_seed_difference {
     double p;              /* two-sided */
 } nm_seed_difference;
 
-/* outside: fraction outside the interval, 0.05 for 95 %. */
+/* outside: 1 minus the confidence level, 0.05 for 95 %. */
 nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b, double outside);
-/* Confidence interval of the mean of one group over seeds and segments; with one seed the percentile interval over the
- * segments. */
+/* Confidence interval of the mean of one group over seeds and segments; with one seed, the percentile interval of the
+ * bootstrap over segments. */
 nm_interval nm_seed_interval(const nm_seed_scores *scores, double outside);
 /* Two one-sided tests (Schuirmann 1987): p of the hypothesis that the difference is at least the margin in either direction.
  * Small p: equivalent within the margin. NaN without a standard error. */

@@ -1,6 +1,5 @@
-/* Spaces, lower case and compound splitting for the scorers: see segment.h.
- *
- * The rule for the final sigma is Unicode's (section 3.13, Final_Sigma), over utf8proc's tables. */
+/* Properties of characters are those of utf8proc; the rule for the final sigma is Final_Sigma of the Unicode Standard, section
+ * 3.13. */
 #include "metric/segment.h"
 
 #include <string.h>
@@ -12,7 +11,7 @@ int32_t nm_code_point(const char *text, size_t *bytes)
     *bytes = 1;
     if (*at < 0x80)
         return *at;
-    size_t available = 1; /* never read beyond the end of the text */
+    size_t available = 1; /* bytes before the end of the text, at most 4 */
     while (available < 4 && at[available])
         available++;
     utf8proc_int32_t code;
@@ -50,7 +49,7 @@ void nm_lower_ascii(const char *text, nm_buffer *out)
 
 static bool is_cased(int32_t code)
 {
-    if (code == 0xaa || code == 0xba) /* the ordinal signs have no other case */
+    if (code == 0xaa || code == 0xba) /* ordinal indicators are cased, but have no case mapping */
         return true;
     utf8proc_category_t category = utf8proc_category(code);
     return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
@@ -58,7 +57,7 @@ static bool is_cased(int32_t code)
            utf8proc_toupper(code) != code;
 }
 
-/* Marks, formats, modifiers, and the signs that may stand inside a word. */
+/* Case_Ignorable: marks, format characters, modifiers, and punctuation that can occur inside words. */
 static bool is_case_ignorable(int32_t code)
 {
     static const int32_t inside[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
@@ -78,7 +77,7 @@ static bool is_case_ignorable(int32_t code)
     }
 }
 
-/* Is the first code point of text that is not ignorable a cased letter? */
+/* Whether the first code point of text that is not case-ignorable is cased. */
 static bool cased_follows(const char *text)
 {
     while (*text) {
@@ -93,7 +92,7 @@ static bool cased_follows(const char *text)
     return false;
 }
 
-/* Appends the ASCII letters at the beginning of text, which are most of all text; returns their number. */
+/* Appends the ASCII letters at the beginning of text in lower case: a fast path. Returns their number. */
 static size_t lower_letters(const char *text, nm_buffer *out)
 {
     size_t n = 0;
@@ -107,7 +106,7 @@ static size_t lower_letters(const char *text, nm_buffer *out)
 
 void nm_lower_unicode(const char *text, nm_buffer *out)
 {
-    bool cased_before = false; /* looking back over what is ignorable */
+    bool cased_before = false; /* whether the last code point that is not case-ignorable is cased */
     nm_buffer_append(out, "", 0);
     while (*text) {
         size_t bytes = lower_letters(text, out);
@@ -120,9 +119,9 @@ void nm_lower_unicode(const char *text, nm_buffer *out)
         utf8proc_ssize_t length = 0;
         if (code > 0x10ffff) {
             lower[length++] = (utf8proc_uint8_t)*text;
-        } else if (code == 0x130) { /* the one letter whose lower case is two code points */
+        } else if (code == 0x130) { /* the only letter whose lower case has two code points */
             length = 3;
-            /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): length goes along */
+            /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): the length is stored separately */
             memcpy(lower, "i\xcc\x87", 3);
         } else if (code == 0x3a3) {
             bool final = cased_before && !cased_follows(text + bytes);

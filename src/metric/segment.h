@@ -1,14 +1,14 @@
-/* Normalization of the text of a segment for scoring. The reference programs are a Perl script on bytes and a Python program on
- * Unicode, so both kinds of white space and lower case are needed. Texts are NUL-terminated; invalid UTF-8 is passed through
- * byte by byte. */
+/* Normalization of the text of a segment for scoring. The reference implementations are a Perl script that works on bytes and
+ * a Python program that works on Unicode, so ASCII and Unicode variants of white space and lower case are needed. Texts are
+ * NUL-terminated; bytes that are not valid UTF-8 are kept. */
 #ifndef NM_SEGMENT_H
 #define NM_SEGMENT_H
 
 #include "text/buffer.h"
 
-/* Length in bytes of the white space character at text, 0 if there is none. Unicode white space as in Python's str.split. */
+/* Length in bytes of the white space character at the start of text, 0 if there is none: white space of Python's str.split. */
 size_t nm_space_length(const char *text);
-/* The same for the six ASCII white space characters, as in Perl's split on bytes. */
+/* The same for the six ASCII white space characters: white space of Perl's split on bytes. */
 size_t nm_ascii_space_length(const char *text);
 
 /* Next code point and its length in bytes, at least 1. An invalid byte becomes 0x110000 + byte. */
@@ -19,8 +19,8 @@ void nm_lower_ascii(const char *text, nm_buffer *out);
 /* Appends text in lower case by Unicode's full mapping, final sigma included (Python's str.lower). */
 void nm_lower_unicode(const char *text, nm_buffer *out);
 
-/* Appends text with " ##AT##-##AT## " for every hyphen between two bytes that are not white space, from left to right. The byte
- * after a hyphen does not count as the byte before the next one (WMT's compound splitting). */
+/* Appends text in which " ##AT##-##AT## " replaces each hyphen between two bytes that are not white space, from left to right
+ * without overlaps: the byte after a hyphen is not the byte before the next one (WMT's compound splitting). */
 void nm_split_compounds(const char *text, nm_buffer *out);
 
 #endif

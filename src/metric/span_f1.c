@@ -8,12 +8,13 @@
 nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n)
 {
     nm_span *spans = nm_allocate((2 * (size_t)n + 1) * sizeof *spans), *gold_spans = spans + n;
-    int32_t found = nm_tag_spans(predicted, n, spans), there = nm_tag_spans(gold, n, gold_spans), g = 0;
-    nm_span_counts counts = {.predicted = found, .gold = there};
-    for (int32_t p = 0; p < found; p++) { /* both lists are ordered and without overlaps */
-        while (g < there && gold_spans[g].first < spans[p].first)
+    int32_t n_predicted = nm_tag_spans(predicted, n, spans), n_gold = nm_tag_spans(gold, n, gold_spans),
+            g = 0;
+    nm_span_counts counts = {.predicted = n_predicted, .gold = n_gold};
+    for (int32_t p = 0; p < n_predicted; p++) { /* both lists are sorted and do not overlap */
+        while (g < n_gold && gold_spans[g].first < spans[p].first)
             g++;
-        counts.correct += g < there && gold_spans[g].first == spans[p].first &&
+        counts.correct += g < n_gold && gold_spans[g].first == spans[p].first &&
                           gold_spans[g].end == spans[p].end && !strcmp(gold_spans[g].label, spans[p].label);
     }
     free(spans);

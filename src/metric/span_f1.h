@@ -7,7 +7,7 @@
 #include "text/tags.h"
 
 typedef struct nm_span_counts {
-    int64_t correct, predicted, gold; /* spans */
+    int64_t correct, predicted, gold; /* numbers of spans */
 } nm_span_counts;
 
 enum { NM_SPAN_COUNTS = sizeof(nm_span_counts) / sizeof(int64_t) };
@@ -16,10 +16,10 @@ typedef struct nm_span_score { /* from 0 to 1; 0 where the denominator is 0 */
     double precision, recall, f1;
 } nm_span_score;
 
-/* Counts of one sentence of n valid tags. The two sequences may have different schemes. */
+/* Counts the spans of one sentence of n valid tags. The two sequences may have different tag schemes. */
 nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n);
 nm_span_score nm_span_compute(const nm_span_counts *counts);
-/* 100 F1 of summed counts, for nm_bootstrap_*; context is not used. */
+/* F1 in percent of summed counts, for nm_bootstrap_*; context is unused. */
 double nm_span_f1_of_counts(const int64_t *counts, const void *context);
 
 #endif

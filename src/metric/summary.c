@@ -1,4 +1,3 @@
-/* Mean, sample standard deviation, and Holm's correction, see summary.h. */
 #include "metric/summary.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@ nm_summary nm_summary_of(const double *values, size_t n)
         }
     if (s.n)
         s.mean = sum / (double)s.n;
-    for (size_t i = 0; i < n; i++) /* two passes: the sum of squares of large values would lose all digits */
+    for (size_t i = 0; i < n; i++) /* a second pass, because a sum of squares of large values cancels */
         if (isfinite(values[i]))
             squares += (values[i] - s.mean) * (values[i] - s.mean);
     if (s.n > 1)

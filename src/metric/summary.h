@@ -5,19 +5,20 @@
 #include <stddef.h>
 
 typedef struct nm_summary {
-    size_t n;         /* finite values */
+    size_t n;         /* number of finite values */
     double mean;      /* NaN if n is 0 */
     double deviation; /* sample standard deviation (denominator n - 1); NaN if n is below 2 */
 } nm_summary;
 
+/* Summary of the finite values. */
 nm_summary nm_summary_of(const double *values, size_t n);
 
 /* Holm, "A Simple Sequentially Rejective Multiple Test Procedure" (1979). For the m finite p in ascending order:
  *
  *     adjusted_k = min(1, max over j <= k of (m - j + 1) p_j)
  *
- * Rejecting adjusted p below alpha bounds the probability of any false rejection by alpha. NaN stays NaN and does not count.
- * adjusted may be p. */
+ * If hypotheses with an adjusted p below alpha are rejected, the probability of any false rejection is at most alpha. NaN
+ * remains NaN and is not counted. `adjusted` may be `p`. */
 void nm_holm(const double *p, size_t n, double *adjusted);
 
 #endif

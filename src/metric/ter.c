@@ -1,6 +1,6 @@
-/* TER, see ter.h. Shifts are chosen greedily: of all phrases of the hypothesis that match the reference elsewhere, the one
- * whose shift reduces the edit distance most is moved, until no shift reduces it. The edit distance is restricted to a band
- * around the diagonal. The order of the choices and the limits are those of sacreBLEU's reimplementation of Tercom. */
+/* Shifts are chosen greedily: of all phrases of the hypothesis that match the reference at another position, the one whose
+ * shift reduces the edit distance most is moved, until no shift reduces it. The edit distance is restricted to a band around
+ * the diagonal. Limits and the order among equal shifts are those of sacreBLEU's reimplementation of Tercom. */
 #include "metric/ter.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ typedef struct sequence {
     size_t n, capacity;
 } sequence;
 
-typedef struct shift { /* of the words start .. start + length - 1 in front of the word target */
+typedef struct shift { /* moves the words start .. start + length - 1 before the word target */
     int64_t gain;
     size_t start, length, target;
 } shift;
@@ -43,12 +43,13 @@ struct nm_ter {
     nm_segment_words words;
     nm_buffer text, scratch, tokens;
     sequence hypothesis, reference, moved;
-    cell *table; /* [n_hypothesis + 1][n_reference + 1] */
+    cell *table; /* [n_hypothesis + 1, n_reference + 1]: edit distance of the hypothesis */
     size_t table_capacity;
-    cell *rows; /* [2][n_reference + 1] */
+    cell *rows; /* [2, n_reference + 1]: edit distance after a shift */
     size_t row_capacity;
-    size_t *aligned; /* [n_reference]: number of hypothesis words up to the word aligned with it */
-    bool *hypothesis_wrong, *reference_wrong;
+    /* [n_reference]: number of hypothesis words up to the one aligned with the reference word */
+    size_t *aligned;
+    bool *hypothesis_wrong, *reference_wrong; /* [n_hypothesis], [n_reference]: words without a match */
     size_t aligned_capacity, hypothesis_capacity, reference_capacity;
 };
 
@@ -101,20 +102,20 @@ static const range asian_punctuation[] = {{0x3001, 0x3002}, {0x3008, 0x3011}, {0
                                           {0xff01, 0xff02}, {0xff08, 0xff09}};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Splits CJK characters and their punctuation off, or removes the punctuation. */
+/* Splits off CJK characters and their punctuation, or removes the punctuation. */
 static void split_asian(const char *text, bool removes, nm_buffer *out)
 {
     nm_buffer_clear(out);
     for (size_t bytes; *text; text += bytes) {
         int32_t code = nm_code_point(text, &bytes);
         bool mark = is_in(code, asian_punctuation, COUNT(asian_punctuation)),
-             apart = !removes && (mark || is_in(code, asian_characters, COUNT(asian_characters)));
+             separate = !removes && (mark || is_in(code, asian_characters, COUNT(asian_characters)));
         if (removes && mark)
             continue;
-        if (apart)
+        if (separate)
             nm_buffer_append_byte(out, ' ');
         nm_buffer_append(out, text, bytes);
-        if (apart)
+        if (separate)
             nm_buffer_append_byte(out, ' ');
     }
 }
@@ -176,7 +177,8 @@ static void relax(cell *to, int64_t cost, operation last)
         *to = (cell){cost, last};
 }
 
-/* Row i >= 1 of the table for hypothesis words, from the row above. Ties: keep or substitute, delete, insert. */
+/* Computes row i >= 1 of the table for n_hypothesis words from the row above. Of equal costs, keep or substitute precedes
+ * delete, which precedes insert. */
 static void fill_row(const nm_ter *ter, const int32_t *hypothesis, size_t n_hypothesis, size_t i,
                      const cell *above, cell *row)
 {
@@ -201,7 +203,7 @@ static void fill_row(const nm_ter *ter, const int32_t *hypothesis, size_t n_hypo
     }
 }
 
-/* Fills the table for the hypothesis; returns the edit distance. */
+/* Fills the table for the hypothesis. Returns the edit distance. */
 static int64_t fill_table(nm_ter *ter)
 {
     size_t n = ter->hypothesis.n, width = ter->reference.n + 1;
@@ -213,7 +215,7 @@ static int64_t fill_table(nm_ter *ter)
     return ter->table[n * width + width - 1].cost;
 }
 
-/* Edit distance of the moved words, which equal the hypothesis up to `same` words. */
+/* Edit distance of ter->moved, whose first `same` words are those of the hypothesis. */
 static int64_t moved_distance(nm_ter *ter, size_t same)
 {
     size_t n = ter->moved.n, width = ter->reference.n + 1;
@@ -227,7 +229,7 @@ static int64_t moved_distance(nm_ter *ter, size_t same)
     return above[width - 1].cost;
 }
 
-/* Alignment and errors of the best path through the table. */
+/* Sets alignment and errors from the best path through the table. */
 static void align(nm_ter *ter)
 {
     size_t i = ter->hypothesis.n, j = ter->reference.n, width = j + 1;
@@ -258,7 +260,7 @@ static void append_words(sequence *out, const sequence *from, size_t first, size
     }
 }
 
-/* Sets moved to the hypothesis after the shift. */
+/* Sets ter->moved to the hypothesis after the shift. */
 static void move(nm_ter *ter, const shift *by)
 {
     const sequence *from = &ter->hypothesis;
@@ -271,15 +273,15 @@ static void move(nm_ter *ter, const shift *by)
         append_words(&ter->moved, from, end, from->n);
         return;
     }
-    size_t stop =
-        target > end ? target : target + by->length; /* a target within the phrase counts from its end */
+    /* As in sacreBLEU, a target up to the end of the phrase is moved by the length of the phrase. */
+    size_t stop = target > end ? target : target + by->length;
     append_words(&ter->moved, from, 0, start);
     append_words(&ter->moved, from, end, stop);
     append_words(&ter->moved, from, start, end);
     append_words(&ter->moved, from, stop, from->n);
 }
 
-/* Greater gain first, then the longer phrase, the earlier phrase, the earlier target. */
+/* Order of shifts: greater gain, then longer phrase, then earlier phrase, then earlier target. */
 static bool is_better(const shift *a, const shift *b)
 {
     if (a->gain != b->gain)
@@ -299,12 +301,12 @@ static bool any_wrong(const bool *wrong, size_t start, size_t length)
 
 typedef struct search {
     int64_t distance; /* before the shift */
-    int candidates;   /* tried for this segment */
+    int candidates;   /* number of shifts tried for this segment */
     bool found;
     shift best;
 } search;
 
-/* Tries to move the phrase at start_h to all places around the reference phrase at start_r. */
+/* Tries to move the phrase at start_h to all positions around that of the reference phrase at start_r. */
 static void try_phrase(nm_ter *ter, search *self, size_t start_h, size_t start_r, size_t length)
 {
     size_t before = SIZE_MAX;
@@ -326,10 +328,10 @@ static void try_phrase(nm_ter *ter, search *self, size_t start_h, size_t start_r
     }
 }
 
-/* The hypothesis must be wrong in the phrase, the reference must not be matched there, and the target must be elsewhere. */
+/* Whether the phrase contains an error in the hypothesis and in the reference, and is aligned with a position outside it. */
 static bool is_candidate(const nm_ter *ter, size_t start_h, size_t start_r, size_t length)
 {
-    size_t aligned = ter->aligned[start_r]; /* counted from 1; 0: before the first word */
+    size_t aligned = ter->aligned[start_r]; /* word of the hypothesis, from 1; 0: before the first word */
     return any_wrong(ter->hypothesis_wrong, start_h, length) &&
            any_wrong(ter->reference_wrong, start_r, length) &&
            !(aligned >= start_h + 1 && aligned < start_h + length + 1);
@@ -383,7 +385,7 @@ void nm_ter_count(nm_ter *ter, const char *hypothesis, const char *const *refere
     int64_t best = INT64_MAX, lengths = 0;
     nm_segment_words_clear(&ter->words);
     for (int i = 0; i < n_references; i++) {
-        split_words(ter, hypothesis, &ter->hypothesis); /* shifts change it */
+        split_words(ter, hypothesis, &ter->hypothesis); /* again, because shifts change it */
         split_words(ter, references[i], &ter->reference);
         int64_t edits = count_edits(ter);
         best = edits < best ? edits : best;

@@ -1,5 +1,5 @@
-/* The rules of mteval-v13a. Each rule is one pass over the text from left to right without overlaps, as a global substitution;
- * the order of the passes matters ("1..2"). All rules concern ASCII only, so they work on bytes. */
+/* The rules of mteval-v13a. Each rule is one pass over the text, from left to right without overlaps, like a global
+ * substitution; the order of the passes matters ("1..2"). All rules concern ASCII characters only, so they work on bytes. */
 #include "metric/tokenize_13a.h"
 
 #include <string.h>
@@ -14,14 +14,14 @@ static bool is_point(char byte)
     return byte == '.' || byte == ',';
 }
 
-/* ASCII punctuation other than ' , - . and the space itself. */
+/* The space, and ASCII punctuation other than ' , - . */
 static bool is_mark(char byte)
 {
     return (byte >= '{' && byte <= '~') || (byte >= '[' && byte <= '`') || (byte >= ' ' && byte <= '&') ||
            (byte >= '(' && byte <= '+') || (byte >= ':' && byte <= '@') || byte == '/';
 }
 
-/* Replaces every occurrence of `what` by `by`, which is not longer, in place. */
+/* Replaces every occurrence of `what` with `by`, which is not longer, in place. */
 static void replace_all(nm_buffer *text, const char *what, const char *by)
 {
     size_t what_bytes = strlen(what), by_bytes = strlen(by);
@@ -51,7 +51,7 @@ static void resolve_entities(nm_buffer *text)
     replace_all(text, "&gt;", ">");
 }
 
-static void cut_marks(const nm_buffer *in, nm_buffer *out)
+static void split_marks(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at; at++) {
         if (is_mark(*at))
@@ -62,7 +62,7 @@ static void cut_marks(const nm_buffer *in, nm_buffer *out)
 }
 
 /* Splits off a period or comma after a character that is not a digit. */
-static void cut_points_after(const nm_buffer *in, nm_buffer *out)
+static void split_points_after(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {
         if (!is_digit(at[0]) && is_point(at[1])) {
@@ -75,7 +75,7 @@ static void cut_points_after(const nm_buffer *in, nm_buffer *out)
 }
 
 /* Splits off a period or comma before a character that is not a digit. */
-static void cut_points_before(const nm_buffer *in, nm_buffer *out)
+static void split_points_before(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {
         if (is_point(at[0]) && at[1] && !is_digit(at[1])) {
@@ -87,7 +87,7 @@ static void cut_points_before(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-static void cut_hyphens(const nm_buffer *in, nm_buffer *out)
+static void split_hyphens(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {
         if (is_digit(at[0]) && at[1] == '-') {
@@ -99,7 +99,7 @@ static void cut_hyphens(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-/* Words of in, joined by single spaces. */
+/* Appends the words of `in`, separated by single spaces. */
 static void append_words(const nm_buffer *in, nm_buffer *out)
 {
     size_t start = out->bytes;
@@ -117,7 +117,7 @@ static void append_words(const nm_buffer *in, nm_buffer *out)
 }
 
 /* "'s " becomes " 's ". */
-static void cut_possessives(const nm_buffer *in, nm_buffer *out)
+static void split_possessives(const nm_buffer *in, nm_buffer *out)
 {
     for (const char *at = in->data; *at;) {
         if (!strncmp(at, "'s ", 3)) {
@@ -129,24 +129,24 @@ static void cut_possessives(const nm_buffer *in, nm_buffer *out)
     }
 }
 
-/* Splits scratch, which is overwritten. */
+/* Appends the tokens of scratch, which is overwritten. */
 static void split(nm_buffer *scratch, bool possessives, nm_buffer *out)
 {
     nm_buffer other = {0};
     nm_buffer_clear(&other);
-    cut_marks(scratch, &other);
+    split_marks(scratch, &other);
     nm_buffer_clear(scratch);
     if (possessives) {
-        cut_possessives(&other, scratch);
+        split_possessives(&other, scratch);
         nm_buffer_clear(&other);
         nm_buffer_append(&other, scratch->data, scratch->bytes);
         nm_buffer_clear(scratch);
     }
-    cut_points_after(&other, scratch);
+    split_points_after(&other, scratch);
     nm_buffer_clear(&other);
-    cut_points_before(scratch, &other);
+    split_points_before(scratch, &other);
     nm_buffer_clear(scratch);
-    cut_hyphens(&other, scratch);
+    split_hyphens(&other, scratch);
     append_words(scratch, out);
     nm_buffer_release(&other);
 }

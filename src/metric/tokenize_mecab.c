@@ -1,4 +1,4 @@
-/* The tokenizer ja-mecab. libmecab is loaded when it is used: Norma does not depend on it. */
+/* The tokenizer ja-mecab. libmecab is loaded on first use, so that Norma does not depend on it. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 static const char library_name[] = "libmecab.so.2", default_dictionary[] = "/var/lib/mecab/dic/ipadic-utf8";
 enum { IPA_WORDS = 392126, IPA_WORDS_DEBIAN = 392127 };
 
-/* The part of mecab.h that is used. */
+/* The parts of mecab.h that are used. */
 typedef struct mecab_t mecab_t;
 typedef struct dictionary_info {
     const char *filename, *charset;

@@ -1,20 +1,30 @@
-/* Text classification as in Wang et al. 2022, whose program is declare-lab's "identifiable transformers" (Bhardwaj et al.
- * 2021): token embeddings, an encoder, the output at the first token, a linear layer to the classes.
- * Differences: texts are packed, so that padding is neither attended to nor part of a batch statistic (that program masks
- * real tokens instead of padding); mean pooling is an option.
+/* Text classifier of Wang et al. 2022, whose code is declare-lab's "identifiable transformers" (Bhardwaj et al. 2021): token
+ * embeddings, an encoder, the output at the first token, a linear layer to the classes.
+ * Differences: texts are packed, so that padding is neither attended to nor part of a batch statistic (that code masks real
+ * tokens instead of padding); mean pooling is an option.
  *
- * With model.ngram_dim the vector of a text has a second part, as in fastText (Joulin et al. 2017): the mean over its words w_t
+ * With model.ngram_dim the vector of a text has a second part g, as in fastText (Joulin et al. 2017), because a few
+ * thousand texts are too few to train an encoder alone: the mean of the embeddings U of its tokens w_t and B of its hashed bigrams,
  *
- *     g = 1/n sum over t of U[w_t] + B[hash(w_{t-1}, w_t)]
+ *     g = 1/n sum over t of (U[w_t] + B[hash(w_{t-1}, w_t)])
  *
- * of embeddings of words and hashed bigrams. A few thousand texts are too few for an encoder alone. With
- * model.ngram_weights = idf the sum is over the different words v and bigrams of the text, weighted by inverse document
- * frequencies, and L2-normalized:
+ * With model.ngram_weights = idf each distinct token v and hash k of a bigram in the text counts once, weighted by its inverse
+ * document frequency, and the sum is L2-normalized:
  *
- *     g = h / |h|,  h = sum over v of w_v U[v] + sum over (u, v) of b_h B[h],  h = hash(u, v)
- *     w_v = 1 + ln((1 + N) / (1 + N_v)),  0 if N_v = 0
+ *     h   = sum over v of a_v U[v] + sum over k of b_k B[k]
+ *     g   = h / |h|
+ *     a_v = 1 + ln((1 + N) / (1 + N_v))      0 if N_v = 0
+ *     b_k = 1 + ln((1 + N) / (1 + N_k))      0 if N_k = 0
  *
- * N: number of training texts, N_v: of those with the word; b_h: the same for the bigrams of one hash. */
+ * N: number of training texts; N_v, N_k: number of those that contain the token, the hash.
+ *
+ * With model.logistic_buckets the logits at inference are the sum of those of the model above and of a logistic regression,
+ *
+ *     z' = z + 1/sqrt(n) sum over t of L[w_t] + M[hash(w_{t-1}, w_t)]  + b
+ *
+ * a product of two distributions (Hinton 2002, "Training Products of Experts by Minimizing Contrastive Divergence"). L, M and
+ * b are fitted before training and constant. They are not part of the training loss: the logistic regression has nearly no error
+ * on the training texts, so that the encoder would learn nothing next to it. */
 #include "model/classifier.h"
 
 #include <math.h>
@@ -44,6 +54,7 @@ static const nm_option classifier_options[] = {
     ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
     ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
     PICK(ngram_weights, "uniform", "uniform|idf", "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
+    ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; 0: no logistic regression."),
     {0}};
 
 static const nm_option_rule classifier_rules[] = {
@@ -63,6 +74,8 @@ static const nm_preset classifier_presets[] = {
 typedef struct classifier {
     nm_tensor *table, *position_table, *output_weight, *output_bias;
     nm_classifier_ngrams words, bigrams; /* U [vocabulary, k], B [buckets, k] */
+    nm_classifier_logistic logistic;     /* L, M, b */
+    nm_tensor identity;                  /* [classes, classes], device; without logistic_buckets empty */
     nm_stack encoder;
     nm_mat sinusoid; /* [max_positions, width], device; empty unless positions = sinusoid */
 } classifier;
@@ -97,6 +110,15 @@ static nm_classifier_ngrams add_ngrams(nm_model *model, int32_t rows, const char
     return ngrams;
 }
 
+static nm_tensor *add_constant(nm_model *model, int32_t rows, const char *name)
+{
+    nm_tensor *matrix = nm_params_add(&model->params, rows, model->target_size,
+                                      (nm_init){NM_INIT_CONSTANT, 0}, "logistic.%s", name);
+    nm_params_fix(matrix);
+    nm_params_keep_exact(matrix);
+    return matrix;
+}
+
 static nm_status classifier_build(nm_model *model, nm_error *err)
 {
     const nm_classifier_config *c = model->config;
@@ -116,8 +138,25 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
         self->words = add_ngrams(model, model->source_size, "words");
         self->bigrams = add_ngrams(model, (int32_t)c->ngram_buckets, "bigrams");
     }
+    if (c->logistic_buckets)
+        self->logistic = (nm_classifier_logistic){
+            add_constant(model, model->source_size, "words"),
+            add_constant(model, (int32_t)c->logistic_buckets, "bigrams"), add_constant(model, 1, "bias")};
     self->output_weight = nm_params_add(&model->params, model->target_size, d + k, linear, "output.weight");
     self->output_bias = nm_params_add(&model->params, 1, model->target_size, linear, "output.bias");
+    return NM_OK;
+}
+
+static nm_status make_identity(nm_backend *b, int32_t n, nm_tensor *identity, nm_error *err)
+{
+    size_t size = (size_t)n;
+    NM_TRY(nm_backend_alloc(b, size * size * nm_dtype_bytes(b->dtype), &identity->data, err));
+    double *values = nm_allocate(size * size * sizeof *values);
+    for (size_t i = 0; i < size; i++)
+        values[i * size + i] = 1;
+    nm_backend_write(b, identity->data, values, size * size);
+    free(values);
+    identity->rows = identity->cols = n;
     return NM_OK;
 }
 
@@ -125,6 +164,8 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
 {
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts;
+    if (c->logistic_buckets)
+        NM_TRY(make_identity(model->backend, model->target_size, &self->identity, err));
     if (c->positions != NM_CLASSIFIER_SINUSOID)
         return NM_OK;
     return nm_positions_alloc(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions,
@@ -135,11 +176,14 @@ static void classifier_release(nm_model *model)
 {
     classifier *self = model->parts;
     nm_positions_dealloc(model->backend, &self->sinusoid);
+    if (self->identity.data)
+        nm_backend_dealloc(model->backend, self->identity.data);
     nm_stack_release(&self->encoder, model->backend);
     free(self);
 }
 
-/* The output layer reads the final norm through the pooling, which commutes with an affine map per feature. */
+/* The output layer reads the final norm through the pooling, which commutes with a per-feature affine map. With n-grams the
+ * layer has further inputs, which a fold would scale, too. */
 static void classifier_fold(const nm_model *model, nm_fold *fold)
 {
     const classifier *self = model->parts;
@@ -163,10 +207,21 @@ static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
                        0);
 }
 
-int32_t nm_classifier_bucket(const nm_classifier_config *config, const int32_t *ids, size_t i)
+int32_t nm_classifier_bucket(int64_t buckets, const int32_t *ids, size_t i)
 {
     uint32_t before = i ? (uint32_t)ids[i - 1] : UINT32_MAX;
-    return (int32_t)(nm_hash_pair(before, (uint32_t)ids[i]) % (uint32_t)config->ngram_buckets);
+    return (int32_t)(nm_hash_pair(before, (uint32_t)ids[i]) % (uint32_t)buckets);
+}
+
+/* The entry of the bigram that ends at each position. */
+static const int32_t *find_buckets(nm_tape *tape, const nm_packing *source, const int32_t *ids,
+                                   int64_t buckets)
+{
+    int32_t *found = nm_tape_host(tape, (size_t)source->n_tokens * sizeof *found);
+    for (int32_t s = 0; found && s < source->n_seqs; s++)
+        for (int32_t i = 0, begin = source->offsets[s]; i < source->offsets[s + 1] - begin; i++)
+            found[begin + i] = nm_classifier_bucket(buckets, ids + begin, (size_t)i);
+    return found;
 }
 
 void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_classifier_ngrams *bigrams)
@@ -176,7 +231,13 @@ void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_
     *bigrams = self->bigrams;
 }
 
-/* Entries of the weights: that of the id at its first position in a text, and the one with weight 0 at the others. */
+nm_classifier_logistic nm_classifier_find_logistic(const nm_model *model)
+{
+    return ((const classifier *)model->parts)->logistic;
+}
+
+/* Rows of nm_classifier_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it occurs first in its
+ * text, otherwise `entries`, the row with weight 0. */
 static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, const int32_t *ids,
                                       int32_t entries)
 {
@@ -190,7 +251,7 @@ static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, c
     return first;
 }
 
-/* The weighted sum of x, the embeddings of the n-grams with these ids. */
+/* Weighted sum per text of x, the embeddings of the n-grams with these ids; each n-gram of a text counts once. */
 static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_ngrams *ngrams, nm_tensor *x,
                              const nm_packing *texts, const int32_t *ids)
 {
@@ -198,14 +259,12 @@ static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_ngrams *ngrams, 
     return nm_pool_weighted(tape, x, texts, ngrams->weights, entries);
 }
 
-/* g, one row per text. */
+/* g, [texts, ngram_dim]. */
 static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_config *c, nm_tape *tape,
                                const nm_packing *source, const int32_t *ids, const nm_packing *texts)
 {
-    int32_t n = source->n_tokens, *buckets = nm_tape_host(tape, (size_t)n * sizeof *buckets);
-    for (int32_t s = 0; buckets && s < source->n_seqs; s++)
-        for (int32_t i = 0, begin = source->offsets[s]; i < source->offsets[s + 1] - begin; i++)
-            buckets[begin + i] = nm_classifier_bucket(c, ids + begin, (size_t)i);
+    int32_t n = source->n_tokens;
+    const int32_t *buckets = find_buckets(tape, source, ids, c->ngram_buckets);
     double rate = c->embedding_dropout;
     nm_tensor *words = nm_embed(tape, self->words.table, ids, NULL, n, 1, NULL, rate);
     nm_tensor *bigrams = nm_embed(tape, self->bigrams.table, buckets, NULL, n, 1, NULL, rate);
@@ -214,6 +273,22 @@ static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_confi
     nm_tensor *h = nm_residual(tape, sum_ngrams(tape, &self->words, words, texts, ids),
                                sum_ngrams(tape, &self->bigrams, bigrams, texts, buckets), 0);
     return nm_l2_normalize(tape, h);
+}
+
+/* z' = [hidden | s] [W | I]^T + bias + b, s: the sums over L and M. */
+static nm_model_output add_logistic(classifier *self, int64_t buckets, nm_tape *tape, const nm_batch *batch,
+                                    const nm_packing *texts, nm_model_output output)
+{
+    const nm_packing *source = &batch->source;
+    const int32_t *ids = batch->source_ids, *entries = find_buckets(tape, source, ids, buckets);
+    nm_tensor *words = nm_embed(tape, self->logistic.words, ids, NULL, source->n_tokens, 1, NULL, 0);
+    nm_tensor *bigrams = nm_embed(tape, self->logistic.bigrams, entries, NULL, source->n_tokens, 1, NULL, 0);
+    nm_tensor *sums = nm_pool(tape, nm_residual(tape, words, bigrams, 0), texts, NM_POOL_SQRTN);
+    return (nm_model_output){
+        .hidden = nm_concat(tape, (nm_tensor *[]){output.hidden, sums}, 2),
+        .weight = nm_concat(tape, (nm_tensor *[]){output.weight, &self->identity}, 2),
+        .bias = nm_residual(tape, output.bias, self->logistic.bias, 0),
+    };
 }
 
 static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
@@ -230,7 +305,10 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
             tape,
             (nm_tensor *[]){pooled, embed_ngrams(self, c, tape, &batch->source, batch->source_ids, &texts)},
             2);
-    return (nm_model_output){.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
+    nm_model_output output = {.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
+    return self->logistic.words && !tape->training
+               ? add_logistic(self, c->logistic_buckets, tape, batch, &texts, output)
+               : output;
 }
 
 const nm_model_type nm_model_classifier = {

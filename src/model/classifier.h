@@ -1,4 +1,4 @@
-/* The text classifier: an encoder whose output is pooled to one vector for each text. */
+/* The text classifier: an encoder whose output is pooled to one vector per text, and a linear layer to the classes. */
 #ifndef NM_CLASSIFIER_H
 #define NM_CLASSIFIER_H
 
@@ -12,7 +12,7 @@ typedef struct nm_classifier_config {
     enum { NM_CLASSIFIER_NO_POSITIONS, NM_CLASSIFIER_LEARNED, NM_CLASSIFIER_SINUSOID } positions;
     enum { NM_CLASSIFIER_FIRST, NM_CLASSIFIER_MEAN } pooling;
     enum { NM_CLASSIFIER_UNIFORM, NM_CLASSIFIER_IDF } ngram_weights;
-    int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets;
+    int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets, logistic_buckets;
     double embedding_init;
 } nm_classifier_config;
 
@@ -22,12 +22,23 @@ static inline const nm_classifier_config *nm_classifier_config_of(const nm_model
 }
 
 typedef struct nm_classifier_ngrams {
-    nm_tensor *table;   /* embeddings [entries, ngram_dim]; NULL without ngram_dim */
-    nm_tensor *weights; /* [entries + 1, 1], not learned, 0 at the end; NULL unless ngram_weights is idf */
+    nm_tensor *table; /* embeddings [entries, ngram_dim]; NULL if ngram_dim is 0 */
+    /* [entries + 1, 1], not learned, the last one is 0; NULL unless ngram_weights is idf */
+    nm_tensor *weights;
 } nm_classifier_ngrams;
 
+/* The n-gram parameters, owned by the model. */
 void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_classifier_ngrams *bigrams);
-/* Entry of the bigram that ends at position i of a text. */
-int32_t nm_classifier_bucket(const nm_classifier_config *config, const int32_t *ids, size_t i);
+
+typedef struct nm_classifier_logistic { /* not learned; NULL without logistic_buckets */
+    nm_tensor *words, *bigrams;         /* [vocabulary, classes], [logistic_buckets, classes] */
+    nm_tensor *bias;                    /* [1, classes] */
+} nm_classifier_logistic;
+
+/* The parameters of the logistic regression, owned by the model. */
+nm_classifier_logistic nm_classifier_find_logistic(const nm_model *model);
+/* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i = 0 the bigram consists
+ * of the beginning of the text and its first token. */
+int32_t nm_classifier_bucket(int64_t buckets, const int32_t *ids, size_t i);
 
 #endif

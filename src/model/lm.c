@@ -1,4 +1,4 @@
-/* Decoder-only Transformer and tensorized Transformer (Ma et al. 2019, as in their program, with a causal mask by default):
+/* Decoder-only Transformer, and the tensorized Transformer as in the code of Ma et al. 2019, with a causal mask by default:
  * pre- or post-norm, learned or sinusoidal position embeddings, shared embeddings, adaptive softmax (Grave et al. 2017). */
 #include "model/lm.h"
 
@@ -14,14 +14,14 @@
 /* clang-format off */
 static const nm_option lm_options[] = {
     PICK(preset, "small", "tiny|small|medium|ptb|wt103", "Sizes, dropout rates and defaults of a known model."),
-    PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product, or block-term attention of the tensorized Transformer."),
+    PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized Transformer, in which each query attends to all pairs of positions, without a softmax."),
     ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that exp of the loss is not a perplexity."),
     NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
                   "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
     ROW(context, "64", 2, NM_LM_MAX_CONTEXT, "Context length in tokens (L): length of training segments and longest context at inference."),
-    ROW(cores, "1", 1, 64, "Number of cores of block-term attention (core-1, core-2)."),
+    ROW(cores, "1", 1, 64, "Number of cores of block-term attention, vectors of feature weights that are averaged (core-1, core-2 in the paper)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, in pre-norm only; empty: as model.norm."),
     PICK(init, "xl", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
@@ -60,10 +60,8 @@ static const nm_preset lm_presets[] = {
 
 /* ---- building ---- */
 
-enum {
-    BLOCK_TERM_CONTEXT = 1024,
-    BLOCK_TERM_COSTLY = 128
-}; /* contexts of block-term attention: largest, without a warning */
+/* Context length of block-term attention in tokens: the maximum, and the longest one without a warning. */
+enum { BLOCK_TERM_CONTEXT = 1024, BLOCK_TERM_COSTLY = 128 };
 
 static bool is_block_term(const nm_lm_config *c)
 {
@@ -211,7 +209,7 @@ static void lm_fold(const nm_model *model, nm_fold *fold)
 
 /* ---- forward ---- */
 
-/* Host ids and positions [n]. The table is that of the parameters: nm_generator.embed. */
+/* See nm_generator.embed; table is always nm_lm.table. */
 static nm_tensor *lm_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
                            const int32_t *pos, int32_t n)
 {
@@ -255,9 +253,9 @@ double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_l
     nm_lm *lm = model->parts;
     if (!lm->cluster_weight)
         return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, spec);
-    nm_adaptive_params maps = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
-                               lm->clusters};
-    return nm_adaptive_loss_of(tape, hidden, &maps, spec);
+    nm_adaptive_params params = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
+                                 lm->clusters};
+    return nm_adaptive_loss_of(tape, hidden, &params, spec);
 }
 
 /* ---- generation ---- */

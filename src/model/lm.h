@@ -23,8 +23,8 @@ typedef struct nm_lm {
     nm_tensor *table, *output_weight; /* [V, d] each; the same tensor if embeddings are shared */
     nm_tensor *output_bias;           /* [1, V] or NULL */
     nm_tensor *position_table;        /* learned position embeddings [context, d], or NULL */
-    nm_tensor *cluster_weight,
-        *cluster_bias; /* adaptive softmax: [clusters, d], [1, clusters]; otherwise NULL */
+    /* Adaptive softmax: the head's cluster entries, [clusters, d] and [1, clusters]; otherwise NULL. */
+    nm_tensor *cluster_weight, *cluster_bias;
     nm_adaptive_clusters clusters;
     nm_stack stack;
     nm_mat positions; /* sinusoidal position embeddings [context, d], device; otherwise without data */
@@ -42,7 +42,8 @@ static inline nm_lm *nm_lm_of(const nm_model *model)
 
 /* Hidden vectors of a batch's target tokens, [tokens, d], the input of the output projection. */
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch);
-/* The loss sums of rows of hidden vectors, as from nm_softmax_loss_of; NULL if memory ran out. */
+/* Loss sums of hidden vectors [tokens, d], device doubles [2], see nm_softmax_loss_of and nm_adaptive_loss_of. NULL if the
+ * tape's memory is exhausted. */
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec);
 
 #endif

@@ -12,7 +12,7 @@ void nm_model_options_add(nm_options *options, const nm_model_type *type)
         nm_options_add_rules(options, type->rules);
 }
 
-/* Parameters and norms of the type, the norms of norm.at among them. */
+/* Registers the parameters and norms of the type, and checks that every entry of norm.at applies to a site. */
 static nm_status build(nm_model *model, nm_error *err)
 {
     nm_params *params = &model->params;
@@ -104,8 +104,9 @@ void nm_model_free_worker(nm_model *worker)
 
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
 {
-    void *device;
-    NM_TRY(nm_backend_alloc(model->backend, (size_t)model->target_size, &device, err));
+    void *device = model->allowed;
+    if (!device)
+        NM_TRY(nm_backend_alloc(model->backend, (size_t)model->target_size, &device, err));
     model->allowed = device;
     nm_backend_upload(model->backend, device, allowed, (size_t)model->target_size);
     return NM_OK;

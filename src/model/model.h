@@ -1,4 +1,4 @@
-/* Models: a batch in, hidden vectors and the output projection out. Each kind of model is one file that defines an
+/* A model maps a batch to hidden vectors and an output projection. Each kind of model is one file that defines an
  * nm_model_type; no other code depends on the kind. */
 #ifndef NM_MODEL_H
 #define NM_MODEL_H
@@ -18,7 +18,7 @@ typedef struct nm_model_output {
     const nm_adaptive_clusters *clusters;
 } nm_model_output;
 
-/* Matrices over the vocabulary as a generative model uses them: with FixNorm their rows are L2-normalized. */
+/* Embeddings and output projection of a generative model; with FixNorm their rows are L2-normalized. */
 typedef struct nm_generator_tables {
     nm_tensor *source, *target; /* embeddings; source NULL without an encoder */
     nm_model_output output;     /* hidden is NULL */
@@ -26,15 +26,16 @@ typedef struct nm_generator_tables {
 
 /* What decode/ needs from a model that generates text. */
 typedef struct nm_generator {
-    /* The stack that is run with a KV cache; NULL if this configuration has none (block-term attention). */
+    /* The stack that runs with a KV cache; returns NULL if the configuration does not support one (block-term attention). */
     const nm_stack *(*decoder)(const nm_model *model);
     const nm_stack *(*encoder)(const nm_model *model); /* NULL: decoder-only */
-    /* Maximum length of a source, of a target and of a language model's context, in tokens. */
+    /* Maximum length in tokens of a source or a target sequence, or the context length of a language model. */
     int32_t (*context)(const nm_model *model);
-    bool (*is_causal)(const nm_model *model); /* NULL: always */
-    /* Tensors on the tape, or parameters. */
+    bool (*is_causal)(const nm_model *model); /* NULL: always causal */
+    /* The tensors are parameters, or belong to the tape (FixNorm). */
     nm_generator_tables (*tables)(nm_model *model, nm_tape *tape);
-    /* Input of a stack, [n, d]: host ids and positions [n]; table: tables.source or tables.target. */
+    /* Input of a stack, [n, d]. ids, pos: host [n], tokens and positions in their sequences; table: tables.source or
+     * tables.target. */
     nm_tensor *(*embed)(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
                         const int32_t *pos, int32_t n);
 } nm_generator;
@@ -46,13 +47,15 @@ typedef struct nm_model_type {
     const nm_option_rule *rules; /* options without effect in some configurations; may be NULL */
     size_t config_size;
     nm_status (*build)(nm_model *model, nm_error *err); /* sets parts, registers parameters and norms */
-    nm_status (*ready)(nm_model *model, nm_error *err); /* after memory is allocated: tables; may be NULL */
+    /* computes tables after nm_params_allocate; may be NULL */
+    nm_status (*ready)(nm_model *model, nm_error *err);
     nm_model_output (*forward)(nm_model *model, nm_tape *tape, const nm_batch *batch);
-    void (*release)(nm_model *model);
+    void (*release)(nm_model *model); /* frees parts, also after a build that failed */
     /* Adds the norms and their readers (nn/fold.h); NULL: no norm can be folded. */
     void (*fold)(const nm_model *model, nm_fold *fold);
     const nm_generator *generator; /* NULL: the model does not generate text */
-    /* A warning about what training with this configuration costs, heap, or NULL; the function may be NULL. */
+    /* A warning about the cost of training with this configuration, heap, freed by the caller; returns NULL for none. The
+     * function may be NULL. */
     char *(*warning)(const nm_model *model);
 } nm_model_type;
 
@@ -65,7 +68,7 @@ struct nm_model {
     int32_t source_size, target_size; /* sizes of the vocabularies */
     const void *more_sizes;           /* nm_model_sizes.more */
     nm_norm_plan plan;                /* of the training run */
-    uint8_t *allowed;                 /* device [target_size]: tokens that may be output; NULL: all */
+    uint8_t *allowed;                 /* device [target_size]: 1 for tokens that may be output; NULL: all */
     void *parts;                      /* of the type, owned */
 };
 
@@ -75,15 +78,17 @@ void nm_model_options_add(nm_options *options, const nm_model_type *type);
 typedef struct nm_model_sizes {
     int32_t source, target;
     nm_norm_plan plan; /* of the training run */
-    const void *more;  /* further sizes that a task passes to its model type; must outlive the model */
+    const void *more;  /* further sizes, of a type that task and model share; must outlive the model */
 } nm_model_sizes;
 
-/* Declares a model: its parameters have shapes, but no memory. Free it with nm_model_free. */
+/* Declares a model: its parameters have shapes, but no memory. Free it with nm_model_free. NM_USAGE or NM_MISMATCH if options
+ * do not fit together or do not fit the sizes. */
 nm_status nm_model_declare(nm_model **model, const nm_model_type *type, nm_backend *backend,
                            const nm_options *options, const nm_model_sizes *sizes, nm_error *err);
-/* Allocates the parameters of a declared model, which are zero, and the tables that it computes. */
+/* Allocates the parameters of a declared model, all zero, and computes its constant tables. NM_MEMORY; NM_USAGE if
+ * model.freeze is invalid. */
 nm_status nm_model_allocate(nm_model *model, bool with_grads, nm_error *err);
-/* Both; nm_params_initialize or nm_model_file_load sets the parameters. */
+/* nm_model_declare and nm_model_allocate. nm_params_initialize or nm_model_file_load then sets the parameters. */
 nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backend *backend,
                           const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
                           nm_error *err);
@@ -92,12 +97,12 @@ void nm_model_free(nm_model *model);
  * change while it exists. `main` must outlive it. NM_UNSUPPORTED: see nm_backend_create_worker. */
 nm_status nm_model_create_worker(nm_model **worker, const nm_model *main, nm_error *err);
 void nm_model_free_worker(nm_model *worker);
-/* Restricts the output to tokens with 1 in allowed (host [target_size]). */
+/* Restricts the output to tokens with 1 in allowed (host [target_size], copied); replaces an earlier restriction. NM_MEMORY. */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
 
-/* For inference only: folds norms into linear layers where outputs stay the same except for rounding. options, unless NULL,
- * are set to the norms after folding, as needed for a model file; they may be the model's own if it is not built again.
- * Returns the number of folded norms. */
+/* For inference only: folds norms into linear layers where this changes outputs by rounding only. options, unless NULL, are
+ * set to the norms after folding, for a model file; they may be the model's own options if it is not built again. Returns the
+ * number of folded norms. */
 size_t nm_model_fold(nm_model *model, nm_options *options);
 
 extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger;

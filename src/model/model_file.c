@@ -10,13 +10,18 @@
 
 /* ---- writing ---- */
 
+static void *alloc_block(nm_host_copies *copies, size_t bytes)
+{
+    NM_GROW(copies->blocks, copies->n, copies->capacity);
+    return copies->blocks[copies->n++] = nm_allocate(bytes);
+}
+
 const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, const void *device, size_t bytes)
 {
     const void *view = nm_backend_view(backend, device);
     if (view)
         return view;
-    NM_GROW(copies->blocks, copies->n, copies->capacity);
-    void *block = copies->blocks[copies->n++] = nm_allocate(bytes);
+    void *block = alloc_block(copies, bytes);
     nm_backend_download(backend, block, device, bytes);
     return block;
 }
@@ -41,12 +46,6 @@ static bool is_folded(const nm_params *params, const nm_tensor *tensor)
             if (params->norms[n]->params[i] == tensor->data)
                 return true;
     return false;
-}
-
-static void *alloc_block(nm_host_copies *copies, size_t bytes)
-{
-    NM_GROW(copies->blocks, copies->n, copies->capacity);
-    return copies->blocks[copies->n++] = nm_allocate(bytes);
 }
 
 static void scale_name(char *name, size_t bytes, const char *matrix)
@@ -120,7 +119,7 @@ static nm_status add_params(nm_safetensors_writer *writer, const nm_params *para
     return NM_OK;
 }
 
-/* "enc.0.self.norm.running_mean" */
+/* Name of a vector or counter of a norm, for example "enc.0.self.norm.running_mean". */
 static void slot_name(char *name, size_t bytes, const nm_norm *norm, const char *slot)
 {
     snprintf(name, bytes, "%s.%s", norm->site.name, slot);
@@ -221,7 +220,7 @@ static nm_status load_bf16(const nm_safetensors *file, nm_backend *backend, cons
     return NM_OK;
 }
 
-/* Whether a tensor can be used where it is, in the mapped file. */
+/* Whether a tensor can be used in place in the mapped file. */
 static bool can_stay(const nm_safetensor *found, nm_backend *backend, const nm_tensor *tensor)
 {
     return found->type == nm_model_file_dtype(backend) &&
@@ -286,7 +285,7 @@ nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err
     return load_model(file, model, nm_safetensors_make_writable(file), err);
 }
 
-/* Blocks are copied, because the data of other programs' files may be unaligned. */
+/* Elements are copied in blocks, because the data may be unaligned in files of other programs. */
 static bool is_finite_tensor(const nm_safetensor *tensor)
 {
     enum { BLOCK = 1024 };
@@ -331,7 +330,7 @@ nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err)
 
 /* ---- averaging ---- */
 
-/* int8 values of different files have different scales; a mean of rounded weights is less exact. */
+/* NM_UNSUPPORTED for int8 and bf16 files: the mean of rounded weights is less exact than the rounded mean. */
 static nm_status check_float(const nm_safetensors *file, nm_error *err)
 {
     for (size_t i = 0; i < nm_safetensors_count(file); i++) {
@@ -344,7 +343,7 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
     return NM_OK;
 }
 
-/* Options, update, preparation and program version may differ between models that have a mean. */
+/* Models that are averaged may differ in options, update, preparation of the data and program version. */
 static nm_status check_same_texts(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
     static const char *const varying[] = {"config", "update", "norma", "data.ini", NULL};

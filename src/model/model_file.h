@@ -34,18 +34,18 @@ nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model
  * that is missing or has another shape. */
 nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_error *err);
 
-/* The same without a copy for inference: where host and backend share memory, parameters of the backend's type stay in the
- * mapped file, which must stay open as long as the model. Parameters may still be written (pages are copied); not for models
- * with gradients. */
+/* Like nm_model_file_load, but for inference only and without a copy: where host and backend share memory, parameters of the
+ * backend's type stay in the mapped file, which must remain open while the model exists. Writing to parameters copies the
+ * pages and does not change the file. */
 nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err);
 
-/* NM_DIVERGED names the first float tensor with a NaN or an infinity: such a model computes nonsense. */
+/* NM_DIVERGED names the first floating-point tensor that contains a NaN or an infinity. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
 
-/* Writes the element-wise mean of n model files to out: every floating-point tensor, running statistics included. Counters
- * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 and bf16 files, NM_MISMATCH if the files
- * differ in names, types or shapes of tensors, in the task, or in its texts (dictionaries, codes, labels). NM_DIVERGED for
- * values that are not finite. */
+/* Writes the elementwise mean of n model files to out: every floating-point tensor, including running statistics. Counters
+ * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 and bf16 files; NM_MISMATCH if the files
+ * differ in names, types or element counts of tensors, in the task, or in its texts (dictionaries, codes, labels); NM_DIVERGED
+ * for values that are not finite. */
 nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err);
 
 #endif

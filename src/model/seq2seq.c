@@ -1,4 +1,4 @@
-/* The encoder-decoder Transformer (Vaswani et al. 2017) with the variants of the three papers: norm by site, pre- or
+/* The encoder-decoder Transformer (Vaswani et al. 2017) with the variants of the papers on translation: norms per site, pre- or
  * post-norm, FixNorm, shared embeddings, position tables and initializations of fairseq and of Nguyen and Salazar 2019. */
 #include "model/seq2seq.h"
 
@@ -51,8 +51,8 @@ static const nm_preset seq2seq_presets[] = {
 
 int32_t nm_seq2seq_alignment_layer(const nm_seq2seq_config *config)
 {
-    int64_t last_but_one = config->decoder_layers > 1 ? config->decoder_layers - 2 : 0;
-    return (int32_t)(config->alignment_layer ? config->alignment_layer - 1 : last_but_one);
+    int64_t penultimate = config->decoder_layers > 1 ? config->decoder_layers - 2 : 0;
+    return (int32_t)(config->alignment_layer ? config->alignment_layer - 1 : penultimate);
 }
 
 /* ---- building ---- */
@@ -143,8 +143,8 @@ static void seq2seq_release(nm_model *model)
     free(s);
 }
 
-/* The keys and values of all decoder layers read the encoder's final norm. The output projection reads the decoder's; a
- * norm cannot be folded into it if it is shared with an embedding or L2-normalized (FixNorm). */
+/* The encoder's final norm is read by the key and value projections of all decoder layers, the decoder's by the output
+ * projection. An output projection that is shared with an embedding or L2-normalized (FixNorm) cannot absorb a norm. */
 static void seq2seq_fold(const nm_model *model, nm_fold *fold)
 {
     const nm_seq2seq *s = model->parts;

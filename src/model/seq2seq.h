@@ -27,7 +27,7 @@ static inline const nm_seq2seq_config *nm_seq2seq_config_of(const nm_model *mode
     return model->config;
 }
 
-/* The decoder layer, from 0, that model.alignment_layer means. */
+/* Index, from 0, of the decoder layer that model.alignment_layer selects. */
 int32_t nm_seq2seq_alignment_layer(const nm_seq2seq_config *config);
 
 static inline nm_seq2seq *nm_seq2seq_of(const nm_model *model)

@@ -1,4 +1,4 @@
-/* Sizes, dropout rates and initialization are those of the program, fastnlp/TENER. */
+/* Sizes, dropout rates and initialization are those of the authors' code, fastnlp/TENER. */
 #include "model/tagger.h"
 
 #include <math.h>
@@ -110,7 +110,7 @@ static void tagger_release(nm_model *model)
 
 /* ---- forward ---- */
 
-/* A convolution of width 3 over the characters, max pooling over the word, a linear layer: [words, char_dim]. */
+/* Character encoder, [words, char_dim]: a convolution of width 3 with ReLU, max pooling over each word, a linear layer. */
 static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
 {
     const nm_tagger_layers *t = nm_tagger_of(model);

@@ -1,4 +1,4 @@
-/* Sums are in double: a folded model differs from the original by one rounding of each weight. */
+/* Computed in double: each folded weight is rounded once. */
 #include "nn/fold.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static bool has_shift(const nm_fold_site *site)
     return false;
 }
 
-/* Sets scale and shift. */
+/* Whether all readers can absorb the norm. Sets scale and shift if the norm is affine at inference. */
 static bool can_fold(nm_fold_site *site, nm_backend *backend)
 {
     const nm_norm *norm = site->norm;
@@ -65,7 +65,7 @@ static size_t element_count(const nm_tensor *tensor)
     return (size_t)tensor->rows * (size_t)tensor->cols;
 }
 
-/* Host copy in double; the caller frees it. */
+/* Copies a tensor to host memory, in double; the caller frees it. */
 static double *read_tensor(nm_backend *backend, const nm_tensor *tensor)
 {
     double *values = nm_allocate(element_count(tensor) * sizeof *values);

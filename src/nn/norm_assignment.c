@@ -7,7 +7,7 @@
 
 /* ---- site names ---- */
 
-/* "3" or "0-2". */
+/* Whether the text is a layer or a range of layers: "3" or "0-2". */
 static bool parse_range(const char *text, size_t length, long *first, long *last)
 {
     char *end;
@@ -48,7 +48,7 @@ static char *duplicate_span(const char *text, size_t length)
     return nm_format("%.*s", (int)length, text);
 }
 
-/* "a-b" with a > b, a segment without characters. */
+/* Invalid are empty segments and ranges "a-b" with a > b. */
 static bool sites_are_valid(const char *sites)
 {
     for (;; sites++) {
@@ -112,7 +112,8 @@ const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignm
     return applied;
 }
 
-/* "enc.0.self, enc.0.ffn, ..., dec.1.ffn, dec.final": all names without the suffix .norm, or the first and last ones. */
+/* "enc.0.self, enc.0.ffn, ..., dec.1.ffn, dec.final": the names without the suffix .norm; of more than 8 only the first and
+ * last 4. Heap, freed by the caller. */
 static char *list_sites(const char *const *sites, size_t n)
 {
     enum { SHOWN = 4 };

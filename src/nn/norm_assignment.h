@@ -24,12 +24,12 @@ typedef struct nm_norm_assignments {
 nm_status nm_norm_assignments_parse(nm_norm_assignments *assignments, const char *text, nm_error *err);
 void nm_norm_assignments_release(nm_norm_assignments *assignments);
 
-/* The entry that applies to a site ("enc.3.ffn.norm"), or NULL. */
+/* The last entry that matches a site ("enc.3.ffn.norm"), owned by the list, or NULL. */
 const nm_norm_assignment *nm_norm_assignments_find(const nm_norm_assignments *assignments, const char *site);
-/* The same while a model is built: records which entries match and which apply. */
+/* Like nm_norm_assignments_find, for building a model: sets `matched` and `applied` of the entries. */
 const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignments, const char *site);
-/* NM_USAGE for an entry that matches none of the sites (n names, in the order of the model), or that never applies because
- * later entries match the same sites. */
+/* After a model is built: NM_USAGE for an entry that matches none of its sites (n names, in the order of the model), or that
+ * has no effect because later entries match the same sites. */
 nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
                                     size_t n, nm_error *err);
 

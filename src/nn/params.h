@@ -11,8 +11,8 @@ typedef struct nm_param {
     nm_init init;
     size_t offset;     /* in the slab, in elements */
     bool fixed;        /* not learned: no gradient, no update */
-    bool exact;        /* never quantized to int8: neither the weight of a linear layer nor an embedding */
-    void *packed_int8; /* packed int8 layout, registered with the backend; or NULL */
+    bool exact;        /* never quantized: neither the weight of a linear layer nor an embedding */
+    void *packed_int8; /* packed int8 layout in nm_params.packed_int8, registered with the backend; or NULL */
 } nm_param;
 
 typedef struct nm_params {
@@ -21,46 +21,50 @@ typedef struct nm_params {
     size_t n, capacity;
     nm_norm **norms;
     size_t n_norms, norms_capacity;
-    nm_norm_assignments assignments; /* of norm.at; override the type given to nm_params_add_norm */
-    void *values, *grads, *state,
-        *statistics;                          /* device slabs; statistics: of norms, for the current update */
+    nm_norm_assignments assignments; /* of norm.at; they override the type given to nm_params_add_norm */
+    /* Device slabs: values and gradients of the parameters, running state and statistics of the norms. Statistics are those of
+     * the current update. grads is NULL at inference; state and statistics are NULL if no norm has any. */
+    void *values, *grads, *state, *statistics;
     size_t n_elements, n_state, n_statistics; /* elements of the slabs, with padding for alignment */
-    void *packed_int8;                        /* device: packed int8 layouts of all parameters */
-    bool int8;                                /* nm_params_to_int8 has run */
+    void *packed_int8;                        /* device: packed int8 layouts of all parameters, or NULL */
+    bool int8;                                /* the parameters are quantized: nm_params_to_int8 */
 } nm_params;
 
 void nm_params_init(nm_params *params, nm_backend *backend);
 void nm_params_release(nm_params *params);
 
-/* Registers a matrix (rows = 1: a vector); nm_params_allocate sets its data. The pointer is valid until nm_params_release. */
+/* Registers a matrix (rows = 1: a vector) with a name that no other parameter has; nm_params_allocate sets its data. The
+ * pointer is valid until nm_params_release. */
 nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init init, const char *name_format,
                          ...) __attribute__((format(printf, 5, 6)));
-/* Registers a norm of the type at a site, whose name is copied; its vectors become parameters "SITE.weight" etc. */
+/* Registers a norm of the type at a site, whose name is copied; its vectors become parameters "SITE.weight" etc. The norm is
+ * valid until nm_params_release. Errors as nm_norm_prepare. */
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
                              const nm_norm_site *site, nm_norm **norm, nm_error *err);
-/* Excludes a matrix from int8 quantization. */
+/* Excludes a matrix from int8 quantization and from rounding to bf16 in model files. */
 void nm_params_keep_exact(nm_tensor *matrix);
 /* Makes a parameter constant: it is not learned. Call it before nm_params_allocate. */
 void nm_params_fix(nm_tensor *matrix);
-/* Fixes the parameters that match a comma-separated list of patterns: a name, the beginning of names up to a dot, or with *
- * for any characters. Call it before nm_params_allocate. NM_USAGE for a pattern that matches none, or if all are fixed. */
+/* Applies nm_params_fix to the parameters that match a comma-separated list of patterns: a name, the beginning of names up to
+ * a dot, or either with * for any characters. Call it before nm_params_allocate. NM_USAGE for a pattern that matches no
+ * parameter, or if all parameters are fixed. */
 nm_status nm_params_freeze(nm_params *params, const char *patterns, nm_error *err);
 /* Allocates the slabs and binds all tensors and norms to them. NM_MEMORY. */
 nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err);
-/* Binds the norms again, after the data of their parameters has moved. */
+/* Binds the norms again after the data of their parameters has moved. */
 void nm_params_bind_norms(nm_params *params);
-/* Binds all tensors and norms to other slabs of gradients and statistics, with the same layout: those of a pass that
- * alternates with others. */
+/* Binds all tensors and norms to other slabs of gradients and statistics with the same layout, for micro-batches whose sums
+ * are kept apart. */
 void nm_params_bind(nm_params *params, void *grads, void *statistics);
 /* Random initialization: a function of the seed and of each parameter's index. */
 void nm_params_initialize(nm_params *params, uint64_t seed);
 
 nm_param *nm_params_find(const nm_params *params, const char *name); /* or NULL */
 size_t nm_params_learned(const nm_params *params);                   /* number of learned elements */
-/* Whether nm_params_to_int8 quantizes the parameter: a matrix (rows > 1) that is not excluded. */
+/* Whether nm_params_to_int8 quantizes the parameter: a matrix (rows > 1) without nm_params_keep_exact. */
 bool nm_param_is_int8(const nm_param *param);
-/* For inference only: symmetric per-row int8 weight quantization. Matrices are rounded in place, and matrix multiplications
- * with them are int8 from then on (nm_backend_register_weight_int8). NM_MEMORY. */
+/* For inference only: symmetric per-row int8 weight quantization. Matrices are rounded in place, and their matrix
+ * multiplications then run in int8 (nm_backend_register_weight_int8). NM_MEMORY. */
 nm_status nm_params_to_int8(nm_params *params, nm_error *err);
 /* Unregisters the int8 weights, e.g. before other values are loaded; the rounding remains. */
 void nm_params_from_int8(nm_params *params);
@@ -69,11 +73,11 @@ size_t nm_params_bytes(const nm_params *params); /* bytes of the value slab */
 /* Updates the running state of all norms from the micro-batches since the last call, see nm_norm_update_state. */
 void nm_params_update_norms(nm_params *params, double grad_scale);
 
-/* Combines the statistics of earlier micro-batches with those of the norms, whose rows come second. statistics: device,
- * with the layout of the slab; overwritten. rows: [n_norms][NM_NORM_CAPACITY], collected_rows of the norms. */
+/* Combines the statistics of earlier micro-batches with those of the norms, in this order, into the norms. statistics: of the
+ * earlier ones, device, with the layout of the slab; overwritten. rows: [n_norms][NM_NORM_CAPACITY], their collected_rows. */
 void nm_params_add_statistics(nm_params *params, void *statistics, const double *rows);
 
-/* rows: [n_norms][NM_NORM_CAPACITY], the collected_rows of all norms. */
+/* Copies nm_norm.collected_rows of all norms to and from rows [n_norms][NM_NORM_CAPACITY]. */
 void nm_params_get_rows(const nm_params *params, double *rows);
 void nm_params_set_rows(nm_params *params, const double *rows);
 
@@ -85,6 +89,7 @@ typedef struct nm_norm_snapshot {
 } nm_norm_snapshot;
 
 nm_norm_snapshot nm_norm_snapshot_save(const nm_params *params);
+/* Restores the running state, discards the statistics collected since then and frees the snapshot. */
 void nm_norm_snapshot_restore(nm_norm_snapshot *snapshot, nm_params *params);
 
 #endif

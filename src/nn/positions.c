@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* p: position or distance */
+/* [sin(p w_k) | cos(p w_k)], fairseq's frequencies; p: position or distance. */
 static double halves_entry(int32_t p, int32_t feature, int32_t d)
 {
     int32_t half = d / 2;

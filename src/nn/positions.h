@@ -20,9 +20,10 @@ typedef enum nm_position_kind {
     NM_POSITIONS_TENSOR2TENSOR /* Vaswani et al. 2018; Marian */
 } nm_position_kind;
 
-/* Writes the table to device memory of length * d elements. Row i: position i of a sequence, or distance i - length / 2. */
+/* Writes the table to device memory of length * d elements. Row i belongs to position i of a sequence, or, for
+ * NM_POSITIONS_RELATIVE, to the distance i - length / 2. */
 void nm_positions_fill(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d, void *device);
-/* Allocates and writes a table; nm_positions_dealloc frees it (and accepts {0}). */
+/* Allocates and writes a table; nm_positions_dealloc frees it (and accepts {0}). NM_MEMORY. */
 nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t length, int32_t d,
                              nm_mat *table, nm_error *err);
 void nm_positions_dealloc(nm_backend *backend, nm_mat *table);

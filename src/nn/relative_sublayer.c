@@ -8,8 +8,8 @@ void nm_relative_build(nm_stack *stack, int32_t layer, nm_params *params)
     nm_sublayer_attention *self = &stack->layers[layer].self;
     int32_t d = c->width, head_width = d / c->heads;
     const nm_init uniform = {NM_INIT_UNIFORM, 1 / sqrt((double)d)};
-    const nm_init bias = {NM_INIT_NORMAL,
-                          sqrt(2.0 / (c->heads + head_width))}; /* Xavier normal of [heads, d / heads] */
+    /* Xavier normal of a matrix [heads, d / heads] */
+    const nm_init bias = {NM_INIT_NORMAL, sqrt(2.0 / (c->heads + head_width))};
     self->in_weight = nm_params_add(params, 3 * d, d, uniform, "%s.%d.self.qkv.weight", c->prefix, layer);
     self->key_bias = nm_params_add(params, 1, d, bias, "%s.%d.self.key_bias", c->prefix, layer);
     self->distance_bias = nm_params_add(params, 1, d, bias, "%s.%d.self.distance_bias", c->prefix, layer);

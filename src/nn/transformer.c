@@ -8,8 +8,9 @@
 #include "nn/positions.h"
 #include "nn/sublayers.h"
 
-/* ---- initialization: Xavier normal and SmallInit (Nguyen and Salazar 2019, section 2.1 and table 2), fairseq,
- * RBN's encoder feed-forward layers, PyTorch's defaults ---- */
+/* ---- initialization ----
+ * Xavier normal and SmallInit: Nguyen and Salazar 2019, section 2.1 and table 2. RBN's scheme is fairseq's with PyTorch's
+ * defaults in the feed-forward layers of the encoder. */
 
 static const nm_init zeros = {NM_INIT_CONSTANT, 0}, xl_init = {NM_INIT_NORMAL, 0.02};
 
@@ -45,21 +46,22 @@ static nm_init attention_init(const nm_stack_config *c, bool output)
     }
 }
 
-/* fairseq keeps PyTorch's default for the biases of q, k and v. */
+/* fairseq uses PyTorch's default for the biases of q, k and v. */
 static nm_init attention_bias_init(const nm_stack_config *c)
 {
     bool uniform = c->init == NM_SCHEME_FAIRSEQ || c->init == NM_SCHEME_RBN;
     return uniform ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(c->width)} : zeros;
 }
 
-static bool default_linear(const nm_stack_config *c)
+/* Whether feed-forward layers have PyTorch's default initialization of linear layers. */
+static bool is_torch_ffn(const nm_stack_config *c)
 {
     return c->init == NM_SCHEME_TORCH || (c->init == NM_SCHEME_RBN && !c->decoder);
 }
 
 static nm_init ffn_init(const nm_stack_config *c, double fan_in, double fan_out)
 {
-    if (default_linear(c))
+    if (is_torch_ffn(c))
         return (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)};
     if (c->init == NM_SCHEME_XL)
         return xl_init;
@@ -69,7 +71,7 @@ static nm_init ffn_init(const nm_stack_config *c, double fan_in, double fan_out)
 
 static nm_init ffn_bias_init(const nm_stack_config *c, double fan_in)
 {
-    return default_linear(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
+    return is_torch_ffn(c) ? (nm_init){.kind = NM_INIT_UNIFORM, .scale = 1 / sqrt(fan_in)} : zeros;
 }
 
 /* ---- building ---- */
@@ -153,7 +155,7 @@ static nm_status build_ffn(const builder *to, nm_sublayer_ffn *ffn)
     char at[64], name[96];
     snprintf(at, sizeof at, "%s.%d.ffn", c->prefix, to->layer);
     snprintf(name, sizeof name, "%s.norm", at);
-    /* in post-norm the last sublayer's norm is the final one */
+    /* In a post-norm decoder the norm of the last sublayer is the one before the output projection. */
     NM_TRY(add_norm(to, c->norm, name, !c->pre_norm && c->decoder && to->layer == c->layers - 1, &ffn->norm));
     int32_t d = c->width, ff = c->ff;
     ffn->in_weight = nm_params_add(to->params, ff, d, ffn_init(c, d, ff), "%s.in.weight", at);
@@ -205,7 +207,7 @@ void nm_stack_release(nm_stack *stack, nm_backend *backend)
 
 /* ---- folding ---- */
 
-/* In post-norm the residual connection reads the norm too, so it has no readers to fold into. */
+/* In post-norm the residual connection reads the norm, too, so the norm cannot be folded. */
 static void fold_add_norm(const nm_stack *stack, nm_fold *fold, const char *option, nm_norm *norm,
                           nm_tensor *weight, nm_tensor *bias)
 {
@@ -231,13 +233,8 @@ bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, con
 
 /* ---- forward ---- */
 
-static nm_tensor *sublayer_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x)
-{
-    return stack->config.pre_norm ? nm_normalize(tape, norm, x) : x;
-}
-
-/* f: output of the sublayer with this norm and the input *x. Sets *x to the input of the next sublayer's residual connection
- * and returns the input of that sublayer, whose norm is `next`. */
+/* f: output of a sublayer with the norm `norm` and the residual input *x; `next`: norm of the next sublayer. Sets *x to the
+ * residual input of the next sublayer and returns the input of its function F. */
 static nm_tensor *next_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_norm *next,
                              nm_tensor **x, nm_tensor *f, double drop)
 {
@@ -247,7 +244,7 @@ static nm_tensor *next_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm
     return h;
 }
 
-/* The same for the last sublayer of a layer: returns the output of the layer. */
+/* The output of a layer, from the output f of its last sublayer. */
 static nm_tensor *layer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
                                nm_tensor *f, double drop)
 {
@@ -263,7 +260,7 @@ typedef struct layer_call {
     nm_stack_attention attention;
 } layer_call;
 
-/* drop(f(W1 h + b1)); relu is part of the linear kernel. */
+/* drop(f(W1 h + b1)). The linear kernel applies relu itself. */
 static nm_tensor *activated_linear(nm_tape *tape, nm_tensor *h, const nm_sublayer_ffn *ffn,
                                    const nm_stack_config *c)
 {
@@ -285,9 +282,9 @@ static nm_tensor *layer_forward(nm_tape *tape, const void *context)
     const nm_sublayer_ffn *ffn = &layer->ffn;
     nm_tensor *x = call->x;
 
-    /* TENER has no dropout on the output of attention */
+    /* TENER has no dropout on the output of attention. */
     double attention_drop = c->attention == NM_RELATIVE_ATTENTION ? 0 : c->drop;
-    nm_tensor *h = sublayer_input(tape, stack, layer->self.norm, x);
+    nm_tensor *h = c->pre_norm ? nm_normalize(tape, layer->self.norm, x) : x;
     h = call->attention.self(tape, stack, call->layer, h, call->attention.context);
     h = next_input(tape, stack, layer->self.norm, layer->cross.norm ? layer->cross.norm : ffn->norm, &x, h,
                    attention_drop);
@@ -317,7 +314,7 @@ typedef struct attention_inputs {
     const nm_alignment_guide *guide;
 } attention_inputs;
 
-/* Keys from column k_first of their tensor, values after them. The scale is that of the values' heads even if
+/* Keys are the columns from k_first of their tensor, followed by the values. The scale is 1/sqrt(width of a value head) even if
  * keys have another width, as in declare-lab's classifier. */
 static nm_attention_shape attention_shape(const nm_stack_config *c, int32_t key_columns, int32_t k_first,
                                           bool causal)

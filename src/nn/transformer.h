@@ -1,9 +1,8 @@
 /* Stacks of Transformer layers (Vaswani et al. 2017) in which the normalization is a choice.
  *     pre-norm:   x <- x + drop(F(norm(x)))     and a final norm after the last layer
  *     post-norm:  x <- norm(x + drop(F(x)))
- * F is self-attention, cross-attention (decoders of encoder-decoder models) or the feed-forward layer
- *     ffn(h) = W2 drop(f(W1 h + b1)) + b2
- * with f = relu, or another activation. */
+ * F is self-attention, cross-attention (decoders of encoder-decoder models) or the feed-forward layer with the activation f:
+ *     ffn(h) = W2 drop(f(W1 h + b1)) + b2 */
 #ifndef NM_TRANSFORMER_H
 #define NM_TRANSFORMER_H
 
@@ -80,7 +79,7 @@ typedef enum nm_attention_kind {
 
 typedef struct nm_stack_config {
     int32_t width, ff, heads, layers;
-    int32_t key_width; /* of queries and keys of self-attention, all heads together; 0: width */
+    int32_t key_width; /* features of queries and keys of self-attention, all heads together; 0: width */
     bool pre_norm;
     bool decoder;                /* causal self-attention, and cross-attention unless decoder_only */
     bool decoder_only;           /* no encoder, no cross-attention */
@@ -88,15 +87,16 @@ typedef struct nm_stack_config {
     nm_attention_kind attention; /* of self-attention */
     int32_t cores, core_width, context; /* block-term; context: longest sequence in tokens */
     bool noncausal;                     /* block-term: no causal mask, as published */
-    double drop, attention_drop, relu_drop, position_drop; /* position_drop: on block-term's position table */
+    /* rates; position_drop: block-term's position table */
+    double drop, attention_drop, relu_drop, position_drop;
     nm_activation activation;
     nm_init_scheme init;
-    const char *norm, *final_norm; /* types; final_norm NULL: no final norm in pre-norm either */
+    const char *norm, *final_norm; /* types of norm; final_norm: in pre-norm only, NULL: none */
     nm_norm_plan plan;             /* of the training run */
     const char *prefix;            /* of parameter names: "enc" */
 } nm_stack_config;
 
-/* The configuration that the options describe, with the same norm at all sites; the caller sets the other fields. */
+/* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others are zero. */
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
 /* NM_USAGE if model.heads does not divide model.width. */
 nm_status nm_stack_check_heads(const nm_stack_options *options, nm_error *err);
@@ -118,40 +118,41 @@ typedef struct nm_sublayer_ffn {
 } nm_sublayer_ffn;
 
 typedef struct nm_layer {
-    nm_sublayer_attention self, cross; /* cross.norm NULL: no cross-attention */
+    nm_sublayer_attention self, cross; /* cross.norm is NULL without cross-attention */
     nm_sublayer_ffn ffn;
 } nm_layer;
 
 typedef struct nm_stack {
     nm_stack_config config;
     nm_layer *layers;
-    nm_norm *final_norm;                     /* or NULL */
+    nm_norm *final_norm;                     /* NULL: none */
     nm_tensor *content_bias, *position_bias; /* block-term: [1, h] each, shared by all layers */
     nm_mat positions;                        /* block-term: [context, d], device, owned */
     nm_relative_table distances;             /* relative: [2 longest, d / heads], device, owned */
 } nm_stack;
 
-/* Registers parameters and norms. On failure nm_stack_release frees what exists. */
+/* Registers parameters and norms. The caller calls nm_stack_release in every case. Errors as nm_params_add_norm. */
 nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
                          const nm_options *options, nm_error *err);
-/* Allocates the position tables of block-term and relative attention, for sequences of up to `longest` tokens; call it
- * after nm_params_allocate. Other stacks do not need it. */
+/* Allocates the position tables of block-term attention (for `context` tokens) and of relative attention (for sequences of
+ * up to `longest` tokens); no effect for other stacks. Call it after nm_params_allocate. NM_MEMORY. */
 nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err);
 void nm_stack_release(nm_stack *stack, nm_backend *backend);
 
-/* Adds all norms with their readers to the fold, the final norm last and without readers. option, final_option: options that
- * set the types of the sublayers' norms and of the final norm. Returns whether there is a final norm. */
+/* Adds all norms with their readers to the fold, the final norm last and without readers, which the caller adds. option,
+ * final_option: options that set the types of the sublayers' norms and of the final norm. Returns whether there is a final
+ * norm. */
 bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option);
 
 /* x: [tokens, d], packed sequences. memory [source tokens, d] and its packing: the encoder's output, for stacks with
- * cross-attention; otherwise NULL. guide: what a cross-attention learns in training, valid until the pass ends; NULL: none.
- * Returns [tokens, d]. */
+ * cross-attention; otherwise NULL. guide: alignments that a cross-attention learns in training, valid until backward
+ * has finished; NULL: none. Returns [tokens, d]. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing,
                             const nm_alignment_guide *guide);
 
-/* The attention functions of a forward pass, F without residual connection and norm: h [tokens, d] -> [tokens, d]. context
- * must live as long as the records of the tape. */
+/* The attention sublayers of a forward pass, F without residual connection and norm: h [tokens, d] -> [tokens, d]. context
+ * must stay valid until backward has finished. */
 typedef struct nm_stack_attention {
     nm_tensor *(*self)(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
                        const void *context);

@@ -14,13 +14,17 @@
 #include "train/schedule.h"
 
 /* Limits and their sources.
- * TID: Wang et al. 2022, table 1, post-norm: the tasks on which BatchNorm loses by 0.4 or more have a variance TID of 9.5 %
- * or more at the last layer, those on which it wins or ties at most 4.0 %, the deviation that section 3.1 gives for ResNet.
- * GAP: loss of running statistics over batch statistics, in nats per target.
- * SQUARE: PowerNorm's argument (Shen et al. 2020, section 4.1) needs a quadratic mean that varies clearly less than the
- * variance; this is the largest ratio of the two.
- * SPIKE: Nguyen and Salazar 2019, figure 2: without warm-up, failing runs have early gradients several times the later ones.
- * LOSS: a first loss far above ln V means logits that are too large, which a smaller initialization avoids. */
+ * TID: variance TID at the last layer. Wang et al. 2022, table 1, post-norm: at least 9.5 % on the tasks on which BatchNorm is
+ * worse than LayerNorm by 0.4 or more, at most 4.0 % on those on which it is as good or better; 4 % is also the deviation that
+ * section 3.1 reports for ResNet.
+ * GAP: increase of the loss with running instead of batch statistics, in nats per target.
+ * SQUARE: ratio of the TID of the quadratic mean to that of the variance. PowerNorm's argument (Shen et al. 2020, section 4.1)
+ * requires that the quadratic mean varies clearly less than the variance.
+ * SPIKE: ratio of early to later gradients. Nguyen and Salazar 2019, figure 2: several times as large in runs that fail without
+ * warm-up.
+ * DEPTH: ratio of the gradient norms of the first and the last layer, in either direction.
+ * LOSS: ratio of the first loss to ln V. Far above 1 the logits are too large, which a smaller initialization avoids.
+ * MIN_WARMUP: fraction of the updates from which warm-up counts as enabled. */
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
                     LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005;
 
@@ -32,7 +36,7 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* norms: gradient norms divided by the loss, [n], reordered. */
+/* norms: gradient norms divided by the loss, [n], overwritten; updates: [n], ascending. */
 static void read_gradients(nm_advice_inputs *f, double *norms, const double *updates, size_t n)
 {
     double last = updates[n - 1], early = NAN;
@@ -83,7 +87,7 @@ static void read_log(nm_advice_inputs *f, const char *path)
     fclose(stream);
 }
 
-/* The first and the last layer of the first stack. */
+/* Gradient norms of the first and the last layer of the first stack. */
 static void read_depth(nm_advice_inputs *f, const nm_gradient_bounds *bounds)
 {
     char stack[32] = "";
@@ -126,14 +130,14 @@ static double warmup_fraction(const nm_model *model)
     if (schedule->warmup_fraction > 0)
         return schedule->warmup_fraction;
     double updates = (double)train->updates, warmup = (double)schedule->warmup;
-    return updates > 0  ? fmin(warmup / updates, 1)
-           : warmup > 0 ? 1
-                        : 0; /* without a limit of updates any warm-up counts */
+    /* Without a maximum number of updates any warm-up counts as enabled. */
+    return updates > 0 ? fmin(warmup / updates, 1) : warmup > 0 ? 1 : 0;
 }
 
 nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const nm_task *task,
                                           const nm_model *model, const char *log_path)
 {
+    const nm_stack_options *stack = model->config; /* the first member of every configuration */
     nm_advice_inputs f = {.tid_mean = NAN,
                           .tid_variance = NAN,
                           .tid_square = NAN,
@@ -145,7 +149,7 @@ nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const
                           .last_layer_gradient = NAN,
                           .first_layer_gradient = NAN,
                           .warmup_fraction = warmup_fraction(model),
-                          .pre_norm = nm_model_option_is(model, "model.norm_position", "pre"),
+                          .pre_norm = stack->norm_position == NM_PRE_NORM,
                           .small_init = nm_model_option_is(model, "model.init", "small"),
                           .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
@@ -209,7 +213,7 @@ static void advise_power(const nm_advice_inputs *f, nm_advice *a)
             100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
 }
 
-/* Gradients shrink with the loss: divided by it, early and later ones are comparable. */
+/* Gradients decrease with the loss; divided by it, early and later gradients are comparable. */
 static void advise_warmup(const nm_advice_inputs *f, nm_advice *a)
 {
     double spike = f->early_gradient / f->later_gradient;

@@ -1,5 +1,5 @@
-/* Which of the papers' remedies the measurements of a run indicate: one row per remedy, with the values that justify it.
- * The limits and their sources are in advice.c. */
+/* Recommends remedies of the papers according to the measurements of a run: one entry per remedy, with the values that justify
+ * it. The limits and their sources are in advice.c. */
 #ifndef NM_ADVICE_H
 #define NM_ADVICE_H
 
@@ -7,18 +7,18 @@
 
 typedef struct nm_advice_inputs { /* NaN: unknown */
     bool uses_batch;              /* a norm trains with batch statistics */
-    bool centers;                 /* and subtracts the mean, as BatchNorm does; otherwise it only divides */
+    bool centers;                 /* it subtracts the mean, as BatchNorm does; otherwise it only divides */
     bool has_penalty;
     bool pre_norm, small_init;
-    char tid_site[128];                        /* last layer */
-    double tid_mean, tid_variance, tid_square; /* ratios, at that site */
-    double loss, batch_loss;                   /* best validation: with running and with batch statistics */
-    /* Gradient norm divided by the loss: maximum over the first twentieth of the updates, median of the others. */
+    char tid_site[128];                        /* nm_tid_last */
+    double tid_mean, tid_variance, tid_square; /* TID at that site, as ratios */
+    double loss, batch_loss; /* best validation loss: with running and with batch statistics */
+    /* Gradient norm divided by the loss: maximum over the first 5 % of the updates, median over the others. */
     double early_gradient, later_gradient;
-    double warmup_fraction;               /* of the updates */
-    double first_loss;                    /* first of the log */
-    double chance_loss;                   /* of uniform probabilities; NaN for losses of whole sequences */
-    char first_layer[96], last_layer[96]; /* of the first stack */
+    double warmup_fraction; /* fraction of the updates that are warm-up */
+    double first_loss;      /* first training loss of the log */
+    double chance_loss;     /* loss of uniform probabilities; NaN for losses of whole sequences */
+    char first_layer[96], last_layer[96]; /* names, in the first stack */
     double first_layer_gradient, last_layer_gradient;
 } nm_advice_inputs;
 
@@ -37,9 +37,10 @@ typedef struct nm_advice {
 
 enum { NM_N_ADVICE = 5 };
 
-/* From the measurements, the model and the run's log.jsonl; without a log its values are NaN. */
+/* Collects the inputs from the measurements, the model and the run's log.jsonl; without a log its values are NaN. */
 nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const nm_task *task,
                                           const nm_model *model, const char *log_path);
+/* Fills all entries of advice; their strings are static or part of the entry. */
 void nm_advise(const nm_advice_inputs *inputs, nm_advice advice[NM_N_ADVICE]);
 const char *nm_verdict_text(nm_verdict verdict); /* "indicated" */
 

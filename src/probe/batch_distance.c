@@ -2,7 +2,7 @@
  *     mean           = |mu_B - mu|_2 / d
  *     variance       = |sigma_B^2 - sigma^2|_2 / d
  *     quadratic_mean = |psi_B^2 - psi^2|_2 / d
- * d: width. The running values are those before this batch updates them. */
+ * d: width. mu, sigma^2 and psi^2 are the running statistics before this batch updates them. */
 #include <stdlib.h>
 
 #include "probe/instrument.h"

@@ -10,11 +10,11 @@
 
 typedef struct condition_pass {
     nm_conditioning *conditioning;
-    nm_gram *grams; /* of the layers */
+    nm_gram *grams; /* of conditioning->layers */
     size_t capacity, gram_capacity;
     bool pre_norm;
-    nm_site last; /* post-norm: the norm before, and its output */
-    nm_mat last_output;
+    nm_site last;       /* the previous norm */
+    nm_mat last_output; /* its output, for post-norm; valid until the next batch */
 } condition_pass;
 
 static size_t find_layer(condition_pass *l, const char *stack, int layer, int32_t width)
@@ -86,8 +86,8 @@ nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, 
                                   nm_split split, int64_t max_batches, nm_error *err)
 {
     *conditioning = (nm_conditioning){0};
-    condition_pass l = {.conditioning = conditioning,
-                        .pre_norm = nm_model_option_is(model, "model.norm_position", "pre")};
+    const nm_stack_options *stack = model->config; /* the first member of every configuration */
+    condition_pass l = {.conditioning = conditioning, .pre_norm = stack->norm_position == NM_PRE_NORM};
     reset_batch(&l, NULL, NULL, NULL);
     const nm_eval_pass pass = {.task = task,
                                .model = model,

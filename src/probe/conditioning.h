@@ -1,9 +1,9 @@
-/* Condition numbers of the inputs of layers (Wang et al. 2022, figures 6 and 7): X [tokens, d] is the input of a layer over
- * the batches of a split at inference (running statistics, no dropout), s_1 >= s_2 >= ... are its singular values:
+/* Condition numbers of the inputs of layers (Wang et al. 2022, figures 6 and 7). X [tokens, d] is the input of a layer at
+ * inference (running statistics, no dropout) over the batches of a split, and s_1 >= s_2 >= ... are its singular values:
  *     C_p   = s_1 / s_ceil(p d)        p = 0.5, 0.8
  *     C_max = s_1
  * In pre-norm models the input of a layer is the input of its first norm, in post-norm models the output of the last norm
- * of the layer before. The first layer of a post-norm model, whose input is no norm's output, is left out. */
+ * of the previous layer. The first layer of a post-norm model, whose input is not the output of a norm, is omitted. */
 #ifndef NM_CONDITIONING_H
 #define NM_CONDITIONING_H
 
@@ -11,18 +11,18 @@
 
 typedef struct nm_layer_condition {
     char stack[32];
-    int layer; /* from 0 */
-    int64_t rows;
+    int layer;    /* from 0 */
+    int64_t rows; /* number of tokens */
     double c50, c80, c_max;
 } nm_layer_condition;
 
 typedef struct nm_conditioning {
-    nm_layer_condition *layers;
+    nm_layer_condition *layers; /* [n], in the order of the forward pass */
     size_t n;
     int64_t batches;
 } nm_conditioning;
 
-/* Release with nm_conditioning_release. */
+/* max_batches 0: all. Release with nm_conditioning_release; empty on failure. Errors as nm_eval_pass_run. */
 nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, nm_model *model,
                                   nm_split split, int64_t max_batches, nm_error *err);
 void nm_conditioning_release(nm_conditioning *conditioning);

@@ -18,12 +18,12 @@ typedef struct confidence_pass {
     nm_model *model;
     nm_confidence *sums;
     double epsilon;
-    bool others; /* the smoothing distributes epsilon over the other words only */
+    bool others; /* the smoothing distributes epsilon over the other tokens only */
     bin bins[BINS];
 } confidence_pass;
 
-/* log_p: log-probabilities of the words or classes, -inf for those that are masked. A masked target has no probability
- * and is counted separately. */
+/* log_p: log probabilities of the tokens or classes, [size], -infinity for those that are masked. Masked and ignored targets
+ * are counted separately. */
 static void add_target(confidence_pass *l, const double *log_p, int32_t size, int32_t target)
 {
     nm_confidence *sums = l->sums;
@@ -43,8 +43,8 @@ static void add_target(confidence_pass *l, const double *log_p, int32_t size, in
             best = v;
     }
     double confidence = exp(log_p[best]),
-           share = l->others ? l->epsilon / (allowed - 1) : l->epsilon / allowed,
-           own = 1 - l->epsilon - (l->others ? share : 0);
+           each = l->others ? l->epsilon / (allowed - 1) : l->epsilon / allowed,
+           own = 1 - l->epsilon - (l->others ? each : 0);
     bin *b = &l->bins[confidence < 1 ? (int)(confidence * BINS) : BINS - 1];
     b->confidence += confidence;
     b->correct += best == target;
@@ -55,16 +55,16 @@ static void add_target(confidence_pass *l, const double *log_p, int32_t size, in
     sums->target_probability += exp(log_p[target]);
     sums->entropy += entropy;
     sums->nll -= log_p[target];
-    sums->smoothed_nll += own * -log_p[target] + share * all;
-    sums->smoothed_target += 1 - l->epsilon + (l->others ? 0 : share);
+    sums->smoothed_nll += own * -log_p[target] + each * all;
+    sums->smoothed_target += 1 - l->epsilon + (l->others ? 0 : each);
 }
 
-typedef struct block { /* rows of the batch's hidden vectors; memory on the device for BLOCK_ROWS rows */
+typedef struct block { /* consecutive rows of the batch's hidden vectors */
     int32_t first, rows;
-    void *logits, *cluster_logits;
+    void *logits, *cluster_logits; /* device workspace for BLOCK_ROWS rows: [rows, V], [rows, clusters] */
 } block;
 
-/* The loss head's log-probabilities of a block, [rows, V], heap. */
+/* Log probabilities of a block, [rows, V], heap. */
 static double *block_log_probs(const confidence_pass *l, const nm_model_output *out, const block *at)
 {
     nm_backend *b = l->model->backend;

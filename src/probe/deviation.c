@@ -3,15 +3,15 @@
  *     mean           = |mu_B - mu|_2       / |sigma|_2
  *     variance       = |sigma_B - sigma|_2 / |sigma|_2
  *     quadratic_mean = |psi_B - psi|_2     / |psi|_2         norms that divide by the quadratic mean
- * mu, sigma and psi are the running statistics before this batch updates them. The paper does not define the
- * deviation of its figure 2; this is the ratio of its equation 5 with the running statistics. */
+ * mu, sigma and psi are the running statistics before this batch updates them. The paper does not define the deviation of its
+ * figure 2; this is the ratio of its equation 5 with running statistics instead of expectations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "probe/instrument.h"
 
-/* |batch - running|_2 of two vectors; root: of their square roots. */
+/* |batch - running|_2, [width] each; root: of their elementwise square roots. */
 static double distance(const double *batch, const double *running, size_t width, bool root)
 {
     double sum = 0;
@@ -22,7 +22,7 @@ static double distance(const double *batch, const double *running, size_t width,
     return sqrt(sum);
 }
 
-/* |sigma|_2 of variances, |psi|_2 of mean squares. */
+/* L2 norm of the elementwise square roots: |sigma|_2 from variances, |psi|_2 from mean squares. */
 static double root_sum(const double *squares, size_t width)
 {
     double sum = 0;
@@ -31,9 +31,9 @@ static double root_sum(const double *squares, size_t width)
     return sqrt(sum);
 }
 
-typedef struct statistic { /* of one name, [width]; heap */
-    const char *quantity;
-    double *batch, *running;
+typedef struct statistic {
+    const char *quantity;    /* nm_call_pair.quantity */
+    double *batch, *running; /* [width], heap */
 } statistic;
 
 static statistic download(const nm_norm_call *call, const nm_call_pair *pair)

@@ -48,8 +48,8 @@ static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches
 nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err)
 {
     nm_batches batches = {0};
-    bool shuffle =
-        pass->split == NM_SPLIT_TRAIN; /* batches of a corpus sorted by length are not representative */
+    /* The first batches of a training set that is sorted by length are not representative. */
+    bool shuffle = pass->split == NM_SPLIT_TRAIN;
     NM_TRY(pass->task->type->epoch(pass->task, pass->split, 0, shuffle, &batches, err));
     int64_t n = pass->max_batches && pass->max_batches < batches.n ? pass->max_batches : batches.n;
     nm_norm_snapshot statistics = nm_norm_snapshot_save(&pass->model->params);

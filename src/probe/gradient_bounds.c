@@ -8,7 +8,7 @@
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"
 
-typedef struct nu_history { /* of one site, [width] */
+typedef struct nu_history { /* of one site, [width] each: |nu_0|, maximum |Lambda|, minimum Gamma */
     double *start, *lambda, *gamma_least;
 } nu_history;
 
@@ -21,11 +21,11 @@ typedef struct bounds_pass {
 
 /* ---- Lemma 2 ---- */
 
-typedef struct columns { /* a norm call as doubles */
+typedef struct columns { /* host copies of a norm call, in double */
     size_t rows, width, groups;
     double *h, *z, *dy, *dx; /* [rows, width] */
     double *row_scale;       /* [rows, groups]; NULL without row scaling */
-    /* [width]; zeros for statistics that the norm lacks */
+    /* [width]; zeros if the norm does not publish the statistic. scale: 1 / psi_B or 1 / sigma_B */
     double *weight, *scale, *mean, *penalty_mean, *penalty_z;
     bool centered, penalized;
 } columns;
@@ -38,8 +38,8 @@ static double *stat_or_zeros(const nm_norm_call *call, const char *name, bool *f
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
-/* dL/dx of this norm only, by a second call of its backward: the tape's dx may contain other gradients, and parameter
- * gradients must not be added twice. */
+/* dL/dx of this norm only, [rows, width], heap, by a second call of its backward: the tape's dx may contain other gradients.
+ * The second call adds the gradients of parameters to separate memory. NULL if the tape is exhausted. */
 static double *backward_alone(const nm_norm_call *call)
 {
     nm_norm shadow = *call->norm;
@@ -103,7 +103,7 @@ static void columns_download(columns *c, const nm_norm_call *call)
         }
 }
 
-/* dL/dh of feature i by the formula; `whole` includes the gradient of the penalty. */
+/* Writes dL/dh of feature i by the formula to column i of dh; whole: the same with the gradient of the penalty. */
 static void formula_dh(const columns *c, size_t i, double *dh, double *whole)
 {
     double sum = 0, sum_z = 0, rows = (double)c->rows;
@@ -119,7 +119,7 @@ static void formula_dh(const columns *c, size_t i, double *dh, double *whole)
     }
 }
 
-/* Backward through the row scaling, dL/dh to dL/dx in place. */
+/* Backward pass of the row scaling, from dL/dh to dL/dx, in place. */
 static void row_scaling_backward(const columns *c, double *dh)
 {
     size_t size = c->groups ? c->width / c->groups : 0;
@@ -146,7 +146,7 @@ static double relative_difference(const double *a, const double *b, size_t n)
     return largest > 0 ? difference / largest : difference;
 }
 
-/* Both sides of the equation for feature i. */
+/* Compares the two sides of the equation, and the left side with the bound, for feature i. */
 static void compare_sides(const columns *c, size_t i, const double *dh, nm_lemma_site *site)
 {
     double left = 0, square = 0, sum = 0, sum_z = 0, rows = (double)c->rows;
@@ -188,7 +188,8 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
     double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
     for (size_t i = 0; c.dx && i < c.width; i++)
         formula_dh(&c, i, dh, whole);
-    /* The norm's own dL/dx if it is dL/dh of the lemma, otherwise the formula's, which `backward` verifies. */
+    /* The norm's dL/dx where it equals dL/dh of the lemma; otherwise the formula's dL/dh, which nm_lemma_site.backward checks
+     * against dL/dx. */
     const double *left = c.groups || c.penalized ? dh : c.dx;
     for (size_t i = 0; c.dx && i < c.width; i++)
         compare_sides(&c, i, left, site);
@@ -229,7 +230,7 @@ static size_t find_theorem(bounds_pass *l, const nm_norm_call *call, const doubl
     return bounds->n_theorem++;
 }
 
-/* k = 1 - alpha, from the published vectors nu = k e and e. */
+/* k = 1 - alpha, from the published vectors nu = k e and e; NaN if e is 0. */
 static double step_size(const double *nu, const double *e, size_t n)
 {
     double norm = nm_l2_norm(e, n);
@@ -281,7 +282,7 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
     if (nu)
         check_theorem(user, call, nu);
     else if (batch && !(call->norm->type->traits & NM_APPROX_GRAD) && !nm_call_stat(call, "r", width))
-        check_lemma(user, call); /* a correction r is not covered by the lemma */
+        check_lemma(user, call); /* the lemma does not cover a correction r (batch renormalization) */
 }
 
 static void add_group(bounds_pass *l, const char *name, double square)
@@ -326,7 +327,7 @@ static void after_batch(void *user, nm_tape *tape, const nm_batch *batch, const 
     }
 }
 
-/* The backward pass visits the sites in reverse: puts them into the order of the forward pass. */
+/* Reverses the sites, which the backward pass visits in reverse order. */
 static void order_sites(nm_gradient_bounds *bounds)
 {
     for (size_t i = 0; i < bounds->n_lemma / 2; i++) {

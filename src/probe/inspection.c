@@ -34,7 +34,7 @@ nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_e
     return status;
 }
 
-/* The embedding matrix of the source, or the only one. */
+/* The embedding matrix of the source tokens, or the first other one; NULL: none. */
 static const nm_tensor *find_embedding(const nm_model *model)
 {
     static const char *const names[] = {"embed.weight", "enc.embed.weight", "dec.embed.weight"};
@@ -49,7 +49,7 @@ static const nm_tensor *find_embedding(const nm_model *model)
     return NULL;
 }
 
-/* FixNorm: the model normalizes the rows to unit length. */
+/* L2 normalization of each row, as the model computes with FixNorm. */
 static void normalize_rows(double *x, int64_t rows, int32_t cols)
 {
     for (int64_t r = 0; r < rows; r++) {

@@ -1,7 +1,7 @@
 /* Live instruments: one file each, ending in a descriptor that the table in probe.c lists.
  *
- * At the selected updates they get the norm calls, the gradients and the parameters, and append records to log.jsonl
- * (docs/formats.md). They read what a norm publishes by name and do not depend on its type. */
+ * At the selected updates they receive the norm calls, the gradients and the parameters, and append records to log.jsonl
+ * (docs/formats.md). They read the statistics that a norm publishes by name and do not depend on its type. */
 #ifndef NM_INSTRUMENT_H
 #define NM_INSTRUMENT_H
 
@@ -12,26 +12,28 @@ typedef struct nm_probe_record nm_probe_record; /* of one instrument at one upda
 
 typedef struct nm_instrument { /* any function may be NULL */
     const char *name, *help;
+    /* after each call of a norm */
     void (*norm)(nm_probe_record *record, const nm_norm_call *call, bool backward);
     void (*gradients)(nm_probe_record *record, const nm_model *model); /* before the optimizer step */
-    void (*updated)(nm_probe_record *record, const nm_model *model);   /* after it */
+    void (*updated)(nm_probe_record *record, const nm_model *model);   /* after the optimizer step */
     void (*release)(nm_probe_record *record);
 } nm_instrument;
 
 struct nm_probe_record {
     const nm_instrument *instrument; /* NULL: not selected */
     int64_t update;
-    double
-        n_targets; /* target tokens or examples that the gradients are summed over; set for gradients and updated */
-    json_t *lines;       /* array */
-    nm_backend *backend; /* NULL before the first norm call */
-    void *state;         /* the instrument's own, from one update to the next; freed by its release */
+    /* Number of target tokens or examples that the gradients are summed over; set for `gradients` and `updated`. */
+    double n_targets;
+    json_t *lines;       /* array of the lines of this update */
+    nm_backend *backend; /* NULL before the first call */
+    void *state;         /* of the instrument, kept between updates, freed by its release */
 };
 
 extern const nm_instrument *const nm_instruments[]; /* NULL at the end */
 
-/* A new line of the log, owned by the record. Values that are not finite become null. */
+/* A new line of the log, owned by the record. */
 json_t *nm_probe_record_line(nm_probe_record *record, const char *site);
+/* Values that are not finite become null. */
 void nm_line_number(json_t *line, const char *key, double value);
 void nm_line_text(json_t *line, const char *key, const char *value);
 json_t *nm_line_array(json_t *line, const char *key); /* an empty array, owned by the line */
@@ -46,7 +48,7 @@ typedef struct nm_group_sums {
     nm_group_sum *list; /* in the order of the parameters; the first is the sum over all, named "" */
     size_t n, capacity;
 } nm_group_sums;
-/* Adds to a and b of the parameter's group and of all. */
+/* Adds to the sums a and b of the parameter's group (nm_group_name) and of all parameters. */
 void nm_group_sums_add(nm_group_sums *sums, const char *parameter, double a, double b);
 void nm_group_sums_release(nm_group_sums *sums);
 

@@ -1,6 +1,6 @@
-/* The learned scale g of every norm by stack, depth and sublayer (Nguyen and Salazar 2019, figures 3 and 4). ScaleNorm has
- * a single g. A weight per feature is logged as its L2 norm, sqrt(d) times its root mean square, which is comparable:
- *     RMSNorm with all weights g / sqrt(d) is ScaleNorm with g */
+/* The learned scale g of each norm by stack, layer and sublayer (Nguyen and Salazar 2019, figures 3 and 4). ScaleNorm has a
+ * single g. Of a weight with one element per feature the L2 norm is logged, which is comparable: RMSNorm with all weights
+ * g / sqrt(d) is ScaleNorm with g. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -40,6 +40,6 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
 const nm_instrument nm_instrument_scale = {
     .name = "scale",
     .help = "learned g by sublayer and depth",
-    .gradients =
-        measure_gradients, /* before the optimizer step: the parameters that this update was computed with */
+    /* Before the optimizer step the parameters are those that the gradients were computed with. */
+    .gradients = measure_gradients,
 };

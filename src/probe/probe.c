@@ -61,7 +61,7 @@ static bool is_due(void *user, int64_t update, bool checkpoint)
         !(probe->config.checkpoints && checkpoint))
         return false;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
-        json_decref(probe->records[i].lines); /* left by an update that failed */
+        json_decref(probe->records[i].lines); /* of an update that failed */
         probe->records[i].update = update;
         probe->records[i].lines = json_array();
     }
@@ -79,13 +79,13 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
     }
 }
 
-static void on_gradients(void *user, const nm_model *model, double units)
+static void on_gradients(void *user, const nm_model *model, double n_targets)
 {
     nm_probe *probe = user;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
         nm_probe_record *record = &probe->records[i];
         record->backend = model->backend;
-        record->n_targets = units;
+        record->n_targets = n_targets;
         if (record->instrument && record->instrument->gradients)
             record->instrument->gradients(record, model);
     }
@@ -141,8 +141,8 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
     nm_probe *probe = nm_allocate(sizeof *probe);
     probe->config = *config;
     probe->hooks = (nm_train_hooks){probe, is_due, on_norm, on_gradients, on_updated};
-    nm_status status = select_instruments(probe, config->instruments,
-                                          err); /* also when disabled: a wrong name is an error */
+    /* An unknown name is an error even if no measurements are enabled. */
+    nm_status status = select_instruments(probe, config->instruments, err);
     if (status == NM_OK && (config->every || config->checkpoints))
         *out = probe;
     else

@@ -5,6 +5,7 @@
 
 #include "probe/instrument.h"
 
+/* An object with the moments of x; null if the tape is exhausted. */
 static json_t *moments(const nm_norm_call *call, nm_mat x)
 {
     nm_backend *b = call->backend;

@@ -19,11 +19,11 @@ void nm_gram_release(nm_gram *gram)
     *gram = (nm_gram){0};
 }
 
-/* Four rows per pass: the triangle may exceed the cache and is read a quarter as often. */
+/* Adds four rows per pass over the triangle, which may exceed the CPU caches. */
 void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
 {
     const int32_t d = gram->d;
-    const double *zeros = nm_allocate((size_t)d * sizeof *zeros);
+    double *zeros = nm_allocate((size_t)d * sizeof *zeros);
     for (int64_t r = 0; r < rows; r += 4) {
         const double *a[4];
         for (int k = 0; k < 4; k++)
@@ -34,7 +34,7 @@ void nm_gram_add(nm_gram *gram, const double *x, int64_t rows)
                 sum[j] += a[0][i] * a[0][j] + a[1][i] * a[1][j] + a[2][i] * a[2][j] + a[3][i] * a[3][j];
         }
     }
-    free((void *)(uintptr_t)zeros);
+    free(zeros);
     gram->rows += rows;
 }
 
@@ -92,10 +92,10 @@ static void ql_step(double *t, double *e, int32_t first, int32_t last)
     e[last] = 0;
 }
 
-/* Eigenvalues of the tridiagonal matrix into t; e[i] couples rows i and i + 1, e[d - 1] is scratch. */
+/* Replaces the diagonal t of a tridiagonal matrix by its eigenvalues. e[i]: element of rows i and i + 1; e[d - 1] is scratch. */
 static void tridiagonal_eigenvalues(double *t, double *e, int32_t d)
 {
-    enum { MAX_STEPS = 60 }; /* an eigenvalue converges in two or three */
+    enum { MAX_STEPS = 60 }; /* an eigenvalue usually converges in two or three */
     for (int32_t first = 0; first < d; first++)
         for (int step = 0; step < MAX_STEPS; step++) {
             int32_t last = first;

@@ -9,14 +9,14 @@
 #include "probe/eval_pass.h"
 #include "probe/numbers.h"
 
-static const double TINY = 1e-12,
-                    ROW_EPSILON = 1e-5; /* ROW_EPSILON: PowerNorm's, under the root of a row's mean square */
+/* ROW_EPSILON: PowerNorm's epsilon, added to the mean square of a row. */
+static const double TINY = 1e-12, ROW_EPSILON = 1e-5;
 
 typedef struct site_sums {
     int32_t width;
     int64_t batches;                  /* of the current pass */
     double *mean, *variance, *square; /* first pass: sums; second pass: means over the batches */
-    nm_tid_site result;               /* name and traits; in the second pass, sums of the ratios */
+    nm_tid_site result;               /* second pass: sums of the ratios */
 } site_sums;
 
 struct nm_tid_accumulator {
@@ -64,7 +64,7 @@ static void add_ratios(site_sums *site, const double *batch_mean, const double *
     site->result.square += sqrt(root) / (sqrt(psi) + TINY);
 }
 
-/* mean, variance, square: device vectors of the batch. */
+/* mean, variance, square: of the batch, device [width]. */
 static void add_batch(nm_tid_accumulator *acc, const nm_norm_call *call, const void *mean,
                       const void *variance, const void *square)
 {
@@ -99,7 +99,7 @@ void nm_tid_accumulate(void *accumulator, const nm_norm_call *call, bool backwar
     if (!head_scale)
         return;
     int32_t own_groups;
-    void *own_scale = nm_call_row_scale(call, &own_groups); /* the norm's own layer or group scaling */
+    void *own_scale = nm_call_row_scale(call, &own_groups); /* NULL: the norm does not scale its rows */
     const nm_feature_norm own = {.groups = own_groups, .row_scale_ready = true},
                           per_head = {.groups = head_groups, .eps = ROW_EPSILON};
     NM_CALL(b, feature_moments, .spec = &own, .x = call->x, .row_scale = own_scale, .center = mean,

@@ -9,7 +9,7 @@ static void copy_params(nm_probe_record *record, const nm_model *model)
 {
     nm_backend *b = model->backend;
     size_t bytes = nm_params_bytes(&model->params);
-    nm_error ignored; /* without memory for the copy nothing is logged */
+    nm_error ignored; /* if the allocation fails, nothing is logged */
     if (!record->state && nm_backend_alloc(b, bytes, &record->state, &ignored) != NM_OK)
         record->state = NULL;
     if (record->state)

@@ -9,7 +9,7 @@
 #include "base/sort.h"
 #include "report/figure.h"
 
-#define MARK_SPREAD 0.6 /* of the distance of two ticks */
+#define MARK_SPREAD 0.6 /* fraction of the distance between two ticks */
 
 typedef struct pattern {
     char text[160];
@@ -54,7 +54,7 @@ bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
 
 /* ---- by update or time ---- */
 
-typedef struct sums { /* of one run, over the matching sites, by update or time */
+typedef struct sums { /* sums of one run over the matching sites, by update or time */
     double *x, *sum;
     size_t *count, n, capacity;
 } sums;
@@ -74,7 +74,8 @@ static void insert_x(sums *s, size_t at, double x)
     s->n++;
 }
 
-/* All sites are recorded at the same updates; a site that starts later is found by continuing from the last position. */
+/* Adds a series, minus the values of another series at the same updates. x ascends within a series, so each search starts
+ * where the last one ended. */
 static void add_series(sums *s, const nm_series *series, const nm_series *minus, bool seconds)
 {
     size_t at = 0, other = 0;
@@ -89,7 +90,7 @@ static void add_series(sums *s, const nm_series *series, const nm_series *minus,
         }
         while (at < s->n && s->x[at] < x)
             at++;
-        if (at == s->n || s->x[at] > x) /* a new update, the last one unless the log is out of order */
+        if (at == s->n || s->x[at] > x) /* no other site has a value at this x */
             insert_x(s, at, x);
         s->sum[at] += y;
         s->count[at]++;
@@ -142,7 +143,7 @@ static const nm_series *last_layer_series(const nm_report_run *run, const char *
     return top;
 }
 
-/* The series of a run at the sites of the figure. */
+/* Adds the series of a run at the sites of the figure. */
 static void add_sites(sums *s, const nm_figure *figure, const nm_report_run *run, const char *tag)
 {
     const nm_series *minus = figure->minus ? nm_report_run_find(run, figure->minus) : NULL;
@@ -220,7 +221,8 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     return (double)drawing->n_ticks++;
 }
 
-/* One value per run: the median or the last one; for measurements of checkpoints that of the best model. */
+/* The value of a series in a figure by site: the median or the last value; for measurements of checkpoints, the value of
+ * the best model. */
 static double summary_value(const nm_figure *figure, const nm_report_run *run, const nm_series *series)
 {
     if (figure->median)
@@ -278,19 +280,8 @@ static int kind_rank(const char *tick)
     return n;
 }
 
-static void sort_points(nm_curve *curve)
-{
-    for (size_t i = 1; i < curve->n; i++)
-        for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
-            double x = curve->x[k], y = curve->y[k];
-            curve->x[k] = curve->x[k - 1];
-            curve->y[k] = curve->y[k - 1];
-            curve->x[k - 1] = x;
-            curve->y[k - 1] = y;
-        }
-}
-
-/* The new position of each site: by rank of its kind, then by first occurrence; within a kind by depth, as they occur. */
+/* The new position of each site: by rank of its kind, then by first occurrence of the kind. Sites of one kind occur in the
+ * order of their depth. Heap. */
 static size_t *order_by_depth(char **ticks, size_t n)
 {
     size_t *key = nm_allocate((n + 1) * sizeof *key), *position = nm_allocate((n + 1) * sizeof *position);
@@ -320,13 +311,13 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
         nm_curve *curve = &drawing->curves[c];
         for (size_t i = 0; i < curve->n; i++)
             curve->x[i] = (double)position[(size_t)curve->x[i]];
-        sort_points(curve);
+        nm_curve_sort(curve);
     }
     free(position);
     free(ticks);
 }
 
-/* The last vector of each site: quantiles in equal steps from the minimum to the maximum. */
+/* Uses the last vector of each site: quantiles in equal steps from the minimum to the maximum. */
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     const char *site;
@@ -386,7 +377,7 @@ static bool same_style(nm_run_style a, nm_run_style b)
     return a.color == b.color && a.variant == b.variant;
 }
 
-/* The runs with the style of run r, all seeds of a variant; none if another run with that style comes first. */
+/* The runs with the style of run r: all seeds of a variant. Empty unless r is the first of them. */
 static nm_run_set runs_like(const nm_report *report, size_t r)
 {
     nm_run_set set = {0};

@@ -14,9 +14,9 @@
 #include "base/sort.h"
 #include "report/collect_grid.h"
 
-enum { MAX_COLUMNS = 12 }; /* of a row of panels */
-static const double log_from =
-    8; /* ratio of the largest and smallest value from which an axis is logarithmic */
+enum { MAX_COLUMNS = 12 }; /* cells in a row of panels */
+/* An axis is logarithmic if the ratio of its largest to its smallest value is greater. */
+static const double log_from = 8;
 
 nm_grid_scores nm_grid_scores_of(const nm_report *report)
 {
@@ -124,7 +124,8 @@ static size_t best_point(const nm_grid_scores *s, size_t group)
     return best;
 }
 
-/* The best points, the meaning of the bars if there are some, coupled settings, and groups that are not in the figure. */
+/* The best points, the meaning of the error bars if there are any, coupled settings, and the groups that are not in the
+ * figure. Heap. */
 static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, const char *before)
 {
     const nm_score_grid *grid = s->grid;
@@ -168,7 +169,7 @@ static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, 
                 fprintf(out, "%s%s", listed++ ? ", " : "", grid->groups[g].name);
         fputs(", whose runs do not vary these settings alone.", out);
     }
-    nm_text_stream_close(out, &text);
+    nm_text_stream_close(out);
     return text;
 }
 
@@ -181,8 +182,8 @@ void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm
 
 /* ---- one setting ---- */
 
-/* Positions of values on an axis: logarithmic if they span more than a factor of 8; zero is then one step below the smallest
- * positive value. */
+/* Positions of ascending values on an axis: logarithmic if they span more than a factor of log_from; zero is then one step
+ * below the smallest positive value. Heap. */
 static double *axis_positions(const double *values, size_t n)
 {
     double *at = nm_allocate((n + 1) * sizeof *at);
@@ -204,7 +205,7 @@ static double smallest_distance(const double *at, size_t n)
     return least;
 }
 
-/* The axis of the first group that varies exactly one; n_axes: none. */
+/* The axis of the first group that varies exactly one axis; n_axes: there is none. */
 static size_t single_axis(const nm_score_grid *grid)
 {
     for (size_t g = 0; g < grid->n_groups; g++)
@@ -214,7 +215,7 @@ static size_t single_axis(const nm_score_grid *grid)
     return grid->n_axes;
 }
 
-/* Groups that vary this setting only, or that have one value of it. */
+/* Whether a group varies this setting only, or no setting and has a value of this one. */
 static bool varies_only(const nm_grid_scores *s, size_t group, size_t axis)
 {
     const nm_score_group *of = &s->grid->groups[group];
@@ -224,19 +225,6 @@ static bool varies_only(const nm_grid_scores *s, size_t group, size_t axis)
         if (s->grid->points[p].group == group && isfinite(s->grid->points[p].values[axis]))
             return true;
     return false;
-}
-
-void nm_curve_sort(nm_curve *curve)
-{
-    for (size_t i = 1; i < curve->n; i++)
-        for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
-            double *of[] = {curve->x, curve->y, curve->low, curve->high};
-            for (int j = 0; j < 4; j++) {
-                double swap = of[j][k];
-                of[j][k] = of[j][k - 1];
-                of[j][k - 1] = swap;
-            }
-        }
 }
 
 void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
@@ -300,9 +288,10 @@ static const nm_score_group *first_pair(const nm_score_grid *grid, size_t axes[2
     return NULL;
 }
 
-typedef struct
-    panels { /* columns and rows of a heat map: a panel per group, with a gap or a title between two */
-    double *x, *y;
+/* The cells of a heat map: one panel per group, n_x cells wide and n_y high, with an empty column or a row for the title
+ * between two panels. */
+typedef struct panels {
+    double *x, *y; /* [n_x], [n_y]: values of the two settings, ascending */
     size_t n_x, n_y, n, across, down;
 } panels;
 
@@ -311,7 +300,7 @@ static size_t panel_left(const panels *p, size_t panel)
     return panel % p->across * (p->n_x + 1);
 }
 
-/* The first panel is at the top; each has a row for its title above if there are several. */
+/* The first panel is at the top; the row above a panel is for its title. */
 static size_t panel_bottom(const panels *p, size_t panel)
 {
     return (p->down - 1 - panel / p->across) * (p->n_y + 1);
@@ -399,7 +388,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
 
 /* ---- three and more settings ---- */
 
-/* The group that varies most settings, if these are three or more. */
+/* The group that varies the most settings; NULL if no group varies three or more. */
 static const nm_score_group *widest_group(const nm_score_grid *grid)
 {
     const nm_score_group *widest = NULL;
@@ -410,7 +399,7 @@ static const nm_score_group *widest_group(const nm_score_grid *grid)
 }
 
 typedef struct parallel {
-    size_t *axes, n; /* indices of the axes of the grid; the score is one more */
+    size_t *axes, n; /* indices of the axes of the grid; the axis of the score follows them */
     double **values; /* [n], ascending */
     size_t *n_values;
     double worst, best;
@@ -425,7 +414,7 @@ static bool has_all_axes(const nm_grid_scores *s, const parallel *p, size_t grou
     return true;
 }
 
-/* Points with a score, worst first, so that the best lines are drawn last. */
+/* Points with a score, worst first, so that the best lines are drawn last. Heap. */
 static size_t *rank_points(const nm_grid_scores *s, const bool *include, size_t *n)
 {
     size_t *list = nm_allocate((s->grid->n_points + 1) * sizeof *list);
@@ -441,7 +430,7 @@ static size_t *rank_points(const nm_grid_scores *s, const bool *include, size_t 
     return list;
 }
 
-/* Lines with a common value are drawn side by side, in the order of their scores. */
+/* offset separates the lines of points with a common value. */
 static void add_line(nm_drawing *drawing, const nm_grid_scores *s, const parallel *p, size_t index,
                      double offset)
 {
@@ -463,7 +452,7 @@ static void add_line(nm_drawing *drawing, const nm_grid_scores *s, const paralle
                  p->best != p->worst ? (s->list[index].mean - p->worst) / (p->best - p->worst) : 0.5);
 }
 
-/* The values of each axis, at most about eight of them, and five values on the axis of the score. */
+/* Labels at most eight values of each axis, and five values on the axis of the score. */
 static void label_axes(nm_drawing *drawing, const parallel *p)
 {
     enum { MOST = 8, SCORES = 5 };

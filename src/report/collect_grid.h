@@ -5,27 +5,26 @@
 
 #include "report/figure.h"
 
-/* Horizontal distance of the curves at a tick, of the smallest distance of two ticks. */
+/* Width over which the curves at a tick are spread, as a fraction of the smallest distance between two ticks. */
 #define NM_GRID_SPREAD 0.12
 
-typedef struct nm_grid_scores { /* of the points of the grid */
+typedef struct nm_grid_scores { /* mean scores of the points of a grid */
     const nm_report *report;
     const nm_score_grid *grid;
-    bool tested; /* scores of the test set; otherwise of the best validation */
+    bool tested; /* true: scores on the test set; false: scores of the best validation */
     nm_score_bar bar;
-    nm_mean_score *list; /* [n_points], heap */
+    nm_mean_score *list; /* [n_points], freed by the caller */
 } nm_grid_scores;
 
 nm_grid_scores nm_grid_scores_of(const nm_report *report);
-/* Sorts the values and removes duplicates; returns the number that is left. */
+/* Sorts values [n] and removes duplicates. Returns the number of distinct values. */
 size_t nm_keep_distinct(double *values, size_t n);
-/* The index of a value that is in the list. */
+/* The index of value in values [n], which must contain it. */
 size_t nm_grid_index(const double *values, size_t n, double value);
 
+/* Adds to the runs that the curve summarizes. */
 void nm_curve_add_runs(nm_curve *curve, const nm_run_set *runs);
-/* Sorts the points, which have intervals, by x. */
-void nm_curve_sort(nm_curve *curve);
-/* A tick with the value as text. */
+/* Adds a tick labeled with the value. */
 void nm_drawing_add_value(nm_drawing *drawing, double value);
 
 #endif

@@ -16,7 +16,7 @@ static const nm_norm_type *batch_norm_named(const char *name, size_t length)
     return NULL;
 }
 
-/* The norm with batch statistics of a run: the one that the recipe varies, or the first one in norm.at; NULL: none. */
+/* The norm with batch statistics of a run: the norm of the model, or the first such norm in norm.at; NULL: none. */
 static const nm_norm_type *batch_norm_of(const nm_report_run *run)
 {
     const char *norm = nm_report_run_norm(run), *at = nm_report_run_setting(run, "norm.at");
@@ -28,7 +28,7 @@ static const nm_norm_type *batch_norm_of(const nm_report_run *run)
     return type;
 }
 
-/* Runs that differ in norm.at; settings that vary in addition would make the number of layers ambiguous. */
+/* Whether the runs vary norm.at and no numeric setting, which would make the number of layers ambiguous. */
 static bool varies_sites(const nm_report *report)
 {
     bool any = false;
@@ -59,14 +59,15 @@ static nm_mean_score mean_tid(const nm_report *report, const nm_run_set *set, co
     return tid;
 }
 
-typedef struct layer_values { /* of the groups of the grid, each a point */
-    double *layers, fewest;
+typedef struct layer_values { /* by group of the grid, each a point of the figure */
+    double *layers, fewest;   /* number of layers with batch norms, and the smallest such number */
     nm_mean_score *values;
     bool tested;
     nm_score_bar bar;
 } layer_values;
 
-/* With the loss in score: the reference is the mean of the groups with fewest batch layers. */
+/* quantity: "@score" for the loss in score against the mean of the groups with the fewest batch layers; otherwise a
+ * quantity of TID. */
 static layer_values layer_values_of(const nm_report *report, const char *quantity)
 {
     const nm_score_grid *grid = &report->grid;
@@ -100,7 +101,7 @@ static layer_values layer_values_of(const nm_report *report, const char *quantit
     return v;
 }
 
-/* The curve of a norm: the groups in which it is, and those without batch norms, which all curves share. */
+/* The curve of a norm: the groups that use it, and the groups without batch norms, which all curves share. */
 static void add_norm_curve(const nm_report *report, const nm_norm_type *type, const layer_values *v,
                            const double *ticks, size_t n_ticks, nm_drawing *drawing)
 {

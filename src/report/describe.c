@@ -1,4 +1,5 @@
-/* The description below a figure, computed from the drawn curves, which keep the minimum and the maximum of each segment. */
+/* The description below a figure, computed from the drawn curves. A curve with more points than are visible has the
+ * minimum and the maximum of each segment, or the mean if there are many curves (drawing.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +10,8 @@
 
 enum {
     FEW = 4,       /* runs that a sentence can list */
-    MIN_POINTS = 8 /* with fewer, a correlation of 0.7 occurs by chance in more than one of twenty sets */
+    MIN_POINTS = 8 /* with fewer, a correlation of 0.7 occurs by chance in more than 5 % of samples */
 };
-
-static const char *name_of(const nm_report *report, const nm_curve *curve)
-{
-    return nm_curve_name(report, curve);
-}
 
 static void write_number(FILE *out, double value)
 {
@@ -39,7 +35,7 @@ static void write_x(FILE *out, const nm_figure *figure, const nm_drawing *drawin
     }
 }
 
-/* ---- order of the runs by one value each ---- */
+/* ---- ranking by one value per run ---- */
 
 typedef struct ranked {
     const nm_curve *curve;
@@ -79,12 +75,12 @@ static ranked *rank_best(const nm_drawing *drawing, bool falls)
 static void write_list(const nm_report *report, const ranked *list, size_t n, FILE *out)
 {
     for (size_t i = 0; i < n; i++) {
-        fprintf(out, "%s%s ", i ? ", " : "", name_of(report, list[i].curve));
+        fprintf(out, "%s%s ", i ? ", " : "", nm_curve_name(report, list[i].curve));
         write_number(out, list[i].value);
     }
 }
 
-/* ---- the best of each, and from where on one is worse ---- */
+/* ---- best values, and the update after which a run is worse ---- */
 
 /* Linear interpolation of a curve at x; NaN outside its points. */
 static double value_at(const nm_curve *curve, double x)
@@ -98,7 +94,7 @@ static double value_at(const nm_curve *curve, double x)
 }
 
 /* The x of the last point at which `worse` is not worse than `better`; -INFINITY if it is worse at every common point; NaN
- * if it is not worse at its end. */
+ * if it is not worse at the last one. */
 static double worse_after(const nm_curve *worse, const nm_curve *better, bool falls)
 {
     double last = -INFINITY;
@@ -117,7 +113,7 @@ static double worse_after(const nm_curve *worse, const nm_curve *better, bool fa
     return n_worse ? last : NAN;
 }
 
-/* The last value up to this update; NaN when there is none. */
+/* The last value at or before this update; NaN when there is none. */
 static double value_until(const nm_series *series, double update)
 {
     double value = NAN;
@@ -172,19 +168,19 @@ static void write_worse_run(const nm_report *report, const nm_figure *figure, co
     if (isnan(after))
         return;
     if (after < 0) {
-        fprintf(out, " %s is worse than %s from the start.", name_of(report, worst->curve),
-                name_of(report, list[0].curve));
+        fprintf(out, " %s is worse than %s from the start.", nm_curve_name(report, worst->curve),
+                nm_curve_name(report, list[0].curve));
         return;
     }
-    fprintf(out, " %s is worse than %s after ", name_of(report, worst->curve),
-            name_of(report, list[0].curve));
+    fprintf(out, " %s is worse than %s after ", nm_curve_name(report, worst->curve),
+            nm_curve_name(report, list[0].curve));
     write_x(out, figure, drawing, after);
     if (!figure->x_seconds)
         write_statistics(&report->runs[worst->curve->run], after, out);
     putc('.', out);
 }
 
-/* The values at the end of the shortest run compare the speed of learning. */
+/* The values at the end of the shortest run, which compare the speed of learning. */
 static void write_common_time(const nm_report *report, const nm_drawing *drawing, FILE *out)
 {
     double common = INFINITY;
@@ -208,7 +204,7 @@ void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm
 {
     bool falls = nm_figure_falls(figure, report);
     ranked *list = rank_best(drawing, falls);
-    fprintf(out, "%s has the %s value, ", name_of(report, list[0].curve), falls ? "lowest" : "highest");
+    fprintf(out, "%s has the %s value, ", nm_curve_name(report, list[0].curve), falls ? "lowest" : "highest");
     write_number(out, list[0].value);
     fputs(" at ", out);
     write_x(out, figure, drawing, list[0].x);
@@ -267,9 +263,9 @@ void nm_describe_last(const nm_report *report, const nm_figure *figure, const nm
     free(list);
 }
 
-/* ---- levels ---- */
+/* ---- medians ---- */
 
-/* Lowest first, by the median of the second half. */
+/* Lowest median first, over all points or the second half; heap. */
 static ranked *rank_median(const nm_drawing *drawing, bool second_half)
 {
     ranked *list = nm_allocate((drawing->n + 1) * sizeof *list);
@@ -311,7 +307,7 @@ void nm_describe_level(const nm_report *report, const nm_figure *figure, const n
     }
     fputs("; largest value ", out);
     write_number(out, most->y[where]);
-    fprintf(out, " (%s, ", name_of(report, most));
+    fprintf(out, " (%s, ", nm_curve_name(report, most));
     write_x(out, figure, drawing, most->x[where]);
     fputs(").", out);
     free(list);
@@ -332,7 +328,7 @@ static void write_extreme(const nm_report *report, const nm_drawing *drawing, bo
             }
         }
     write_number(out, found->y[where]);
-    fprintf(out, " at %s (%s)", drawing->ticks[(size_t)found->x[where]], name_of(report, found));
+    fprintf(out, " at %s (%s)", drawing->ticks[(size_t)found->x[where]], nm_curve_name(report, found));
 }
 
 void nm_describe_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
@@ -349,7 +345,7 @@ void nm_describe_sites(const nm_report *report, const nm_figure *figure, const n
             size_t above = 0;
             for (size_t i = 0; i < drawing->curves[c].n; i++)
                 above += drawing->curves[c].y[i] > figure->line;
-            fprintf(out, "; %s is above %g at %zu of %zu sites", name_of(report, &drawing->curves[c]),
+            fprintf(out, "; %s is above %g at %zu of %zu sites", nm_curve_name(report, &drawing->curves[c]),
                     figure->line, above, drawing->curves[c].n);
         }
     putc('.', out);
@@ -380,8 +376,8 @@ void nm_describe_depth(const nm_report *report, const nm_figure *figure, const n
         count_growth(drawing, &drawing->curves[c], &grow, &kinds);
         if (!kinds)
             continue;
-        fprintf(out, "%s%s in %zu of %zu kinds of sublayer", before, name_of(report, &drawing->curves[c]),
-                grow, kinds);
+        fprintf(out, "%s%s in %zu of %zu kinds of sublayer", before,
+                nm_curve_name(report, &drawing->curves[c]), grow, kinds);
         before = ", ";
     }
     fputs(*before == ',' ? "." : "", out);
@@ -399,7 +395,7 @@ void nm_describe_spectrum(const nm_report *report, const nm_figure *figure, cons
             half++;
         while (fifth < curve->n && curve->y[fifth] > 0.2 * curve->y[0])
             fifth++;
-        fprintf(out, "%s%s: ", c ? "; " : "", name_of(report, curve));
+        fprintf(out, "%s%s: ", c ? "; " : "", nm_curve_name(report, curve));
         write_count(out, (double)half);
         fputs(" values are above 1/2 of the largest, ", out);
         write_count(out, (double)fifth);

@@ -1,4 +1,5 @@
-/* The contents of a figure: its curves with the number of visible points, the range of its axes, titles and labels. */
+/* The contents of a figure: its curves, reduced to as many points as are visible, the range of its axes, titles and
+ * labels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,19 @@ void nm_curve_release(nm_curve *curve)
     free(curve->runs.list);
 }
 
+void nm_curve_sort(nm_curve *curve)
+{
+    for (size_t i = 1; i < curve->n; i++)
+        for (size_t k = i; k > 0 && curve->x[k] < curve->x[k - 1]; k--) {
+            double *of[] = {curve->x, curve->y, curve->low, curve->high};
+            for (int j = 0; j < (curve->low ? 4 : 2); j++) {
+                double swap = of[j][k];
+                of[j][k] = of[j][k - 1];
+                of[j][k - 1] = swap;
+            }
+        }
+}
+
 void nm_drawing_drop_empty(nm_drawing *drawing)
 {
     nm_curve *last = &drawing->curves[drawing->n - 1];
@@ -77,7 +91,7 @@ void nm_drawing_drop_empty(nm_drawing *drawing)
 
 /* ---- fewer points ---- */
 
-/* The mean of each segment: with many noisy curves only their trend is visible. */
+/* Replaces each of `most` segments by its mean: with many noisy curves, only their trend is visible. */
 static void reduce_to_means(nm_curve *curve, size_t most)
 {
     for (size_t s = 0; s < most; s++) {
@@ -93,7 +107,7 @@ static void reduce_to_means(nm_curve *curve, size_t most)
     curve->n = most;
 }
 
-/* The minimum and the maximum of each segment, in their order, so that spikes stay visible. */
+/* Replaces each of most / 2 segments by its minimum and its maximum, in their order, so that spikes stay visible. */
 static void reduce_to_extremes(nm_curve *curve, size_t most)
 {
     size_t segments = most / 2, kept = 0;
@@ -112,7 +126,7 @@ static void reduce_to_extremes(nm_curve *curve, size_t most)
     curve->n = kept;
 }
 
-/* For a logarithmic axis. A curve of zeros disappears. */
+/* Removes the points that have no place on a logarithmic axis. */
 static void keep_positive(nm_curve *curve)
 {
     size_t kept = 0;
@@ -149,7 +163,8 @@ static size_t all_values(const nm_drawing *drawing, double **values)
     return n;
 }
 
-/* Values that differ only by rounding count as one value, around which the range has a fixed width. */
+/* Adds a margin, a fraction of the range. Values that differ only by rounding count as one value, around which the range
+ * has a fixed relative width. */
 static void widen(double *low, double *high, double fraction, bool logarithm)
 {
     bool one = *high - *low <= 1e-5 * fmax(fabs(*low), fabs(*high));
@@ -164,8 +179,8 @@ static void widen(double *low, double *high, double fraction, bool logarithm)
     }
 }
 
-/* The first losses of a run, or those of a diverged run, would leave no resolution for the others: a linear axis ends at
- * twice the range of the lower 90 % of the values. */
+/* The first losses of a run, or those of a diverged run, would leave no resolution for the others: a linear axis spans at
+ * most twice the range of the lower 90 % of the values. */
 static void frame_y(nm_drawing *drawing, const nm_figure *figure)
 {
     double *values;
@@ -184,7 +199,7 @@ static void frame_y(nm_drawing *drawing, const nm_figure *figure)
         drawing->y_min = fmin(drawing->y_min, figure->line);
         drawing->y_max = fmax(drawing->y_max, figure->line);
     }
-    /* Values that end close to zero would do the same to a logarithmic axis. */
+    /* Values close to zero would have the same effect on a logarithmic axis. */
     if (figure->y_log && figure->collect == nm_collect_history && n >= 20 && values[0] < values[n / 10] / 100)
         drawing->y_min = values[n / 10] / 10;
     while (drawing->n_below < n && values[drawing->n_below] < drawing->y_min)
@@ -229,7 +244,7 @@ static void to_percent(nm_curve *curve, bool scatter)
     }
 }
 
-/* Keeps the points in the last part of the x axis; curves with fewer than three of them are removed. */
+/* Keeps the points in the last part of the x axis; curves with fewer than three such points become empty. */
 static void keep_tail(nm_drawing *drawing, double tail)
 {
     double end = 0;

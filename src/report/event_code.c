@@ -57,7 +57,7 @@ uint8_t *nm_event_code_version(double time, size_t *bytes)
     return pack(&event, bytes);
 }
 
-typedef struct values { /* of one summary; heap, with everything they point to */
+typedef struct values { /* the values of one summary; the list and everything it points to are heap memory */
     Norma__Value **list;
     size_t n, capacity;
 } values;
@@ -87,7 +87,7 @@ static double sibling_value(const nm_report_run *line, const char *tag, size_t s
     return value;
 }
 
-/* Counts in bins of equal width from low to high; the sums use the centers of the bins. */
+/* Adds a histogram with bins of equal width from low to high; its sums use the centers of the bins. */
 static void add_histogram(values *v, const nm_report_run *line, const nm_vector *counts)
 {
     size_t stem = strlen(counts->tag) - strlen("counts");
@@ -160,7 +160,7 @@ static void release_values(values *v)
     free(v->list);
 }
 
-/* The other strings of a log are labels of its numbers. */
+/* Strings with other keys are labels of numbers in the log. */
 static bool is_text_event(const char *key)
 {
     return !strncmp(key, "samples/", 8) || !strncmp(key, "start/", 6);

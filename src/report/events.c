@@ -19,9 +19,9 @@ static const char name_end[] = ".norma"; /* distinguishes the event files of Nor
 struct nm_events {
     char *log_path, *path;
     FILE *out;
-    long read;      /* bytes of the log that have been written */
+    long read;      /* bytes of the log that have been converted */
     double start;   /* Unix time at which the run started */
-    double seconds; /* of the last line */
+    double seconds; /* training time of the last line */
 };
 
 uint32_t nm_crc32c(const void *data, size_t bytes)
@@ -80,7 +80,8 @@ static nm_status write_lines(nm_events *events, const char *text, size_t bytes, 
     return NM_OK;
 }
 
-/* The complete lines of the log after the bytes already read; heap, NULL for none. A log that does not exist is empty. */
+/* The complete lines of the log after the bytes already converted; heap, NULL if there are none. A log that does not exist
+ * counts as empty. */
 static nm_status read_new_lines(const nm_events *events, char **text, size_t *bytes, nm_error *err)
 {
     struct stat about;
@@ -135,7 +136,7 @@ static void remove_old_events(const char *folder)
         closedir(directory);
 }
 
-/* The log was modified last at the time of its last line. */
+/* The start time of the run: the last modification of the log minus the training time of its last line. */
 static nm_status find_start(nm_events *events, nm_error *err)
 {
     struct stat about;

@@ -136,7 +136,7 @@ static void write_description(const nm_report *report, const nm_figure *figure, 
     figure->describe(report, figure, drawing, memory);
     write_outside(drawing->n_above, "above", drawing->y_max, memory);
     write_outside(drawing->n_below, "below", drawing->y_min, memory);
-    nm_text_stream_close(memory, &text);
+    nm_text_stream_close(memory);
     fputs("<p class=\"description\">", out);
     nm_html_text(out, text);
     fputs("</p>", out);
@@ -234,7 +234,7 @@ static void write_head(const nm_report *report, FILE *out)
             report->n, report->n == 1 ? "" : "s");
 }
 
-/* Links to the sections of the body. Text from files cannot pose as a section: it is escaped. */
+/* Links to the sections of the body. Text from files is escaped, so it cannot contain the start of a section. */
 static void write_contents(const char *body, FILE *out)
 {
     static const char start[] = "<section id=\"", middle[] = "\"><h2>";
@@ -265,7 +265,7 @@ static void write_page(const nm_report *report, const nm_report_config *config, 
         nm_section_samples(report, memory);
     nm_section_settings(report, memory);
     nm_section_environment(report, memory);
-    nm_text_stream_close(memory, &body);
+    nm_text_stream_close(memory);
     write_head(report, out);
     write_contents(body, out);
     fputs(body, out);

@@ -1,4 +1,4 @@
-// Theme, hiding runs, sorting, values under the pointer, export of a figure as SVG and its values as CSV.
+// The script of the page: theme, visibility of runs, sorting, values under the pointer, export of figures as SVG and CSV.
 'use strict';
 (() => {
     const data = JSON.parse(document.getElementById('data').textContent);
@@ -50,10 +50,10 @@
     };
     const placeY = (figure, y) => {
         const [, top, , bottom] = figure.frame, [, , low, high] = figure.range;
-        const share = figure.log ? Math.log(y / low) / Math.log(high / low) : (y - low) / (high - low);
-        return bottom - share * (bottom - top);
+        const fraction = figure.log ? Math.log(y / low) / Math.log(high / low) : (y - low) / (high - low);
+        return bottom - fraction * (bottom - top);
     };
-    // Points at one tick are drawn next to each other.
+    // The points of different curves at a tick are spread around it.
     const position = (figure, curve, i, c) => (figure.at ? figure.at[curve.x[i]] : curve.x[i])
         + ((c + 0.5) / figure.curves.length - 0.5) * figure.spread;
     const isHidden = curve => (curve.runs ?? [curve.run]).every(run => hidden.has(run));
@@ -66,7 +66,7 @@
         return best;
     };
 
-    // The cell of a heat map at this place.
+    // The cell of a heat map at this position.
     const pickCell = (figure, x, y) => {
         const points = [];
         for (const curve of figure.curves)
@@ -197,7 +197,7 @@
         });
         return height + 20 + Math.ceil(runs.length / 3) * 20;
     };
-    // A standalone picture: white background, without hidden runs, legend below.
+    // A standalone image: white background, without hidden runs, with the legend below.
     const standalone = (plot, figure) => {
         const svg = plot.querySelector('svg').cloneNode(true), [, , , , width, height] = figure.frame;
         for (const curve of svg.querySelectorAll('.off, .cursor, .dot')) curve.remove();

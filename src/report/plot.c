@@ -2,27 +2,24 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/memory.h"
 #include "report/svg.h"
-
-extern char **environ;
 
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
 enum { MAX_LABEL = 60, CELL_BLACK = 0x111111, CELL_WHITE = 0xffffff };
 enum { MAX_LETTERS = 56, CELL_HEIGHT = 28 };
 enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
-/* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm,
- * then further ones. */
+/* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm, dyt,
+ * and colors for further norms. */
 static const char *const colors[] = {"#7d838c", "#3b82c4", "#1797a6", "#8a7f3c", "#a5673f", "#7a6fe0",
                                      "#d9730d", "#cf5aa0", "#2f9e5f", "#d64545", "#b86bd6", "#b08400",
                                      "#5c8a8a", "#6b9a1f", "#c2578a", "#5f7fd9"};
@@ -64,7 +61,7 @@ const char *nm_plot_marker(nm_run_style style)
     return markers[marker_of(style)].svg;
 }
 
-/* Whether no curve before this one has the same entry in the legend. */
+/* Whether curve c is the first one with its entry in the legend. */
 static bool starts_family(const nm_drawing *drawing, size_t c)
 {
     for (size_t k = 0; k < c; k++)
@@ -82,7 +79,7 @@ static bool has_rotated_ticks(const nm_drawing *drawing)
     return drawing->at || drawing->n_rows ? letters > MAX_LETTERS : drawing->n_ticks > FEW_TICKS;
 }
 
-/* The curves whose names the legend lists: the first of each group. */
+/* The number of entries in the legend of the figure. */
 static size_t count_legend(const nm_drawing *drawing)
 {
     size_t n = 0;
@@ -132,7 +129,7 @@ static void write_ticks_125(FILE *out, double low, double high)
     fputs(")\n", out);
 }
 
-/* gnuplot places logarithmic ticks at powers of ten, of which a short axis contains one or none. */
+/* By default, gnuplot places logarithmic ticks at powers of ten, of which a short axis contains one or none. */
 static void write_log_ticks(FILE *out, double low, double high)
 {
     double decades = log10(high / low);
@@ -154,7 +151,7 @@ static void write_log_ticks(FILE *out, double low, double high)
     }
 }
 
-/* Site names, at most 24 characters; others than those of site names are replaced. */
+/* Site names, at most 24 characters; characters that do not occur in site names are replaced. */
 static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 {
     fprintf(out, "set xtics %s (", has_rotated_ticks(drawing) ? "rotate by 55 right" : "norotate");
@@ -169,7 +166,7 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
 
 /* ---- one figure ---- */
 
-/* Whether this point is the first of its kind of sublayer. */
+/* Whether point i is of another kind of sublayer than the point before it. */
 static bool starts_kind(const nm_drawing *drawing, const nm_curve *curve, size_t i)
 {
     return i &&
@@ -184,7 +181,7 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
         fprintf(out, "$d%zu << EOD\n", c);
         for (size_t i = 0; i < curve->n; i++) {
             if (figure->style == NM_FIGURE_DEPTH && starts_kind(drawing, curve, i))
-                putc('\n', out); /* ends the line */
+                putc('\n', out); /* an empty line interrupts the curve */
             double x = drawing->at ? drawing->at[(size_t)curve->x[i]] : curve->x[i];
             fprintf(out, "%.7g %.7g", x + shift, curve->y[i]);
             if (curve->low)
@@ -245,14 +242,14 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
 
 /* ---- heat maps ---- */
 
-/* Nunez, Anderton and Renslow 2018, cividis: from dark blue to yellow, the same order for readers with a color vision
+/* Nunez, Anderton and Renslow 2018, cividis: from dark blue to yellow, with the same order for readers with color vision
  * deficiency and in grayscale. */
 static const uint8_t cividis[][3] = {
     {0x00, 0x22, 0x4e}, {0x12, 0x35, 0x70}, {0x3b, 0x49, 0x6c}, {0x57, 0x5d, 0x6d}, {0x70, 0x71, 0x73},
     {0x8a, 0x86, 0x78}, {0xa5, 0x9c, 0x74}, {0xc3, 0xb3, 0x69}, {0xe1, 0xcc, 0x55}, {0xfe, 0xe8, 0x38}};
 enum { N_CIVIDIS = sizeof cividis / sizeof *cividis };
 
-/* t from 0 to 1. */
+/* Linear interpolation of the color map; t from 0 to 1. */
 static void color_of(double t, int rgb[3])
 {
     int i = (int)fmin(t * (N_CIVIDIS - 1), N_CIVIDIS - 2);
@@ -322,7 +319,7 @@ static void write_rows(FILE *out, const nm_drawing *drawing)
 
 /* ---- axes ---- */
 
-/* The names of the groups, for a figure whose curves are not runs. */
+/* Lists the names of the groups, for a figure whose curves are not runs. */
 static void write_group_legend(FILE *out, const nm_report *report, const nm_drawing *drawing)
 {
     size_t n = count_legend(drawing);
@@ -402,7 +399,7 @@ static void write_figure(FILE *out, const nm_report *report, const nm_figure *fi
     bool png = scale > 0, named = figure->style != NM_FIGURE_CELLS && !drawing->legend;
     bool legend = png && named && drawing->n <= MAX_LEGEND;
     nm_plot_frame frame = nm_plot_frame_of(drawing);
-    if (legend) /* above the frame, where it hides nothing; the page has its own */
+    if (legend) /* above the frame, where it hides nothing; the page has its own legend */
         frame = with_legend(frame, drawing->n);
     if (png)
         fprintf(
@@ -464,14 +461,7 @@ static nm_status gnuplot_error(const char *folder, nm_error *err)
 static nm_status start_gnuplot(const char *folder, pid_t *process, nm_error *err)
 {
     static char *arguments[] = {"gnuplot", "-d", "script", NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, folder);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "messages", O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    int failed = posix_spawnp(process, arguments[0], &actions, NULL, arguments, environ);
-    posix_spawn_file_actions_destroy(&actions);
+    int failed = nm_subprocess_start(arguments, folder, "messages", process);
     if (failed == ENOENT)
         return nm_fail(
             err, NM_UNSUPPORTED,
@@ -552,8 +542,8 @@ static bool any_curves(const nm_drawing *drawings)
     return false;
 }
 
-/* Draws into a new folder next to `path`, which the caller removes with remove_scratch; *folder (heap) is NULL if there is
- * nothing to draw. png_width 0: SVG. */
+/* Draws into a new folder next to `path`, which the caller removes with remove_scratch, also on failure. *folder (heap) is
+ * NULL if no folder was created. png_width: in pixels; 0: SVG. */
 static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, double png_width,
                       char **folder, nm_error *err)
 {

@@ -7,23 +7,25 @@
 
 #include "report/figure.h"
 
-/* The frame of the axes in the coordinates of the SVG view box, from which the script computes values under the pointer. */
+/* The frame of the axes in coordinates of the SVG view box. The script of the page uses it to find the values under the
+ * pointer. */
 typedef struct nm_plot_frame {
     double width, height, left, top, right, bottom;
 } nm_plot_frame;
 nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing);
 
-/* A run's color "#3b82c4", its SVG dash pattern ("" is solid), and the path of its marker for a swatch 22 wide and 10
- * high. Colors have a contrast of at least 3:1 against the light and the dark page. */
+/* The color of a style ("#3b82c4"), its SVG dash pattern ("": solid), and the SVG path of its marker in a swatch of 22 x 10
+ * pixels. Colors have a contrast of at least 3:1 against the light and the dark theme. */
 const char *nm_plot_color(nm_run_style style);
 const char *nm_plot_dashes(nm_run_style style);
 const char *nm_plot_marker(nm_run_style style);
 
-/* Draws the figures i with drawings[i].n > 0 into svg[i], heap; NULL for the others. Temporary files are in a new folder next
- * to the path `scratch`. */
+/* Draws figure i, for every i with drawings[i].n > 0, and stores its SVG text in svg[i] (heap); the others are not changed.
+ * Temporary files are in a new folder next to the path `scratch`. NM_UNSUPPORTED if gnuplot is not installed or fails;
+ * NM_IO. */
 nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
                       nm_error *err);
-/* Draws to folder/NAME.png; width in pixels. */
+/* Draws to folder/NAME.png and creates the folder if necessary. width: in pixels. Errors as for nm_plot_svg. */
 nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
                       nm_error *err);
 

@@ -30,7 +30,7 @@ const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
     return text;
 }
 
-/* "1.20e-07" as "1.20×10⁻⁷", without a place for a line break. */
+/* 1.2e-07 as "1.20×10⁻⁷", without spaces, so that a line cannot break inside it. */
 static const char *format_power(char text[NM_NUMBER_BYTES], double value)
 {
     static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
@@ -109,7 +109,8 @@ static void make_unique(nm_report *report, size_t i)
         free(name);
 }
 
-/* The shortest ends of the paths that distinguish the runs, at most three parts; if they do not suffice, with numbers. */
+/* Names each run by the last one, two or three components of its path, as many as distinguish the runs; if three are not
+ * enough, with numbers. */
 static void name_runs(nm_report *report)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
@@ -162,7 +163,7 @@ static char *short_name(const char *name, bool settings)
     return whole;
 }
 
-/* Replaces the names with short ones if these are unique. */
+/* Replaces the names with short ones if these are unique; returns whether they are. */
 static bool use_short_names(nm_report *report, bool settings)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
@@ -240,8 +241,8 @@ double nm_report_run_others(const nm_report_run *run)
     return others ? nm_summary_of(others->value, others->n).mean : NAN;
 }
 
-/* Throughput is comparable when all runs were on one host, one after the other, and the host had little other work. Runs
- * without a start time may have shared the machine. */
+/* Throughput is comparable if all runs were on one host, one after the other, and the host had little other load. Runs
+ * without a start time may have overlapped. */
 static const char *speed_problem_of(const nm_report *report)
 {
     static const double busy = 0.5; /* cores */

@@ -1,4 +1,4 @@
-/* norma report: run folders to one self-contained page with figures, and the figures as PNG files.
+/* norma report: converts run folders to one self-contained page with figures, and draws the figures as PNG files.
  *
  *     nm_report_open    reads the runs
  *     nm_report_page    writes the page          (figures drawn by gnuplot, report/plot.c)
@@ -13,11 +13,10 @@
 #include "report/run.h"
 #include "report/score_grid.h"
 
-typedef struct nm_report_result { /* of the test set, from test.json; NaN: unknown */
-    double score, low, high;
+typedef struct nm_report_result { /* on the test set, from test.json; NaN: unknown */
+    double score, low, high;      /* score and its 95 % bootstrap interval */
     double p; /* paired test of this run against the first variant's run with the same seed, uncorrected */
-    double
-        p_holm; /* test of the variant's mean over the seeds, with Holm's correction, as norma compare prints it */
+    double p_holm;       /* test of the variant's mean over the seeds, with Holm's correction */
     const double *draws; /* [n_draws], bootstrap resamples of the score; not owned, NULL: unknown */
     size_t n_draws;
 } nm_report_result;
@@ -28,8 +27,7 @@ typedef struct nm_report {
     nm_run_style *styles;      /* of each run */
     size_t n;
     nm_score_grid grid;
-    const char
-        *speed_problem; /* why throughputs cannot be compared: "runs shared the machine"; NULL: they can */
+    const char *speed_problem;    /* why the throughputs are not comparable; NULL: they are */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
 } nm_report;
@@ -40,27 +38,30 @@ typedef struct nm_mean_score {
     size_t n;               /* runs with a score */
 } nm_mean_score;
 
-typedef enum nm_score_bar { /* what the error bars of a figure with mean scores are */
-                            NM_BAR_NONE,
-                            NM_BAR_INTERVAL, /* 95 % interval over seeds and test segments, as in norma compare */
-                            NM_BAR_RANGE     /* from the lowest to the highest seed */
+/* The error bars of a figure with mean scores. */
+typedef enum nm_score_bar {
+    NM_BAR_NONE,
+    NM_BAR_INTERVAL, /* 95 % interval over seeds and test segments, as in norma compare */
+    NM_BAR_RANGE     /* from the lowest to the highest seed */
 } nm_score_bar;
 
-/* inspected: see nm_report_run_read. */
+/* Reads the runs in folders [n]. inspected and errors: see nm_report_run_read. The caller closes the report, also after a
+ * failure. */
 nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
                          nm_error *err);
 void nm_report_close(nm_report *report);
 
 /* The score at the best validation of run i; NaN without one. */
 double nm_report_valid_score(const nm_report *report, size_t i);
-/* Mean number of cores that other programs used while the run trained; NaN if its log does not have it. */
+/* Mean number of cores that other programs used while the run trained; NaN if it is not in the log. */
 double nm_report_run_others(const nm_report_run *run);
-/* Whether every run of these sets that has a validation score has a test score, too. */
+/* Whether every run of sets [n] that has a validation score also has a test score, and at least one run has one. */
 bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n);
-/* Interval: every set has one run or three and more, and their resamples or intervals are known; with two seeds the interval
- * has one degree of freedom, and the range is shown. */
+/* NM_BAR_INTERVAL for test scores if every set has one run whose interval is known, or at least three runs whose resamples
+ * are known: with two seeds, the interval would have one degree of freedom. Otherwise NM_BAR_RANGE if a set has several
+ * runs. Runs without a score do not count. */
 nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, size_t n, bool tested);
-/* tested: of the test set, otherwise at the best validation. */
+/* tested: score on the test set; otherwise at the best validation. */
 nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
                                    nm_score_bar bar);
 
@@ -68,18 +69,19 @@ typedef struct nm_report_config {
     bool samples; /* false: without sample outputs, so without text of the corpus */
 } nm_report_config;
 
-/* NM_UNSUPPORTED if gnuplot is not installed; the message names its package. */
+/* Writes the page to `path`. NM_UNSUPPORTED if gnuplot is not installed (the message names its package) or fails; NM_IO. */
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err);
-nm_status nm_report_png(const nm_report *report, const char *folder, double width,
-                        nm_error *err); /* width in pixels */
+/* Writes folder/NAME.png for every figure with values. width: in pixels. Errors as for nm_report_page. */
+nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err);
 
 /* The suffix "-1" of "layer-1", as norma compare names the run with seed 1; "" if the name does not end in a number. */
 const char *nm_name_seed(const char *name);
 
-/* At most four significant digits, with thousands separators: "5,400", "0.0123", "2.676", "1.20×10⁻⁷"; "-" if not finite.
- * Returns text. */
+/* The following functions write a number to text and return it; "-" if the number is not finite. */
 enum { NM_NUMBER_BYTES = 32 };
+/* From 1,000 to 999,999 an integer with a thousands separator, otherwise three or four significant digits: "5,400",
+ * "0.0123", "2.676", "1.20×10⁻⁷". */
 const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);
 /* An integer with thousands separators: "5,400". */
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value);

@@ -15,7 +15,7 @@
 enum { MAX_SERIES = 1 << 16, MAX_TAG = 240, MAX_DEPTH = 4, MAX_VECTOR = 1 << 16 };
 static const double max_value = 1e30; /* larger values would make every axis useless */
 
-typedef struct log_line { /* the context of the values of a line */
+typedef struct log_line { /* where the values of a line are stored */
     nm_report_run *run;
     double update, seconds;
     char tag[MAX_TAG];
@@ -37,7 +37,7 @@ static nm_series *find_series(const nm_report_run *run, const char *tag)
     return NULL;
 }
 
-/* Series of the tag, which is added if it is new; NULL if there are too many. */
+/* The series with this tag, added if it is new; NULL if there are too many. */
 static nm_series *series_of(nm_report_run *run, const char *tag)
 {
     nm_series *found = find_series(run, tag);
@@ -131,7 +131,7 @@ static size_t append_site(char *tag, size_t length, const json_t *object)
     return length + strlen(at);
 }
 
-/* Appends the site if the object has one, then each key. */
+/* Adds the values of an object. The tag of each is at->tag, the site if the object has one, the separator and the key. */
 static void add_object(log_line *at, json_t *object, char separator, int depth)
 {
     size_t before = strlen(at->tag), length = append_site(at->tag, before, object);
@@ -195,7 +195,7 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     run->seconds = at.seconds;
 }
 
-/* The measurements of norma compare, one object; optional. */
+/* Reads test.json, the measurements of norma compare, if it exists. */
 static nm_status read_test(nm_report_run *run, nm_error *err)
 {
     char *path = nm_path_join(run->folder, "test.json"), *text;
@@ -220,7 +220,7 @@ static bool same_folder(const char *a, const char *b)
     return a_len == b_len && !memcmp(a, b, a_len);
 }
 
-/* folder: only the objects of this run; NULL: all. */
+/* Reads a list of inspections. folder: read only the objects for this run; NULL: read all. */
 static nm_status read_inspections(nm_report_run *run, const char *path, const char *folder, nm_error *err)
 {
     json_error_t problem;

@@ -2,8 +2,8 @@
  *
  * The tag of a number is its path: "train/loss", "valid/bleu", "probe/distance/enc.0.ffn.norm/mean",
  * "probe/gain/enc.0.ffn.norm/histogram.low". Objects in a list are identified by their site, or their stack and layer. An
- * array of numbers is a vector. The reader does not depend on the kinds of lines, so values that later versions log can
- * be drawn, too. test.json and inspection.json are read in the same way. */
+ * array of numbers is a vector. The reader does not depend on the types of lines, so the values that later versions log can
+ * also be drawn. test.json and inspection.json are read in the same way. */
 #ifndef NM_REPORT_RUN_H
 #define NM_REPORT_RUN_H
 
@@ -30,7 +30,7 @@ typedef struct nm_text {
 
 typedef struct nm_report_run {
     char *folder;
-    char *name; /* short, unique in a report */
+    char *name; /* short, unique in a report; set by nm_report_open */
     nm_series *series;
     size_t n_series, series_capacity;
     nm_hash_map map; /* tag -> index of series */
@@ -40,16 +40,18 @@ typedef struct nm_report_run {
     size_t n_texts, texts_capacity;
     nm_text *settings; /* "model.norm", "layer"; in the order of config.ini */
     size_t n_settings, settings_capacity;
+    /* bad: not a JSON object with a type; first_bad: line number from 1 */
     int64_t lines, bad_lines, first_bad;
-    double seconds; /* of the last line with a time; lines without one get the same */
-    bool open_end;  /* the last line is incomplete: being written, or cut off */
+    double seconds; /* training time of the last line that has one; also used for lines without one */
+    bool open_end;  /* the last line is incomplete: it is being written, or was cut off */
 } nm_report_run;
 
-/* NM_IO if the folder has no log.jsonl. A line that is no JSON object is counted and ignored: the run may be active, or
- * its machine may have stopped within a line. inspected: output of norma inspect --json, whose objects of this run are
- * read instead of its inspection.json; "": none. NM_IO, NM_FORMAT. */
+/* Reads a run folder. A line of the log that is not a JSON object is counted and ignored: the run may be active, or may
+ * have been killed while it wrote the line. inspected: file with the output of norma inspect --json, whose objects for this
+ * run are read instead of its inspection.json; "": none. NM_IO if the folder has no log.jsonl or a file cannot be read,
+ * NM_FORMAT if a file of inspections is malformed. The caller releases the run, also after a failure. */
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err);
-/* Adds lines of a log, for a log that is read while it grows. */
+/* Adds lines of a log, so that a log can be read while it grows. Only the last call may end within a line. */
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);
 void nm_report_run_release(nm_report_run *run);
 
@@ -68,18 +70,19 @@ double nm_report_run_updates(const nm_report_run *run);
 /* TID of the last layer in the best model, as a ratio; quantity "mean" or "variance". From test.json (norma compare),
  * otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it was not measured. */
 double nm_report_run_tid(const nm_report_run *run, const char *quantity);
-/* Unix time at which the run started, and one at which it had ended, counted from the last resume; NaN without a start
- * time in the log. */
+/* Unix time at which the run started, and a time at or after its end: the start or the last resume plus the whole training
+ * time. NaN if the log has no start time. */
 double nm_report_run_start(const nm_report_run *run);
 double nm_report_run_end(const nm_report_run *run);
+/* The value of an option in config.ini, key "section.name"; NULL when there is none. */
 const char *nm_report_run_setting(const nm_report_run *run, const char *key);
 /* Whether one of the first n runs has the setting. */
 bool nm_report_runs_set(const nm_report_run *runs, size_t n, const char *key);
 /* The last text with this key; NULL when there is none. */
 const char *nm_report_run_text(const nm_report_run *run, const char *key);
 
-/* Whether a tag matches a pattern in which * matches one part without a slash; *part (may be NULL) points to that part,
- * *part_len is its length. */
+/* Whether a tag matches a pattern in which * matches one part without a slash. *part points to that part in tag, *part_len
+ * is its length; both may be NULL. They are not set without * or without a match. */
 bool nm_tag_match(const char *pattern, const char *tag, const char **part, size_t *part_len);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sample outputs: the outputs of all runs for the same inputs, with the words marked that differ from the reference (those
- * outside a longest common subsequence). */
+/* Sample outputs: the outputs of all runs for the same inputs. Words that differ from the reference (those outside a
+ * longest common subsequence) are marked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,7 @@ static bool is_output(const char *label)
     return !strcmp(label, "output") || !strcmp(label, "found") || !strcmp(label, "predicted");
 }
 
-/* The model's output, or the first line of the data, by which the same example is found in other runs. */
+/* The output of the model, or the first line of the data, which identifies the example in other runs. */
 static const char *first_text(const example *one, bool output)
 {
     for (int i = 0; i < one->n; i++)
@@ -103,7 +103,7 @@ static bool same_word(const words *a, int i, const words *b, int k)
     return a->length[i] == b->length[k] && !memcmp(a->at[i], b->at[k], a->length[i]);
 }
 
-/* Longest common subsequence of a from i and b from k: lengths[i * (b->n + 1) + k]. */
+/* lengths[i * (b->n + 1) + k]: length of the longest common subsequence of a from word i and b from word k. Heap. */
 static uint16_t *common_lengths(const words *a, const words *b)
 {
     size_t row = (size_t)b->n + 1;
@@ -167,7 +167,7 @@ static void write_example(const nm_report *report, const examples *all, size_t f
                    *given = other ? first_text(other, false) : NULL;
         const char *known = first_text(one, false);
         if (!output || !given || !known || strcmp(given, known))
-            continue; /* other data */
+            continue; /* the run was validated on other data */
         write_line(out, report->runs[r].name, "made");
         write_marked(out, output, reference_text(other));
         fputs("</td></tr>\n", out);

@@ -27,14 +27,14 @@ const char *nm_report_run_norm(const nm_report_run *run)
     return encoder && *encoder ? encoder : norm ? norm : "";
 }
 
-/* Records and checkpoints are written more or less often; training is the same. */
+/* Whether a setting determines only how many records and checkpoints are written, and not the training. */
 static bool is_bookkeeping(const char *key)
 {
     return !strcmp(key, "train.log_every") || !strcmp(key, "train.save_every") ||
            !strcmp(key, "train.keep_last");
 }
 
-/* Whether a norm of this name occurs in the model; LayerNorm may without an option that names it. */
+/* Whether a norm of this name may occur in the model; LayerNorm may without an option that names it. */
 static bool uses_norm(const nm_report_run *run, const char *norm, size_t length)
 {
     if (length == 5 && !strncmp(norm, "layer", 5))
@@ -174,7 +174,7 @@ static bool same_number(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Whether two settings determine each other in every group, as a batch size and the number of batches per update. */
+/* Whether two settings determine each other in every group, such as a batch size and the number of batches per update. */
 static bool are_coupled(const nm_score_grid *grid, const column *a, const column *b)
 {
     for (size_t g = 0; g < grid->n_groups; g++) {
@@ -222,7 +222,7 @@ static void make_axes(nm_score_grid *grid, columns *all)
 
 /* ---- names of groups ---- */
 
-/* The folder's name without the seed: "rbn:norm.rbn.lambda=0.1", as norma compare names runs. */
+/* The name of the folder without the seed: "rbn:norm.rbn.lambda=0.1", as norma compare names runs. Heap. */
 static char *variant_of(const char *folder)
 {
     size_t length = strlen(folder);
@@ -239,7 +239,7 @@ static char *variant_of(const char *folder)
     return nm_format("%.*s", (int)(length - start), folder + start);
 }
 
-/* Bytes of the parts between colons with which both names begin. */
+/* Length in bytes of the colon-separated parts with which both names begin. */
 static size_t common_parts(const char *a, const char *b)
 {
     size_t common = 0, i = 0;
@@ -263,8 +263,8 @@ static bool sets_axis(const nm_score_grid *grid, const char *part)
     return false;
 }
 
-/* What the names of all runs of a group begin with, without axes, settings shortened to their last word: "power
- * scaling=group". Heap; "" if the names have nothing in common. */
+/* The parts with which the names of all runs of a group begin, without the axes, and with keys shortened to their last
+ * component: "power scaling=group". Heap; "" if there are none. */
 static char *common_name(const nm_score_grid *grid, const nm_score_group *group, const nm_report_run *runs)
 {
     char *name = variant_of(runs[group->runs.list[0]].folder);

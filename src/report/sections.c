@@ -43,11 +43,11 @@ static summary summarize(const nm_report *report, size_t i)
     };
 }
 
-typedef struct column { /* its value is a double of the summary */
+typedef struct column { /* offset: of its value, a double, in a summary */
     const char *title, *hint;
     size_t offset;
     char format; /* number of decimals; n: count, t: duration, %: ratio as percent */
-    int better;  /* -1 lower, 1 higher, 0 neither, 2 as the score */
+    int better;  /* -1: lower, 1: higher, 0: neither, 2: as for the score */
 } column;
 
 #define FIELD(name) offsetof(summary, name)
@@ -203,7 +203,7 @@ static void write_problems(const nm_report *report, FILE *out)
     }
 }
 
-/* The fields with which all signatures begin; later ones may be specific to a run. */
+/* Writes the fields with which the signatures of all runs begin; the later ones may differ between runs. */
 static void write_signature(const nm_report *report, FILE *out)
 {
     const char *first = NULL;
@@ -280,7 +280,7 @@ static void write_names(const nm_report *report, const char *first, FILE *out)
     fputs("</tr></thead>\n<tbody>\n", out);
 }
 
-/* values: one per run, NULL: unknown. With `shared` only the first is written. */
+/* values: [n runs], NULL: unknown; shared: all are equal, and one is written. */
 static void write_values(const nm_report *report, const char *label, char *const *values, bool shared,
                          FILE *out)
 {
@@ -343,16 +343,22 @@ void nm_section_settings(const nm_report *report, FILE *out)
 
 /* ---- facts: what was trained, and where ---- */
 
-typedef enum fact_source { FACT_SETTING, FACT_TEXT, FACT_COUNT } fact_source;
+typedef enum fact_source {
+    FACT_SETTING, /* option of config.ini */
+    FACT_TEXT,    /* string of the log */
+    FACT_COUNT,   /* number of the log */
+    FACT_SIZE     /* number of the log, and size_unit */
+} fact_source;
 
 typedef struct fact {
     const char *label, *key;
-    fact_source source; /* of config.ini; a string of the log; a number of the log */
+    fact_source source;
 } fact;
 
 static const fact trained[] = {{"task", "run.task", FACT_SETTING},
                                {"data folder", "data.folder", FACT_SETTING},
                                {"training data", "data.train", FACT_SETTING},
+                               {"size of the training data", "start/data_size", FACT_SIZE},
                                {"validation data", "data.valid", FACT_SETTING},
                                {"test data", "data.test", FACT_SETTING},
                                {"parameters", "start/parameters", FACT_COUNT},
@@ -391,11 +397,16 @@ static char *fact_of(const nm_report_run *run, const fact *f)
     case FACT_COUNT:
         number = nm_report_run_last(run, f->key);
         text = isfinite(number) ? nm_count_show(count, number) : NULL;
+        break;
+    case FACT_SIZE:
+        number = nm_report_run_last(run, f->key);
+        text = nm_report_run_text(run, "start/size_unit");
+        return text && isfinite(number) ? nm_format("%s %s", nm_count_show(count, number), text) : NULL;
     }
     return text && *text ? nm_duplicate(text) : NULL;
 }
 
-/* What all runs share is written once, above a table of the other facts. */
+/* shared: writes the facts that are equal in all runs, each once; otherwise the other facts, with a column per run. */
 static void write_facts(const nm_report *report, const fact *facts, size_t n_facts, bool shared, FILE *out)
 {
     char **values = nm_allocate((report->n + 1) * sizeof *values);

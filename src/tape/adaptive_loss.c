@@ -1,10 +1,10 @@
 /* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's code. The head is a softmax
- * over the words of the first cluster and one entry per tail cluster; the tail of a cluster is a softmax over its words,
- * computed only for the tokens whose target is in that cluster:
- *     log p(word of the head)      = head(word)
- *     log p(word of tail i)        = head(size of the head - i) + tail_i(word)        i = 1 .. n
- * Label smoothing smooths the target distribution of each of these softmaxes: of the head, and of the tail of the target's cluster.
- * Smoothing over the whole vocabulary would need the tails of all clusters for every token.
+ * over the frequent tokens and one entry per tail cluster; a tail is a softmax over the tokens of its cluster, computed only
+ * for targets in that cluster. With the log-softmaxes head and tail_i, and H entries in the head:
+ *     log p(v) = head(v)                         v in the head
+ *     log p(v) = head(H - i) + tail_i(v)         v in cluster i = 1 .. n
+ * Label smoothing applies to the target distribution of each of these softmaxes: of the head, and of the tail of the target's
+ * cluster. Smoothing over the whole vocabulary would need the tails of all clusters for every token.
  * Head and tails use the softmax loss kernel, so that the logits of a batch are never stored and the gradients are computed in
  * the same pass. */
 #include <math.h>
@@ -28,8 +28,8 @@ typedef struct adaptive {
     const nm_adaptive_params *params;
     nm_tensor *hidden;
     const nm_loss_spec *spec;
-    const int32_t *targets; /* host: of the spec */
-    void *d_hidden;         /* [tokens, d], or NULL */
+    const int32_t *targets; /* spec->targets */
+    void *d_hidden;         /* device [tokens, d]; NULL unless training */
 } adaptive;
 
 static size_t element_bytes(const adaptive *a)
@@ -42,11 +42,11 @@ static void *at_row(const adaptive *a, void *data, int32_t row, int32_t cols)
     return data ? (char *)data + (size_t)row * (size_t)cols * element_bytes(a) : NULL;
 }
 
-/* Cluster of a word; 0: the head. */
-static int32_t cluster_of(const nm_adaptive_clusters *clusters, int32_t word)
+/* Cluster of a token; 0: the head. */
+static int32_t cluster_of(const nm_adaptive_clusters *clusters, int32_t token)
 {
     int32_t cluster = 0;
-    while (cluster < clusters->n && word >= clusters->first[cluster])
+    while (cluster < clusters->n && token >= clusters->first[cluster])
         cluster++;
     return cluster;
 }
@@ -57,15 +57,15 @@ static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int3
     loss.targets = nm_tape_upload(a->tape, targets, (size_t)n * sizeof *targets);
     loss.grad_scale = a->tape->grad_scale;
     loss.smoothing = a->spec->smoothing;
-    loss.eps = loss.weight.rows > 1 ? a->spec->eps : 0; /* a cluster of one word has nothing to smooth */
+    loss.eps = loss.weight.rows > 1 ? a->spec->eps : 0; /* one class cannot be smoothed */
     if (nm_tape_exhausted(a->tape))
         return NULL;
     a->b->k.softmax_loss(a->b, &loss);
     return loss.sums;
 }
 
-/* Loss of the head. Its weight is a copy of the head's words and the cluster entries in one matrix, whose gradient is added to
- * both. */
+/* Loss sums of the head. Its weight is a copy of the head's rows of the output projection, followed by the cluster entries; the
+ * gradient of the copy is added to both. */
 static double *head_loss(const adaptive *a)
 {
     const nm_adaptive_params *m = a->params;
@@ -120,7 +120,7 @@ static double *head_loss(const adaptive *a)
     return sums;
 }
 
-/* Tokens whose target is in a tail cluster: *rows = their rows, *targets = their words relative to the first of the cluster.
+/* Selects the targets in a tail cluster: *rows = their rows, *targets = their ids relative to the first id of the cluster.
  * Returns their number. */
 static int32_t select_cluster(const adaptive *a, int32_t cluster, int32_t **rows, int32_t **targets)
 {
@@ -136,6 +136,7 @@ static int32_t select_cluster(const adaptive *a, int32_t cluster, int32_t **rows
     return n;
 }
 
+/* Adds the loss of a tail cluster to sums; false if the tape is exhausted. */
 static bool add_tail(const adaptive *a, int32_t cluster, double *sums)
 {
     const nm_adaptive_params *m = a->params;
@@ -213,15 +214,15 @@ static double log_sum_exp(const double *x, int32_t n, const double *y, int32_t m
     return top + log(sum);
 }
 
-void nm_adaptive_log_probs(const nm_adaptive_clusters *clusters, int32_t n_words,
+void nm_adaptive_log_probs(const nm_adaptive_clusters *clusters, int32_t vocabulary,
                            const double *cluster_logits, double *logits)
 {
-    int32_t own = clusters->n ? clusters->first[0] : n_words;
+    int32_t own = clusters->n ? clusters->first[0] : vocabulary;
     double head = log_sum_exp(logits, own, cluster_logits, clusters->n);
     for (int32_t i = 0; i < own; i++)
         logits[i] -= head;
     for (int32_t c = 1; c <= clusters->n; c++) {
-        int32_t first = clusters->first[c - 1], end = c < clusters->n ? clusters->first[c] : n_words;
+        int32_t first = clusters->first[c - 1], end = c < clusters->n ? clusters->first[c] : vocabulary;
         double shift =
             cluster_logits[clusters->n - c] - head - log_sum_exp(logits + first, end - first, NULL, 0);
         for (int32_t i = first; i < end; i++)

@@ -1,14 +1,14 @@
-/* Multi-head scaled dot-product attention over packed sequences (Vaswani et al. 2017, eq. 1): per head
- *     A = softmax(scale Q K^T), out = drop(A) V        usually scale = 1/sqrt(c)
- * The weights are recomputed in backward from the softmax denominators; no [tokens, tokens] matrix is stored.
- */
+/* Multi-head scaled dot-product attention over packed sequences (Vaswani et al. 2017, eq. 1): per head of width c
+ *     A   = softmax(scale Q K^T)        usually scale = 1/sqrt(c)
+ *     out = drop(A) V
+ * Backward recomputes A from the log-sum-exp of each row of scores (lse); no [tokens, tokens] matrix is stored. */
 #include "tape/tape.h"
 
 typedef struct attention_saved {
     nm_attention_shape shape;
     nm_packing q_packing, k_packing;
     nm_dropout drop;
-    void *lse;
+    void *lse; /* device [heads, query tokens] */
 } attention_saved;
 
 static void attention_backward(nm_tape *tape, nm_node *node)
@@ -19,8 +19,8 @@ static void attention_backward(nm_tape *tape, nm_node *node)
     bool add_q, add_kv = false;
     nm_mat dq = nm_tensor_grad(tape, q, &add_q);
     nm_mat dkv = q == kv ? dq : nm_tensor_grad(tape, kv, &add_kv);
-    NM_ASSERT(!add_q &&
-              !add_kv); /* each projection is used by one attention: its gradient is assigned here */
+    /* Only this attention reads the projections: their gradients are assigned. */
+    NM_ASSERT(!add_q && !add_kv);
     if (!dq.data || !dkv.data)
         return;
     const nm_attention_shape *a = &s->shape;

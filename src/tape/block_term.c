@@ -1,6 +1,6 @@
-/* Block-term attention (Ma et al. 2019): a query attends to pairs of keys and values through a core of one number per
- * feature, without softmax. The formula is at nm_block_term_args in norma/backend.h. The backward kernel recomputes the
- * intermediates of the forward pass; none is stored. */
+/* Block-term attention (Ma et al. 2019), without softmax: a query attends to all pairs of a key and a value, weighted per
+ * feature by a core. The formula is at nm_block_term_args in norma/backend.h. The backward kernel recomputes the intermediates
+ * of the forward pass; none is stored. */
 #include "tape/tape.h"
 
 typedef struct term_saved {
@@ -35,8 +35,8 @@ static void block_term_backward(nm_tape *tape, nm_node *node)
     bool add, add_positions;
     nm_mat dqkv = nm_tensor_grad(tape, qkv, &add),
            dpositions = nm_tensor_grad(tape, s->positions, &add_positions);
-    NM_ASSERT(!add &&
-              !add_positions); /* each projection is used by one attention: its gradient is assigned here */
+    /* Only this attention reads the projections: their gradients are assigned. */
+    NM_ASSERT(!add && !add_positions);
     if (!dqkv.data || !dpositions.data)
         return;
     int32_t h = qkv->cols / 3;

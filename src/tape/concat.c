@@ -1,6 +1,6 @@
-/* Concatenation along features of up to four tensors:
- *     y    = [x_0 | x_1 | ...]
- *     dx_k = the columns of dy that x_k has in y */
+/* Concatenation of up to four tensors along features:
+ *     y     = [x_0 | x_1 | ...]
+ *     dx_k += the columns of dy that x_k has in y */
 #include "tape/tape.h"
 
 static void concat_backward(nm_tape *tape, nm_node *node)
@@ -17,7 +17,7 @@ static void concat_backward(nm_tape *tape, nm_node *node)
     }
 }
 
-static const nm_op join_op = {"join", concat_backward};
+static const nm_op concat_op = {"concat", concat_backward};
 
 nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n)
 {
@@ -31,7 +31,7 @@ nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n)
     if (nm_tape_exhausted(tape))
         return y;
     nm_backend *b = tape->backend;
-    nm_node *node = nm_tape_record(tape, &join_op, y, NULL);
+    nm_node *node = nm_tape_record(tape, &concat_op, y, NULL);
     for (int i = 0; i < n; i++) {
         NM_ASSERT(parts[i]->rows == y->rows);
         NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(parts[i]),

@@ -1,6 +1,6 @@
-/* Loss of a linear-chain conditional random field (src/backend/ref/ref_crf.inc), summed over sentences. The kernel
- * computes all gradients in the same pass; the node only adds d_emissions. A log-softmax before it would have no effect: it
- * shifts all paths of a sentence by the same amount. */
+/* Loss of a linear-chain conditional random field, summed over sequences; the formula is in src/backend/ref/ref_crf.inc. The
+ * kernel computes all gradients in the same pass; the node only assigns d_emissions to the emissions. A log-softmax of the
+ * emissions would have no effect: it shifts the scores of all paths of a sequence by the same amount. */
 #include "tape/tape.h"
 
 static void crf_backward(nm_tape *tape, nm_node *node)

@@ -1,6 +1,6 @@
-/* Dropout:
+/* Dropout; both directions use the same mask:
  *     y  = drop(x)
- *     dx = drop(dy)        with the same mask */
+ *     dx = drop(dy) */
 #include "tape/tape.h"
 
 static void dropout_backward(nm_tape *tape, nm_node *node)

@@ -1,6 +1,6 @@
-/* Embedding lookup with positional embeddings:
+/* Embedding lookup with positional embeddings; gradients are added in the order of i:
  *     y_i       = drop(scale E[id_i] + P[pos_i])
- *     dE[id_i] += scale drop(dy_i)                    in the order of i */
+ *     dE[id_i] += scale drop(dy_i) */
 #include "tape/tape.h"
 
 typedef struct embed_saved {

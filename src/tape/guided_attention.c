@@ -1,11 +1,11 @@
-/* Guided alignment: the attention of one head learns given alignments (nm_guided_attention_args). The loss is added to that
- * of the task as a penalty. */
+/* Guided alignment: the attention weights of one head learn given alignments; the formula is at nm_guided_attention_args in
+ * norma/backend.h. The loss is added to the task's loss as a penalty. */
 #include "tape/tape.h"
 
 typedef struct guided_saved {
     nm_guided_attention_args args;
     nm_packing q_packing, k_packing;
-    int32_t first, k_first; /* columns of the head */
+    int32_t first, k_first; /* first column of the head in q and in kv */
 } guided_saved;
 
 static void guided_backward(nm_tape *tape, nm_node *node)
@@ -14,7 +14,7 @@ static void guided_backward(nm_tape *tape, nm_node *node)
     nm_backend *b = tape->backend;
     bool add_q, add_kv;
     nm_mat dq = nm_tensor_grad(tape, node->in[0], &add_q), dkv = nm_tensor_grad(tape, node->in[1], &add_kv);
-    NM_ASSERT(add_q && add_kv); /* the attention, which is recorded later, has assigned both gradients */
+    NM_ASSERT(add_q && add_kv); /* nm_attention is recorded later, so its backward has assigned both */
     if (!dq.data || !dkv.data)
         return;
     s->args.loss = NULL;

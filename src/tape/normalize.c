@@ -6,7 +6,8 @@ static void *alloc_on_tape(void *tape, size_t bytes)
     return nm_tape_alloc(tape, bytes);
 }
 
-/* Without the statistics of the other shards the results of a pass are meaningless: it ends like one without memory. */
+/* Without the statistics of the other shards the results of a pass are meaningless: the tape is marked as exhausted, which
+ * ends the pass. */
 static void end_failed_pass(nm_tape *tape, const nm_norm_call *call)
 {
     tape->device.exhausted |= call->joiner && call->joiner->failed;
@@ -14,7 +15,7 @@ static void end_failed_pass(nm_tape *tape, const nm_norm_call *call)
 
 typedef struct normalization {
     nm_norm_call call;
-    nm_node *residual; /* whose result is x, recorded just before; NULL: none, or not computed by the norm */
+    nm_node *residual; /* connection whose result x the norm computes; NULL: x is computed before the norm */
 } normalization;
 
 static void normalize_backward(nm_tape *tape, nm_node *node)
@@ -40,7 +41,7 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op normalize_op = {"norm", normalize_backward};
 
-/* y = norm(x). residual: of which x is the result, not yet computed; or NULL. */
+/* y = norm(x). residual: connection whose result is x and is not computed yet; NULL: x is computed. */
 static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node *residual)
 {
     const bool fused = residual && norm->type->traits & NM_SUMS_RESIDUAL && !norm->folded;
@@ -73,7 +74,7 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
                            .grad_scale = tape->grad_scale,
                            .recomputed = recomputed};
     (train ? norm->type->train : norm->type->infer)(call);
-    call->sum = NULL; /* x is computed */
+    call->sum = NULL; /* x is now computed */
     end_failed_pass(tape, call);
     if (call->penalty)
         nm_tape_record_penalty(tape, call->penalty);

@@ -1,17 +1,20 @@
-/* Pooling of a packed matrix: one vector per sequence s of n_s rows.
+/* Pooling of a packed matrix: one vector per sequence s, which has n_s rows.
  *     first   y_s = x_(first row of s)                 dx_(first row of s) += dy_s
  *     mean    y_s = 1/n_s sum over rows i of s x_i     dx_i += dy_s / n_s
+ *     sqrtn   y_s = 1/sqrt(n_s) sum over rows i of s x_i, and dx alike
  *     sum     y_s = sum over rows i of s w_(id_i) x_i  dx_i += w_(id_i) dy_s
  * There is no padding, so no mask is needed. */
 #include "tape/tape.h"
 
+#include <math.h>
+
 typedef struct pool_saved {
     nm_packing packing;
     const int32_t *first; /* device [n_seqs] */
-    void *weights;        /* device: of every row, for mean and sum; NULL for first */
+    void *weights;        /* device [tokens]: weights of the rows; NULL for first */
 } pool_saved;
 
-/* Columns of `weights` and rows of x of sequence s. */
+/* Sets *weights [1, n_s] and *rows [n_s, cols] to the weights and the rows of x of sequence s. */
 static void sequence_of(nm_tape *tape, const pool_saved *saved, nm_mat x, int32_t s, nm_mat *weights,
                         nm_mat *rows)
 {
@@ -52,20 +55,22 @@ static void pool_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op pool_op = {"pool", pool_backward};
 
-static void *upload_row_weights(nm_tape *tape, const nm_packing *packing)
+/* Weights of the mean or of NM_POOL_SQRTN, device [tokens]; NULL if the tape is exhausted. */
+static void *upload_row_weights(nm_tape *tape, const nm_packing *packing, nm_pooling pooling)
 {
     nm_dtype dtype = tape->backend->dtype;
     size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(dtype);
     void *host = nm_tape_host(tape, bytes);
     for (int32_t s = 0; host && s < packing->n_seqs; s++) {
-        double weight = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
+        double n = packing->offsets[s + 1] - packing->offsets[s],
+               weight = 1 / (pooling == NM_POOL_MEAN ? n : sqrt(n));
         for (int32_t i = packing->offsets[s]; i < packing->offsets[s + 1]; i++)
             nm_dtype_set(dtype, host, (size_t)i, weight);
     }
     return host ? nm_tape_upload(tape, host, bytes) : NULL;
 }
 
-/* y_s = sum over rows i of s weights_i x_i */
+/* Computes and records y_s = sum over rows i of s weights_i x_i. */
 static void sum_rows(nm_tape *tape, pool_saved *saved, nm_tensor *x, nm_tensor *y)
 {
     nm_backend *b = tape->backend;
@@ -84,12 +89,12 @@ nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_po
     pool_saved *saved = nm_tape_host(tape, sizeof *saved);
     const int32_t *first =
         nm_tape_upload(tape, packing->offsets, (size_t)packing->n_seqs * sizeof *packing->offsets);
-    void *row_weights = pooling == NM_POOL_MEAN ? upload_row_weights(tape, packing) : NULL;
+    void *row_weights = pooling == NM_POOL_FIRST ? NULL : upload_row_weights(tape, packing, pooling);
     if (nm_tape_exhausted(tape))
         return y;
     NM_ASSERT(x->rows == packing->n_tokens);
     *saved = (pool_saved){*packing, first, row_weights};
-    if (pooling == NM_POOL_MEAN) {
+    if (pooling != NM_POOL_FIRST) {
         sum_rows(tape, saved, x, y);
         return y;
     }

@@ -1,6 +1,6 @@
-/* Max pooling over the rows of each sequence s, per column:
+/* Max pooling over the rows of each sequence s, for each column:
  *     out_s = max over rows i of s of x_i
- *     dx_i  = dout_s at the maximum, 0 elsewhere */
+ *     dx_i  = dout_s if row i is the maximum, otherwise 0 */
 #include "tape/tape.h"
 
 static void pool_max_backward(nm_tape *tape, nm_node *node)

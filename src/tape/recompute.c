@@ -1,9 +1,9 @@
 /* Activation checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward stores only the
- * result of a segment, and backward runs the segment again from its inputs before its own backward pass.
+ * result of a segment, and backward runs the segment again from its inputs before the segment's backward pass.
  *
- * The gradients are bitwise identical to those without checkpointing. Dropout masks depend on the numbers of their sites,
+ * The gradients are bitwise identical to those without checkpointing. Dropout masks depend on the indices of their sites,
  * which are reset for the second run. The running state of norms is updated only after the backward pass, and statistics are
- * collected in the first run. Gradients are summed in the same order.
+ * collected only in the first run. Gradients are summed in the same order.
  *
  * At inference a segment runs once, and the memory of its intermediates is freed. */
 #include <string.h>
@@ -13,7 +13,7 @@
 struct nm_segment {
     nm_tensor *(*run)(nm_tape *tape, const void *context);
     const void *context;
-    uint32_t site;
+    uint32_t site;   /* first dropout site of the segment */
     bool recomputed; /* running for the second time */
 };
 
@@ -39,7 +39,7 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
     nm_segment *s = node->saved;
     tape->n_nodes = first;
     tape->site = s->site;
-    nm_tape_free_data(tape, out); /* later nodes have run, and the second run computes it again */
+    nm_tape_free_data(tape, out); /* its readers have run, and the second run computes it again */
     nm_tensor *recomputed = run(tape, s, true);
     tape->site = site;
     if (nm_tape_exhausted(tape))
@@ -52,8 +52,8 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op recompute_op = {"recompute", recompute_backward};
 
-/* Moves the result to the beginning of the segment's memory and frees the rest, so that the next segment uses memory that
- * is still in the CPU caches. */
+/* Moves the result to the beginning of the segment's memory, which starts at offset `mark` of the arena, and frees the rest,
+ * so that the next segment uses memory that is still in the CPU caches. */
 static void compact(nm_tape *tape, size_t mark, nm_tensor *out)
 {
     nm_backend *b = tape->backend;
@@ -76,6 +76,7 @@ static void compact(nm_tape *tape, size_t mark, nm_tensor *out)
         nm_arena_alloc(&tape->device, bytes);
 }
 
+/* Inference, and no instrument reads the intermediates. */
 static bool is_plain_inference(const nm_tape *tape)
 {
     return !tape->training && !tape->batch_stats && !tape->listen;

@@ -1,6 +1,5 @@
-/* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences. The
- * formula is at the kernel (src/backend/ref/ref_relative.inc). The input is one fused projection [q | k | v]; there is no
- * scale. */
+/* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences, without a scale;
+ * the formula is in src/backend/ref/ref_relative.inc. The input is one fused projection [q | k | v]. */
 #include "tape/tape.h"
 
 typedef struct relative_saved {
@@ -16,7 +15,7 @@ static void relative_backward(nm_tape *tape, nm_node *node)
     int32_t width = out->cols;
     bool add;
     nm_mat d = nm_tensor_grad(tape, qkv, &add);
-    NM_ASSERT(!add); /* a projection is used by one attention: its gradient is assigned here */
+    NM_ASSERT(!add); /* only this attention reads the projection: its gradient is assigned */
     if (!d.data)
         return;
     NM_CALL(b, relative_attention_grad, .forward = s->call,

@@ -1,9 +1,10 @@
 /* Residual connection:
- *     y  = x + drop(f)
- *     df = drop(dy)
- *     dx = dy              if x has no gradient yet, the memory of dy becomes that of dx without a copy
+ *     y   = x + drop(f)
+ *     df += drop(dy)
+ *     dx += dy
+ * If x has no gradient yet, dx takes over the memory of dy without a copy.
  *
- * A norm that reads y right after it computes both in one pass over memory (nm_residual_normalize, normalize.c). */
+ * nm_residual_normalize (normalize.c) computes y and the norm that reads it in one pass over memory. */
 #include "tape/residual.h"
 
 nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *grad)
@@ -49,7 +50,7 @@ nm_node *nm_residual_record(nm_tape *tape, nm_tensor *x, nm_tensor *f, double dr
     saved->drop = next;
     saved->sum = (nm_residual_sum){nm_tensor_mat(x), nm_tensor_mat(f), &saved->drop};
     nm_node *node = nm_tape_record(tape, &residual_op, y, saved);
-    node->saved = saved; /* also if nothing is recorded */
+    node->saved = saved; /* nm_residual_compute needs it at inference, too */
     node->in[0] = x;
     node->in[1] = f;
     return node;

@@ -36,7 +36,7 @@ void nm_tape_init_growing(nm_tape *tape, nm_backend *backend)
 
 void nm_tape_init_dry(nm_tape *tape, nm_backend *backend)
 {
-    const uintptr_t first_address = 1 << 20; /* not NULL, which means no memory */
+    const uintptr_t first_address = 1 << 20; /* any address but NULL, which stands for exhausted memory */
     *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
     nm_arena_wrap(&tape->device, (void *)first_address, SIZE_MAX / 4);
     nm_arena_init(&tape->host, HOST_LIMIT);
@@ -81,7 +81,7 @@ static size_t rounded(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
-/* A block of the same size from the pool, otherwise new memory of the arena. */
+/* A block of the same size from the pool, otherwise new memory of the arena; NULL if it is exhausted. */
 static void *alloc_block(nm_tape *tape, size_t bytes)
 {
     bytes = rounded(bytes);
@@ -196,7 +196,7 @@ void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept)
 
 void nm_tape_backward_from(nm_tape *tape, int first)
 {
-    /* Without memory a gradient is NULL: the nodes before cannot run. */
+    /* Gradients are NULL after the memory is exhausted: the remaining nodes cannot run. */
     for (int i = tape->n_nodes - 1; i >= first && !nm_tape_exhausted(tape); i--) {
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;

@@ -2,7 +2,6 @@
  * a fraction of the training texts is held out, as in the code of the RBN paper. */
 #include "task/classification.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -138,14 +137,13 @@ static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm
     if (c->positions != NM_CLASSIFIER_NO_POSITIONS && config->max_length > c->max_positions)
         return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
                        (long long)config->max_length, (long long)c->max_positions);
-    return NM_OK;
+    return nm_classification_check_logistic(model, err);
 }
 
 static const char *classification_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
 {
     const nm_classification_parts *parts = nm_classification_parts_of(task);
-    bool of_words = !strcmp(param, "embed.weight") || !strcmp(param, "ngrams.words") ||
-                    !strcmp(param, "ngrams.words_idf");
+    bool of_words = !strcmp(param, "embed.weight") || !strcmp(param, "ngrams.words");
     if (!axis && of_words)
         return index < nm_vocab_size(parts->vocab) ? nm_vocab_symbol(parts->vocab, index) : NULL;
     bool of_classes = axis ? !strcmp(param, "output.bias") : !strcmp(param, "output.weight");
@@ -153,47 +151,26 @@ static const char *classification_entry_name(const nm_task *task, const char *pa
                                                                   : NULL;
 }
 
-/* Inverse document frequencies; entry_of(config, ids, i) is the entry of position i of a text. */
-static void init_weights(nm_task *task, nm_model *model, nm_tensor *weights,
-                         int32_t (*entry_of)(const nm_classifier_config *, const int32_t *, size_t))
+static bool same_words(const nm_vocab *a, const nm_vocab *b)
 {
-    const nm_labeled_set *train = &nm_classification_parts_of(task)->sets[NM_SPLIT_TRAIN];
-    const nm_classifier_config *config = nm_classifier_config_of(model);
-    nm_backend *b = model->backend;
-    size_t n = (size_t)weights->rows /* the last one is no entry */, unit = nm_dtype_bytes(b->dtype);
-    size_t *texts = nm_allocate(n * sizeof *texts), *last = nm_allocate(n * sizeof *last);
-    for (size_t s = 0; s < train->n; s++)
-        for (uint64_t i = 0, begin = train->offsets[s]; i < train->offsets[s + 1] - begin; i++) {
-            int32_t entry = entry_of(config, train->ids.data + begin, i);
-            texts[entry] += last[entry] != s + 1;
-            last[entry] = s + 1;
-        }
-    void *values = nm_allocate(n * unit);
-    for (size_t i = 0; i < n; i++)
-        nm_dtype_set(b->dtype, values, i,
-                     texts[i] ? 1 + log((1.0 + (double)train->n) / (1.0 + (double)texts[i])) : 0);
-    nm_backend_upload(b, weights->data, values, n * unit);
-    free(values);
-    free(last);
-    free(texts);
+    bool same = nm_vocab_size(a) == nm_vocab_size(b);
+    for (int32_t i = 0; same && i < nm_vocab_size(a); i++)
+        same = !strcmp(nm_vocab_symbol(a, i), nm_vocab_symbol(b, i));
+    return same;
 }
 
-static int32_t word_at(const nm_classifier_config *config, const int32_t *ids, size_t i)
+/* The logistic regression and the inverse document frequencies belong to the training texts. The row of a bigram is a hash of two
+ * ids, which in another dictionary are those of other words. */
+static bool classification_transfers(const nm_task *task, const nm_task *source, const char *param)
 {
-    (void)config;
-    return ids[i];
-}
-
-static nm_status classification_init_params(nm_task *task, nm_model *model, nm_error *err)
-{
-    (void)err;
-    nm_classifier_ngrams words, bigrams;
-    nm_classifier_find_ngrams(model, &words, &bigrams);
-    if (words.weights) {
-        init_weights(task, model, words.weights, word_at);
-        init_weights(task, model, bigrams.weights, nm_classifier_bucket);
-    }
-    return NM_OK;
+    static const char *const computed[] = {"logistic.words", "logistic.bigrams", "logistic.bias",
+                                           "ngrams.words_idf", "ngrams.bigrams_idf"};
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        if (!strcmp(param, computed[i]))
+            return false;
+    return strcmp(param, "ngrams.bigrams") ||
+           (source &&
+            same_words(nm_classification_parts_of(task)->vocab, nm_classification_parts_of(source)->vocab));
 }
 
 /* ---- batches ---- */
@@ -207,7 +184,7 @@ static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t ep
     return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
 
-/* The target of each text is one position with its class. */
+/* Adds the targets: each text has one position, its class. labels NULL: class 0. */
 static void add_classes(nm_batch *batch, const nm_ids *labels, nm_arena *arena)
 {
     int32_t n = batch->n;
@@ -270,7 +247,9 @@ const nm_task_type nm_task_classification = {
     .size_unit = "texts",
     .sizes = classification_sizes,
     .prepare_model = classification_prepare_model,
-    .init_params = classification_init_params,
+    .init_params = nm_classification_init_params,
+    .fit_params = nm_classification_fit_params,
+    .transfers = classification_transfers,
     .entry_name = classification_entry_name,
     .epoch = classification_epoch,
     .batch = classification_batch,

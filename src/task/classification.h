@@ -20,9 +20,9 @@ typedef struct nm_classification_config { /* section [data] */
     double valid_share, word_dropout;
 } nm_classification_config;
 
-typedef struct nm_labeled_set { /* texts as ids between <s> and </s>, and their classes */
-    nm_ids ids, labels;
-    uint64_t *offsets; /* [n + 1] */
+typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and their classes */
+    nm_ids ids, labels;         /* labels: [n] classes, empty for texts without labels */
+    uint64_t *offsets;          /* [n + 1]; text i is ids[offsets[i]] .. ids[offsets[i + 1] - 1] */
     size_t n, capacity;
     int64_t cut; /* number of texts truncated to max_length */
 } nm_labeled_set;
@@ -30,7 +30,7 @@ typedef struct nm_labeled_set { /* texts as ids between <s> and </s>, and their 
 typedef struct nm_classification_parts {
     char *texts[NM_CLASS_TEXTS]; /* dictionary, label names (one per line), BPE codes or NULL */
     nm_vocab *vocab;
-    nm_counter labels; /* item i is class i */
+    nm_counter labels; /* item i is the name of class i */
     nm_text_coder coder;
     nm_labeled_set sets[NM_CLASS_SPLITS];
     nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty after open_model */
@@ -42,20 +42,23 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
     return task->parts;
 }
 
-/* classification_data.c: reads the files of [data] into sets, builds dictionary and classes. */
+/* ---- data (classification_data.c) ---- */
+
+/* Reads the files of [data] into the sets, and builds the dictionary and the classes. */
 nm_status nm_classification_read(nm_task *task, nm_error *err);
 /* Number of texts of the training file, including those that are held out. */
 nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err);
-/* The settings of all readers of tables. */
+/* The settings for reading a table (data/labeled.h). */
 nm_labeled_config nm_classification_table(const nm_classification_config *config);
-/* Appends a text to a set: the ids of its first max_length - 2 subwords between <s> and </s>. */
+/* Appends a text without a label to a set: the ids of its first max_length - 2 subwords between <s> and </s>. */
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
                               size_t bytes, nm_labeled_set *set);
 void nm_labeled_set_clear(nm_labeled_set *set);
 void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
 nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
-/* The class of the label at the reader's position; item i of labels is class i. NM_MISMATCH for an unknown label, with file, line and known labels. */
+/* *label: class of the label at the reader's position; item i of labels is class i. NM_MISMATCH for an unknown label, with file,
+ * line and known labels. */
 nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at, int32_t *label,
                                  nm_error *err);
 /* Opens parts->coder with the codes in parts->texts; codes_name: their name in messages. */
@@ -64,10 +67,19 @@ nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_
 int32_t nm_classification_classes(const nm_classification_parts *parts);
 const char *nm_classification_name(const nm_classification_parts *parts, int32_t label);
 
-/* classification_score.c: probabilities[text * classes + class] of every text. */
+/* classification_ngrams.c: computes inverse document frequencies. */
+nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error *err);
+/* Fits the logistic regression. *summary: its regularization and accuracy, heap; NULL without one. */
+nm_status nm_classification_fit_params(nm_task *task, nm_model *model, char **summary, nm_error *err);
+/* NM_USAGE if the logistic regression has too many weights. */
+nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err);
+
+/* ---- inference and score (classification_score.c) ---- */
+
+/* Writes the class probabilities of all texts, [texts, classes]. NM_DIVERGED if logits are not finite; NM_MEMORY. */
 nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const nm_corpus *texts,
                                           double *probabilities, nm_error *err);
-/* The most probable class; the first one of equally probable classes. */
+/* The most probable class; of equally probable ones the first. */
 int32_t nm_classification_best(const double *probabilities, int32_t classes);
 /* Fills the score of the first n texts of a split with these predicted classes. */
 void nm_classification_count(const nm_classification_parts *parts, nm_split split, const int32_t *predicted,

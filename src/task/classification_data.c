@@ -1,5 +1,5 @@
-/* Tables to ids. Every file is read once: words are numbered in order of occurrence and counted in training texts; after
- * that the dictionary is built from the counts and the numbers are replaced by its ids. */
+/* Reading of tables. Every file is read once: words are numbered in order of occurrence, and those of training texts are
+ * counted; then the dictionary is built from the counts, and the numbers are replaced by its ids. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,10 +58,10 @@ void nm_classification_encode(nm_classification_parts *parts, int64_t max_length
 typedef struct reading {
     const nm_classification_config *config;
     nm_classification_parts *parts;
-    nm_counter words; /* items are the word numbers in the sets until the dictionary is built */
+    nm_counter words; /* the sets contain indices of its items until the dictionary is built */
 } reading;
 
-enum { FIRST = -1, LAST = -2 }; /* <s> and </s> until the dictionary is built */
+enum { FIRST = -1, LAST = -2 }; /* stand for <s> and </s> until the dictionary is built */
 
 nm_labeled_config nm_classification_table(const nm_classification_config *config)
 {
@@ -95,7 +95,8 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
-/* Depends on the row number and the seed only, so that the same texts are held out with all other options. */
+/* Depends on the row number, data.valid_seed and data.valid_share only, so that other options do not change the held-out
+ * texts. */
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
     uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
@@ -115,14 +116,30 @@ static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, 
     return NM_OK;
 }
 
+/* A column of texts that is read as the labels. */
+static nm_status check_labels(const reading *at, const nm_labeled *texts, nm_error *err)
+{
+    enum { FEW = 100 };
+    int64_t n = texts->row + 1;
+    size_t labels = at->parts->labels.n;
+    if (n < FEW || 2 * (int64_t)labels <= n)
+        return NM_OK;
+    return nm_fail(
+        err, NM_FORMAT,
+        "%s: %zu different labels of %lld texts; is column %zu that of the label? Choose it with data.label",
+        texts->path, labels, (long long)n, texts->label_at + 1);
+}
+
 static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_error *err)
 {
     for (;;) {
         bool more;
         int32_t label;
         NM_TRY(nm_labeled_next(texts, &more, err));
+        if (!more && texts->row < 0)
+            return nm_fail(err, NM_FORMAT, "%s: contains no text", texts->path);
         if (!more)
-            return texts->row >= 0 ? NM_OK : nm_fail(err, NM_FORMAT, "%s: contains no text", texts->path);
+            return split == NM_SPLIT_TRAIN ? check_labels(at, texts, err) : NM_OK;
         NM_TRY(label_of(at, texts, split, &label, err));
         bool out = split == NM_SPLIT_TRAIN && held_out(at->config, texts->row);
         add_text(at, texts, label, out ? NM_SPLIT_VALID : split);
@@ -171,7 +188,7 @@ static int compare_names(const void *left, const void *right)
 {
     const char *a = ((const nm_count *)left)->text, *b = ((const nm_count *)right)->text;
     size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
-    if (m && n && !a[m] && !b[n] && m != n) /* 9 before 10 */
+    if (m && n && !a[m] && !b[n] && m != n) /* numbers in ascending order: 9 before 10 */
         return m < n ? -1 : 1;
     return strcmp(a, b);
 }
@@ -245,7 +262,8 @@ static nm_status make_dictionary(reading *at, nm_error *err)
     return NM_OK;
 }
 
-static void put_ids(reading *at)
+/* Replaces the indices of words by the ids of the dictionary. */
+static void assign_ids(reading *at)
 {
     const nm_vocab *vocab = at->parts->vocab;
     int32_t *id_of = nm_allocate((at->words.n + 1) * sizeof *id_of);
@@ -279,7 +297,7 @@ static nm_status read_all(reading *at, nm_error *err)
     sort_classes(parts);
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
     NM_TRY(make_dictionary(at, err));
-    put_ids(at);
+    assign_ids(at);
     return NM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Class probabilities of texts with running statistics, independent of the other texts of a batch; accuracy of a split. */
+/* Class probabilities of texts at inference, independent of the other texts of a batch; accuracy of a split. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "task/classification.h"
 #include "tape/tape.h"
 
-enum { BATCH_TOKENS = 4096 }; /* of a batch */
+enum { BATCH_TOKENS = 4096 }; /* maximum number of tokens per batch of several texts */
 
 int32_t nm_classification_best(const double *probabilities, int32_t classes)
 {

@@ -1,5 +1,5 @@
-/* The negative log-likelihood of a text, in segments as in training, or in overlapping sliding windows, of which only the
- * tokens with enough context are scored. The result does not depend on the batches. */
+/* The negative log-likelihood of a text, in segments as in training, or in overlapping sliding windows, in which only the
+ * tokens with enough context are scored. The result does not depend on the division into batches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "task/lm_task.h"
 
 typedef struct window {
-    int64_t begin;          /* first token that is predicted */
-    int32_t length, scored; /* the last `scored` tokens are scored */
+    int64_t begin;          /* index of the first predicted token */
+    int32_t length, scored; /* numbers of tokens; the last `scored` ones are scored */
 } window;
 
-typedef struct scored_block { /* of one batch */
+typedef struct scored_block { /* a block of tokens of one batch */
     double nll;
-    int64_t batch, tokens;
+    int64_t batch, tokens; /* index of the batch, number of tokens */
 } scored_block;
 
 typedef struct scorer {
@@ -25,9 +25,9 @@ typedef struct scorer {
     nm_arena host;
     scored_block *blocks; /* of the batches of this process */
     size_t n_blocks, blocks_capacity;
-    int64_t batch;
-    size_t text;  /* the text of the next window */
-    int64_t next; /* its number in the text */
+    int64_t batch; /* index of the next batch */
+    size_t text;   /* index of the text of the next window */
+    int64_t next;  /* index of the window in the text */
 } scorer;
 
 void nm_lm_scored_release(nm_lm_scored *scored)
@@ -44,14 +44,14 @@ double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context)
 
 void nm_lm_scored_add(nm_lm_scored *scored, double nll, int64_t tokens)
 {
-    NM_RESERVE(scored->counts, 2 * (scored->n_units + 1), scored->capacity);
-    scored->counts[2 * scored->n_units] = llround(1e6 * nll);
-    scored->counts[2 * scored->n_units++ + 1] = tokens;
+    NM_RESERVE(scored->counts, 2 * (scored->n_blocks + 1), scored->capacity);
+    scored->counts[2 * scored->n_blocks] = llround(1e6 * nll);
+    scored->counts[2 * scored->n_blocks++ + 1] = tokens;
     scored->nll += nll;
     scored->tokens += tokens;
 }
 
-/* The rows of hidden vectors that are scored, in the order of the windows. */
+/* The hidden vectors of scored tokens, [scored, d], in the order of the windows. */
 static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *windows, const nm_batch *batch,
                               int32_t scored)
 {
@@ -70,7 +70,7 @@ static nm_tensor *scored_rows(scorer *self, nm_tensor *hidden, const window *win
     return out;
 }
 
-/* Sum of the losses of a block of rows. */
+/* *nll: sum of the losses of a block of rows. */
 static nm_status score_block(scorer *self, nm_tensor *rows, const int32_t *targets, double *nll,
                              nm_error *err)
 {
@@ -84,32 +84,34 @@ static nm_status score_block(scorer *self, nm_tensor *rows, const int32_t *targe
     return NM_OK;
 }
 
-/* Device memory for the log probabilities of single tokens of a block. */
-typedef struct token_space {
-    void *logits, *values, *raw;   /* raw: host */
-    void *best, *also;             /* further results of the kernel, not used */
-    int32_t *given, *best_columns; /* best_columns: not used */
-} token_space;
+/* Workspace for the log probabilities of the tokens of a block, in device memory except raw. */
+typedef struct token_workspace {
+    void *logits, *values, *raw; /* [NM_LM_BLOCK_TOKENS, V]; [NM_LM_BLOCK_TOKENS]; host copy of values */
+    int32_t *given;              /* [NM_LM_BLOCK_TOKENS] targets */
+    /* Results of the kernel that are not used. */
+    void *best, *also;
+    int32_t *best_columns;
+} token_workspace;
 
-static nm_status take_token_space(scorer *self, token_space *space, nm_error *err)
+static nm_status alloc_token_workspace(scorer *self, token_workspace *space, nm_error *err)
 {
     nm_tape *tape = &self->tape;
     size_t bytes = NM_LM_BLOCK_TOKENS * nm_dtype_bytes(tape->backend->dtype);
-    *space = (token_space){.logits = nm_tape_alloc(tape, bytes * (size_t)self->model->target_size),
-                           .values = nm_tape_alloc(tape, bytes),
-                           .raw = nm_arena_alloc(&self->host, bytes),
-                           .best = nm_tape_alloc(tape, bytes),
-                           .also = nm_tape_alloc(tape, bytes),
-                           .given = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t)),
-                           .best_columns = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t))};
+    *space = (token_workspace){.logits = nm_tape_alloc(tape, bytes * (size_t)self->model->target_size),
+                               .values = nm_tape_alloc(tape, bytes),
+                               .raw = nm_arena_alloc(&self->host, bytes),
+                               .best = nm_tape_alloc(tape, bytes),
+                               .also = nm_tape_alloc(tape, bytes),
+                               .given = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t)),
+                               .best_columns = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t))};
     return space->raw && !nm_tape_exhausted(tape)
                ? NM_OK
                : nm_fail(err, NM_MEMORY, "the logits of %d tokens do not fit into memory",
                          NM_LM_BLOCK_TOKENS);
 }
 
-/* Losses of the tokens of a block; they do not depend on the other rows. */
-static void score_tokens(scorer *self, const token_space *space, nm_tensor *rows, const int32_t *targets,
+/* Losses of the tokens of a block, nll [rows]; each is independent of the other rows. */
+static void score_tokens(scorer *self, const token_workspace *space, nm_tensor *rows, const int32_t *targets,
                          double *nll)
 {
     nm_backend *b = self->tape.backend;
@@ -127,8 +129,9 @@ static void score_tokens(scorer *self, const token_space *space, nm_tensor *rows
             b->dtype == NM_F64 ? -((const double *)space->raw)[i] : -(double)((const float *)space->raw)[i];
 }
 
-/* Losses of rows with targets ids[first ...]; the scored tokens of consecutive windows are consecutive. The kernel of the loss
- * returns sums, so that single tokens are scored by their logits, or, with adaptive softmax, one at a time. */
+/* Losses of n rows, whose targets are ids[first] .. ids[first + n - 1], because the scored tokens of consecutive windows are
+ * consecutive. The loss kernel returns sums over rows; losses of single tokens are computed from the logits or, with adaptive
+ * softmax, one row at a time. */
 static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
 {
     nm_backend *b = self->tape.backend;
@@ -136,9 +139,9 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
     double *token_nll = self->how->token_nll ? self->how->token_nll + first : NULL;
     bool by_logits = token_nll && !nm_lm_of(self->model)->cluster_weight;
     int32_t block = token_nll && !by_logits ? 1 : NM_LM_BLOCK_TOKENS;
-    token_space space = {0};
+    token_workspace space = {0};
     if (by_logits)
-        NM_TRY(take_token_space(self, &space, err));
+        NM_TRY(alloc_token_workspace(self, &space, err));
     for (int32_t at = 0; at < n; at += block) {
         int32_t count = n - at < block ? n - at : block;
         nm_tensor part = {
@@ -180,13 +183,14 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
     return score_rows(self, rows, windows[0].begin + windows[0].length - windows[0].scored, scored, err);
 }
 
-/* The next window of a text that ends before token `end`; false after its last one. */
+/* Sets *w to the next window of the text of tokens begin .. end - 1; false after the last one. */
 static bool window_of_text(scorer *self, int64_t begin, int64_t end, window *w)
 {
     int64_t length = nm_lm_config_of(self->model)->context, context = self->how->context;
     int64_t step = context ? length - context + 1 : length;
     w->begin = begin + self->next * step;
-    int64_t done = self->next ? w->begin + length - step : begin; /* scored by earlier windows */
+    /* earlier windows score the tokens before it */
+    int64_t done = self->next ? w->begin + length - step : begin;
     if (done >= end)
         return false;
     int64_t window_end = w->begin + length < end ? w->begin + length : end;
@@ -200,7 +204,7 @@ static bool window_of_text(scorer *self, int64_t begin, int64_t end, window *w)
     return true;
 }
 
-/* The next window of n ids; false after the last one. */
+/* Sets *w to the next window of the texts in n ids; false after the last one. */
 static bool window_next(scorer *self, int64_t n, window *w)
 {
     const int64_t *ends = self->how->ends ? self->how->ends : &n;
@@ -211,7 +215,7 @@ static bool window_next(scorer *self, int64_t n, window *w)
     return false;
 }
 
-/* The batches of one process after those of another; the sums are those of one process. */
+/* Adds the blocks of all processes in the order of the batches: the sums are bitwise identical to those of a single process. */
 static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
 {
     char *all;
@@ -287,7 +291,7 @@ void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score)
                              .title = "ppl",
                              .lower_is_better = true,
                              .value = exp(scored->nll / (double)scored->tokens),
-                             .counts = {scored->counts, scored->n_units, 2},
+                             .counts = {scored->counts, scored->n_blocks, 2},
                              .of_counts = nm_lm_perplexity_of_counts};
 }
 

@@ -47,8 +47,8 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
     nm_vocab_order order = NM_VOCAB_FAIRSEQ;
     NM_TRY(nm_model_text_order(&texts[NM_LM_SETTINGS], &order, err));
     NM_TRY(nm_model_text_check_codes(&texts[NM_LM_CODES], err));
-    if (texts[NM_LM_UNITS].text)
-        NM_TRY(nm_model_text_vocab(&texts[NM_LM_UNITS], NM_VOCAB_FAIRSEQ, &parts->units, err));
+    if (texts[NM_LM_SUBWORDS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_LM_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->subwords, err));
     return nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err);
 }
 
@@ -122,7 +122,7 @@ static void lm_close(nm_task *task)
     for (int split = 0; split < NM_LM_SPLITS; split++)
         nm_corpus_close(&parts->splits[split]);
     nm_vocab_free(parts->vocab);
-    nm_vocab_free(parts->units);
+    nm_vocab_free(parts->subwords);
     nm_subword_sampler_free(parts->sampler);
     nm_model_spm_release(&parts->spm);
     free(parts);
@@ -152,8 +152,8 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
 {
     const nm_lm_task_config *config = task->config;
     const nm_lm_config *model = model_config(task);
-    const nm_corpus *drawn = split == NM_SPLIT_TRAIN ? parts_of(task)->drawn : NULL,
-                    *corpus = drawn ? drawn : &parts_of(task)->splits[split];
+    const nm_corpus *sampled = split == NM_SPLIT_TRAIN ? parts_of(task)->sampled : NULL,
+                    *corpus = sampled ? sampled : &parts_of(task)->splits[split];
     if (!corpus->n)
         return nm_fail(err, NM_USAGE, "the data folder has no %s data", nm_prepare_split_names[split]);
     bool incomplete = config->incomplete == NM_LM_INCOMPLETE_SCORE && model->causal;
@@ -184,7 +184,7 @@ static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool sh
     nm_lm_parts *parts = task->parts;
     *batches = (nm_batches){0};
     if (split == NM_SPLIT_TRAIN && parts->sampler)
-        parts->drawn = shuffle ? nm_subword_sampler_draw(parts->sampler, epoch) : NULL;
+        parts->sampled = shuffle ? nm_subword_sampler_sample(parts->sampler, epoch) : NULL;
     NM_TRY(segments_of(task, split, &segments, err));
     int64_t n = segments.streams * segments.per_stream, each = batch_segments(task);
     batches->n = (n + each - 1) / each;
@@ -220,7 +220,8 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     return batch;
 }
 
-/* All targets are the last word: the last cluster of an adaptive softmax needs the most memory. */
+/* All targets are the last token of the dictionary, because with adaptive softmax targets in the last cluster need the most
+ * memory. */
 static nm_batch lm_largest(nm_task *task, nm_arena *arena)
 {
     int32_t length = (int32_t)model_config(task)->context, n = (int32_t)batch_segments(task);

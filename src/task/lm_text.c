@@ -1,4 +1,4 @@
-/* Text to ids and back, with the tokenizer, case, BPE and dictionary of a language model's file. */
+/* Encoding and decoding of text with the tokenizer, lowercasing, subword model and dictionary of a language model's file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 struct nm_lm_text {
     const nm_lm_parts *parts;
     nm_text_coder coder;
-    nm_buffer subwords, words; /* of a decoded line */
+    nm_buffer subwords, words; /* of the line that is decoded */
 };
 
 nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error *err)
@@ -19,7 +19,7 @@ nm_status nm_lm_text_create(nm_lm_text **out, const nm_lm_parts *parts, nm_error
     nm_lm_text *self = nm_allocate(sizeof *self);
     self->parts = parts;
     const nm_subword_model subwords = {.codes = parts->texts[NM_LM_CODES],
-                                       .subwords = parts->units ? parts->units : parts->vocab,
+                                       .subwords = parts->subwords ? parts->subwords : parts->vocab,
                                        .source_spm = parts->spm.spm};
     nm_status status =
         nm_text_coder_open_prepared(&self->coder, NULL, parts->texts[NM_LM_SETTINGS], &subwords, err);

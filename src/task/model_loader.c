@@ -12,7 +12,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
 {
     char *chosen = nm_model_path(path);
     nm_safetensors *file;
-    /* The data is verified when the model is opened. */
+    /* Checksums of the tensors are verified when the model is opened. */
     nm_status status = nm_safetensors_open_metadata(&file, chosen, err);
     if (status != NM_OK) {
         free(chosen);
@@ -51,7 +51,7 @@ static nm_status build_loaded(nm_loaded_model *loaded, const char *file_path, nm
     return status == NM_OK ? NM_OK : nm_error_prefix(err, "%s", file_path);
 }
 
-/* map: matrices may stay in the mapped file. */
+/* map: parameters may stay in the mapped file (nm_model_file_map). */
 static nm_status load_model(nm_loaded_model *loaded, nm_safetensors *file, bool map, nm_error *err)
 {
     nm_params_from_int8(&loaded->model->params);

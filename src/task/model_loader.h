@@ -5,29 +5,30 @@
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
-/* A loaded model, from a model file or a run folder (its best checkpoint, else its last). */
+/* A model loaded from a model file or a run folder (its best checkpoint, otherwise the last). */
 typedef struct nm_loaded_model {
     nm_options *options;
     nm_task task;
     nm_model *model;
     bool fold; /* norms are folded into the following linear layers (nm_model_fold) */
     bool int8; /* linear layers are int8 (nm_params_to_int8) */
-    nm_safetensors
-        *file; /* the open file in which parameters of the model are (nm_model_file_map), or NULL */
+    /* the mapped file that contains parameters of the model (nm_model_file_map); or NULL */
+    nm_safetensors *file;
 } nm_loaded_model;
 
-/* Reads the options from the file; the command line may override them. */
+/* Reads task and options from a model file or run folder; the caller may then change the options. *options is released by
+ * nm_options_free or nm_loaded_model_open, *file_path, heap, by free. NM_FORMAT: not a model of Norma. */
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err);
-/* Builds task and model with these options on the backend; takes ownership of options. fold, int8: apply nm_model_fold,
- * then nm_params_to_int8; such a model is for inference only. */
+/* Loads the model for inference; takes ownership of options, also on failure. fold, int8: apply nm_model_fold, then
+ * nm_params_to_int8. The backend must outlive the model. On failure *loaded is empty. */
 nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err);
-/* The same with the data of the run (data.folder or data.train of the options), for measurements; with_grads: allocate
- * gradients. */
+/* Like nm_loaded_model_open, but with the data of the run (data.folder or data.train of the options), for measurements.
+ * with_grads: allocate gradients. */
 nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
-/* Loads another model file of the same run. */
+/* Loads the tensors of another model file of the same run. */
 nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err);
 void nm_loaded_model_close(nm_loaded_model *loaded);
 

@@ -1,5 +1,5 @@
 /* The texts of a task that are stored in its model file: dictionary, settings, BPE codes, lists of names. They are read from a
- * data folder or from the model file and checked when they are opened. */
+ * data folder or from the model file, and checked when they are parsed. */
 #ifndef NM_MODEL_TEXTS_H
 #define NM_MODEL_TEXTS_H
 
@@ -10,31 +10,32 @@
 
 /* Reads a text file, UTF-8 without zero bytes. *text is heap memory, also after an error. */
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err);
-/* The same for a file that may be absent; *text is then unchanged. */
+/* Like nm_model_text_read for a file that may be absent; *text is then unchanged. */
 nm_status nm_model_text_read_optional(const char *path, char **text, nm_error *err);
 
-/* texts[n], heap or NULL; names are the keys in the metadata of the model file. */
+/* texts: [n], heap, NULL for a text that is missing; names: [n] keys in the metadata of the model file. */
 void nm_model_texts_load(char **texts, const char *const *names, int n, const nm_safetensors *file);
 void nm_model_texts_save(char *const *texts, const char *const *names, int n, nm_safetensors_writer *writer);
 void nm_model_texts_free(char **texts, int n);
 
-/* A text and its name in messages, "WHERE: NAME": file or folder, and the text in it. */
+/* A text, not owned, and its name in messages, "WHERE: NAME", with the model file or data folder as WHERE. */
 typedef struct nm_model_text {
     const char *where, *name, *text; /* text NULL: missing */
 } nm_model_text;
 
-/* The order of the special symbols, from the settings of a data folder. */
+/* The order of the special symbols, from the settings (data.ini) of a data folder. NM_FORMAT if they are missing. */
 nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err);
-/* Parses the dictionary. */
+/* Parses the dictionary; free *vocab with nm_vocab_free. NM_FORMAT. */
 nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
                               nm_error *err);
 /* NM_FORMAT if the text is not BPE codes; a missing text is valid. */
 nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err);
-/* One name per line, not empty and without duplicates; and the inverse, heap. */
+/* Adds the names of a text with one name per line to *names. NM_FORMAT for empty and duplicate lines. */
 nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_error *err);
+/* The inverse of nm_model_text_names; heap. */
 char *nm_model_text_of_names(const nm_counter *names);
 
-/* A SentencePiece model with the bytes of its file; {0}: none. */
+/* A SentencePiece model with the bytes of its file, owned; {0}: none. */
 typedef struct nm_model_spm {
     void *bytes;
     size_t n_bytes;
@@ -42,9 +43,9 @@ typedef struct nm_model_spm {
 } nm_model_spm;
 
 nm_status nm_model_spm_read(nm_model_spm *model, const char *path, nm_error *err);
-/* The same for a file that may be absent; *model is then unchanged. */
+/* Like nm_model_spm_read for a file that may be absent; *model is then unchanged. */
 nm_status nm_model_spm_read_optional(nm_model_spm *model, const char *path, nm_error *err);
-/* From, and to, the U8 tensor `name` of a model file; no tensor: none. */
+/* Loads the model from, and saves it to, the U8 tensor `name` of a model file, which is absent without a model. */
 nm_status nm_model_spm_load(nm_model_spm *model, const char *name, const nm_safetensors *file, nm_error *err);
 void nm_model_spm_save(const nm_model_spm *model, const char *name, nm_safetensors_writer *writer);
 bool nm_model_spm_equal(const nm_model_spm *a, const nm_model_spm *b);

@@ -31,7 +31,7 @@ static nm_status measure_batch(evaluation *self, const nm_batches *batches, int6
     return NM_OK;
 }
 
-/* Every process measures some batches; their losses are added in the order of the batches. */
+/* The batches are divided among the processes; the losses are added in the order of the batches. */
 static nm_status add_batches(evaluation *self, const nm_batches *batches, nm_split_loss *total, nm_error *err)
 {
     nm_comm alone = {.type = &nm_comm_none, .size = 1}, *comm = self->task->comm ? self->task->comm : &alone;

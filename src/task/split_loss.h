@@ -7,8 +7,10 @@
 typedef struct nm_split_loss {
     double loss, nll; /* means over targets: with label smoothing (train.label_smoothing), and without */
     int64_t targets;  /* target tokens or examples */
-    int64_t masked;   /* target tokens outside the output vocabulary (data.mask_words): not in the means */
-    int64_t skipped;  /* examples that are too long (data.max_length, train.max_tokens): not in the means */
+    /* target tokens outside the output vocabulary (data.mask_words), excluded from the means */
+    int64_t masked;
+    /* examples that are too long (data.max_length, train.max_tokens), excluded from the means */
+    int64_t skipped;
 } nm_split_loss;
 
 /* Evaluation mode: running statistics, no dropout. The task must have been opened with its data

@@ -1,5 +1,5 @@
-/* Tagging: column files, a conditional random field over tags, F1 of spans as the score. Vocabularies and tags are those
- * of the training text and are stored in the model file. */
+/* Tagging: column files, a conditional random field over tags, F1 of spans as the score. Vocabularies and tags are built from
+ * the training text and stored in the model file. */
 #include "task/tagging.h"
 
 #include <math.h>
@@ -62,8 +62,8 @@ static void tagging_close(nm_task *task)
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
     free(parts->tags);
-    free(parts->format_words);
-    free(parts->format_chars);
+    free(parts->form_words);
+    free(parts->form_chars);
     free(parts->char_starts);
     free(parts);
     task->parts = NULL;
@@ -90,7 +90,7 @@ static nm_status tagging_prepare_model(nm_task *task, nm_model *model, nm_error 
     return NM_OK;
 }
 
-/* The unnamed first entries have names that no token has. */
+/* The first entries, for unknown items and positions outside a word, get names that no token has. */
 static const char *tagging_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
 {
     static const char *const unnamed[] = {" 0", " 1"};
@@ -115,7 +115,7 @@ static const char *tagging_entry_name(const nm_task *task, const char *param, in
     return (both || (axis ? columns : rows)) && index < parts->n_tags ? parts->tags[index] : NULL;
 }
 
-/* Initializes the rows of words that have a vector with the L2-normalized vector. */
+/* Initializes the embeddings of items that have a vector with the L2-normalized vector. */
 static nm_status init_from_vectors(nm_model *model, nm_tensor *table, const nm_counter *vocabulary,
                                    nm_word_vectors *vectors, const char *path, const char *option,
                                    nm_error *err)
@@ -162,8 +162,8 @@ static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const
     return nm_crf_loss(tape, emissions, &nm_tagger_of(model)->crf, &packing, batch->target_out);
 }
 
-/* The loss of uniform tag probabilities for a sentence of the maximum length: an upper bound, because the random initial
- * transitions cost more than uniform ones. */
+/* The loss is a sum over the tokens of a sentence, so this is the loss of uniform tag probabilities for a sentence of the
+ * maximum length. One more tag is assumed, because random initial transitions cost more than uniform ones. */
 static double tagging_chance_loss(const nm_task *task)
 {
     const nm_tagging_config *config = task->config;

@@ -13,7 +13,7 @@ enum { NM_TAGGING_SPLITS = 3, NM_FILE_SCHEME_AUTO = 0 };
 typedef struct nm_tagging_config { /* section [data] */
     const char *train, *valid, *test, *vectors, *bigram_vectors;
     nm_tag_scheme scheme;
-    int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + nm_tag_scheme */
+    int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + an nm_tag_scheme */
     nm_example_order order;
     int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count;
     bool lowercase, zero_digits, repair;
@@ -21,28 +21,31 @@ typedef struct nm_tagging_config { /* section [data] */
 } nm_tagging_config;
 
 typedef struct nm_tag_corpus { /* sentences: token t of sentence s is at index offsets[s] + t */
-    nm_corpus forms; /* .ids: numbers of nm_tagging_parts.forms; not mapped, freed by nm_tag_corpus_clear */
-    int32_t *ids, *gold; /* forms.ids; numbers of nm_tagging_parts.gold_names, -1: no gold tag */
-    uint64_t *offsets;
+    nm_corpus forms;           /* a view of ids and offsets */
+    int32_t *ids;              /* indices in nm_tagging_parts.forms, owned */
+    int32_t *gold;             /* indices in nm_tagging_parts.gold_names, -1 without gold tags, owned */
+    uint64_t *offsets;         /* [sentences + 1], owned */
     size_t ids_capacity, gold_capacity, offsets_capacity;
-    int64_t unknown_tags; /* number of tokens whose tag is not in the training text */
+    int64_t unknown_tags; /* number of tokens whose gold tag does not occur in the training text */
 } nm_tag_corpus;
 
 typedef struct nm_tagging_parts {
     nm_tag_scheme scheme;
-    nm_counter words, chars, bigrams; /* vocabularies: item i has number i + 1, or i + 2 for characters */
-    char **tags;                      /* [n_tags]: O, then each label with every prefix of the scheme */
+    /* vocabularies: item i has id i + 1, or i + NM_CHAR_FIRST for characters */
+    nm_counter words, chars, bigrams;
+    char **tags; /* [n_tags]: O, then each label with every prefix of the scheme */
     int32_t n_tags;
     nm_tagger_sizes sizes;
-    nm_counter forms; /* distinct tokens of all splits, as in the files */
-    nm_counter
-        gold_names; /* distinct tags of all splits in the model's scheme; the tags of the model are first */
-    /* For every form: number of the word, and characters char_starts[f] .. char_starts[f + 1] - 1. */
-    int32_t *format_words, *format_chars;
+    nm_counter forms; /* word forms: distinct tokens of all splits, as in the files */
+    /* distinct tags of all splits in the model's scheme; the tags of the model are first */
+    nm_counter gold_names;
+    /* For form f: id of its word form_words[f], and ids of its characters form_chars[char_starts[f]] ..
+     * form_chars[char_starts[f + 1] - 1]. */
+    int32_t *form_words, *form_chars;
     size_t *char_starts;
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];
-    nm_word_vectors vectors, bigram_vectors; /* released when the model is initialized */
+    nm_word_vectors vectors, bigram_vectors; /* released after they have initialized the model */
 } nm_tagging_parts;
 
 enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };
@@ -54,24 +57,25 @@ static inline nm_tagging_parts *nm_tagging_parts_of(const nm_task *task)
 
 /* ---- text (tagging_text.c) ---- */
 
-/* Reads the files of the splits, builds vocabularies and tags from the training text. */
+/* Reads the files of the splits, and builds vocabularies and tags from the training text. */
 nm_status nm_tagging_read(nm_task *task, nm_error *err);
 /* Number of sentences of the training file. */
 nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error *err);
-/* The same from the texts of a model file; splits stay empty. */
+/* Reads vocabularies and tags from a model file; the splits stay empty. */
 nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err);
 void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer);
 
-/* Appends a sentence; gold: n tags in any scheme, or NULL. */
+/* Appends a sentence of n tokens; gold: n tags in any scheme; NULL: none. */
 void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *const *tokens,
                     const char *const *gold, int32_t n);
-/* Computes words and characters of new forms. */
+/* Sets the ids of words and characters of the forms that have been added since the last call. */
 void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config);
-/* Removes the sentences but keeps the memory. nm_tagging_clear_forms: the forms, when no corpus refers to them. */
+/* Removes the sentences but keeps the memory. */
 void nm_tag_corpus_clear(nm_tag_corpus *corpus);
 void nm_tag_corpus_release(nm_tag_corpus *corpus);
+/* Removes all forms; no corpus may refer to them. */
 void nm_tagging_clear_forms(nm_tagging_parts *parts);
-/* The bigram of token i of sentence s as text: tokens i and i + 1, or the last token and "<eos>". */
+/* Writes the bigram of token i of sentence s: tokens i and i + 1 concatenated, or the last token and "<eos>". */
 void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *config,
                        const nm_tag_corpus *corpus, int64_t s, int64_t i, nm_buffer *out);
 
@@ -82,12 +86,13 @@ typedef struct nm_tag_piece { /* tokens first .. first + n - 1 of a sentence */
     int32_t first, n;
 } nm_tag_piece;
 
-typedef struct nm_tag_dropout { /* probabilities for words and bigrams */
-    double words, bigrams;
+typedef struct nm_tag_dropout {
+    double words, bigrams; /* probabilities */
     uint64_t seed;
-    uint32_t step;
+    uint32_t step; /* number of the micro-batch */
 } nm_tag_dropout;
 
+/* The batch of n pieces, allocated in the arena. dropout NULL: none. */
 nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const nm_tag_piece *pieces,
                          int32_t n, const nm_tag_dropout *dropout, nm_arena *arena);
 nm_status nm_tagging_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
@@ -98,11 +103,12 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena);
 
 /* ---- inference and score (tagging_score.c) ---- */
 
-/* Tags of all sentences: numbers of parts->tags for every token in heap memory *tags. Sentences longer than
- * model.max_positions are cut into pieces that are tagged separately; *n_cut (may be NULL) is their number. */
+/* Predicts the tags of the first n_sentences sentences: *tags, heap, [tokens], indices in parts->tags. Sentences longer than
+ * model.max_positions are cut into pieces that are tagged independently; their number is added to *n_cut (may be NULL).
+ * NM_DIVERGED if emissions are not finite; NM_MEMORY. */
 nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
                              int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err);
-/* Fills the score of the first n sentences with these predicted tags, numbers of parts->tags for every token. */
+/* Fills the score of the first n sentences with these predicted tags, [tokens], indices in parts->tags. */
 void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t n,
                       const int32_t *tags, nm_task_score *score);
 nm_status nm_tagging_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,

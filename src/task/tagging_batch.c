@@ -1,4 +1,4 @@
-/* Batches of tagging: packed sentences with the characters of every word and the bigrams. */
+/* Batches for tagging: packed sentences with the characters of each word and the bigrams. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static bool dropped(const nm_tag_dropout *dropout, double rate, uint32_t site, i
     return nm_random_unit(word) < rate;
 }
 
-/* Form numbers of all tokens, -1 for dropped words. */
+/* Sets *packing and returns the forms of all tokens, [tokens], -1 for dropped words. */
 static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *pieces, int32_t n,
                            const nm_tag_dropout *dropout, nm_packing *packing, nm_arena *arena)
 {
@@ -38,7 +38,7 @@ static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *piec
     return forms;
 }
 
-/* Dropped words and words without characters have one character, the unknown one. */
+/* Sets the characters of n words. Dropped words and words without characters have one unknown character. */
 static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int32_t n, nm_tagger_inputs *in,
                        nm_arena *arena)
 {
@@ -59,7 +59,7 @@ static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int3
     for (int32_t i = 0; i < n; i++) {
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
             size_t k = forms[i] < 0 ? SIZE_MAX : parts->char_starts[forms[i]] + (size_t)(c - offsets[i]);
-            ids[c] = forms[i] >= 0 && k < parts->char_starts[forms[i] + 1] ? parts->format_chars[k]
+            ids[c] = forms[i] >= 0 && k < parts->char_starts[forms[i] + 1] ? parts->form_chars[k]
                                                                            : NM_CHAR_UNKNOWN;
         }
         for (int32_t c = offsets[i]; c < offsets[i + 1]; c++) {
@@ -91,7 +91,7 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
     return bigrams;
 }
 
-/* Gold tags. A tag that is not in the training text is O in the loss and missed in the score. */
+/* Gold tags, [tokens]. A tag that does not occur in the training text is O in the loss, and an error in the score. */
 static const int32_t *pack_gold(const nm_tagging_parts *parts, const nm_tag_corpus *corpus,
                                 const nm_tag_piece *pieces, const nm_packing *packing, nm_arena *arena)
 {
@@ -118,8 +118,8 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
         in->bigrams = pack_bigrams(task, corpus, pieces, &batch.source, dropout, arena);
     batch.target = batch.source;
     batch.target_out = pack_gold(parts, corpus, pieces, &batch.source, arena);
-    for (int32_t i = 0; i < batch.tokens; i++) /* in place: forms become words */
-        forms[i] = forms[i] < 0 ? NM_WORD_UNKNOWN : parts->format_words[forms[i]];
+    for (int32_t i = 0; i < batch.tokens; i++) /* in place: word ids replace the forms */
+        forms[i] = forms[i] < 0 ? NM_WORD_UNKNOWN : parts->form_words[forms[i]];
     batch.source_ids = forms;
     batch.more = in;
     return batch;
@@ -163,7 +163,7 @@ nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batch
     return batch;
 }
 
-static int compare_falling(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
     return left < right ? 1 : left > right ? -1 : 0;
@@ -172,13 +172,13 @@ static int compare_falling(const void *a, const void *b)
 static int64_t sum_of_largest(int64_t *values, int64_t n, int64_t most)
 {
     int64_t sum = 0;
-    qsort(values, (size_t)n, sizeof *values, compare_falling);
+    qsort(values, (size_t)n, sizeof *values, compare_descending);
     for (int64_t i = 0; i < n && i < most; i++)
         sum += values[i];
     return sum;
 }
 
-typedef struct bounds { /* of any batch: tokens, characters, sentences */
+typedef struct bounds { /* upper bounds for any batch */
     int64_t tokens, chars, sentences;
 } bounds;
 
@@ -213,7 +213,7 @@ static bounds largest_sizes(const nm_task *task)
     return largest;
 }
 
-/* `total` rows in n sequences of equal length, except for rounding. */
+/* n sequences with `total` rows, whose lengths differ by at most 1. */
 static nm_packing even_packing(int64_t n, int64_t total, nm_arena *arena)
 {
     int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);

@@ -1,4 +1,4 @@
-/* Inference and score of tagging: emissions of the model, the best legal path, F1 of spans against the gold tags. */
+/* Inference and score of tagging: emissions of the model, the best legal path (Viterbi), F1 of spans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@ typedef struct predictor {
     nm_arena arena;
     nm_tag_piece pieces[PIECES_AT_ONCE];
     int32_t n;
-    int64_t tokens; /* of the pieces */
-    int32_t *tags;
+    int64_t tokens; /* number of tokens of the pieces */
+    int32_t *tags;  /* result, [tokens of the corpus] */
 } predictor;
 
 static void open_chain(predictor *p)
@@ -148,7 +148,7 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
         fputs("  gold: ", samples);
         write_spans(parts, corpus, s, gold, samples);
     }
-    nm_text_stream_close(samples, &score->samples);
+    nm_text_stream_close(samples);
     nm_span_score total = nm_span_compute(&sum);
     score->name = "f1";
     score->title = "F1";

@@ -1,4 +1,4 @@
-/* Text of tagging: column files to sentences, vocabularies and tags; vocabularies and tags in model files. */
+/* Texts of tagging: reads column files into sentences, builds vocabularies and tags, and stores these in model files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void zero_digits(const char *text, nm_buffer *out)
         nm_buffer_append_byte(out, *text >= '0' && *text <= '9' ? '0' : *text);
 }
 
-/* The form with digits replaced by 0, for characters and bigrams; lowercased, too, for words. */
+/* Normalizes a form: replaces digits by 0 (data.zero_digits) and, for words, lowercases it (data.lowercase). */
 static void spell(const nm_tagging_config *config, const char *form, bool word, nm_buffer *out)
 {
     nm_buffer_clear(out);
@@ -112,8 +112,8 @@ static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *conf
     size_t at = 0;
     for (int64_t n = 0; at < text->bytes && n < config->max_chars; n++) {
         size_t bytes = nm_utf8_length(text->data[at]);
-        NM_GROW(parts->format_chars, parts->n_chars, parts->chars_capacity);
-        parts->format_chars[parts->n_chars++] =
+        NM_GROW(parts->form_chars, parts->n_chars, parts->chars_capacity);
+        parts->form_chars[parts->n_chars++] =
             number_of(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
         at += bytes;
     }
@@ -125,14 +125,14 @@ void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config
     for (; parts->n_forms < parts->forms.n; parts->n_forms++) {
         size_t f = parts->n_forms;
         const char *form = parts->forms.items[f].text;
-        NM_GROW(parts->format_words, f, parts->forms_capacity);
+        NM_GROW(parts->form_words, f, parts->forms_capacity);
         NM_GROW(parts->char_starts, f + 1, parts->starts_capacity);
         parts->char_starts[f] = parts->n_chars;
         spell(config, form, false, &text);
         look_up_chars(parts, config, &text);
         parts->char_starts[f + 1] = parts->n_chars;
         spell(config, form, true, &text);
-        parts->format_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
+        parts->form_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
     }
     nm_buffer_release(&text);
 }
@@ -153,7 +153,7 @@ typedef struct reader {
     size_t tokens_capacity, tags_capacity;
 } reader;
 
-static nm_status want_column(const nm_columns *c, const char *option, int64_t column, nm_error *err)
+static nm_status check_column(const nm_columns *c, const char *option, int64_t column, nm_error *err)
 {
     if (column <= c->n_columns)
         return NM_OK;
@@ -161,12 +161,12 @@ static nm_status want_column(const nm_columns *c, const char *option, int64_t co
                    c->n_columns, option, (long long)column);
 }
 
-/* Tokens and tags of the sentence; every tag is of the form O or MARK-LABEL. */
-static nm_status take_fields(reader *r, const nm_columns *c, nm_error *err)
+/* Sets the tokens and tags of the current sentence. NM_FORMAT for tags other than O and PREFIX-LABEL. */
+static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
 {
     NM_ASSERT(c->n > 0);
-    NM_TRY(want_column(c, "data.token_column", r->config->token_column, err));
-    NM_TRY(want_column(c, "data.tag_column", r->config->tag_column, err));
+    NM_TRY(check_column(c, "data.token_column", r->config->token_column, err));
+    NM_TRY(check_column(c, "data.tag_column", r->config->tag_column, err));
     for (int32_t i = 0; i < c->n; i++) {
         NM_GROW(r->tokens, (size_t)i, r->tokens_capacity);
         NM_GROW(r->tags, (size_t)i, r->tags_capacity);
@@ -197,7 +197,7 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 
-/* One pass over a file: detects its scheme (corpus NULL), or appends its sentences. */
+/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. */
 static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
 {
     FILE *stream;
@@ -211,7 +211,7 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
             break;
         if (nm_columns_document(&columns))
             continue;
-        status = take_fields(r, &columns, err);
+        status = read_fields(r, &columns, err);
         if (status == NM_OK && guess)
             nm_tag_guess_add(guess, r->tags, columns.n);
         if (status == NM_OK && corpus)
@@ -274,7 +274,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
 
 /* ---- vocabularies ---- */
 
-/* Items with at least the minimum count, the most frequent first. */
+/* Adds the items with at least this count to `kept`, in descending order of count. */
 static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
 {
     uint32_t *order = nm_counter_sort(counted, NM_COUNT_THEN_BYTES);
@@ -286,7 +286,7 @@ static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *
     free(order);
 }
 
-/* Counts words of a split, its characters unless chars is NULL, its bigrams unless bigrams is NULL. */
+/* Counts the words of a split and, unless NULL, its characters and bigrams. */
 static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *config, int split,
                         nm_counter *words, nm_counter *chars, nm_counter *bigrams)
 {
@@ -308,7 +308,7 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
     nm_buffer_release(&text);
 }
 
-/* Words of validation and test that have a vector are added to the vocabulary. */
+/* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data only. */
 static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
 {
     for (size_t i = 0; i < seen->n; i++)
@@ -376,13 +376,6 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
     free(labels);
 }
 
-/* The first gold names are the tags of the model. */
-static void name_gold(nm_tagging_parts *parts)
-{
-    for (int32_t t = 0; t < parts->n_tags; t++)
-        NM_ASSERT(nm_counter_add(&parts->gold_names, parts->tags[t], strlen(parts->tags[t]), 0) == (size_t)t);
-}
-
 static void set_sizes(nm_tagging_parts *parts)
 {
     parts->sizes = (nm_tagger_sizes){(int32_t)parts->chars.n + NM_CHAR_FIRST, (int32_t)parts->bigrams.n + 1};
@@ -406,7 +399,7 @@ static uint64_t fingerprint(const nm_tagging_parts *parts)
     return hash;
 }
 
-/* Counts tokens of each split whose tag is not in the training text. */
+/* Counts the tokens of each split whose gold tag does not occur in the training text. */
 static void count_unknown_tags(nm_tagging_parts *parts)
 {
     for (int split = 0; split < NM_TAGGING_SPLITS; split++) {
@@ -416,8 +409,8 @@ static void count_unknown_tags(nm_tagging_parts *parts)
     }
 }
 
-/* The tags of the model are the first gold names. They are known after the training text has been read, so its gold tags
- * are renumbered. */
+/* Reads the training text and defines the tags of the model, which become the first gold names; the gold tags of the training
+ * text, which were numbered in order of occurrence, are renumbered. */
 static nm_status read_train(nm_task *task, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
@@ -427,7 +420,8 @@ static nm_status read_train(nm_task *task, nm_error *err)
     nm_counter names = parts->gold_names;
     parts->gold_names = (nm_counter){0};
     make_tags(parts, &names);
-    name_gold(parts);
+    for (int32_t t = 0; t < parts->n_tags; t++)
+        NM_ASSERT(nm_counter_add(&parts->gold_names, parts->tags[t], strlen(parts->tags[t]), 0) == (size_t)t);
     for (uint64_t at = 0; at < train->offsets[train->forms.n]; at++) {
         const nm_count *name = &names.items[train->gold[at]];
         train->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);

@@ -6,6 +6,6 @@
 
 extern const nm_task_type nm_task_translation, nm_task_lm, nm_task_classification, nm_task_tagging;
 extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
-const nm_task_type *nm_task_type_find(const char *name); /* NULL when unknown */
+const nm_task_type *nm_task_type_find(const char *name); /* NULL if there is none with this name */
 
 #endif

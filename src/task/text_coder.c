@@ -18,7 +18,7 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
     return NM_OK;
 }
 
-/* Without a tokenizer, the suffixes of the files need not be languages. */
+/* Without a tokenizer that depends on the language, the file suffixes need not be language codes. */
 static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, const char *language,
                                               const nm_spm *spm)
 {
@@ -48,7 +48,7 @@ static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_c
     return nm_text_coder_open(coder, &coder_config, err);
 }
 
-/* The settings of norma prepare; the caller frees *options. */
+/* Parses the settings of norma prepare; the caller frees *options, which own *config, also on failure. */
 static nm_status read_settings(const char *settings, nm_options **options, const nm_prepare_config **config,
                                nm_error *err)
 {
@@ -86,7 +86,7 @@ nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
     return status;
 }
 
-/* SentencePiece segments the text itself, in lower case if that is set. */
+/* SentencePiece segments the text itself, after lowercasing if coder->lowercase. */
 static void run_sentencepiece(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
 {
     if (format == NM_FORMAT_SUBWORD) {

@@ -50,11 +50,11 @@ static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_
     nm_vocab_order order = NM_VOCAB_FAIRSEQ;
     NM_TRY(nm_model_text_order(&texts[NM_TEXT_SETTINGS], &order, err));
     NM_TRY(nm_model_text_check_codes(&texts[NM_TEXT_CODES], err));
-    if (texts[NM_TEXT_UNITS].text)
-        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_UNITS], NM_VOCAB_FAIRSEQ, &parts->source_units, err));
-    if (texts[NM_TEXT_TARGET_UNITS].text)
-        NM_TRY(
-            nm_model_text_vocab(&texts[NM_TEXT_TARGET_UNITS], NM_VOCAB_FAIRSEQ, &parts->target_units, err));
+    if (texts[NM_TEXT_SUBWORDS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->source_subwords, err));
+    if (texts[NM_TEXT_TARGET_SUBWORDS].text)
+        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_TARGET_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->target_subwords,
+                                   err));
     NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SOURCE], order, &parts->source_vocab, err));
     return nm_model_text_vocab(&texts[NM_TEXT_TARGET], order, &parts->target_vocab, err);
 }
@@ -77,7 +77,7 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
     return NM_OK;
 }
 
-/* With SentencePiece the score is that of detokenized text. */
+/* With SentencePiece the score is computed on detokenized text. */
 static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
 {
     if (!parts->spm[1].spm)
@@ -135,7 +135,7 @@ static nm_status open_samplers(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
-/* The word alignments of the training pairs, if a head learns them. */
+/* Opens the word alignments of the training pairs if a head learns them. */
 static nm_status open_alignments(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
@@ -232,8 +232,8 @@ static void translation_close(nm_task *task)
     nm_tokenizer_close(&parts->target_tokenizer);
     nm_metric_tokenizer_close(&parts->bleu_tokenizer);
     nm_vocab_free(parts->source_vocab);
-    nm_vocab_free(parts->source_units);
-    nm_vocab_free(parts->target_units);
+    nm_vocab_free(parts->source_subwords);
+    nm_vocab_free(parts->target_subwords);
     nm_vocab_free(parts->target_vocab);
     free(parts->allowed);
     free(parts);
@@ -297,9 +297,9 @@ static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch
     if (split == NM_SPLIT_TRAIN && parts->samplers[0]) {
         nm_batching *batching = &parts->batching[split];
         batching->source =
-            shuffle ? nm_subword_sampler_draw(parts->samplers[0], epoch) : &parts->sides[split][0];
+            shuffle ? nm_subword_sampler_sample(parts->samplers[0], epoch) : &parts->sides[split][0];
         batching->target =
-            shuffle ? nm_subword_sampler_draw(parts->samplers[1], epoch) : &parts->sides[split][1];
+            shuffle ? nm_subword_sampler_sample(parts->samplers[1], epoch) : &parts->sides[split][1];
     }
     return nm_batches_create(batches, &parts->batching[split], epoch, shuffle, err);
 }
@@ -315,8 +315,8 @@ static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool train
                             .step = step};
 }
 
-/* A target token with a masked logit has probability 0. It is an input of the next position, but has no loss and no
- * gradient. The program of Tears sets its logit to -1e9, and the mean loss is then dominated by one such token. */
+/* A target token with a masked logit has probability 0. It is the input of the next position, but is excluded from the loss.
+ * The code of Transformers without Tears sets its logit to -1e9, so that one such token dominates the mean loss. */
 static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_arena *arena)
 {
     const int32_t *gold = batch->target_out;
@@ -333,7 +333,7 @@ static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_ar
     batch->n_targets -= ignored;
 }
 
-/* What the alignment head learns from n links, which the caller fills in. */
+/* A guide with space for n links, allocated in the arena; the caller fills in *offsets [n_targets + 1] and *keys [n]. */
 static nm_alignment_guide *guide_create(const nm_task *task, int32_t n_targets, size_t n, int32_t **offsets,
                                         int32_t **keys, nm_arena *arena)
 {

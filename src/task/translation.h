@@ -16,8 +16,8 @@ enum {
     NM_TEXT_SOURCE,
     NM_TEXT_TARGET,
     NM_TEXT_CODES,
-    NM_TEXT_UNITS,
-    NM_TEXT_TARGET_UNITS,
+    NM_TEXT_SUBWORDS,
+    NM_TEXT_TARGET_SUBWORDS,
     NM_TRANSLATION_TEXTS
 };
 enum { NM_TRANSLATION_SPLITS = 3 };
@@ -35,27 +35,28 @@ typedef struct nm_translation_parts {
     /* data.ini, dictionaries, BPE codes (NULL: no BPE), subwords of the source and of the target (or NULL) */
     char *texts[NM_TRANSLATION_TEXTS];
     nm_vocab *source_vocab, *target_vocab;
-    nm_vocab *source_units, *target_units;     /* subwords that BPE may write; NULL: all */
-    nm_model_spm spm[2];                       /* [target]; none without SentencePiece */
-    nm_tokenizer target_tokenizer;             /* with SentencePiece: decodes translations, for the score */
-    nm_metric_tokenizer bleu_tokenizer;        /* with SentencePiece: of the target language */
-    nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* [split][target]; empty after open_model */
-    nm_corpus alignments;                      /* of the training pairs; empty without guided alignment */
-    nm_subword_sampler *samplers[2];           /* of the training text; NULL: none */
+    nm_vocab *source_subwords, *target_subwords; /* subwords that BPE may produce; NULL: all */
+    nm_model_spm spm[2];                         /* of source and target; empty without SentencePiece */
+    nm_tokenizer target_tokenizer;               /* with SentencePiece: decodes translations, for the score */
+    nm_metric_tokenizer bleu_tokenizer;          /* with SentencePiece: for the target language */
+    nm_corpus sides[NM_TRANSLATION_SPLITS][2];   /* source and target of each split; empty after open_model */
+    nm_corpus alignments;                        /* of the training pairs; empty without guided alignment */
+    nm_subword_sampler *samplers[2];             /* for source and target of the training text; NULL: none */
     nm_batching batching[NM_TRANSLATION_SPLITS];
-    uint8_t *allowed; /* host [target size], or NULL */
+    uint8_t *allowed; /* data.mask_words: host [target size], 1 for tokens that may be output; NULL: all */
 } nm_translation_parts;
 
-/* Input of the first target position: eos in fairseq, bos in Tears. */
+/* Input of the first target position: eos as in fairseq, or bos as in Transformers without Tears. */
 static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
 {
     return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;
 }
 
-/* Fills the score of translations of the first n sentences of a split, ids without </s>, against the reference words. */
+/* Fills the score of n translations, with or without </s>, of the first sentences of a split against the references of the data
+ * folder. */
 nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,
                                nm_task_score *score, nm_error *err);
-/* Translates the split and scores words against the reference words of the data folder (multi-bleu). */
+/* Translates the first `examples` sentences of a split (0: all) and computes the BLEU score, see translation_score.c. */
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err);
 

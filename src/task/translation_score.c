@@ -1,6 +1,6 @@
-/* Score of translation: a split is translated and compared with the words of the data folder before BPE, by multi-bleu on
- * the prepared tokens as in the papers. With SentencePiece these are lines of text, and the score is that of sacreBLEU with the
- * tokenizer of the target language. */
+/* Score of translation: BLEU of the translations of a split against the references of the data folder. References are tokenized
+ * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With SentencePiece references are
+ * lines of text, and the score is that of sacreBLEU with the tokenizer of the target language. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void lines_release(lines *list)
     free(list->text);
 }
 
-/* At least n lines. */
+/* Reads the words of one side of a split. NM_MISMATCH for fewer than n lines. */
 static nm_status read_words(lines *list, const char *folder, const char *split, const char *side, size_t n,
                             nm_error *err)
 {
@@ -54,7 +54,7 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
     return status;
 }
 
-/* ids -> subwords -> words, or text of pieces */
+/* Converts ids to words or, with SentencePiece, to detokenized text. units: workspace for the subwords. */
 static void words_of(const nm_translation_parts *parts, nm_id_list translation, nm_buffer *units,
                      nm_buffer *words)
 {
@@ -109,7 +109,7 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     nm_buffer_release(&words);
 }
 
-/* Sentences first to first + n - 1. */
+/* Translates the sentences first .. first + n - 1 of a split. */
 static nm_status translate_split(nm_task *task, nm_model *model, nm_split split, size_t first, size_t n,
                                  nm_translation *found, nm_error *err)
 {
@@ -150,7 +150,8 @@ nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_
     return status;
 }
 
-/* Gathers the best translations of all processes: lengths and ids of each one. best: [n of all], into *memory, heap. */
+/* Gathers the best translations of all processes, in the order of the sentences. best: [sentences of all processes], views of
+ * *memory, heap. */
 static nm_status gather_best(nm_comm *comm, const nm_translation *found, size_t n, nm_id_list *best,
                              char **memory, nm_error *err)
 {

@@ -21,17 +21,17 @@ static void basic_free(void *state)
 }
 
 /* Python's str.split() also splits at the four ASCII separators 0x1C to 0x1F. */
-static bool parts_words(uint32_t point)
+static bool separates_tokens(uint32_t point)
 {
     return nm_unicode_is_space(point) || (point >= 0x1C && point <= 0x1F) || point == ';' || point == ':';
 }
 
-static bool is_word_alone(uint32_t point)
+static bool is_punctuation(uint32_t point)
 {
     return point < 0x80 && point && strchr("'.,()!?", (int)point);
 }
 
-/* Quotes are removed first, as in torchtext: <b"r /> is a line break, too. */
+/* As in torchtext, quotes are removed before line breaks are searched: <b"r /> is a line break. */
 static void lower_without_quotes(const char *line, size_t bytes, nm_buffer *out)
 {
     nm_buffer_clear(out);
@@ -58,17 +58,17 @@ static void basic_tokenize(void *state, const char *line, size_t bytes, nm_buffe
             continue;
         }
         uint32_t point = nm_utf8_next(plain->data, &at);
-        bool alone = is_word_alone(point);
-        if (parts_words(point)) {
+        bool punctuation = is_punctuation(point);
+        if (separates_tokens(point)) {
             pending = true;
             continue;
         }
         if (point < 32)
             continue;
-        if ((pending || alone) && out->bytes > start)
+        if ((pending || punctuation) && out->bytes > start)
             nm_buffer_append_byte(out, ' ');
         nm_buffer_append(out, plain->data + first, at - first);
-        pending = alone;
+        pending = punctuation;
     }
 }
 

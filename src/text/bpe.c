@@ -39,14 +39,14 @@ void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, 
     bpe->merges[bpe->n_merges++] = merge;
 }
 
-/* The rank of a pair that occurs twice is its first merge. A symbol that several pairs produce is undone into the pair whose
- * last merge comes first: the result of subword-nmt's dictionaries. */
+/* If a pair has several merges, its rank is the first one. If several pairs produce a symbol, undo is the pair whose last
+ * merge is the earliest. Both follow from the dictionaries that subword-nmt builds. */
 void nm_bpe_finish(nm_bpe *bpe)
 {
     bpe->undo = nm_allocate(bpe->symbols.n * sizeof *bpe->undo);
     for (size_t i = 0; i < bpe->symbols.n; i++)
         bpe->undo[i] = NM_HASH_NONE;
-    uint32_t *last = nm_allocate(bpe->n_merges * sizeof *last); /* [first merge of a pair]: its last merge */
+    uint32_t *last = nm_allocate(bpe->n_merges * sizeof *last); /* last[rank of a pair]: its last merge */
     for (size_t i = 0; i < bpe->n_merges; i++) {
         const nm_bpe_merge *merge = &bpe->merges[i];
         uint32_t rank = nm_bpe_rank(bpe, merge->left, merge->right);
@@ -76,7 +76,7 @@ static nm_status bad_line(const codes_line *line, const char *why, nm_error *err
     return nm_fail(err, NM_FORMAT, "%s:%lld: %s", line->name, line->number, why);
 }
 
-/* Splits at spaces into up to 3 fields. False if there are more, or an empty one. */
+/* Splits the line at spaces. False if it has more than 3 fields or an empty or too long one. */
 static bool split_fields(const codes_line *line, nm_count fields[3], int *n)
 {
     size_t at = 0;
@@ -142,7 +142,7 @@ static void trim(codes_line *line)
     }
 }
 
-/* The first line determines the format: a header, else three fields are fastBPE and two fields version 0.1. */
+/* The first line determines the format: a header; without a header, three fields are fastBPE and two are version 0.1. */
 static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const char *name, nm_error *err)
 {
     while (bytes && text[bytes - 1] == '\n')

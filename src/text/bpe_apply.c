@@ -1,8 +1,8 @@
 /* Applying BPE merges, with the output of subword-nmt's apply_bpe.py.
  *
- * A word starts as its characters. Each round merges all occurrences of the pair of lowest rank from left to right; new
- * pairs count from the next round on. Characters are a linked list and pairs a heap, so that a word of n characters takes
- * O(n log n) steps. Segmentations of short words are cached. */
+ * The initial symbols of a word are its characters. Each round merges all occurrences of the pair of lowest rank from left to
+ * right; pairs that this creates are considered from the next round on. Symbols form a linked list and pairs a heap, so that a
+ * word of n characters takes O(n log n) steps. Segmentations of short words are cached. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -44,10 +44,10 @@ struct nm_bpe_applier {
     const nm_counter *vocabulary; /* NULL: no restriction */
     int64_t threshold;
     cache cache;
-    uint32_t ascii[2][128]; /* symbols of single characters: within a word, at its end */
+    uint32_t ascii[2][128]; /* symbols of ASCII characters: [0] within a word, [1] at its end */
     node *nodes;
     size_t nodes_capacity;
-    candidate *heap, *found;
+    candidate *heap, *found; /* pairs of this round; pairs that merges of this round created */
     size_t n_heap, heap_capacity, n_found, found_capacity;
     nm_buffer key;
 };
@@ -167,11 +167,11 @@ static void push_found_pair(nm_bpe_applier *self, uint32_t at)
     self->found[self->n_found++] = (candidate){rank, at};
 }
 
-/* Merges the node with the next one. False if the pair is no longer there. */
+/* Merges the node with the next one. False if another merge has changed the pair. */
 static bool join_at(nm_bpe_applier *self, candidate at)
 {
     node *left = &self->nodes[at.at];
-    if (left->symbol == NM_HASH_NONE || rank_at(self, at.at) != at.rank)
+    if (rank_at(self, at.at) != at.rank)
         return false;
     node *right = &self->nodes[left->next];
     left->symbol = self->bpe->merges[at.rank].joined;
@@ -206,7 +206,7 @@ static void merge_nodes(nm_bpe_applier *self, uint32_t n)
     }
 }
 
-/* Writing of subwords. Those that the vocabulary lacks are split. */
+/* Writing of subwords, with the restriction to a vocabulary. */
 
 static void write_subword(nm_buffer *out, const char *text, size_t bytes, bool last)
 {
@@ -225,8 +225,8 @@ static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool 
     return number != SIZE_MAX && self->vocabulary->items[number].count >= self->threshold;
 }
 
-/* Undoes merges until every part is in the vocabulary or cannot be split. The text is a substring of the word, so lengths
- * determine the halves; the end-of-word marker is not part of the text. */
+/* Undoes merges until every part is in the vocabulary or cannot be split. The text is a substring of the word without the
+ * end-of-word marker, so the length of the left symbol determines both halves. */
 static void write_restricted(nm_bpe_applier *self, const char *text, size_t bytes, bool last, nm_buffer *out)
 {
     uint32_t symbol = is_known(self, text, bytes, last) ? NM_HASH_NONE : find_symbol(self, text, bytes, last);
@@ -241,7 +241,7 @@ static void write_restricted(nm_bpe_applier *self, const char *text, size_t byte
     write_restricted(self, text + left_bytes, bytes - left_bytes, last, out);
 }
 
-/* One round of BPE-dropout. False if no pair was left. */
+/* One round of BPE-dropout. False if there was no pair to merge. */
 static bool merge_sampled(nm_bpe_applier *self, uint32_t *n, double dropout, nm_random_stream *random)
 {
     node *nodes = self->nodes;
@@ -251,7 +251,8 @@ static bool merge_sampled(nm_bpe_applier *self, uint32_t *n, double dropout, nm_
     for (uint32_t i = 0; i < *n; i++) {
         uint32_t rank = rank_at(self, i);
         bool left_out = rank != NM_HASH_NONE && nm_random_next(random) < dropout;
-        nodes[i].previous = left_out ? NM_HASH_NONE : rank; /* links are not used here */
+        /* stores the rank of the pair; the link is not used */
+        nodes[i].previous = left_out ? NM_HASH_NONE : rank;
         if (!left_out && rank < best)
             best = rank;
     }
@@ -274,7 +275,7 @@ static void write_nodes(nm_bpe_applier *self, const char *word, size_t bytes, nm
     for (uint32_t at = 0; at != NM_HASH_NONE; at = self->nodes[at].next) {
         const node *here = &self->nodes[at];
         if (here->next == NM_HASH_NONE && !here->bytes)
-            break; /* a separate end-of-word marker: the previous node was written as the last one */
+            break; /* a separate end-of-word marker; the previous node has been written as the last one */
         bool last = here->start + here->bytes == bytes;
         if (self->vocabulary)
             write_restricted(self, word + here->start, here->bytes, last, out);
@@ -308,7 +309,7 @@ void nm_bpe_sample_word(nm_bpe_applier *self, const char *word, size_t bytes, do
 
 /* Cache of segmentations. */
 
-/* The segmentation of the word, NULL if it is not cached. */
+/* The cached segmentation of the word, or NULL. */
 static const char *find_word(const cache *self, uint32_t hash, const char *word, size_t bytes, size_t *length)
 {
     size_t probe = 0;
@@ -323,7 +324,7 @@ static const char *find_word(const cache *self, uint32_t hash, const char *word,
     return NULL;
 }
 
-/* Segments the word into the cache. Returns the segmentation. */
+/* Adds the segmentation of the word to the cache and returns it. */
 static const char *cache_word(nm_bpe_applier *applier, uint32_t hash, const char *word, size_t bytes,
                               size_t *length)
 {

@@ -1,12 +1,11 @@
 /* Learning of BPE merges, with the output of subword-nmt's learn_bpe.py.
  *
- * Every pair of adjacent symbols has a count over all words and a list of the words that contain it, so that a merge touches
- * only the words it changes. The most frequent pair is the top of a heap whose entries may be out of date and are corrected
- * when they reach the top.
+ * Every pair of adjacent symbols has a count over all words and a list of the words that contain it, so that a merge visits
+ * only the words it changes. The most frequent pair is found with a heap whose entries are corrected when they reach the top.
  *
- * Identical output requires two peculiarities of that program. Counts of pairs in runs of one symbol, and around a symbol
- * that two different merges produce, differ from a recount. Rare pairs are pruned below a threshold and restored when the
- * best remaining pair falls below it; changes to a pair while it is pruned are not always added to its earlier count. */
+ * Identical output requires two peculiarities of learn_bpe.py. Counts of pairs in runs of one symbol, and next to a symbol
+ * that two different merges produce, differ from a recount. Pairs with a count below a threshold are pruned, and restored when
+ * the best remaining pair falls below it; changes to a pair while it is pruned are not always added to its earlier count. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -23,9 +22,9 @@ typedef struct occurrence {
 typedef struct pair {
     uint32_t left, right;
     bool active;    /* not pruned */
-    int64_t count;  /* while not pruned */
-    int64_t pruned; /* count when it was pruned last */
-    int64_t queued; /* count of its newest heap entry, 0 for none */
+    int64_t count;  /* valid while active */
+    int64_t pruned; /* count when it was last pruned */
+    int64_t queued; /* count of its newest heap entry, 0: no entry */
     occurrence *occurrences;
     uint32_t n_occurrences, capacity;
 } pair;
@@ -175,7 +174,7 @@ static void rebuild_heap(learner *self)
         sift_down(self, i);
 }
 
-/* The best pair that is not pruned, or NM_HASH_NONE if all counts are zero. It stays at the top of the heap. */
+/* The best active pair, which is then at the top of the heap; NM_HASH_NONE if no count is positive. */
 static uint32_t find_best(learner *self)
 {
     while (self->n_heap) {
@@ -234,7 +233,7 @@ static int compare_occurrences(const void *left, const void *right)
     return a->word < b->word ? -1 : a->word > b->word;
 }
 
-/* Adds up the entries of each word. Removes words that no longer contain the pair. Returns the number of words. */
+/* Adds up the entries of each word and removes words that no longer contain the pair. Returns the number of words. */
 static uint32_t gather_occurrences(occurrence *occurrences, uint32_t n)
 {
     bool sorted = true;
@@ -253,7 +252,7 @@ static uint32_t gather_occurrences(occurrence *occurrences, uint32_t n)
     return kept;
 }
 
-/* Merges the pair in the word from left to right. Saves the former symbols in self->old and returns their number. */
+/* Merges the pair in the word from left to right. Copies the previous symbols to self->old and returns their number. */
 static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t right, uint32_t joined)
 {
     uint32_t *symbols = self->letters + in->start, n = in->n, kept = 0;
@@ -276,7 +275,7 @@ static void subtract_old_pairs(learner *self, uint32_t in_word, uint32_t n, uint
             continue;
         if (i > 0)
             change_pair(self, old + i - 1, in_word, -1);
-        /* in A B A B the second occurrence decreases B A */
+        /* In A B A B, the second occurrence of A B decreases the count of B A. */
         bool again = i + 3 < n && old[i + 2] == left && old[i + 3] == right;
         if (i + 2 < n && !again)
             change_pair(self, old + i + 1, in_word, -1);

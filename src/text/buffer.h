@@ -11,7 +11,7 @@ typedef struct nm_buffer {
     size_t bytes, capacity;
 } nm_buffer;
 
-void nm_buffer_grow(nm_buffer *buffer, size_t more); /* for nm_buffer_reserve */
+void nm_buffer_grow(nm_buffer *buffer, size_t more); /* called by nm_buffer_reserve */
 void nm_buffer_release(nm_buffer *buffer);
 
 /* Reserves memory for `more` further bytes and a NUL. */
@@ -21,6 +21,7 @@ static inline void nm_buffer_reserve(nm_buffer *buffer, size_t more)
         nm_buffer_grow(buffer, more);
 }
 
+/* Makes the buffer an empty string; the memory is kept. */
 static inline void nm_buffer_clear(nm_buffer *buffer)
 {
     nm_buffer_reserve(buffer, 0);
@@ -37,7 +38,7 @@ static inline void nm_buffer_append(nm_buffer *buffer, const char *text, size_t 
     buffer->data[buffer->bytes] = 0;
 }
 
-/* Line ends become spaces. */
+/* Replaces each "\n" and "\r" with a space. */
 static inline void nm_buffer_join_lines(nm_buffer *buffer)
 {
     for (size_t i = 0; i < buffer->bytes; i++)

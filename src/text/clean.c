@@ -1,5 +1,5 @@
-/* The substitutions of mosesdecoder's normalize-punctuation.perl (without -penn) in their order, and those of
- * remove-non-printing-char.perl. The first script works on bytes: its classes are those of ASCII. */
+/* The substitutions of mosesdecoder's normalize-punctuation.perl (without -penn) in their order, and that of
+ * remove-non-printing-char.perl. The first script works on bytes, so its character classes contain ASCII only. */
 #include "text/clean.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "text/utf8.h"
 
-/* Classes in patterns, also references to what they matched in replacements: the n-th class is the n-th reference. */
+/* Character classes in patterns. In a replacement, the n-th class is the character that the n-th class of the pattern matched. */
 #define DIGIT  "\1"
 #define LETTER "\2"
 #define CLOSER "\3" /* . ! : ? ; , */
@@ -33,7 +33,7 @@ static void move_english_quotes(const nm_buffer *text, nm_buffer *out)
     }
 }
 
-/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". The line end, which the script keeps, counts as a character. */
+/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". At the end of a line, [^<] matches the line end, which the script keeps. */
 static void move_other_quotes(const nm_buffer *text, nm_buffer *out)
 {
     for (size_t i = 0; i < text->bytes;) {
@@ -56,8 +56,8 @@ static void move_other_quotes(const nm_buffer *text, nm_buffer *out)
 
 typedef struct substitution {
     const char *from, *to;
-    const char *languages; /* codes separated by spaces, NULL: all; a minus before them excludes them */
-    void (*run)(const nm_buffer *text, nm_buffer *out); /* a rule with repetitions, for lines with `from` */
+    const char *languages; /* codes separated by spaces; after a minus: all others; NULL: all */
+    void (*run)(const nm_buffer *text, nm_buffer *out); /* replaces `to` in rules with repetitions */
 } substitution;
 
 #define COMMA_LANGUAGES "de es cz cs fr"
@@ -155,7 +155,7 @@ static bool in_class(char class, char c)
     return c && strchr(".!:?;,", c);
 }
 
-/* Length of the pattern if it matches at `at`, else 0. */
+/* Length of the pattern if it matches at `at`, otherwise 0. */
 static size_t match(const char *pattern, const char *at, const char *end)
 {
     size_t n = 0;
@@ -179,7 +179,7 @@ static void append_replacement(const char *to, const char *from, const char *at,
     }
 }
 
-/* The longest part of a pattern without classes: a line without it does not match. */
+/* The longest part of a pattern without classes. Lines that do not contain it are skipped. */
 static const char *literal_part(const char *pattern, size_t *bytes)
 {
     const char *best = pattern;

@@ -12,8 +12,8 @@ typedef enum nm_punctuation {
 #define NM_PUNCTUATIONS "keep|apostrophe|moses"
 
 typedef struct nm_clean_options {
-    /* keep; apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets; moses: normalize-punctuation.perl, quotes,
-     * dashes and spaces around punctuation by language. */
+    /* keep: no change. apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets. moses: normalize-punctuation.perl,
+     * which normalizes quotes, dashes and spaces around punctuation depending on the language. */
     nm_punctuation punctuation;
     bool non_printing; /* remove-non-printing-char.perl: characters of the Unicode category C become spaces */
     const char *language; /* code such as "de"; copied */
@@ -23,7 +23,7 @@ typedef struct nm_cleaner {
     nm_punctuation punctuation;
     bool non_printing;
     char language[8];
-    nm_buffer text, next; /* every substitution reads text and writes next, then they are swapped */
+    nm_buffer text, next; /* each substitution reads text and writes next, then they are swapped */
 } nm_cleaner;
 
 void nm_cleaner_init(nm_cleaner *cleaner, const nm_clean_options *options);
@@ -33,7 +33,7 @@ static inline bool nm_cleaner_is_active(const nm_cleaner *cleaner)
 {
     return cleaner->punctuation != NM_PUNCTUATION_KEEP || cleaner->non_printing;
 }
-/* A line of valid UTF-8 without its line end and without a zero byte. The result is valid until the next call. */
+/* Cleans a line of valid UTF-8 without line end and zero bytes. The result is valid until the next call. */
 const nm_buffer *nm_clean(nm_cleaner *cleaner, const char *line, size_t bytes);
 
 #endif

@@ -35,7 +35,8 @@ static nm_status fail_here(const nm_columns *columns, nm_error *err, const char 
                    what);
 }
 
-/* Splits the line into fields at tabs, or at runs of blanks. Returns their number, at most NM_COLUMNS_MAX + 1. */
+/* Splits the line into fields at tabs or, without tabs, at runs of blanks. `at` is the position of the line in the text,
+ * fields receives positions in the text. Returns the number of fields, at most NM_COLUMNS_MAX + 1. */
 static int32_t cut(char *line, size_t at, size_t *fields)
 {
     bool tabs = strchr(line, '\t') != NULL;
@@ -60,7 +61,7 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     size_t found[NM_COLUMNS_MAX + 1];
     size_t at = c->text.bytes, bytes = c->lines.bytes;
     nm_buffer_append(&c->text, c->lines.text, bytes + 1);
-    nm_buffer_append(&c->text, c->lines.text, bytes + 1); /* this copy is split */
+    nm_buffer_append(&c->text, c->lines.text, bytes + 1); /* copy that is split into fields */
     int32_t n = cut(c->text.data + at + bytes + 1, at + bytes + 1, found);
     if (n > NM_COLUMNS_MAX)
         return fail_here(c, err, "more than %d columns", NM_COLUMNS_MAX);

@@ -136,7 +136,7 @@ void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes)
 
 typedef nm_status add_line(nm_counter *counter, const nm_lines *line, nm_error *err);
 
-/* Adds every line of the file; *n_lines (or NULL): their number. */
+/* Adds every line of the file. *n_lines is set to their number unless n_lines is NULL. */
 static nm_status add_lines(nm_counter *counter, const char *path, add_line *add, int64_t *n_lines,
                            nm_error *err)
 {

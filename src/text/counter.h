@@ -25,19 +25,19 @@ typedef struct nm_counter {
 
 typedef enum nm_count_order {
     NM_COUNT_THEN_FIRST, /* by descending count, then by first occurrence (subword-nmt's get-vocab) */
-    NM_COUNT_THEN_BYTES  /* by descending count, then by bytes = code points (fastBPE's getvocab, fairseq) */
+    NM_COUNT_THEN_BYTES /* by descending count, then by bytes, which is by code points (fastBPE's getvocab, fairseq) */
 } nm_count_order;
 
-/* Longest string: the longest line plus the growth by lowercasing. */
+/* Maximum length of a string in bytes. A line of NM_TEXT_MAX_LINE bytes fits, even if lowercasing makes it longer. */
 #define NM_COUNTER_MAX_BYTES ((size_t)1 << 30)
 
-/* {0} is an empty counter, too. */
+/* Equivalent to {0}. */
 void nm_counter_init(nm_counter *counter);
 void nm_counter_release(nm_counter *counter);
-/* Removes all strings; most memory is kept. */
+/* Removes all strings; the memory of items and map is kept. */
 void nm_counter_clear(nm_counter *counter);
 
-/* Adds count to the count of the string, which is added if it is new. Returns its index. */
+/* Adds `count` to the count of the string, which is inserted if it is new. Returns its index. */
 size_t nm_counter_add(nm_counter *counter, const char *text, size_t bytes, int64_t count);
 /* Index of the string, or SIZE_MAX. */
 size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes);
@@ -45,20 +45,22 @@ size_t nm_counter_find(const nm_counter *counter, const char *text, size_t bytes
 int64_t nm_counter_get(const nm_counter *counter, const char *text, size_t bytes);
 /* Adds all counts of the other counter. */
 void nm_counter_merge(nm_counter *counter, const nm_counter *other);
-/* Adds `times` times the counts of the other counter (0: only its strings). numbers[i], unless NULL, is the index here of its
- * string i. */
+/* Adds the counts of the other counter multiplied by `times`; 0 inserts its strings only. Unless numbers is NULL, numbers[i]
+ * is set to the index in `counter` of string i of `other`. */
 void nm_counter_add_scaled(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
 /* Removes strings with a count below least. Indexes change. */
 void nm_counter_prune(nm_counter *counter, int64_t least);
 
-/* Counts the words of a line, or of all lines of a text file. NM_FORMAT if the file is not UTF-8. */
+/* Counts the words of a line, or of all lines of a text file. n_lines may be NULL. NM_IO; NM_FORMAT if the file is not
+ * UTF-8. */
 void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes);
 nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err);
 
 /* Indexes in the given order; the caller frees. */
 uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order);
 
-/* Files of lines "string count" (subword-nmt's vocabulary files). Duplicate strings are NM_FORMAT. */
+/* Reads or writes a file of lines "string count", such as a vocabulary of subword-nmt. NM_IO; NM_FORMAT with file and line,
+ * also for duplicate strings. */
 nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err);
 void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream);
 /* Splits a line "string count" at its last space. False if the count is not a number from 0 to 2^63 - 1. */

@@ -1,5 +1,4 @@
-/* Rows of delimited text: the grammar of RFC 4180, section 2, with a choice of the separator and with LF as well as CRLF at
- * the end of a row. */
+/* Parser for the grammar of RFC 4180, section 2, with any separator and with LF or CRLF at the end of a row. */
 #include "text/delimited.h"
 
 #include <errno.h>
@@ -54,7 +53,7 @@ static int peek_byte(nm_delimited *table)
     return byte;
 }
 
-static void pass_byte_order_mark(nm_delimited *table)
+static void skip_byte_order_mark(nm_delimited *table)
 {
     static const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
     int seen = 0;
@@ -62,7 +61,7 @@ static void pass_byte_order_mark(nm_delimited *table)
         getc_unlocked(table->stream);
         seen++;
     }
-    /* An incomplete mark is text, and as such not UTF-8. */
+    /* An incomplete mark is part of the first field, where it is reported as invalid UTF-8. */
     if (seen < 3)
         nm_buffer_append(&table->text, (const char *)mark, (size_t)seen);
     table->begun = true;
@@ -89,7 +88,7 @@ static nm_status end_field(nm_delimited *table, nm_error *err)
     return NM_OK;
 }
 
-/* Reads from after the opening quote up to and including the closing one. */
+/* Reads the rest of a quoted field, whose opening quote has been read, including the closing quote. */
 static nm_status read_quoted(nm_delimited *table, nm_error *err)
 {
     int64_t begin = table->next_line;
@@ -170,7 +169,7 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
         nm_buffer_clear(&table->text);
         table->n_fields = 0;
         if (!table->begun)
-            pass_byte_order_mark(table);
+            skip_byte_order_mark(table);
         table->line = table->next_line;
         *more = peek_byte(table) != EOF || table->text.bytes;
         if (!*more)

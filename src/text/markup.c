@@ -29,7 +29,7 @@ void nm_markup_release(nm_markup *self)
 
 /* ---- tags ---- */
 
-/* Removes all `tag` from the line. */
+/* Removes all occurrences of the tag. */
 static void remove_tag(nm_buffer *text, const char *tag)
 {
     size_t n = strlen(tag);
@@ -75,7 +75,7 @@ static nm_status next_line(nm_markup *self, bool *more, nm_error *err)
 
 /* ---- segments ---- */
 
-/* The code point of "amp", "#39" or "#x27", 0 if there is no such entity. */
+/* The code point of an entity such as "amp", "#39" or "#x27", 0 if it is unknown. */
 static uint32_t entity_point(const char *name, size_t bytes)
 {
     static const struct {

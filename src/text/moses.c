@@ -1,6 +1,7 @@
 /* The Moses tokenizer: the output of mosesdecoder's tokenizer.perl for German, English and, by its general rules, other
  * languages. The script is a sequence of substitutions over the line; each function here is one of them, over an array of
- * code points. A run of periods is kept as a token of characters that count as letters (the script substitutes DOTMULTI). */
+ * code points. A run of periods becomes a token of RUN_DOT characters, which are treated as letters; the script replaces the
+ * run with DOTMULTI. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -20,15 +21,15 @@ typedef struct points {
     size_t n, capacity;
 } points;
 
-/* Characters that occur in a line. A substitution for which none occurs is skipped. */
+/* Characters that occur in a line. Substitutions of characters that do not occur are skipped. */
 enum { SEEN_COMMA = 1, SEEN_HYPHEN = 2, SEEN_APOSTROPHE = 4, SEEN_PERIOD = 8, SEEN_PERIODS = 16 };
 
 typedef struct moses {
     const nm_moses_language *language;
     bool aggressive, escape;
     nm_counter prefixes;
-    points text, next; /* every substitution reads text and writes next, then they are swapped */
-    unsigned seen;
+    points text, next; /* each substitution reads text and writes next, then they are swapped */
+    unsigned seen;     /* SEEN_* */
 } moses;
 
 static bool is_alpha(uint32_t point)
@@ -41,7 +42,7 @@ static bool is_alnum(uint32_t point)
     return point == RUN_DOT || nm_unicode_is_alnum(point);
 }
 
-/* Output of a substitution: memory for at least `most` points; never NULL. */
+/* Memory for the output of a substitution, at most `most` code points; never NULL. */
 static uint32_t *begin_step(moses *self, size_t most)
 {
     NM_RESERVE(self->next.data, most + 1, self->next.capacity);
@@ -57,7 +58,8 @@ static void end_step(moses *self, const uint32_t *end)
     self->text = done;
 }
 
-static uint32_t *put_apart(uint32_t *to, uint32_t point)
+/* Writes a token of one code point. Returns the position after it. */
+static uint32_t *put_token(uint32_t *to, uint32_t point)
 {
     *to++ = ' ';
     *to++ = point;
@@ -65,14 +67,14 @@ static uint32_t *put_apart(uint32_t *to, uint32_t point)
     return to;
 }
 
-/* Treatment of a code point by the first substitution. */
-typedef enum treatment { DROPPED, SPACE, KEPT, PARTED } treatment;
+/* Action of the first substitution for a code point. */
+typedef enum treatment { DROPPED, SPACE, KEPT, SPLIT } treatment;
 
-/* ASCII: control characters; white space; letters, digits and the marks of later substitutions; all others. */
+/* Of the ASCII characters, control characters are dropped; letters, digits and the marks of later substitutions are kept. */
 #define D DROPPED
 #define S SPACE
 #define K KEPT
-#define P PARTED
+#define P SPLIT
 /* clang-format off */
 static const unsigned char ascii_treatment[128] = {
     D, D, D, D, D, D, D, D, D, S, S, S, S, S, D, D,  D, D, D, D, D, D, D, D, D, D, D, D, D, D, D, D,
@@ -88,17 +90,17 @@ static const unsigned char ascii_treatment[128] = {
 
 static treatment treat_point(uint32_t point, uint32_t inner)
 {
-    treatment found = PARTED;
+    treatment found = SPLIT;
     if (point < 0x80)
         found = ascii_treatment[point];
     else if (nm_unicode_is_space(point))
         found = SPACE;
     else if (nm_unicode_is_alnum(point))
         found = KEPT;
-    return found == PARTED && point == inner ? KEPT : found;
+    return found == SPLIT && point == inner ? KEPT : found;
 }
 
-static unsigned see(unsigned seen, uint32_t point)
+static unsigned note_seen(unsigned seen, uint32_t point)
 {
     switch (point) {
     case ',':
@@ -115,64 +117,64 @@ static unsigned see(unsigned seen, uint32_t point)
 }
 
 /* Reduces white space to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
- * Splits off punctuation except the marks that later substitutions treat. */
+ * Splits off punctuation except the marks of later substitutions. */
 static void read_line(moses *self, const char *line, size_t bytes)
 {
-    /* a mark becomes up to three points, four after a space, which has a byte in the input */
+    /* A mark becomes at most three code points, or four with the space before it, which is a byte of the input, too. */
     uint32_t *const start = begin_step(self, 3 * bytes), *to = start;
     uint32_t inner = self->language->inner;
     bool pending = false;
     self->seen = 0;
     for (size_t at = 0; at < bytes;) {
         uint32_t point = nm_utf8_next(line, &at);
-        treatment what = treat_point(point, inner);
-        if (what == SPACE)
+        treatment action = treat_point(point, inner);
+        if (action == SPACE)
             pending = to > start;
-        if (what == SPACE || what == DROPPED)
+        if (action == SPACE || action == DROPPED)
             continue;
         if (pending)
             *to++ = ' ';
         pending = false;
-        self->seen = see(self->seen, point);
-        if (what == KEPT)
+        self->seen = note_seen(self->seen, point);
+        if (action == KEPT)
             *to++ = point;
         else
-            to = put_apart(to, point);
+            to = put_token(to, point);
     }
     end_step(self, to);
 }
 
-/* A colon in Finnish, a raised dot in Catalan: part of the token only before a lower-case letter. */
-static void part_inner_marks(moses *self)
+/* A colon in Finnish and a raised dot in Catalan belong to a token only before a lower-case letter. */
+static void split_inner_marks(moses *self)
 {
     const points *text = &self->text;
     uint32_t *to = begin_step(self, 3 * text->n);
     for (size_t i = 0; i < text->n; i++) {
         bool inside = i + 1 < text->n && nm_unicode_is_lower_letter(text->data[i + 1]);
         if (text->data[i] == self->language->inner && !inside)
-            to = put_apart(to, text->data[i]);
+            to = put_token(to, text->data[i]);
         else
             *to++ = text->data[i];
     }
     end_step(self, to);
 }
 
-static void part_hyphens(moses *self)
+static void split_hyphens(moses *self)
 {
-    static const uint32_t parted[] = {' ', '@', '-', '@', ' '};
-    enum { N_PARTED = sizeof parted / sizeof *parted };
+    static const uint32_t split[] = {' ', '@', '-', '@', ' '};
+    enum { N_SPLIT = sizeof split / sizeof *split };
     const points *text = &self->text;
-    uint32_t *to = begin_step(self, N_PARTED * text->n);
+    uint32_t *to = begin_step(self, N_SPLIT * text->n);
     for (size_t i = 0; i < text->n; i++) {
         bool within = text->data[i] == '-' && i > 0 && i + 1 < text->n && is_alnum(text->data[i - 1]) &&
                       is_alnum(text->data[i + 1]);
-        memcpy(to, within ? parted : &text->data[i], (within ? N_PARTED : 1) * sizeof *to);
-        to += within ? N_PARTED : 1;
+        memcpy(to, within ? split : &text->data[i], (within ? N_SPLIT : 1) * sizeof *to);
+        to += within ? N_SPLIT : 1;
     }
     end_step(self, to);
 }
 
-static void part_dot_runs(moses *self)
+static void split_dot_runs(moses *self)
 {
     const points *text = &self->text;
     uint32_t *to = begin_step(self, 2 * text->n); /* a run has at least two periods and gets two spaces */
@@ -192,16 +194,16 @@ static void part_dot_runs(moses *self)
     end_step(self, to);
 }
 
-/* Commas between digits stay (5,300). Splits off first those without a digit before, then those without a digit after, then
- * one at the end of the line. */
-static void part_commas(moses *self)
+/* Splits off commas except those between digits (5,300): first commas that do not follow a digit, then commas that do not
+ * precede a digit, then one at the end of the line. */
+static void split_commas(moses *self)
 {
     const points *text = &self->text;
     uint32_t *to = begin_step(self, 3 * text->n);
     for (size_t i = 0; i < text->n; i++) {
         uint32_t point = *to++ = text->data[i];
         if (i + 1 < text->n && text->data[i + 1] == ',' && !nm_unicode_is_number(point)) {
-            to = put_apart(to, ',');
+            to = put_token(to, ',');
             i++;
         }
     }
@@ -210,7 +212,7 @@ static void part_commas(moses *self)
     for (size_t i = 0; i < text->n; i++) {
         uint32_t point = text->data[i];
         if (point == ',' && i + 1 < text->n && !nm_unicode_is_number(text->data[i + 1])) {
-            to = put_apart(to, ',');
+            to = put_token(to, ',');
             *to++ = text->data[++i];
         } else {
             *to++ = point;
@@ -241,10 +243,10 @@ static bool is_s(uint32_t point)
     return point == 's';
 }
 
-/* Splits an apostrophe between a character of one class and one of another off the first, the second or both. A match
- * consumes all three characters: the second class cannot be the first of the next match. */
-static void part_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after)(uint32_t), bool from_first,
-                             bool from_second)
+/* Splits an apostrophe between characters of the classes `before` and `after` off the first, the second or both. A match
+ * consumes all three characters: the last one cannot be the first of the next match. */
+static void split_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after)(uint32_t), bool from_first,
+                              bool from_second)
 {
     const points *text = &self->text;
     uint32_t *to = begin_step(self, 2 * text->n);
@@ -264,33 +266,33 @@ static void part_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after
     end_step(self, to);
 }
 
-static void part_all_apostrophes(moses *self)
+static void split_all_apostrophes(moses *self)
 {
     const points *text = &self->text;
     uint32_t *to = begin_step(self, 3 * text->n);
     for (size_t i = 0; i < text->n; i++) {
         if (text->data[i] == '\'')
-            to = put_apart(to, '\'');
+            to = put_token(to, '\'');
         else
             *to++ = text->data[i];
     }
     end_step(self, to);
 }
 
-static void treat_apostrophes(moses *self)
+static void split_language_apostrophes(moses *self)
 {
-    nm_moses_apostrophe way = self->language->apostrophe;
-    if (way == NM_MOSES_ALONE) {
-        part_all_apostrophes(self);
+    nm_moses_apostrophe rule = self->language->apostrophe;
+    if (rule == NM_MOSES_SEPARATE) {
+        split_all_apostrophes(self);
         return;
     }
-    part_apostrophes(self, is_other, is_other, true, true);
-    part_apostrophes(self, way == NM_MOSES_RIGHT ? is_neither : is_other, is_alpha, true, true);
-    part_apostrophes(self, is_alpha, is_other, true, true);
-    if (way != NM_MOSES_INSIDE)
-        part_apostrophes(self, is_alpha, is_alpha, way == NM_MOSES_RIGHT, way == NM_MOSES_LEFT);
-    if (way == NM_MOSES_RIGHT)
-        part_apostrophes(self, nm_unicode_is_number, is_s, true, false); /* the 1990's */
+    split_apostrophes(self, is_other, is_other, true, true);
+    split_apostrophes(self, rule == NM_MOSES_RIGHT ? is_neither : is_other, is_alpha, true, true);
+    split_apostrophes(self, is_alpha, is_other, true, true);
+    if (rule != NM_MOSES_INSIDE)
+        split_apostrophes(self, is_alpha, is_alpha, rule == NM_MOSES_RIGHT, rule == NM_MOSES_LEFT);
+    if (rule == NM_MOSES_RIGHT)
+        split_apostrophes(self, nm_unicode_is_number, is_s, true, false); /* the 1990's */
 }
 
 /* Periods at the ends of words. */
@@ -318,7 +320,7 @@ static bool is_abbreviation_with_dots(const uint32_t *word, size_t n)
     return dot && letter;
 }
 
-/* Whether the period after the word stays attached. `following` is the character after the space, 0 for a second space. */
+/* Whether the period after the word is not split off. `following` is the character after the space, 0 for a second space. */
 static bool keeps_period(const moses *self, const uint32_t *word, size_t n, uint32_t following)
 {
     int64_t prefix = find_prefix(self, word, n);
@@ -327,7 +329,7 @@ static bool keeps_period(const moses *self, const uint32_t *word, size_t n, uint
     return prefix == PREFIX_NUMERIC && following >= '0' && following <= '9';
 }
 
-static void part_periods(moses *self)
+static void split_periods(moses *self)
 {
     const uint32_t *text = self->text.data;
     size_t n = self->text.n;
@@ -340,10 +342,10 @@ static void part_periods(moses *self)
             end++;
         bool dotted = end - start > 1 && text[end - 1] == '.';
         uint32_t following = end + 1 < n && text[end + 1] != ' ' ? text[end + 1] : 0;
-        bool parted = dotted && (end == n || !keeps_period(self, text + start, end - start - 1, following));
+        bool split = dotted && (end == n || !keeps_period(self, text + start, end - start - 1, following));
         memcpy(to, text + start, (end - start) * sizeof *to);
         to += end - start;
-        if (parted) {
+        if (split) {
             to[-1] = ' ';
             *to++ = '.';
         }
@@ -353,8 +355,8 @@ static void part_periods(moses *self)
     end_step(self, to);
 }
 
-/* Single spaces, none at the ends. Then splits off a period and an apostrophe at the end of the line, as the script does
- * with a trailing space. */
+/* Reduces white space to single spaces, none at the ends. Then splits .' at the end of the line into two tokens, with a
+ * trailing space, as the script does. */
 static void clean_spaces(moses *self)
 {
     const points *text = &self->text;
@@ -369,7 +371,7 @@ static void clean_spaces(moses *self)
     if (to > start && to[-1] == ' ')
         to--;
     if (to - start >= 2 && to[-1] == '\'' && to[-2] == '.') {
-        to = put_apart(to - 2, '.');
+        to = put_token(to - 2, '.');
         *to++ = '\'';
         *to++ = ' ';
     }
@@ -430,17 +432,17 @@ static void moses_tokenize(void *state, const char *line, size_t bytes, nm_buffe
     moses *self = state;
     read_line(self, line, bytes);
     if (self->language->inner)
-        part_inner_marks(self);
+        split_inner_marks(self);
     if (self->aggressive && self->seen & SEEN_HYPHEN)
-        part_hyphens(self);
+        split_hyphens(self);
     if (self->seen & SEEN_PERIODS)
-        part_dot_runs(self);
+        split_dot_runs(self);
     if (self->seen & SEEN_COMMA)
-        part_commas(self);
+        split_commas(self);
     if (self->seen & SEEN_APOSTROPHE)
-        treat_apostrophes(self);
+        split_language_apostrophes(self);
     if (self->seen & SEEN_PERIOD)
-        part_periods(self);
+        split_periods(self);
     clean_spaces(self);
     write_line(self, out);
 }

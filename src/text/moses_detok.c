@@ -1,5 +1,5 @@
 /* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and Finnish. Entities are
- * replaced, then each token determines the spaces before and after it. */
+ * replaced; then the class of each token determines the spaces before and after it. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
@@ -48,8 +48,8 @@ static void join_hyphens(const char *line, size_t bytes, nm_buffer *out)
     }
 }
 
-/* One pass suffices: no entity contains another one, and only &amp; yields a character that starts one, and it is replaced
- * last. */
+/* One pass gives the same result as the substitutions of the script: only &amp; produces a character that starts an entity,
+ * and the script replaces it last. */
 static void unescape(nm_buffer *text)
 {
     size_t kept = 0;
@@ -70,7 +70,7 @@ static void unescape(nm_buffer *text)
     text->data[kept] = 0;
 }
 
-/* Empty tokens represent second spaces, as in Perl's split: kept inside, removed at the end. */
+/* Like Perl's split: a space after a space gives an empty token; empty tokens at the end are dropped. */
 static void split_words(joiner *self)
 {
     const char *text = self->text.data;
@@ -101,7 +101,7 @@ static uint32_t last_point(piece word)
         return 0;
     do
         at--;
-    while (((unsigned char)word.text[at] & 0xC0) == 0x80);
+    while (nm_utf8_continues(word.text[at]));
     return nm_utf8_next(word.text, &at);
 }
 
@@ -113,7 +113,7 @@ static bool consists_of(piece word, bool (*belongs)(uint32_t))
     return word.bytes > 0;
 }
 
-/* Chinese, Japanese and Korean: blocks of the basic plane by their ranges, and plane 2. */
+/* Chinese, Japanese and Korean blocks of the basic multilingual plane, and plane 2. */
 static bool is_cjk(uint32_t point)
 {
     static const uint32_t ranges[][2] = {{0x1100, 0x11FF}, {0x2E80, 0xA4CF},  {0xA840, 0xA87F},
@@ -176,13 +176,14 @@ static void put(joiner *self, piece word, bool space_before, bool glue_next)
     self->glue = glue_next;
 }
 
-/* Quotes of each kind open and close alternately. Typographic quotes count as the plain double quote. */
+/* Quotes of each kind alternately open and close. Typographic double quotes are of the same kind as the ASCII one. */
 static void put_quote(joiner *self, size_t i)
 {
     piece word = self->words[i];
     bool single = word.bytes == 1 && word.text[0] == '\'';
-    bool twofold = consists_of(word, is_typographic_quote);
-    size_t kind = nm_counter_add(&self->quotes, twofold ? "\"" : word.text, twofold ? 1 : word.bytes, 0);
+    bool typographic = consists_of(word, is_typographic_quote);
+    size_t kind =
+        nm_counter_add(&self->quotes, typographic ? "\"" : word.text, typographic ? 1 : word.bytes, 0);
     int64_t *seen = &self->quotes.items[kind].count;
     if (*seen % 2 == 1) {
         put(self, word, false, false);

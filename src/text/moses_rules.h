@@ -6,30 +6,30 @@
 
 /* Treatment of an apostrophe. */
 typedef enum nm_moses_apostrophe {
-    NM_MOSES_ALONE, /* a separate token everywhere */
-    NM_MOSES_RIGHT, /* between letters it starts a token: don 't */
-    NM_MOSES_LEFT,  /* between letters it ends a token: l' eau */
-    NM_MOSES_INSIDE /* between letters it stays inside the token */
+    NM_MOSES_SEPARATE, /* always a token */
+    NM_MOSES_RIGHT,    /* between letters it starts a token: don 't */
+    NM_MOSES_LEFT,     /* between letters it ends a token: l' eau */
+    NM_MOSES_INSIDE    /* between letters it is not split off */
 } nm_moses_apostrophe;
 
 typedef struct nm_moses_language {
     const char *code;
     nm_moses_apostrophe apostrophe;
-    uint32_t inner; /* a further mark that stays inside the token before a lower-case letter (EU:ssa), or 0 */
+    uint32_t inner; /* another mark that is not split off before a lower-case letter (EU:ssa), or 0 */
 } nm_moses_language;
 
-/* Rules of a language; the general rules if it has no entry. Never NULL. */
+/* The rules of a language, or the general rules if it has no entry. Never NULL. */
 const nm_moses_language *nm_moses_find_language(const char *code);
 
-/* Abbreviations after which a period does not end a sentence, separated by spaces; the numeric ones only before a digit.
- * Languages without a list use the English one, as the Moses scripts do. */
+/* Abbreviations whose period does not end a sentence, separated by spaces; `numeric`: only before a digit. Languages without
+ * a list use the English one, like the Moses scripts. */
 typedef struct nm_moses_prefixes {
     const char *language, *always, *numeric;
 } nm_moses_prefixes;
 
 const nm_moses_prefixes *nm_moses_find_prefixes(const char *code);
 
-/* Appends the detokenized line. */
+/* Appends the detokenized line, which must be valid UTF-8. */
 void nm_moses_detokenize(const nm_moses_language *language, const char *line, size_t bytes, nm_buffer *out);
 
 #endif

@@ -45,7 +45,10 @@ nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm 
 
 #include "sentencepiece.pb-c.h"
 
-enum { MAX_PIECE_BYTES = 8000, MAX_PIECES = 1 << 24 }; /* the former is SentencePiece's limit */
+enum {
+    MAX_PIECE_BYTES = 8000,
+    MAX_PIECES = 1 << 24
+}; /* SentencePiece limits pieces to MAX_PIECE_BYTES, too */
 
 /* ---- trie ---- */
 
@@ -72,7 +75,7 @@ static void add_to_trie(nm_spm *spm, const char *text, size_t bytes, int32_t pie
 
 /* ---- pieces ---- */
 
-/* The value of "<0xE3>", or -1. */
+/* The value of a byte piece such as "<0xE3>", or -1. */
 static int byte_of(const char *text, size_t bytes)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -126,7 +129,7 @@ static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const cha
     spm->unknown = -1;
     for (int byte = 0; byte < 256; byte++)
         spm->bytes[byte] = -1;
-    float max_score = FLT_MIN; /* as in the library */
+    float max_score = FLT_MIN; /* not -FLT_MAX: as in the library */
     spm->min_score = FLT_MAX;
     for (size_t i = 0; i < model->n_pieces; i++) {
         NM_TRY(add_piece(spm, model->pieces[i], i, name, err));
@@ -148,7 +151,7 @@ static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const cha
 
 /* ---- normalization rules ---- */
 
-/* uint32 bytes of the trie (little-endian), the trie, and the replacements. */
+/* The rules are stored as the size of the trie in bytes (uint32, little-endian), the trie, and the replacements. */
 static nm_status add_rules(nm_spm_rules *rules, const ProtobufCBinaryData *map, const char *name,
                            nm_error *err)
 {

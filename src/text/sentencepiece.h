@@ -1,5 +1,4 @@
-/* SentencePiece models (Kudo and Richardson 2018): tokenizer and subword model at once, for text of any language without
- * earlier tokenization.
+/* SentencePiece models (Kudo and Richardson 2018): tokenizer and subword model in one, for raw text of any language.
  *
  * A model is read from the file that SentencePiece writes; segmentation and decoding are identical to the library's
  * (types unigram, bpe and char). The text is normalized by the rules of the model, its spaces become U+2581, and the result
@@ -35,10 +34,10 @@ typedef struct nm_spm_piece {
 /* Node of the trie over the code points of the pieces that text can contain; node 0 is the root. */
 typedef struct nm_spm_node {
     uint32_t parent, point;
-    int32_t piece;
+    int32_t piece; /* id of the piece that ends here, or -1 */
 } nm_spm_node;
 
-/* Character rules: a double-array trie (Darts) from a sequence of bytes to the offset of its replacement. */
+/* Normalization rules: a double-array trie (Darts) that maps byte sequences to the offsets of their replacements. */
 typedef struct nm_spm_rules {
     uint32_t *units;
     size_t n_units;
@@ -48,46 +47,47 @@ typedef struct nm_spm_rules {
 
 typedef struct nm_spm {
     nm_spm_type type;
-    nm_counter texts; /* of the pieces; index = id */
-    nm_spm_piece *pieces;
+    nm_counter texts;     /* of the pieces; index = id */
+    nm_spm_piece *pieces; /* [texts.n] */
     nm_spm_node *nodes;
     size_t n_nodes, node_capacity;
     nm_hash_map children; /* (node, code point) -> node */
     nm_spm_rules rules;
     bool add_dummy_prefix, remove_extra_spaces, space_is_suffix, byte_fallback, has_user_defined;
-    int32_t unknown;
-    int32_t bytes[256];     /* byte pieces; with byte_fallback */
-    float min_score, bonus; /* of normal pieces; of a byte of a user-defined piece */
-    char *unknown_surface;
+    int32_t unknown;        /* id of the unknown piece */
+    int32_t bytes[256];     /* ids of the byte pieces, -1: none; complete if byte_fallback */
+    float min_score, bonus; /* minimum score of normal pieces; score per byte of a user-defined piece */
+    char *unknown_surface;  /* text of the unknown piece in decoded text */
 } nm_spm;
 
-/* From the bytes of a model file (name is for messages). NM_FORMAT if it is not a model; NM_UNSUPPORTED for models of type
+/* Parses the bytes of a model file (name is for messages). NM_FORMAT if it is not a model; NM_UNSUPPORTED for models of type
  * word, with a denormalizer or without escaped spaces. The caller frees with nm_spm_free. */
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err);
 void nm_spm_free(nm_spm *spm);
 
-/* Adds the pieces that segmentation can produce, except the unknown piece, to the counter with count 0. */
+/* Adds the pieces that segmentation can produce, except the unknown piece, to the counter, with count 0. */
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter);
 
+/* Workspace of one thread. The model must outlive it. */
 typedef struct nm_spm_coder nm_spm_coder;
 nm_spm_coder *nm_spm_coder_create(const nm_spm *spm);
 void nm_spm_coder_free(nm_spm_coder *coder);
 
-/* Appends the pieces of a line of valid UTF-8, separated by spaces. Unknown characters become NM_SPM_UNKNOWN_TOKEN, or, with
- * unknown_as_text, stay as they are after normalization, as SentencePiece prints them. */
+/* Appends the pieces of a line of valid UTF-8, separated by spaces. A run of unknown characters becomes one token:
+ * NM_SPM_UNKNOWN_TOKEN or, with unknown_as_text, its normalized text, which is what SentencePiece prints. */
 #define NM_SPM_UNKNOWN_TOKEN "<unk>"
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out);
-/* Appends a segmentation of normalized text (with U+2581) that is drawn from a unigram model (Kudo 2018), as the library's
- * SampleEncode: with probability proportional to P(segmentation)^alpha among all segmentations, or among the nbest of highest
- * probability. */
+/* Appends a segmentation of normalized text (with U+2581) that is sampled from a unigram model (Kudo 2018), like the library's
+ * SampleEncode: with probability proportional to P(segmentation)^alpha, among all segmentations (nbest <= 0) or the nbest most
+ * probable ones. */
 void nm_spm_sample(nm_spm_coder *coder, const char *text, size_t bytes, double alpha, int64_t nbest,
                    nm_random_stream *random, nm_buffer *out);
-/* The same of a BPE model: each merge is skipped with probability `dropout` when its turn comes. */
+/* The same for a BPE model with BPE-dropout: each merge is skipped with probability `dropout`. */
 void nm_spm_sample_merges(nm_spm_coder *coder, const char *text, size_t bytes, double dropout,
                           nm_random_stream *random, nm_buffer *out);
 /* Appends the normalized line, without U+2581. */
 void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
-/* Appends the text of pieces separated by spaces. */
+/* Appends the text that the pieces, which are separated by spaces, represent. */
 void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffer *out);
 
 #endif

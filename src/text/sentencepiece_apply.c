@@ -1,5 +1,5 @@
-/* Normalization, segmentation and decoding with SentencePiece models. Results are those of the library, so its order of
- * operations, its rounding to float and its treatment of ties are kept. */
+/* Normalization, segmentation and decoding with SentencePiece models. Order of operations, rounding to float and treatment
+ * of ties are those of the library, so that results are identical. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static uint32_t find_child(const nm_spm *spm, uint32_t parent, uint32_t point)
     return NM_HASH_NONE;
 }
 
-/* Bytes of the longest user-defined piece at the start of the text, 0 if there is none. */
+/* Length in bytes of the longest user-defined piece at the start of the text, 0 if there is none. */
 static size_t match_user_defined(const nm_spm *spm, const char *text, size_t bytes)
 {
     size_t longest = 0;
@@ -66,8 +66,9 @@ static size_t match_user_defined(const nm_spm *spm, const char *text, size_t byt
 
 /* ---- normalization ---- */
 
-/* The longest rule at the start of the text: its bytes, 0 if there is none, and the replacement. A unit of the double array
- * has the label of its node, a flag for a value, and the offset to the children. */
+/* Finds the longest rule that matches at the start of the text. Returns its length in bytes, 0 if there is none, and sets
+ * *replacement. A unit of the double array contains the label of its node, a flag for a value, and the offset to the
+ * children. */
 static size_t find_rule(const nm_spm_rules *rules, const char *text, size_t bytes, const char **replacement)
 {
     size_t longest = 0, node = 0;
@@ -96,7 +97,7 @@ static size_t find_rule(const nm_spm_rules *rules, const char *text, size_t byte
     return longest;
 }
 
-/* Normalizes the characters at the start of the text: returns how many bytes they have, and what replaces them. */
+/* Normalizes a prefix of the text. Returns its length in bytes and sets its replacement. */
 static size_t normalize_prefix(const nm_spm *spm, const char *text, size_t bytes, const char **to,
                                size_t *to_bytes)
 {
@@ -125,7 +126,8 @@ static bool ends_with_space_symbol(const nm_buffer *text)
            !memcmp(text->data + text->bytes - SPACE_BYTES, SPACE_SYMBOL, SPACE_BYTES);
 }
 
-/* Sets coder->text. Spaces at both ends are removed and other runs of spaces become one, if the model requires it. */
+/* Sets coder->text to the normalized line. If the model requires it, spaces at both ends are removed and other runs of spaces
+ * are reduced to one. */
 static void normalize(nm_spm_coder *coder, const char *line, size_t bytes)
 {
     const nm_spm *spm = coder->spm;
@@ -166,7 +168,7 @@ static void append_token(nm_spm_coder *coder, const char *text, size_t bytes, nm
     nm_buffer_append(out, text, bytes);
 }
 
-/* A run of unknown pieces is one token; with byte fallback its bytes are tokens. */
+/* A run of unknown pieces becomes one token; with byte fallback, its bytes become tokens. */
 void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, int32_t piece, nm_buffer *out)
 {
     const nm_spm *spm = coder->spm;
@@ -191,7 +193,8 @@ void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, in
 
 /* ---- unigram ---- */
 
-static void reach(best_path *to, double score, size_t start, int32_t piece)
+/* Replaces the best path to a position if the score is higher. */
+static void update_path(best_path *to, double score, size_t start, int32_t piece)
 {
     if (to->start != SIZE_MAX && !(score > (double)to->score))
         return;
@@ -228,8 +231,8 @@ void nm_spm_add_edges(nm_spm_coder *coder, size_t start)
         add_edge(coder, start, start + first_bytes, (double)(spm->min_score - UNKNOWN_PENALTY), spm->unknown);
 }
 
-/* Extends the best path that ends at `start`. Scores are added in double, that of an unknown piece in float, and stored as
- * float. */
+/* Extends the best path that ends at `start`. As in the library, scores are stored as float and added in double, or in float
+ * for an unknown piece. */
 static void extend_paths(nm_spm_coder *coder, size_t start)
 {
     float score_here = coder->paths[start].score;
@@ -239,7 +242,7 @@ static void extend_paths(nm_spm_coder *coder, size_t start)
         const edge *e = &coder->edges[i];
         double score = e->piece == coder->spm->unknown ? (double)((float)e->score + score_here)
                                                        : e->score + (double)score_here;
-        reach(&coder->paths[e->end], score, start, e->piece);
+        update_path(&coder->paths[e->end], score, start, e->piece);
     }
 }
 
@@ -258,9 +261,8 @@ static void segment_unigram(nm_spm_coder *coder, nm_buffer *out)
     for (size_t at = 0; at < text->bytes; at += nm_utf8_length(text->data[at]))
         extend_paths(coder, at);
     coder->n_ends = 0;
-    for (size_t end = text->bytes; end > 0; end = coder->paths[end].start) {
+    for (size_t end = text->bytes; end > 0; end = coder->paths[end].start)
         nm_spm_push_end(coder, end);
-    }
     while (coder->n_ends) {
         size_t end = coder->ends[--coder->n_ends], start = coder->paths[end].start;
         nm_spm_append_piece(coder, text->data + start, end - start, coder->paths[end].piece, out);
@@ -269,7 +271,7 @@ static void segment_unigram(nm_spm_coder *coder, nm_buffer *out)
 
 /* ---- BPE ---- */
 
-/* Higher score first, then the left one. */
+/* Order of the heap: higher score first, then leftmost. */
 static bool comes_first(const candidate *a, const candidate *b)
 {
     return a->score > b->score || (a->score == b->score && a->left < b->left);
@@ -325,7 +327,7 @@ static void add_candidate(nm_spm_coder *coder, int32_t left, int32_t right)
     coder->undos[coder->n_undos++] = (undo){piece, left_bytes};
 }
 
-/* Appends a symbol; unused pieces are split into the symbols that they were merged from last. */
+/* Appends a symbol. Unused pieces are split into the two symbols of their latest merge candidate. */
 static void append_symbol(nm_spm_coder *coder, const char *text, size_t bytes, nm_buffer *out)
 {
     const nm_spm *spm = coder->spm;
@@ -341,7 +343,7 @@ static void append_symbol(nm_spm_coder *coder, const char *text, size_t bytes, n
     nm_spm_append_piece(coder, text, bytes, piece < 0 ? spm->unknown : piece, out);
 }
 
-/* Characters and user-defined pieces. */
+/* Splits coder->text into the initial symbols: user-defined pieces and characters. */
 static void split_symbols(nm_spm_coder *coder)
 {
     const nm_buffer *text = &coder->text;
@@ -367,7 +369,7 @@ static void merge_symbols(nm_spm_coder *coder)
         candidate best = heap_pop(coder);
         symbol *left = &coder->symbols[best.left], *right = &coder->symbols[best.right];
         if (!left->bytes || !right->bytes || left->bytes + right->bytes != best.bytes)
-            continue; /* one of them was merged in the meantime */
+            continue; /* another merge changed one of the symbols */
         if (coder->random && nm_random_next(coder->random) < coder->dropout)
             continue;
         left->bytes = best.bytes;
@@ -380,7 +382,7 @@ static void merge_symbols(nm_spm_coder *coder)
     }
 }
 
-/* Segments coder->text, of a model of type bpe or char. */
+/* Segments coder->text with a model of type bpe or char. */
 static void segment_symbols(nm_spm_coder *coder, nm_buffer *out)
 {
     split_symbols(coder);
@@ -521,7 +523,8 @@ static void spm_tokenize(void *state, const char *line, size_t bytes, nm_buffer 
     nm_spm_encode(state, line, bytes, false, out);
 }
 
-/* Without the space that the model adds after the text. A line stays one line: byte pieces may stand for line ends. */
+/* Removes the space that the model adds after the text. Line ends and zero bytes, which byte pieces can produce, become
+ * spaces. */
 static void spm_detokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
 {
     size_t start = out->bytes;

@@ -6,7 +6,7 @@
 
 #include "text/utf8.h"
 
-/* The lattice of the text: edges in the order of their starts, linked by their ends. */
+/* Builds the lattice of the text: edges are sorted by start, and those with the same end are linked. */
 static void build_lattice(nm_spm_coder *coder)
 {
     const nm_buffer *text = &coder->text;
@@ -29,32 +29,34 @@ static double add_logs(double a, double b)
     return isinf(high) ? high : high + log1p(exp(fmin(a, b) - high));
 }
 
-/* Forward filtering, backward sampling: coder->ends receives the edges of the path, the last one first. */
+/* Forward filtering, backward sampling. Sets coder->ends to the edges of the path, the last one first. */
 static void sample_path(nm_spm_coder *coder, double alpha, nm_random_stream *random)
 {
     size_t bytes = coder->text.bytes;
     NM_RESERVE(coder->forward, bytes + 1, coder->forward_capacity);
     for (size_t i = 0; i <= bytes; i++)
         coder->forward[i] = i ? -INFINITY : 0;
-    for (size_t i = 0; i < coder->n_edges; i++) { /* a start is complete before its first edge */
+    /* Edges are sorted by start, so forward[start] is complete when it is used. */
+    for (size_t i = 0; i < coder->n_edges; i++) {
         const edge *e = &coder->edges[i];
         coder->forward[e->end] =
             add_logs(coder->forward[e->end], coder->forward[e->start] + alpha * e->score);
     }
     for (size_t end = bytes; end > 0;) {
         double left = nm_random_next(random);
-        size_t drawn = coder->last_edges[end];
-        for (size_t i = drawn; i != SIZE_MAX && left >= 0; i = coder->edges[i].same_end) {
+        size_t sampled = coder->last_edges[end];
+        for (size_t i = sampled; i != SIZE_MAX && left >= 0; i = coder->edges[i].same_end) {
             const edge *e = &coder->edges[i];
             left -= exp(coder->forward[e->start] + alpha * e->score - coder->forward[end]);
-            drawn = i;
+            sampled = i;
         }
-        nm_spm_push_end(coder, drawn);
-        end = coder->edges[drawn].start;
+        nm_spm_push_end(coder, sampled);
+        end = coder->edges[sampled].start;
     }
 }
 
-/* Inserts into the n best, in descending order; of equal ones the earlier is kept. Returns how many there are now. */
+/* Inserts a segmentation into the n best ones, which are sorted by descending score; of equal ones, earlier ones come first.
+ * Returns their new number, at most `limit`. */
 static size_t insert_partial(partial *best, size_t n, size_t limit, partial next)
 {
     size_t at = n;
@@ -68,13 +70,13 @@ static size_t insert_partial(partial *best, size_t n, size_t limit, partial next
     return kept + 1;
 }
 
-/* Draws one of the nbest paths; coder->ends receives its edges, the last one first. */
+/* Samples one of the nbest paths. Sets coder->ends to its edges, the last one first. */
 static void sample_best_path(nm_spm_coder *coder, double alpha, size_t nbest, nm_random_stream *random)
 {
     size_t bytes = coder->text.bytes, n = 0;
     NM_RESERVE(coder->partials, (bytes + 1) * nbest, coder->partial_capacity);
     for (size_t i = 0; i < (bytes + 1) * nbest; i++)
-        coder->partials[i].score = -INFINITY; /* none */
+        coder->partials[i].score = -INFINITY; /* no segmentation */
     coder->partials[0] = (partial){0};
     for (size_t end = 1; end <= bytes; end++) {
         partial *best = coder->partials + end * nbest;
@@ -91,15 +93,15 @@ static void sample_best_path(nm_spm_coder *coder, double alpha, size_t nbest, nm
     for (size_t rank = 0; rank < n; rank++)
         sum += exp(alpha * (all[rank].score - all[0].score));
     double left = nm_random_next(random) * sum;
-    size_t drawn = 0;
+    size_t sampled = 0;
     for (size_t rank = 0; rank < n && left >= 0; rank++) {
         left -= exp(alpha * (all[rank].score - all[0].score));
-        drawn = rank;
+        sampled = rank;
     }
     for (size_t end = bytes; end > 0;) {
-        const partial *at = &coder->partials[end * nbest + drawn];
+        const partial *at = &coder->partials[end * nbest + sampled];
         nm_spm_push_end(coder, at->edge);
-        drawn = at->rank;
+        sampled = at->rank;
         end = coder->edges[at->edge].start;
     }
 }

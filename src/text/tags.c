@@ -61,7 +61,8 @@ int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans)
     return found;
 }
 
-static bool closed(const char *tag)
+/* Whether no span continues after the tag. NULL: start of the sentence. */
+static bool is_closed(const char *tag)
 {
     return !tag || nm_tag_outside(tag) || has_mark(tag, "ES");
 }
@@ -79,7 +80,7 @@ bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
     case NM_TAGS_BIO:
         return outside || *to == 'B' || continues(from, to);
     default:
-        return outside || has_mark(to, "BS") ? closed(from) : continues(from, to);
+        return outside || has_mark(to, "BS") ? is_closed(from) : continues(from, to);
     }
 }
 

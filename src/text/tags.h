@@ -2,8 +2,8 @@
  *
  *     iob1    I inside; B only directly after another span of the same label
  *     bio     B first, I inside
- *     bioes   B first, I inside, E last, S alone
- *     bmeso   B first, M inside, E last, S alone (also called BMES)
+ *     bioes   B first, I inside, E last, S single token
+ *     bmeso   B first, M inside, E last, S single token (also called BMES)
  *
  * Spans are read as by conlleval, which accepts invalid sequences: B and S start a span; I, M and E continue the span of the
  * previous token if its mark is B, I or M with the same label, and start a span otherwise. */
@@ -25,7 +25,7 @@ typedef enum nm_tag_scheme {
 /* Name of a scheme ("bio"), and the scheme of a valid name. */
 const char *nm_tag_scheme_name(nm_tag_scheme scheme);
 nm_tag_scheme nm_tag_scheme_find(const char *name);
-/* The marks other than O: "BIES". */
+/* The marks of a scheme other than O, such as "BIES". */
 const char *nm_tag_marks(nm_tag_scheme scheme);
 
 /* Whether the tag is "O", or a mark of any scheme, a hyphen and a label. */
@@ -42,17 +42,17 @@ static inline const char *nm_tag_label(const char *tag)
 
 typedef struct nm_span {
     int32_t first, end; /* tokens first .. end - 1 */
-    const char *label;  /* part of the tag of its first token */
+    const char *label;  /* points into the tag of its first token */
 } nm_span;
 
 /* Writes the spans of n valid tags to spans[n] and returns their number. */
 int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans);
 
-/* Whether the valid tag `to` may follow `from` within a sentence. from NULL: start of the sentence; to NULL: its end. A tag
- * with a mark that the scheme lacks is never allowed. */
+/* Whether the valid tag `to` may follow `from` in a sentence. from NULL: start of the sentence; to NULL: its end. A tag with a
+ * mark of another scheme is never allowed. */
 bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to);
-/* Index of the first of n valid tags that may not follow the tags before it; n - 1 also if the sentence may not end there; n if
- * all are valid. */
+/* Index of the first of n valid tags that may not follow the one before it; n - 1 if the sentence may not end with the last
+ * one; n if all are allowed. */
 int32_t nm_tags_check(nm_tag_scheme scheme, const char *const *tags, int32_t n);
 
 /* Mark of token i of a span. `joins`: the previous span has the same label and ends where this one starts. */
@@ -62,7 +62,7 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
 
 /* Detects the scheme of sentences from the marks and their positions. */
 typedef struct nm_tag_guess {
-    bool middle, last, single, loose; /* M; E; S; I that continues no span */
+    bool middle, last, single, loose; /* marks that occur: M; E; S; I that does not continue a span */
 } nm_tag_guess;
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n);
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess);

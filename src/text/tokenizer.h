@@ -1,4 +1,4 @@
-/* Tokenizers by name: raw text <-> tokens separated by single spaces. */
+/* Tokenizers by name, which convert raw text to tokens separated by single spaces, and back. */
 #ifndef NM_TOKENIZER_H
 #define NM_TOKENIZER_H
 
@@ -10,13 +10,13 @@ typedef struct nm_tokenizer_options {
     const char *language; /* "de", "en", ...: abbreviations and apostrophes */
     bool aggressive;      /* "well-known" becomes "well @-@ known" */
     bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
-    const nm_spm *spm;    /* of the tokenizer sentencepiece; must outlive it */
+    const nm_spm *spm;    /* for the tokenizer sentencepiece; must outlive it */
 } nm_tokenizer_options;
 
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
 nm_tokenizer_options nm_tokenizer_options_default(void);
 
-/* One line per call, valid UTF-8 without its line end. Results are appended. */
+/* tokenize and detokenize take one line per call, valid UTF-8 without its line end, and append the result. */
 typedef struct nm_tokenizer_type {
     const char *name, *title;
     nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);
@@ -30,16 +30,17 @@ extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokeniz
 /* All tokenizers; the last entry is NULL. */
 extern const nm_tokenizer_type *const nm_tokenizer_types[];
 
-/* Whether the tokenizer of this name depends on the language, which must then be a code of letters. */
+/* Whether the language option applies to this tokenizer. Callers open the others with the default language, because the
+ * suffixes of corpus files, from which languages are derived, may be any text. */
 bool nm_tokenizer_has_language(const char *name);
 
-/* An open tokenizer. It has a workspace: every thread opens its own. */
+/* An open tokenizer. It contains a workspace, so each thread opens its own. */
 typedef struct nm_tokenizer {
     const nm_tokenizer_type *type;
     void *state;
 } nm_tokenizer;
 
-/* NM_USAGE for an unknown name, or for a language that is not a code of letters where the tokenizer depends on it. */
+/* NM_USAGE for an unknown name, a language that is not a code of two or three lower-case letters, or a missing spm. */
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err);
 void nm_tokenizer_close(nm_tokenizer *tokenizer);

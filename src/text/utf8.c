@@ -1,5 +1,5 @@
-/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from unicode_ranges.c. ASCII has
- * a fast path. */
+/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from unicode_ranges.c, and a
+ * fast path for ASCII. */
 #include "text/utf8.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 
 static bool is_continuation(const char *text, size_t at, size_t bytes)
 {
-    return at < bytes && ((unsigned char)text[at] & 0xC0) == 0x80;
+    return at < bytes && nm_utf8_continues(text[at]);
 }
 
 /* Length of the valid code point at text[at], 0 if there is none. */
@@ -67,7 +67,7 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
-/* Lower case has at most 1.5 times the bytes: two bytes may become three. */
+/* Lowercasing increases the number of bytes by at most one half: two bytes may become three. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
 {
     nm_buffer_reserve(out, bytes + bytes / 2 + 4);
@@ -79,7 +79,7 @@ void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
             continue;
         }
         uint32_t point = nm_utf8_next(text, &at);
-        if (point == 0x130) /* the one unconditional mapping to two code points: dotted capital I */
+        if (point == 0x130) /* dotted capital I: the only unconditional mapping to two code points */
             nm_buffer_append(out, "i\xCC\x87", 3);
         else
             nm_utf8_append(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)point));
@@ -159,9 +159,12 @@ bool nm_unicode_is_space(uint32_t point)
 
 bool nm_language_has_no_spaces(const char *language)
 {
-    static const char *const codes[] = {"zh", "ja", "th", "km", "lo", "my"};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (!strncmp(language, codes[i], 2) && !isalnum((unsigned char)language[2]))
+    static const char *const codes[] = {"zh",  "ja",  "th",  "km",  "lo",  "my",  "zho",
+                                        "cmn", "yue", "jpn", "tha", "khm", "lao", "mya"};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        size_t n = strlen(codes[i]);
+        if (!strncmp(language, codes[i], n) && !isalnum((unsigned char)language[n]))
             return true;
+    }
     return false;
 }

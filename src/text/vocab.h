@@ -1,9 +1,9 @@
-/* Vocabulary: symbols <-> ids, in the text format of fairseq's dictionaries.
+/* Vocabulary: a bijection between symbols and ids, in the text format of fairseq's dictionaries.
  *
- * A file has a line "symbol count" for every symbol except the four special ones, in the order of the ids. The special
- * symbols are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order; <pad> 0, <s> 1, </s> 2, <unk> 3 in the order of the
- * program of Nguyen and Salazar (Transformers without Tears). The file does not record the order. Tokens of a text that equal
- * <s>, <pad> or </s> become <unk>. A vocabulary is immutable, so threads may share it. */
+ * A file has a line "symbol count" for every symbol except the four special ones, in the order of the ids. The special symbols
+ * are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order, and <pad> 0, <s> 1, </s> 2, <unk> 3 in the order of the code of
+ * Nguyen and Salazar (Transformers without Tears). The file does not store the order. Tokens of a text that equal <s>, <pad>
+ * or </s> become <unk>. A vocabulary is immutable, so threads may share it. */
 #ifndef NM_VOCAB_H
 #define NM_VOCAB_H
 
@@ -22,29 +22,31 @@ enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL 
 
 typedef struct nm_vocab_options {
     nm_vocab_order order;
-    int64_t threshold; /* symbols with a lower count are left out; below 1: none */
-    int32_t max_size;  /* including the special symbols, before padding; 0: no limit */
-    int32_t multiple;  /* padded with madeupword0000, ... to a multiple of this; 0 or 1: no padding */
+    int64_t threshold; /* minimum count of a symbol; below 1: no minimum */
+    int32_t max_size;  /* maximum number of symbols with the special ones, before padding; 0: no limit */
+    int32_t multiple;  /* the size is padded to a multiple with madeupword0000, ...; 0 or 1: no padding */
 } nm_vocab_options;
 
 /* fairseq's order, no threshold, no limit, multiple of 8. */
 nm_vocab_options nm_vocab_options_default(void);
 
-/* From counted symbols: by descending count, ties by bytes. The caller frees with nm_vocab_free. */
+/* Builds a vocabulary from counted symbols, sorted by descending count, then by bytes. NM_FORMAT: a symbol is too long, or
+ * there are more than NM_VOCAB_MAX_SIZE. The caller frees with nm_vocab_free. */
 nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *options, nm_vocab **vocab,
                          nm_error *err);
-/* From a file, or from text in memory (name is for messages). */
+/* Reads a vocabulary from a file, or from text in memory (name is for messages). NM_IO; NM_FORMAT with name and line. */
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err);
 nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vocab_order order,
                          nm_vocab **vocab, nm_error *err);
-/* The text of the file, appended to a buffer or written to a stream (whose close reports errors). */
+/* Appends the text of the file to a buffer, or writes it to a stream (nm_file_close reports write errors). */
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out);
 void nm_vocab_write(const nm_vocab *vocab, FILE *stream);
 void nm_vocab_free(nm_vocab *vocab);
 
 int32_t nm_vocab_size(const nm_vocab *vocab);
-/* Id of a symbol in a text: unk for unknown symbols and for bos, pad and eos. */
+/* Id of a token of a text: unk for unknown tokens and for <s>, <pad> and </s>. */
 int32_t nm_vocab_find(const nm_vocab *vocab, const char *symbol, size_t bytes);
+/* Symbol and count of an id from 0 to nm_vocab_size - 1. */
 const char *nm_vocab_symbol(const nm_vocab *vocab, int32_t id);
 int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id);
 
@@ -56,7 +58,7 @@ typedef struct nm_ids {
 void nm_ids_append(nm_ids *ids, int32_t id);
 void nm_ids_release(nm_ids *ids);
 
-/* Appends the ids of the tokens of a line (without bos and eos). Returns how many of them are unk. */
+/* Appends the ids of the tokens of a line (without bos and eos). Returns the number of unknown tokens. */
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids);
 /* Appends the symbols separated by spaces, without bos, pad and eos. */
 void nm_vocab_decode(const nm_vocab *vocab, const int32_t *ids, size_t n, nm_buffer *out);

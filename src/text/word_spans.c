@@ -12,7 +12,7 @@ enum { MOST_CHARACTERS = 4096, SPACE_MARK = 0x2581 /* of SentencePiece */ };
 
 typedef struct characters { /* in lower case, without white space */
     uint32_t *points;
-    int32_t *owners; /* the word or the subword of each */
+    int32_t *owners; /* index of the word or subword of each character */
     size_t n, capacity, owners_capacity;
 } characters;
 
@@ -83,7 +83,7 @@ static characters characters_of_subwords(const char *line, size_t bytes, int32_t
     return list;
 }
 
-/* Sets words[subword] from the pairs of characters of a path of least edit distance, matched or substituted. */
+/* Sets words[subword] from the pairs of characters, equal or substituted, of an alignment with minimum edit distance. */
 static void align_characters(const characters *text, const characters *subwords, int32_t *words)
 {
     enum { PAIR, TEXT_ONLY, SUBWORD_ONLY };
@@ -111,7 +111,8 @@ static void align_characters(const characters *text, const characters *subwords,
         i -= move != SUBWORD_ONLY;
         j -= move != TEXT_ONLY;
         if (move == PAIR)
-            words[subwords->owners[j]] = text->owners[i]; /* the first character of the subword comes last */
+            /* in reverse: the first character of a subword prevails */
+            words[subwords->owners[j]] = text->owners[i];
     }
     free(moves);
     free(costs);

@@ -9,13 +9,13 @@ typedef struct nm_word_span { /* in bytes */
     size_t begin, end;
 } nm_word_span;
 
-/* Returns the number of words; *spans: heap. */
+/* Returns the number of words of valid UTF-8. The caller frees *spans. */
 size_t nm_word_spans(const char *text, size_t bytes, nm_word_span **spans);
 
-/* words[i], for each of the n subwords of a line separated by spaces: the word of the text in which the subword begins, -1 if
- * the text has no words. The text may differ from the subwords in case, white space, escaping and normalization: their
- * characters are aligned by the edit distance, and a subword without aligned characters belongs to the word of the one
- * before it. Texts of more than 4,096 characters are assumed to have subwords of equal length. */
+/* Sets words[i], for each of n subwords separated by spaces, to the index of the word of the text in which the subword begins,
+ * or to -1 if the text has no words. The text may differ from the subwords in case, white space, escaping and normalization:
+ * their characters are aligned by minimum edit distance, and a subword without aligned characters belongs to the word of the
+ * previous subword. In texts of more than 4,096 characters, all words are assumed to have equally many subwords. */
 void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size_t n_spans,
                                const char *subwords, size_t subwords_bytes, int32_t n, int32_t *words);
 

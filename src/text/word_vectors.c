@@ -26,7 +26,7 @@ static int32_t count_words(const nm_lines *lines)
     return n;
 }
 
-/* "400000 100", the first line of word2vec's format */
+/* Whether the line is the first one of word2vec's format, such as "400000 100". */
 static bool is_header(const nm_lines *lines)
 {
     return lines->number == 1 && count_words(lines) == 2 &&

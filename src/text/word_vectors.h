@@ -1,5 +1,5 @@
-/* Word vectors as text: the format of GloVe (a word and its numbers per line) or of word2vec (the same after a first line
- * "WORDS WIDTH"). Only requested words are kept. */
+/* Word vectors in text format: of GloVe (a word and its numbers per line) or word2vec (the same after a line "WORDS WIDTH").
+ * Only requested words are stored. */
 #ifndef NM_WORD_VECTORS_H
 #define NM_WORD_VECTORS_H
 
@@ -12,15 +12,16 @@ typedef struct nm_word_vectors {
     size_t capacity;
 } nm_word_vectors;
 
-/* Reads the vectors of the words in `vocabulary`; of duplicate words the first counts. NM_FORMAT with file and line: a different
- * width, invalid UTF-8, or a number of a kept vector that is not finite. Release also after a failure. */
+/* Reads the vectors of the words in `vocabulary`; of duplicate words, the first is used. NM_FORMAT with file and line: a
+ * different width, invalid UTF-8, a zero byte, an empty line, or a number of a stored vector that is not finite. NM_IO. The
+ * caller releases vectors, also after an error. */
 nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *vocabulary,
                                nm_error *err);
 void nm_word_vectors_release(nm_word_vectors *vectors);
 /* The vector of a word, or NULL. */
 const float *nm_word_vectors_find(const nm_word_vectors *vectors, const char *word);
 
-/* Divides every vector by its L2 norm; zero vectors stay. */
+/* Divides every vector by its L2 norm, except zero vectors. */
 void nm_word_vectors_unit(nm_word_vectors *vectors);
 
 #endif

@@ -5,23 +5,23 @@
 #include "norma/status.h"
 #include "base/file.h"
 
-/* Maximum length of a line. */
+/* Maximum length of a line in bytes. */
 #define NM_TEXT_MAX_LINE ((size_t)256 << 20)
 
-/* NM_FORMAT with file, line and byte if the reader's current line is not UTF-8 or too long. */
+/* NM_FORMAT with file, line and position if the reader's current line is not UTF-8 or too long. */
 nm_status nm_line_check(const nm_lines *lines, nm_error *err);
-/* The same, and if it contains a zero byte. */
+/* The same; a zero byte is NM_FORMAT, too. */
 nm_status nm_line_check_text(const nm_lines *lines, nm_error *err);
 /* nm_lines_next and nm_line_check_text. */
 nm_status nm_lines_next_text(nm_lines *lines, bool *more, nm_error *err);
-/* NM_FORMAT like nm_line_check for text that is not a line of a file; `where` is its name in the message ("stdin:3"). */
+/* nm_line_check for text that is not a line of a file; `where` is its name in messages ("stdin:3"). */
 nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err);
 
-/* Finds the next word of a line from *at on. Words are separated by spaces only; "\n" and "\r" at the end of the line are not
- * part of the last word. False if there is none. */
+/* Finds the next word of a line from position *at on and advances *at. Words are separated by spaces only; "\n" and "\r" at
+ * the end of the line do not belong to the last word. False if there is no further word. */
 bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes);
 
-/* Length of a text without the line end after it, "\n" or "\r\n". */
+/* Length of a text in bytes without the "\n" or "\r\n" at its end. */
 size_t nm_text_length(const char *text);
 
 #endif

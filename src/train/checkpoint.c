@@ -28,7 +28,7 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
     nm_train_options_add(like, task);
     nm_options_write_like(options, like, stream);
     nm_options_free(like);
-    nm_text_stream_close(stream, &config);
+    nm_text_stream_close(stream);
     nm_safetensors_add_metadata(writer, "config", config);
     free(config);
 }

@@ -6,15 +6,15 @@
 #include "model/model_file.h"
 #include "train/task.h"
 
-/* The model file of a path: best.safetensors of a run folder, else its last.safetensors; any other path is returned as it
- * is. Heap. */
+/* The model file of a path: best.safetensors of a run folder, otherwise its last.safetensors; any other path is returned
+ * unchanged. Heap. */
 char *nm_model_path(const char *path);
 
-/* Writes model, texts of the task and options. update: stored as metadata "update". */
+/* Writes the model, the texts of the task and the options. update: stored as metadata "update". NM_IO. */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);
-/* Writes the model with its present options; all other metadata is copied from `like`. After nm_model_fold
- * the options must name `none` for the folded norms. format and errors: nm_model_file_add. */
+/* Writes the model with its current options; all other metadata is copied from `like`. After nm_model_fold the options must
+ * specify `none` for the folded norms. format and errors: nm_model_file_add. */
 nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
                                 nm_weight_format format, const nm_safetensors *like, nm_error *err);
 

@@ -11,7 +11,7 @@ typedef struct lane {
     int32_t number;
     pthread_t thread;
     pthread_cond_t wake;
-    bool started, finished; /* of the thread; of the pass */
+    bool started, finished; /* the thread is started; the pass is finished */
     void *grads, *statistics;
     double *rows; /* [n_norms][NM_NORM_CAPACITY] */
 } lane;
@@ -21,7 +21,7 @@ enum { SCHEDULER = -1, ENDING = -2 };
 struct nm_lockstep {
     nm_shard_tree *tree;
     lane *lanes;
-    nm_shard_statistics *waiting; /* [n]: what each lane joins */
+    nm_shard_statistics *waiting; /* [n]: the statistics that each lane joins */
     int32_t n;
     int32_t running; /* a lane, SCHEDULER or ENDING */
     pthread_mutex_t mutex;
@@ -30,7 +30,7 @@ struct nm_lockstep {
     void *user;
 };
 
-/* The mutex is held. False: the thread is to end. */
+/* Waits until this lane may run; the caller holds the mutex. False: the thread must end. */
 static bool await_turn(lane *l)
 {
     while (l->lockstep->running != l->number && l->lockstep->running != ENDING)
@@ -61,7 +61,8 @@ static void join(nm_norm_joiner *joiner, nm_norm_call *call, int n, void *const 
     pthread_mutex_unlock(&l->lockstep->mutex);
     if (joiner->failed)
         return;
-    if (!(call->joined_rows > 0)) /* the first join of this call: n_targets was that of the shard */
+    /* first join of this call: n_targets still counts the targets of the shard */
+    if (!(call->joined_rows > 0))
         call->n_targets = s->targets;
     call->joined_rows = s->rows;
 }
@@ -126,7 +127,7 @@ void nm_lockstep_free(nm_lockstep *lockstep)
         lane *l = &lockstep->lanes[i];
         if (l->started)
             pthread_join(l->thread, NULL);
-        if (!l->lockstep) /* not reached by nm_lockstep_create */
+        if (!l->lockstep) /* nm_lockstep_create has failed before it */
             continue;
         pthread_cond_destroy(&l->wake);
         if (l->grads)
@@ -179,13 +180,13 @@ nm_status nm_lockstep_run(nm_lockstep *lockstep, void (*pass)(void *user, int32_
             resume(&lockstep->lanes[i]);
             n_finished += lockstep->lanes[i].finished;
         }
-        bool failed = n_finished > 0; /* some, but not all: a pass has failed */
+        bool failed = n_finished > 0; /* a pass has failed if others have not finished */
         if (!n_finished) {
             status = nm_shard_tree_join(lockstep->tree, lockstep->waiting, err);
             failed = status != NM_OK;
         }
         for (int32_t i = 0; failed && i < lockstep->n; i++)
-            lockstep->lanes[i].joiner.failed = true;
+            lockstep->lanes[i].joiner.failed |= !lockstep->lanes[i].finished;
     }
     nm_params_bind(params, params->grads, params->statistics);
     return status;

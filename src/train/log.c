@@ -1,6 +1,5 @@
-/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to
- * its length at the checkpoint, so that it is the log of an uninterrupted run; only changes to the
- * configuration are recorded. */
+/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its length at the
+ * checkpoint, so that it is the log of an uninterrupted run except for records of changes to the configuration. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -15,7 +14,7 @@
 
 static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
 {
-    if (!trainer->log) { /* of rank 0 only */
+    if (!trainer->log) { /* only rank 0 writes the log */
         json_decref(object);
         return NM_OK;
     }
@@ -36,7 +35,7 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
 #define COMPILER "GCC " __VERSION__
 #endif
 
-/* Where, when and by which command this session was started. */
+/* Adds host, start time and command line of this session. */
 static void add_session(const nm_trainer *trainer, json_t *object)
 {
     char host[256] = "", started[32];
@@ -50,7 +49,7 @@ static void add_session(const nm_trainer *trainer, json_t *object)
     json_object_set_new(object, "started", json_string(started));
 }
 
-/* The length of "enc.3" in "enc.3.ffn.norm"; 0 for a site outside layers. */
+/* Length of the layer's name, "enc.3" in "enc.3.ffn.norm"; 0 for a site outside layers. */
 static size_t layer_prefix(const char *site)
 {
     size_t stack = strcspn(site, ".");
@@ -58,7 +57,7 @@ static size_t layer_prefix(const char *site)
     return digits ? stack + 1 + digits : 0;
 }
 
-/* The number of layers with a norm, or with one that has these traits. */
+/* Number of layers that have a norm with these traits; 0: with any norm. */
 static int64_t count_layers(const nm_params *params, unsigned traits)
 {
     int64_t n = 0;
@@ -80,7 +79,9 @@ static int64_t count_layers(const nm_params *params, unsigned traits)
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
     char device[256];
+    int64_t size;
     nm_backend_describe(nm_trainer_backend(trainer), device, sizeof device);
+    NM_TRY(trainer->task.type->measure(trainer->task.config, &size, err));
     json_t *o = json_object();
     json_object_set_new(o, "type", json_string("start"));
     json_object_set_new(o, "update", json_integer(trainer->state.update));
@@ -93,6 +94,8 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "batch_layers",
                         json_integer(count_layers(&trainer->model->params, NM_USES_BATCH)));
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
+    json_object_set_new(o, "data_size", json_integer((json_int_t)size));
+    json_object_set_new(o, "size_unit", json_string(trainer->task.type->size_unit));
     if (trainer->init_from)
         json_object_set(o, "init_from", trainer->init_from);
     if (trainer->comm->size > 1)
@@ -120,8 +123,8 @@ nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
                    strerror(errno));
 }
 
-/* The records that stay when the log is truncated to `length` bytes: those of resumed sessions, heap. A
- * changed configuration stays changed even if its session wrote no checkpoint. */
+/* The records that are kept when the log is truncated to `length` bytes, heap: those of resumed sessions, because a changed
+ * configuration remains in effect even if its session wrote no checkpoint. */
 static char *kept_records(const char *log, size_t length)
 {
     static const char prefix[] = "{\"type\":\"resume\"";
@@ -136,7 +139,7 @@ static char *kept_records(const char *log, size_t length)
     return kept;
 }
 
-/* Bytes of whole lines among the first `length` bytes. */
+/* Number of bytes of complete lines among the first `length` bytes. */
 static size_t whole_lines(const char *log, size_t length)
 {
     while (length && log[length - 1] != '\n')
@@ -174,7 +177,7 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
     return status == NM_OK && !length ? log_start(trainer, err) : status;
 }
 
-/* The load of the machine since the last record. */
+/* Adds the load of the machine since the last record. */
 static void add_load(nm_trainer *trainer, json_t *object)
 {
     double others = nm_load_meter_read(&trainer->load);
@@ -185,7 +188,7 @@ static void add_load(nm_trainer *trainer, json_t *object)
 
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
 {
-    if (!trainer->log) /* of rank 0 only */
+    if (!trainer->log) /* only rank 0 writes the log */
         return NM_OK;
     json_t *o = json_object();
     json_object_set_new(o, "type", json_string("train"));

@@ -1,5 +1,4 @@
-/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is
- * reached. */
+/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is reached. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -12,9 +11,9 @@ static int64_t finished_epochs(const nm_trainer *trainer)
     return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
 }
 
-/* PowerNorm and MABN have running statistics of gradients. If one grows without bound, values that are not
- * finite follow thousands of updates later. Returns the largest root mean square of these statistics;
- * warns each time it has grown by a factor of 10. */
+/* PowerNorm and MABN have running statistics of gradients, whose unbounded growth leads to non-finite values thousands of
+ * updates later. Returns the largest root mean square of these statistics; warns if it exceeds state.warned_level, which is
+ * then 10 times its value. */
 static double check_backward_state(nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;
@@ -72,7 +71,7 @@ double nm_trainer_time_fraction(const nm_trainer *trainer)
     return trainer->config->seconds > 0 ? trainer->state.seconds / trainer->config->seconds : 0;
 }
 
-/* Fills the times. The throughput is that since the last record of the log, without validations. */
+/* Sets the times, the throughput since the last record of the log without validations, and the finished fraction of the run. */
 static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
     nm_train_state *state = &trainer->state;
@@ -100,7 +99,7 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
 }
 
-/* Selects the best checkpoint, informs the schedule, logs. Releases v->score. */
+/* Selects the best checkpoint, updates the schedule, and logs the validation, whose score it releases. */
 static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, nm_error *err)
 {
     nm_train_state *state = &trainer->state;

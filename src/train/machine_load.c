@@ -25,6 +25,7 @@ static double machine_busy(void)
                   : NAN;
 }
 
+/* User and system time of this process in seconds. */
 static double own_busy(void)
 {
     struct rusage usage;
@@ -40,7 +41,8 @@ double nm_load_meter_read(nm_load_meter *meter)
     if (!(last.clock > 0) || now.clock <= last.clock)
         return NAN;
     double others = (now.busy - last.busy) - (now.own - last.own);
-    return fmax(others, 0) / (now.clock - last.clock); /* the clock ticks of /proc/stat are coarser */
+    /* The difference may be negative, because the clock ticks of /proc/stat are coarser. */
+    return fmax(others, 0) / (now.clock - last.clock);
 }
 
 double nm_load_average(void)

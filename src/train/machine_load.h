@@ -1,4 +1,4 @@
-/* How busy the machine is with other work while a run trains: without it, throughputs of different runs cannot be compared. */
+/* Load of the machine by other processes during training, which affects throughput. */
 #ifndef NM_MACHINE_LOAD_H
 #define NM_MACHINE_LOAD_H
 
@@ -8,11 +8,11 @@ typedef struct nm_load_meter { /* at the last reading, in seconds */
     double own;  /* CPU time of this process */
 } nm_load_meter;
 
-/* The mean number of cores that other processes, the kernel and other virtual machines have used since the last call: the
- * difference of /proc/stat's busy time and this process's CPU time, relative to the time between. NaN at the first call of a
- * meter that is {0}, and where /proc/stat cannot be read. */
+/* Mean number of cores that other processes, the kernel and other virtual machines have used since the last call: the busy time
+ * of /proc/stat minus the CPU time of this process, divided by the elapsed time. NaN in the first call for a meter that is {0},
+ * and if /proc/stat cannot be read. */
 double nm_load_meter_read(nm_load_meter *meter);
-/* The 1-minute load average: running and waiting threads, those of this process included; NaN if it is unknown. */
+/* 1-minute load average: number of running and waiting threads, including those of this process; NaN if it is unknown. */
 double nm_load_average(void);
 
 #endif

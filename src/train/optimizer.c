@@ -70,7 +70,7 @@ size_t nm_optimizer_bytes(const nm_optimizer *optimizer)
     return 2 * optimizer->part.n * nm_dtype_bytes(optimizer->tree->params->backend->dtype);
 }
 
-/* Fixed parameters get gradients from some operations. They are neither part of the norm nor clipped. */
+/* Some operations also compute gradients of fixed parameters, which must not affect the gradient norm. */
 static void zero_fixed(const nm_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {

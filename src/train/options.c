@@ -20,7 +20,7 @@ static const nm_option train_options[] = {
     NM_CHOICE(nm_train_config, smoothing, "uniform", "uniform|others", "Distribution of the label smoothing: uniform over the output vocabulary (with data.mask_words over the allowed tokens), or over all tokens except the target."),
     TRAIN(max_grad_norm, "0", 0, 1e9, "Maximum L2 norm of the gradient; larger gradients are scaled down to it; 0 disables clipping."),
     TRAIN(clip_value, "0", 0, 1e9, "Maximum absolute value of each element of the gradient (SGD only); 0 disables clipping."),
-    TRAIN(divergence_factor, "4", 0, 1e9, "Divergence threshold: training stops if the loss exceeds this multiple of the chance-level loss; 0: only if a value is not finite."),
+    TRAIN(divergence_factor, "4", 0, 1e9, "Divergence threshold: training stops if the loss exceeds this multiple of the chance-level loss, which is the loss of uniform output probabilities; 0: only if a value is not finite."),
     TRAIN(log_every, "50", 1, 1e9, "Number of updates between two training records of the log."),
     TRAIN(validate_every, "0", 0, 1e12, "Number of updates between two validations; 0: after every epoch."),
     TRAIN(validate_examples, "0", 0, 1e12, "Number of validation examples that the score is computed on; 0: all."),

@@ -6,7 +6,7 @@
 
 typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
 typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
-/* The first three have the order of nm_adam_variant. */
+/* The first three are in the order of nm_adam_variant. */
 typedef enum nm_optimizer_name {
     NM_OPTIM_ADAM,
     NM_OPTIM_ADAM_FAIRSEQ,
@@ -35,7 +35,7 @@ typedef struct nm_optim_config {
  * the task such as [decode], and [device], with their rules. */
 void nm_train_options_add(nm_options *options, const nm_task_type *task);
 
-/* The softmax loss of [train]. smoothed: with its label smoothing. targets must outlive the result. */
+/* Specification of the softmax loss. smoothed: with train.label_smoothing. targets: host, must outlive the result. */
 nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
 
 #endif

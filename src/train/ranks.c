@@ -1,4 +1,5 @@
-/* What the ranks of a run agree on: the same program and options, one checkpoint, one training state. */
+/* Agreement of the ranks of a run: they compare program, options and data, and share the checkpoint, the training state and
+ * messages. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static uint64_t options_hash(const nm_options *options)
     size_t bytes = 0;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, stream);
-    nm_text_stream_close(stream, &text);
+    nm_text_stream_close(stream);
     uint64_t hash = XXH3_64bits(text, bytes);
     free(text);
     return hash;
@@ -104,11 +105,13 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     size_t unit = nm_dtype_bytes(trainer->backend->dtype), bytes = nm_params_bytes(params);
     if (comm->size == 1)
         return NM_OK;
-    /* CPU backends: device memory is memory of the host (checked by nm_shard_tree_init) */
+    /* Device memory is host memory, which nm_shard_tree_init has checked. */
+    NM_TRY(nm_ranks_share_state(trainer, err));
     NM_TRY(nm_comm_broadcast(comm, params->values, bytes, err));
-    if (trainer->shards.sharded) {
+    /* The optimizer state of a fresh run is zero on all ranks. */
+    if (trainer->state.update && trainer->shards.sharded) {
         NM_TRY(nm_optimizer_distribute(&trainer->optimizer, err));
-    } else {
+    } else if (trainer->state.update) {
         NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
         NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, bytes, err));
     }
@@ -116,8 +119,7 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
         NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));
     for (size_t n = 0; n < params->n_norms; n++)
         NM_TRY(nm_comm_broadcast(comm, params->norms[n]->counters, sizeof params->norms[n]->counters, err));
-    NM_TRY(nm_workers_share(&trainer->workers, comm, err));
-    return nm_ranks_share_state(trainer, err);
+    return nm_workers_share(&trainer->workers, comm, err);
 }
 
 void nm_ranks_keep_message(nm_trainer *trainer, const char *text)
@@ -129,7 +131,7 @@ void nm_ranks_keep_message(nm_trainer *trainer, const char *text)
     trainer->messages = longer;
 }
 
-/* Whether the line is one of those of rank 0. */
+/* Whether the line is one of the lines of `own`, the messages of rank 0. */
 static bool is_known(const char *own, const char *line)
 {
     size_t length = strlen(line);

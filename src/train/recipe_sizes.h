@@ -4,9 +4,9 @@
 
 #include "train/task.h"
 
-/* Called after the recipe has been read into options: applies its sections [size.N] with N >= size of the training data,
- * which is read for that. text: the recipe itself, and recipe its name; NULL: recipe is a file. *message: heap text with
- * the size and the settings that result, or NULL if the recipe has no such section. */
+/* Call it after the recipe has been read into options: measures the size of the training data and applies the sections [size.N]
+ * with N >= size. text: the recipe, whose name is `recipe`; NULL: `recipe` is a file. *message: heap text with the size and the
+ * resulting settings; NULL if the recipe has no such section. */
 nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, const char *recipe,
                                 const char *text, char **message, nm_error *err);
 

@@ -1,6 +1,6 @@
-/* Saving and resuming. A checkpoint has two files: checkpoints/N.state.safetensors (optimizer state and
- * nm_train_state) is written first, checkpoints/N.safetensors (the model) last, so a model implies a
- * complete pair. last.safetensors is a link to the newest model. */
+/* Saving and resuming. A checkpoint consists of two files: checkpoints/N.state.safetensors (optimizer state and nm_train_state)
+ * is written first, checkpoints/N.safetensors (the model) last, so that a model implies a complete pair. last.safetensors is a
+ * link to the newest model. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -47,8 +47,8 @@ static int compare_descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Update numbers of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot
- * be read: an unreadable folder is not an empty one. */
+/* Updates of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot be read, which does not mean
+ * that it is empty. */
 static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, size_t *n, nm_error *err)
 {
     size_t capacity = 0;
@@ -79,13 +79,13 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
 {
     char *model = checkpoint_path(trainer, update, "safetensors");
     char *state = checkpoint_path(trainer, update, "state.safetensors");
-    unlink(model); /* first: a pair without a model is not a checkpoint */
+    unlink(model); /* first, because a state without a model is not a checkpoint */
     unlink(state);
     free(model);
     free(state);
 }
 
-/* A folder that cannot be listed keeps its old checkpoints until the next save. */
+/* Removes old checkpoints (train.keep_last). If the folder cannot be listed they are kept until the next save. */
 static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
@@ -117,9 +117,8 @@ static nm_status set_aside(const nm_trainer *trainer, int64_t update, const char
     return status;
 }
 
-/* Damaged checkpoints that are newer than the loaded one are renamed: otherwise they would count as the
- * newest ones when old checkpoints are removed, and their models could be paired with states that are
- * written later. */
+/* Renames the damaged checkpoints, which are newer than the loaded one: otherwise they would count as the newest ones when old
+ * checkpoints are removed, and their models could be paired with states that are written later. Removes temporary files. */
 static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged, nm_error *err)
 {
     for (size_t i = 0; i < n_damaged; i++) {
@@ -163,7 +162,7 @@ nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
-/* The struct is stored as bytes: values that are used as an index or a length are checked. */
+/* Checks the members that are used as an index or a length, because the struct is stored as bytes. */
 static bool state_is_valid(const nm_train_state *s)
 {
     return s->update >= 0 && s->epoch >= 0 && s->epoch <= UINT32_MAX && s->batch >= 0 && s->step >= 0 &&
@@ -213,7 +212,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     return NM_OK;
 }
 
-/* NM_FORMAT if a file was read and its contents are wrong, or the state is missing. */
+/* Loads a checkpoint. NM_FORMAT if the contents of a file are invalid, or if the state is missing. */
 static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
 {
     char *model_path = checkpoint_path(trainer, update, "safetensors");
@@ -250,8 +249,8 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
     return status;
 }
 
-/* Only wrong contents make a checkpoint damaged. After any other error (permissions, I/O, memory, file
- * descriptors) the newest checkpoint may be intact: the error is returned and no file is touched. */
+/* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory, file descriptors)
+ * the newest checkpoint may be intact: the error is returned and no file is changed. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
 {
     size_t n;
@@ -261,7 +260,7 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     size_t i = 0;
     for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
         status = load_pair(trainer, updates[i], err);
-        /* A failed allocation inside the parser can look like wrong contents: they are read again. */
+        /* A failed allocation inside the parser is also reported as NM_FORMAT: the contents are read again. */
         if (status == NM_FORMAT)
             status = load_pair(trainer, updates[i], err);
         *found = status == NM_OK;

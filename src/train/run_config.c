@@ -31,8 +31,8 @@ nm_run_options *nm_run_options_add(nm_options *options)
     return nm_options_add(options, "run", run_options, NULL, sizeof(nm_run_options));
 }
 
-/* Sections ("run.", ...) and options that a resumed run may change: they do not change its updates, only their
- * number, what is logged and saved, and how validations are scored. */
+/* Sections ("run.", ...) and options that may be changed when a run is resumed: they affect the number of updates, logging,
+ * saving and the score of validations, but not the updates themselves. */
 static const char *const changeable[] = {
     "run.",
     "comm.",
@@ -63,7 +63,8 @@ static bool is_changeable(const char *path)
     return false;
 }
 
-/* The schedules that end with the run scale their decay to its planned length. */
+/* Whether the schedule of the run depends on this limit: schedules that end with the run scale their decay to its planned
+ * length. */
 static bool sets_schedule_length(const nm_options *run, const char *path)
 {
     const nm_schedule_config *schedule = nm_options_find(run, "schedule");
@@ -175,7 +176,7 @@ nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_
     size_t bytes;
     FILE *memory = nm_text_stream_open(&text, &bytes);
     nm_options_write(options, memory);
-    nm_text_stream_close(memory, &text);
+    nm_text_stream_close(memory);
     char *path = nm_path_join(folder, "config.ini");
     nm_status status = nm_text_check(text, bytes, "the options", err); /* model files contain them as JSON */
     if (status == NM_OK)

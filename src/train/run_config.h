@@ -1,4 +1,4 @@
-/* The configuration of a run, config.ini in its folder: what a resumed run uses. */
+/* The configuration of a run, config.ini in its folder, with which it is resumed. */
 #ifndef NM_RUN_CONFIG_H
 #define NM_RUN_CONFIG_H
 
@@ -19,20 +19,21 @@ typedef struct nm_run_options { /* section [run] */
 /* Registers [run]. */
 nm_run_options *nm_run_options_add(nm_options *options);
 
-/* Options for resuming the run in folder: the run's configuration, in which the options that `requested` has from the command
- * line are set. NM_USAGE if one of them differs from the run's value, unless resume is NM_RESUME_OVERRIDE or the option may
- * differ: [run], [probe], [decode], limits of the run (updates, epochs, seconds, patience), logging and saving intervals,
- * threads, memory and the path of the data folder. The updates and epochs of a run whose schedule depends on them may not,
- * nor may patience with schedule.early_stopping. *effective: *requested's sections with these values, heap; NULL if the
- * folder has no config.ini. *warning: heap text about recipe settings that the run does not use, or NULL. */
+/* Options for resuming the run in folder: the configuration of the run, with the options that `requested` has from the command
+ * line. NM_USAGE if one of them differs from the value of the run, unless resume is NM_RESUME_OVERRIDE or the option may be
+ * changed: [run], [comm], [probe], [decode], limits of the run (updates, epochs, seconds, patience), intervals of logging and
+ * saving, keep_last, data.folder, data.eval_streams, and threads, profile, fold and memory_mib of [device]. Updates and epochs
+ * may not be changed if the schedule depends on them, nor patience with schedule.early_stopping. *effective: the sections of
+ * *requested with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe settings that the
+ * run does not use; NULL: none. */
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
                               nm_resume resume, char **warning, nm_error *err);
 
 /* Writes folder/config.ini. */
 nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err);
 
-/* Options outside [run] whose value differs from folder/config.ini: an object {"section.key": {"from":
- * ..., "to": ...}}, or NULL if none differ or the folder has no config.ini. The caller releases it. */
+/* Options outside [run] whose value differs from folder/config.ini: an object {"section.key": {"from": ..., "to": ...}}, which
+ * the caller releases; NULL if none differ or the folder has no config.ini. */
 nm_status nm_run_config_changes(const nm_options *options, const char *folder, json_t **changes,
                                 nm_error *err);
 

@@ -16,19 +16,19 @@
  *     linear           lr n/W                     if n <= W,   lr (T-n)/(T-W)                    otherwise
  *     constant         lr
  *
- * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019, val-decay and no-warmup
- * are those of their section 3.3, as released; cosine-ma2019 is that of the program of Ma et al. 2019; linear
- * is that of fastNLP.
+ * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and no-warmup are those of
+ * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP.
  *
- * The schedules with T end when training ends. Before update n, of training limited to N updates and S seconds of which s are
- * over,
+ * The schedules with T end when training ends. Before update n of a training limited to N updates and S seconds, after s
+ * seconds,
  *
- *     b = max(n/N, s/S n/(n-1))          fraction of the limits; n/N while s/S < 0.05, because the first updates are slower
+ *     b = max(n/N, s/S n/(n-1))          fraction of the limits
  *     p = q + (1-q) (b-a)/(1-a)          position in the schedule
  *     T = n/p
  *
- * a and q are 0 until schedule.early_stopping skips ahead: then a is b, and q the new position. Where n/N is larger, and
- * without skips, T is N exactly: such a run does not depend on the time. */
+ * b = n/N while s/S < 0.05, because the first updates are slower. a and q are 0 until schedule.early_stopping skips ahead: then
+ * a is b, and q the new position. Without skips, T = N exactly while n/N is the larger fraction: the rates of such a run do not
+ * depend on time. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
               "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant",
-              "Learning-rate schedule; val-decay and no-warmup decay by validation scores."),
+              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr."),
     ROW(lr, "0.0005", 0, 100, "Peak learning rate of inverse-sqrt, no-warmup, cosine, linear and constant."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
     ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
@@ -74,7 +74,7 @@ const nm_option_rule nm_schedule_rules[] = {
     {0}};
 /* clang-format on */
 
-/* W; may be fractional. */
+/* W, which may be fractional. */
 static double warmup_length(const nm_schedule *s)
 {
     double fraction = s->config.warmup_fraction;
@@ -88,7 +88,7 @@ static double inv_sqrt_decay(const nm_schedule *s, double n)
     return peak * (rise < fall ? rise : fall);
 }
 
-/* The released code stops the warm-up at n = W - 1. */
+/* In the authors' code the warm-up ends at n = W - 1. */
 static double val_decay(const nm_schedule *s, double n)
 {
     double w = warmup_length(s), last = w > 1 ? w - 1 : 1;
@@ -121,7 +121,7 @@ static double cosine(const nm_schedule *s, double n)
     return n < w ? s->config.lr * n / w : half_cosine(s->config.lr, n - w, total - w);
 }
 
-/* The program sets the rate after each update, so the first update uses the full rate. */
+/* The authors' code sets the rate after each update, so that the first update uses the peak rate. */
 static double cosine_ma2019(const nm_schedule *s, double n)
 {
     double done = n - 1, w = warmup_length(s), total = s->total;
@@ -168,7 +168,7 @@ void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, i
     schedule->total = schedule->config.updates ? (double)schedule->config.updates : INFINITY;
 }
 
-/* From this fraction of train.seconds on its updates tell how long the training takes. */
+/* Fraction of train.seconds from which the time is used to estimate the number of updates. */
 static const double MEASURED = 0.05;
 
 static double update_fraction(const nm_schedule *s, double n)
@@ -218,7 +218,7 @@ void nm_schedule_skip(nm_schedule *s, int64_t update, double time, double patien
     }
 }
 
-/* 0: unknown. */
+/* *updates: number of updates that train.updates or train.epochs allows; 0: unknown. */
 static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
 {
     const nm_train_config *config = nm_options_find(task->options, "train");
@@ -271,8 +271,7 @@ int64_t nm_schedule_warmup(const nm_schedule *schedule)
     return schedules[schedule->config.name].warms_up ? (int64_t)warmup_length(schedule) : 0;
 }
 
-/* Decays if at least `patience` earlier scores exist and the new one is below all of the last `patience`
- * of them. */
+/* Decays if there are at least `patience` earlier scores and the new one is lower than each of the last `patience` ones. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
 {
     nm_schedule_state *state = &schedule->state;

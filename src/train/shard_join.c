@@ -1,4 +1,4 @@
-/* Statistics of one norm, combined over the shards of all processes in the middle of a pass (norm.statistics = update). */
+/* Combines the statistics of one norm over the shards of all processes during a pass (norm.statistics = update). */
 #include "train/shards_private.h"
 
 #include <stdlib.h>
@@ -10,10 +10,10 @@ typedef struct join_node {
 } join_node;
 
 typedef struct nm_shard_join {
-    join_node *nodes; /* [capacity]: those that wait for their sibling, in ascending order of shards */
-    char *stack;      /* device, [capacity] records: their vectors */
-    char *records;    /* device: those of all processes, as they are sent */
-    size_t vector_bytes, record_bytes; /* a record: rows and targets (double), vectors */
+    join_node *nodes; /* [capacity]: nodes that wait for their sibling, in ascending order of shards */
+    char *stack;      /* device, [capacity] records: the vectors of `nodes` */
+    char *records;    /* device, [inbox->n]: the records of all processes, as they are sent */
+    size_t vector_bytes, record_bytes; /* a record consists of rows and targets (double) and the vectors */
     nm_comm_message *messages;
 } nm_shard_join;
 
@@ -68,7 +68,7 @@ static void copy_vectors(nm_shard_tree *tree, const nm_shard_statistics *shape, 
         nm_backend_copy(tree->params->backend, to[i], from[i], bytes);
 }
 
-/* Adds a node after the n nodes of the stack and combines siblings. Returns their number. */
+/* Pushes a node onto the stack of n nodes and combines siblings. Returns the new number of nodes. */
 static int32_t push_statistics(nm_shard_tree *tree, int32_t n, const nm_shard_statistics *shape,
                                join_node node, void *const *vectors)
 {

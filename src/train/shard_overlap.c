@@ -1,4 +1,4 @@
-/* Exchange of the gradients during the last backward pass of a process, in buckets. */
+/* Exchange of gradients in buckets, overlapped with the last backward pass of a process. */
 #include "train/shards_private.h"
 
 #include <stdlib.h>
@@ -12,13 +12,15 @@ typedef struct bucket {
 enum { N_BUCKETS = 16 };
 
 typedef struct nm_shard_overlap {
-    nm_gradient_observer observer; /* first member: the observer of a call is its overlap */
+    nm_gradient_observer observer; /* first member: a pointer to the observer is a pointer to this struct */
     nm_shard_tree *tree;
-    int64_t *last; /* [params->n]: nodes that had finished at the last write to it, in the dry run */
+    /* [params->n]: number of finished nodes at the last write to each gradient, in the dry run */
+    int64_t *last;
     bucket buckets[N_BUCKETS]; /* in ascending order of ready */
     int32_t n_buckets;
-    int32_t n_sent; /* of the current pass */
-    int64_t finished, shard;
+    int32_t n_sent;   /* number of buckets sent in the current pass */
+    int64_t finished; /* number of finished nodes of the pass */
+    int64_t shard;    /* of the pass */
     bool planned;
     bool sent; /* the gradients of the current update are sent during the pass */
 } nm_shard_overlap;
@@ -74,7 +76,7 @@ static int compare_buckets(const void *a, const void *b)
     return x->first < y->first ? -1 : 1;
 }
 
-/* Consecutive parameters of about 1/16 of the elements. */
+/* Divides the parameters into buckets of consecutive ones with about 1/16 of the elements each. */
 static void make_buckets(nm_shard_overlap *o)
 {
     const nm_params *params = o->tree->params;
@@ -94,8 +96,8 @@ static void make_buckets(nm_shard_overlap *o)
     o->planned = true;
 }
 
-/* Adds the nodes before the last shard to this range of its gradients, as `combine` does. Returns the number of nodes of
- * this process that remain before it. */
+/* Adds the gradients of waiting nodes to those of the last shard in this range, as `combine` does. Returns the number of waiting
+ * nodes that remain. */
 static int32_t combine_range(nm_shard_tree *tree, int64_t shard, size_t first, size_t n)
 {
     int32_t n_left = tree->n_waiting;
@@ -112,7 +114,7 @@ static int32_t combine_range(nm_shard_tree *tree, int64_t shard, size_t first, s
     return n_left;
 }
 
-/* The elements that are in the bucket and in the part of a rank. */
+/* The elements of a bucket that are in the part of a rank. */
 static bucket intersect(const nm_shard_tree *tree, const bucket *b, int32_t rank)
 {
     const size_t *part = &tree->inbox->parts[rank];

@@ -5,7 +5,7 @@
 
 /* ---- the shape of the tree ---- */
 
-/* Adds a node after the n nodes before it and combines siblings. Returns their number. */
+/* Appends a node to n nodes and combines siblings. Returns the new number of nodes. */
 static int32_t add_position(nm_shard_position *nodes, int32_t n, nm_shard_position node, int64_t n_shards)
 {
     while (!nm_shard_is_root(node, n_shards)) {
@@ -19,7 +19,7 @@ static int32_t add_position(nm_shard_position *nodes, int32_t n, nm_shard_positi
     return n + 1;
 }
 
-/* The nodes that remain after the shards of a range; *most: the largest number after any of them. */
+/* Writes the nodes that remain after the shards of a range and returns their number; *most: maximum number after any shard. */
 static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, nm_shard_position *nodes, int32_t *most)
 {
     int32_t n = 0;
@@ -41,7 +41,8 @@ nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm)
     return nm_shard_range_of_rank(n_shards, comm->rank, comm->size);
 }
 
-/* A process without others does not store the sum of all shards, the nodes of its range otherwise. */
+/* Maximum number of waiting nodes. A single process does not store the node of its last shard, which is the sum of all shards;
+ * one of several stores all nodes of its range. */
 static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
 {
     nm_shard_position nodes[NM_SHARD_MAX_NODES];
@@ -150,7 +151,7 @@ nm_status nm_shard_tree_init(nm_shard_tree *tree, nm_params *params, int64_t n_s
 
 void nm_shard_tree_release(nm_shard_tree *tree)
 {
-    /* capacity + 1: the last one may be incomplete after a failed allocation */
+    /* <= capacity: one more node may be incomplete after a failed allocation */
     for (int32_t i = 0; tree->waiting && i <= tree->capacity; i++) {
         void *blocks[] = {tree->waiting[i].grads, tree->waiting[i].statistics};
         for (size_t k = 0; k < sizeof blocks / sizeof *blocks; k++)
@@ -202,7 +203,7 @@ void nm_shard_tree_begin(nm_shard_tree *tree)
         nm_norm_discard_statistics(params->norms[n]);
 }
 
-/* grads = earlier + grads for n elements, in pieces whose length fits the kernel's argument */
+/* In pieces whose length fits the kernel's int32_t. */
 void nm_shard_add_gradients(nm_shard_tree *tree, const void *earlier, size_t first, size_t n_elements)
 {
     const size_t piece = (size_t)1 << 30, unit = nm_shard_unit(tree), end = first + n_elements;
@@ -226,7 +227,7 @@ static void add_earlier(nm_shard_tree *tree, const nm_shard_node *earlier)
     sums->stop |= earlier->sums.stop;
     sums->whole_gradients |= earlier->sums.whole_gradients;
     sums->seconds = earlier->sums.seconds > sums->seconds ? earlier->sums.seconds : sums->seconds;
-    if (!nm_shard_sends_during_pass(tree)) /* otherwise added bucket by bucket */
+    if (!nm_shard_sends_during_pass(tree)) /* otherwise combine_range has added each bucket */
         nm_shard_add_gradients(tree, earlier->grads, tree->first_element, tree->n_elements);
     nm_params_add_statistics(tree->params, earlier->statistics, earlier->rows);
 }
@@ -258,7 +259,7 @@ void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *
 
 /* ---- exchange ---- */
 
-/* Sums, rows and statistics of this process's nodes, to be sent. */
+/* Copies sums, rows and statistics of this process's nodes to the inbox, from which they are sent. */
 static void pack_rest(nm_shard_tree *tree)
 {
     const nm_shard_inbox *inbox = tree->inbox;
@@ -273,14 +274,15 @@ static void pack_rest(nm_shard_tree *tree)
     }
 }
 
-/* Of node i of this process. The last one was not stored if it was sent during the pass. */
+/* Gradients of node i of this process. Those of the last one are not stored if they were sent during the pass. */
 static char *own_gradients(const nm_shard_tree *tree, int32_t i)
 {
     return nm_shard_sends_during_pass(tree) && i == tree->n_waiting - 1 ? tree->params->grads
                                                                         : tree->waiting[i].grads;
 }
 
-/* Part `rank` of the gradients of every node, unless they were sent during the pass, and the rest of every node. */
+/* Exchanges the nodes of all processes: each rank gets its part of the gradients, unless they were sent during the pass, and the
+ * rest of every node. */
 static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
 {
     nm_shard_inbox *inbox = tree->inbox;
@@ -312,7 +314,7 @@ static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
     return NM_OK;
 }
 
-/* Makes a node of the inbox the current one. */
+/* Loads a node of the inbox and combines it with those before it. */
 static void load_node(nm_shard_tree *tree, int32_t node)
 {
     nm_params *params = tree->params;
@@ -341,7 +343,7 @@ nm_status nm_shard_tree_gather(nm_shard_tree *tree, void *data, size_t block, si
     const nm_comm *comm = tree->comm;
     size_t n = 0;
     for (int32_t rank = 0; rank < comm->size; rank++) {
-        nm_comm_message of[2]; /* the part of `rank`, the own part */
+        nm_comm_message of[2]; /* the part of `rank` is received, the own part is sent */
         if (rank == comm->rank)
             continue;
         for (int own = 0; own < 2; own++) {
@@ -355,7 +357,7 @@ nm_status nm_shard_tree_gather(nm_shard_tree *tree, void *data, size_t block, si
     return nm_comm_exchange(tree->comm, inbox->messages, n, err);
 }
 
-/* Between the parts of all processes and the whole of rank 0. */
+/* Copies the parts of all processes to the whole of rank 0, or from it. */
 static nm_status move_parts(nm_shard_tree *tree, void *part, void *whole, bool to_whole, nm_error *err)
 {
     nm_shard_inbox *inbox = tree->inbox;

@@ -1,4 +1,4 @@
-/* Shared by the files of the tree of shards: tree and exchange (shards.c), exchange during the backward pass
+/* Declarations that the files of the tree of shards share: tree and exchange (shards.c), exchange during the backward pass
  * (shard_overlap.c), statistics of one norm (shard_join.c). */
 #ifndef NM_SHARDS_PRIVATE_H
 #define NM_SHARDS_PRIVATE_H
@@ -33,28 +33,27 @@ static inline nm_shard_position nm_shard_parent(nm_shard_position node)
     return (nm_shard_position){node.level + 1, node.index / 2};
 }
 
-enum { NM_SHARD_MAX_NODES = 128 }; /* of a range: two per level */
+enum { NM_SHARD_MAX_NODES = 128 }; /* maximum number of nodes of a range: two per level */
 
 /* ---- nodes of all processes ---- */
 
-/* A node without its gradients, as it is sent: nm_shard_sums, rows, statistics. */
 typedef struct nm_shard_inbox {
     nm_shard_position *positions; /* [n], in ascending order of shards */
-    int32_t n, *first;            /* first: [size + 1], nodes of each rank */
-    void *grads;                  /* device, [n][n_elements of the part] */
-    char *rest;                   /* host, [n][rest_bytes] */
+    int32_t n, *first;            /* first: [size + 1], index of the first node of each rank */
+    void *grads;                  /* device, [n][elements of the own part] */
+    char *rest; /* host, [n][rest_bytes]: the other members of a node: sums, rows, statistics */
     size_t rest_bytes;
-    size_t *parts; /* [size + 1]: elements of the gradients that each rank completes */
+    size_t *parts; /* [size + 1]: first element of the part of the gradients that each rank completes */
     nm_comm_message *messages;
 } nm_shard_inbox;
 
-/* Bytes of an element of the gradients. */
+/* Size of an element of the gradients in bytes. */
 static inline size_t nm_shard_unit(const nm_shard_tree *tree)
 {
     return nm_dtype_bytes(tree->params->backend->dtype);
 }
 
-/* Bytes of the gradients that a rank completes. */
+/* Size in bytes of the part of the gradients that a rank completes. */
 static inline size_t nm_shard_part_bytes(const nm_shard_tree *tree, int32_t rank)
 {
     const size_t *parts = tree->inbox->parts;

@@ -1,5 +1,5 @@
-/* A task binds data, vocabulary, model, loss, prediction and metric. The training loop accesses a task
- * only through this table. */
+/* A task combines data, vocabulary, model, loss, prediction and metric. The training loop accesses a task only through this
+ * table. */
 #ifndef NM_TASK_H
 #define NM_TASK_H
 
@@ -22,7 +22,7 @@ typedef struct nm_task_score {
     char *samples;    /* a few inputs, outputs and references as text, heap; or NULL */
     nm_counts counts; /* statistics per example, heap, for confidence intervals and paired tests */
     nm_score_of_counts of_counts;
-    const void *context; /* of of_counts; static */
+    const void *context; /* argument of of_counts, static */
 } nm_task_score;
 
 /* Frees samples and counts. */
@@ -39,42 +39,46 @@ typedef struct nm_task_type {
     /* The task's loss is a mean over examples, not a sum over tokens: the default scale of penalties
      * (norm.rbn.scale). */
     bool mean_loss;
-    /* Whether a model with these options has access to the tokens that it predicts, so that its loss is no
+    /* Whether a model with these options has access to the tokens that it predicts (target leakage), so that exp(loss) is not a
      * perplexity. NULL: never. */
     bool (*is_noncausal)(const nm_options *options);
-    /* Opens the data folder, for training; or the texts in the metadata of a model file, for inference. */
+    /* Opens the data, for training; or the texts in a model file, for inference. Sets task->parts; close in every case. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
     /* Size of the training data for the sections [size.N] of a recipe, in `size_unit`; config: section [data]. */
     nm_status (*measure)(const void *config, int64_t *size, nm_error *err);
     const char *size_unit; /* "sentence pairs" */
     nm_model_sizes (*sizes)(const nm_task *task);
-    /* After the model is created, for example to set the output vocabulary; may be NULL. */
+    /* Called after the model is created, e.g. to set the output vocabulary; may be NULL. */
     nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err);
-    /* Initializes parameters that are not random, such as word vectors; not called if a checkpoint is
+    /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a checkpoint is
      * loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
-    /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one for each entry of a dictionary, by which
-     * the entry is found in a model with another dictionary; NULL for other axes and parameters, and for an index
-     * past the last entry. May be NULL. */
+    /* Fits parameters to the training data. Called by rank 0 when a training starts, not when it is resumed. *summary: a line of
+     * text for the user, heap; NULL: none. May be NULL. */
+    nm_status (*fit_params)(nm_task *task, nm_model *model, char **summary, nm_error *err);
+    /* Whether a warm start may copy a parameter. source: the task of the model it comes from; NULL: another task than this one.
+     * NULL: every parameter. */
+    bool (*transfers)(const nm_task *task, const nm_task *source, const char *param);
+    /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one per entry of a dictionary; the name identifies
+     * the entry in a model with another dictionary. NULL for other axes and parameters, and for an index past the last entry. May
+     * be NULL. */
     const char *(*entry_name)(const nm_task *task, const char *param, int axis, int32_t index);
-    /* The batches of one epoch. */
+    /* The batches of one epoch, released by the caller. NM_USAGE: there is no data for the split. */
     nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                        nm_error *err);
-    /* Contents of batch i, allocated in the arena, which each call resets. step: number of the
-     * micro-batch, for random numbers. */
+    /* Contents of batch i, allocated in the arena, which is reset first. step: number of the micro-batch, for random numbers. */
     nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
                       bool training, nm_arena *arena);
     /* The largest possible batch with arbitrary contents, for the dry run that measures memory. */
     nm_batch (*largest)(nm_task *task, nm_arena *arena);
-    /* Forward pass. Returns sums over the targets in device memory, doubles [2]: smoothed loss, negative
-     * log-likelihood; NULL if the tape has no memory left. */
+    /* Forward pass. Returns device doubles [2], sums over the targets of the smoothed loss and of the negative log-likelihood;
+     * NULL if the tape is exhausted. */
     double *(*loss)(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed);
     /* Score on the first examples of a split; examples 0: all. */
     nm_status (*score)(nm_task *task, nm_model *model, nm_split split, int64_t examples, nm_task_score *score,
                        nm_error *err);
-    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the
-     * output). */
+    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the output). */
     double (*chance_loss)(const nm_task *task);
     /* Adds the texts that inference needs to the metadata of a model file. */
     void (*save)(const nm_task *task, nm_safetensors_writer *writer);
@@ -96,10 +100,10 @@ struct nm_task {
     const nm_options *options;
     const void *config;
     uint64_t seed;        /* train.seed */
-    int64_t max_tokens;   /* per batch and side */
+    int64_t max_tokens;   /* maximum number of tokens per batch and side */
     nm_norm_plan plan;    /* of the training run */
-    uint64_t fingerprint; /* of the training data; checked when a run is resumed */
-    nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: this one alone */
+    uint64_t fingerprint; /* hash of the training data; checked when a run is resumed */
+    nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
     void *parts;   /* owned by the task type */
 };
 

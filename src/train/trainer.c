@@ -9,6 +9,7 @@
 
 #include "backend/device.h"
 #include "base/file.h"
+#include "base/utf8_cut.h"
 #include "train/run_config.h"
 #include "train/trainer_private.h"
 
@@ -18,6 +19,7 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
+    nm_utf8_trim(text);
     va_end(args);
     nm_ranks_keep_message(trainer, text);
     if (trainer->callbacks.message)
@@ -81,8 +83,8 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
 {
-    /* Blocks are reused by size. Batches with sides of unequal length reuse less than the largest batch, whose sides are
-     * equal, and instruments allocate a little more. Untouched pages are address space only. */
+    /* The tape reuses blocks by size. Batches whose sides have different lengths reuse fewer blocks than the largest batch, whose
+     * sides have equal lengths, and instruments allocate some memory. Pages that are not accessed use address space only. */
     enum { RESERVE_FACTOR = 2, RESERVE_EXTRA = 64 << 20 };
     size_t available = nm_device_memory_bytes(trainer->device);
     bool recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
@@ -133,7 +135,7 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     return status;
 }
 
-/* Writes config.ini. Changes to the configuration of a resumed run are recorded in the log. */
+/* Writes config.ini and opens the log, in which changes to the configuration of a resumed run are recorded. */
 static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 {
     json_t *changes = NULL;
@@ -150,7 +152,7 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
     return status;
 }
 
-/* Reports once per type what follows for its norms from the planned updates: warm-ups, ramps. */
+/* Reports once per type of norm the settings that depend on the planned updates: warm-ups, ramps. */
 static void report_norms(nm_trainer *trainer)
 {
     const nm_params *params = &trainer->model->params;
@@ -167,11 +169,16 @@ static void report_norms(nm_trainer *trainer)
     }
 }
 
-/* Loads model.init_from. A resumed run has its own checkpoint and does not load it again. */
-static nm_status warm_start(nm_trainer *trainer, nm_error *err)
+/* Fits parameters and loads model.init_from; not called for a resumed run, which has a checkpoint. */
+static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
     const nm_stack_options *options = trainer->model->config;
-    char *summary;
+    char *summary = NULL;
+    if (trainer->task.type->fit_params)
+        NM_TRY(trainer->task.type->fit_params(&trainer->task, trainer->model, &summary, err));
+    if (summary)
+        nm_trainer_message(trainer, "%s", summary);
+    free(summary);
     if (!*options->init_from)
         return NM_OK;
     NM_TRY(nm_warm_start(trainer->model, &trainer->task, options->init_from, &trainer->init_from, &summary,
@@ -212,7 +219,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
         nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
     else if (!trainer->comm->rank)
-        NM_TRY(warm_start(trainer, err));
+        NM_TRY(start_params(trainer, err));
     if (!found)
         nm_workers_reset(&trainer->workers, &trainer->model->params);
     if (!trainer->comm->rank)

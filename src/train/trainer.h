@@ -1,6 +1,6 @@
-/* Training: batches -> loss -> gradients -> update -> checkpoint, for any task. The files of a run folder
- * are documented in docs/formats.md. A checkpoint contains the complete training state: a resumed run is
- * bitwise identical to one that was never interrupted. */
+/* Training of any task: batches, loss, gradients, updates, validations, checkpoints. The files of a run folder are documented in
+ * docs/formats.md. A checkpoint contains the complete training state: a resumed run is bitwise identical to an uninterrupted
+ * one. */
 #ifndef NM_TRAINER_H
 #define NM_TRAINER_H
 
@@ -14,53 +14,59 @@
 
 /* The training state except tensors; stored in checkpoints as bytes. */
 typedef struct nm_train_state {
-    int64_t update;            /* number of finished updates */
-    int64_t epoch;             /* from 0 */
-    int64_t batch;             /* index of the next batch of the epoch */
-    int64_t step;              /* number of finished micro-batches */
-    int64_t tokens;            /* target tokens so far */
-    int64_t bad_checks;        /* consecutive validations without a new best */
-    int64_t log_bytes;         /* length of log.jsonl */
-    int64_t checked_epochs;    /* finished epochs at the last validation */
-    int64_t checked_update;    /* update of the last validation */
-    double best_loss;          /* validation loss at best_update */
-    double best_score;         /* by train.best_by: score or negative loss; higher is better */
-    double seconds;            /* training time */
-    int64_t best_update;       /* 0: no validation yet */
-    double best_value;         /* score of the task at best_update; NaN: none was computed */
-    char score_title[16];      /* of best_value: "BLEU" */
-    int64_t best_by_score;     /* whether best_score is a score */
+    int64_t update;         /* number of finished updates */
+    int64_t epoch;          /* from 0 */
+    int64_t batch;          /* index of the next batch of the epoch */
+    int64_t step;           /* number of finished micro-batches */
+    int64_t tokens;         /* number of tokens so far, nm_batch.tokens */
+    int64_t bad_checks;     /* consecutive validations without a new best */
+    int64_t log_bytes;      /* length of log.jsonl */
+    int64_t checked_epochs; /* finished epochs at the last validation */
+    int64_t checked_update; /* update of the last validation */
+    double best_loss;       /* validation loss at best_update */
+    double best_score;      /* at best_update, by train.best_by: score or negative loss; higher is better */
+    double seconds;         /* training time */
+    int64_t best_update;    /* 0: no validation yet */
+    double best_value;      /* score of the task at best_update; NaN: none was computed */
+    char score_title[16];   /* name of best_value: "BLEU" */
+    int64_t best_by_score;  /* whether best_score is a score */
     int64_t schedule_by_score; /* whether schedule.scores are scores; otherwise negative losses */
     int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
-    double sum_loss, sum_nll, sum_penalty, sum_norm; /* since the last record of the log */
+    /* Sums over the updates since the last record of the log. */
+    double sum_loss, sum_nll, sum_penalty, sum_norm;
     int64_t sum_tokens, sum_targets, sum_updates;
-    /* A warning is given if the root mean square of a running gradient statistic exceeds this level. */
+    /* The root mean square of a running gradient statistic above which a warning is issued. */
     double warned_level;
     nm_schedule_state schedule;
 } nm_train_state;
 
-/* Reported after every update. loss, nll and penalty are means per target token. */
+/* Reported after every update. loss, nll and penalty are means per target. */
 typedef struct nm_progress {
-    int64_t update, updates, epoch, batch, batches,
-        tokens; /* updates: limit, 0: none; batches: of the epoch */
+    int64_t update, updates;       /* updates: maximum number, 0: not limited */
+    int64_t epoch, batch, batches; /* batches: number in the epoch */
+    int64_t tokens;
     double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
-    double fraction, seconds_left; /* of the whole run that is done; NaN: no limit is set */
-    double
-        position; /* in the schedule, 0 to 1, where it depends on the time or on early stopping; otherwise NaN */
+    /* finished fraction of the run, estimated remaining time; NaN without a limit */
+    double fraction, seconds_left;
+    /* in the schedule, 0 to 1, if it depends on the time or on early stopping; otherwise NaN */
+    double position;
     /* Largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only. */
     double backward_state;
-    /* Time in which rank 0 sent, received and waited for other ranks since the last record of the log; in the log only. */
+    /* Since the last record of the log, in the log only: time in which rank 0 sent, received and waited for other ranks, and the
+     * number of bytes that it sent. */
     double exchange_seconds;
-    int64_t exchange_bytes; /* that rank 0 sent since then; in the log only */
+    int64_t exchange_bytes;
 } nm_progress;
 
-/* Losses are means per target token. */
+/* Losses are means per target. */
 typedef struct nm_validation {
     int64_t update, epoch;
-    double loss, nll, perplexity; /* with running statistics; perplexity NaN if the loss is none */
+    /* with running statistics; perplexity is NaN if exp(nll) is not a perplexity */
+    double loss, nll, perplexity;
     double batch_loss, batch_nll; /* with batch statistics; NaN if no norm uses them */
     nm_task_score score;
-    int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */
+    /* target tokens outside the output vocabulary (data.mask_words), excluded from the losses */
+    int64_t masked;
     bool best;
     double seconds;
 } nm_validation;
@@ -72,25 +78,25 @@ typedef struct nm_train_callbacks {
     void (*progress)(void *user, const nm_progress *progress);
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
-    const volatile sig_atomic_t *stop; /* non-zero: finish the update, save, return NM_INTERRUPTED */
+    /* non-zero requests to finish the update, save and return NM_INTERRUPTED */
+    const volatile sig_atomic_t *stop;
     const nm_train_hooks *hooks;
-    /* The processes that train together, all with the same options; NULL: this one alone. Rank 0 writes the files and
-     * calls the callbacks; `stop` may be set in any process. After an error the caller ends comm by nm_comm_finish. */
+    /* The processes that train together, all with the same options; NULL: a single process. Rank 0 writes the files and calls
+     * the callbacks; `stop` may be set in any process. After an error the caller calls nm_comm_finish. */
     nm_comm *comm;
     bool shard_optimizer; /* each process has the optimizer state of a part of the parameters */
 } nm_train_callbacks;
 
 typedef struct nm_trainer nm_trainer;
 
-/* Opens the data, builds the model, measures and allocates memory, creates and locks the folder. Without
- * resume NM_USAGE if the folder contains a run. With resume the newest complete checkpoint is loaded; if
- * there is none the run starts from the beginning. options and task must outlive the trainer; callbacks
- * are copied and may be NULL. */
+/* Opens the data, creates the model, measures and allocates memory, creates and locks the folder. NM_USAGE without resume if the
+ * folder contains a run. With resume the newest intact checkpoint is loaded; if there is no checkpoint the run starts from the
+ * beginning. options and task must outlive the trainer; callbacks are copied and may be NULL. */
 nm_status nm_trainer_open(nm_trainer **trainer, const nm_task_type *task, const nm_options *options,
                           const char *folder, bool resume, const nm_train_callbacks *callbacks,
                           nm_error *err);
-/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request,
- * NM_DIVERGED if the loss or the gradient norm is not finite or the loss exceeds the divergence threshold. */
+/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request; NM_DIVERGED if the loss,
+ * a penalty or the gradient norm is not finite, or if the loss exceeds the divergence threshold. */
 nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err);
 /* NULL is accepted. */
 void nm_trainer_close(nm_trainer *trainer);
@@ -98,8 +104,7 @@ void nm_trainer_close(nm_trainer *trainer);
 const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
 nm_model *nm_trainer_model(const nm_trainer *trainer);
 const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
-/* Memory of an update in bytes at most: parameters, gradients, optimizer state, activations; measured by a
- * dry run. */
+/* Maximum memory of an update in bytes: parameters, gradients, optimizer state and activations, measured by a dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
 /* XXH3-64 of the parameters. */
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
@@ -108,10 +113,10 @@ uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);
 typedef struct nm_profile {
     int64_t updates, tokens;
     double seconds;
-    nm_kernel_time kernels[NM_N_KERNELS]; /* in descending order; their sum is less than `seconds` */
+    nm_kernel_time kernels[NM_N_KERNELS]; /* in descending order of time; their sum is less than `seconds` */
     int n_kernels;
 } nm_profile;
-/* Zero unless device.profile is set. */
+/* All zero unless device.profile is set. */
 nm_profile nm_trainer_profile(const nm_trainer *trainer);
 
 /* One update without logging or checkpoints, for tests and benchmarks. */

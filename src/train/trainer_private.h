@@ -1,5 +1,5 @@
-/* Shared by the files of the trainer: opening (trainer.c), loop (loop.c), update (update.c), validation
- * (validate.c), checkpoints (resume.c), log (log.c). */
+/* Declarations that the files of the trainer share: opening (trainer.c), loop (loop.c), update (update.c), validation
+ * (validate.c), checkpoints (resume.c), several ranks (ranks.c), log (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 
@@ -15,7 +15,7 @@
 #include "train/warm_start.h"
 #include "train/workers.h"
 
-/* The pass of one of the shards that run in lockstep. */
+/* The pass of a shard that runs in lockstep with others. */
 typedef struct nm_lane {
     nm_tape tape;
     nm_arena host; /* contents of its batch */
@@ -42,26 +42,26 @@ struct nm_trainer {
     nm_train_state state;
     nm_batches batches; /* of the current epoch, if batches_ready */
     bool batches_ready;
-    int64_t total_updates; /* train.updates; 0: no limit */
+    int64_t total_updates; /* train.updates; 0: not limited */
     nm_optimizer optimizer;
     nm_comm *comm;         /* the processes of the run */
-    nm_comm alone;         /* if there are no others */
+    nm_comm alone;         /* *comm of a single process */
     nm_shard_tree shards;  /* sums of the current update */
-    nm_lockstep *lockstep; /* norm.statistics = update; NULL otherwise */
-    nm_lane *lanes;        /* [n_lanes]; with lockstep */
+    nm_lockstep *lockstep; /* norm.statistics = update; otherwise NULL */
+    nm_lane *lanes;        /* [n_lanes], with lockstep */
     int32_t n_lanes;
     nm_workers workers; /* norm.state = worker */
-    bool stop;          /* a process was requested to stop, at the last update */
-    char *
-        messages; /* of several processes: those of this one since they were shared, each ending with a newline */
+    bool stop;          /* with several processes: one of them was requested to stop, at the last update */
+    /* With several processes: messages of this one since nm_ranks_share_messages, each ending with a newline; heap or NULL. */
+    char *messages;
     double logged_wait;   /* comm->wait_seconds at the last record of the log */
-    int64_t logged_bytes; /* comm->sent_bytes then */
+    int64_t logged_bytes; /* comm->sent_bytes at the last record of the log */
     size_t peak_bytes;
     FILE *log;
     json_t *init_from;     /* record of nm_warm_start for the log; NULL: none */
     double started;        /* nm_clock at open */
     double seconds_before; /* training time of earlier sessions */
-    double validating;     /* seconds of validations since the last record of the log */
+    double validating;     /* duration of validations since the last record of the log */
     double report_clock;   /* nm_clock at the last record of the log */
     nm_load_meter load;    /* read at each record of the log */
     struct {
@@ -69,34 +69,35 @@ struct nm_trainer {
         double seconds;
         bool warm; /* the first update is finished */
     } profile;
-    bool hooks_due; /* for the current update */
+    bool hooks_due; /* the hooks are called for the current update */
 };
 
 /* Whether a norm of the model uses batch statistics. */
 bool nm_trainer_uses_batch(const nm_trainer *trainer);
 
-/* Fraction of train.seconds that is over; 0: no limit. */
+/* Fraction of train.seconds that has passed; 0: not limited. */
 double nm_trainer_time_fraction(const nm_trainer *trainer);
 /* Calls the message callback. */
 void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* update.c: measures the memory of an update. */
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
-/* update.c: makes state.batch the index of an existing batch, if necessary of the next epoch. shard: its number in the
+/* update.c: makes state.batch the index of an existing batch; begins the next epoch if necessary. shard: index of the batch in the
  * update. */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err);
 
-/* ranks.c, called by all ranks: NM_MISMATCH if they have different programs, options, data or devices. */
+/* ranks.c; all ranks must call these functions. NM_MISMATCH if ranks have different programs, options, data or devices. */
 nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
 /* NM_MISMATCH unless the parameters of all ranks are bitwise equal. */
 nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);
-/* Copies the training state of rank 0 to all ranks; of a checkpoint also parameters, running statistics and optimizer
- * state. */
+/* Copies the training state of rank 0 to all ranks. */
 nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
-/* Messages of all ranks: those that rank 0 does not have itself are passed to its callback as "rank N: ...". */
+/* Copies parameters, running statistics, optimizer state and training state of rank 0 to all ranks. */
+nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err);
+/* Stores a message of this rank for nm_ranks_share_messages, which passes the messages that rank 0 does not have to its callback
+ * as "rank N: ...". */
 void nm_ranks_keep_message(nm_trainer *trainer, const char *text);
 nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err);
-nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err);
 
 /* resume.c */
 nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_error *err);
@@ -104,11 +105,11 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err);
 nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err);
 
-/* log.c: truncates log.jsonl to state.log_bytes; later records of type "resume" stay. */
+/* log.c: opens log.jsonl and truncates it to state.log_bytes; later records of type "resume" are kept. */
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err);
-/* Records the changed options of nm_run_config_changes; releases them. */
+/* Writes a record with the changes of nm_run_config_changes; releases them. */
 nm_status nm_log_resume(nm_trainer *trainer, json_t *changes, nm_error *err);
-/* Syncs the file before a checkpoint stores its length. */
+/* Flushes the file to disk, before a checkpoint stores its length. */
 nm_status nm_log_sync(nm_trainer *trainer, nm_error *err);
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *progress, nm_error *err);
 /* Writes the objects of an array; releases it. */

@@ -1,13 +1,13 @@
-/* One update: forward and backward passes of the shards, gradient norm, clipping, optimizer; and
- * the dry run of the largest batch, which measures memory before the first update. */
+/* One update: forward and backward passes of the shards, gradient norm, clipping, optimizer. Before the first update a dry run
+ * of the largest batch measures the memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer_private.h"
 
-/* train.balance_shards: the batches of every update from state.batch on, which is shard `shard`, to the end of the epoch.
- * The shards of an update that are in two epochs are balanced within each of them. */
+/* train.balance_shards: balances the batches of each update, from state.batch, which is shard `shard` of its update, to the end
+ * of the epoch. If an update contains shards of two epochs they are balanced within each epoch. */
 static nm_status balance_shards(nm_trainer *trainer, int64_t shard, nm_error *err)
 {
     const int64_t n_shards = trainer->config->shards;
@@ -55,7 +55,7 @@ static bool is_finite(nm_backend *b, size_t n, const void *values)
     return isfinite(square);
 }
 
-/* The first parameter whose values, or whose gradient, are not finite; NULL: none. */
+/* The first parameter whose values or (gradient) gradients are not all finite; NULL: none. */
 static const nm_tensor *first_not_finite(const nm_trainer *trainer, bool gradient)
 {
     const nm_params *params = &trainer->model->params;
@@ -159,11 +159,11 @@ static double chance_loss(const nm_trainer *trainer)
 /* One shard of an update. */
 typedef struct shard_draw {
     int64_t batch_index, step;
-    int64_t own; /* number among the shards of this process; -1: of another one */
-    bool last;   /* of this process */
+    int64_t own; /* index among the shards of this process; -1: of another process */
+    bool last;   /* the last shard of this process */
 } shard_draw;
 
-/* The next shard of the training data; all processes draw all of them. */
+/* Advances to the next shard of the training data. All processes advance over all shards. */
 static nm_status next_shard(nm_trainer *trainer, int64_t shard, shard_draw *draw, nm_error *err)
 {
     const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
@@ -248,8 +248,8 @@ static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
-/* Computes the shards of the next update, or those of this rank, and combines them with those of the other ranks. Their sums
- * are then the current node of the tree. */
+/* Computes the shards of this rank for the next update, and combines them with those of the other ranks. The current node of the
+ * tree is then the sum over all shards. */
 static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
@@ -343,8 +343,8 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     trainer->tape.observer = NULL;
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
-    /* Parameters, gradients, their copies and the optimizer state. The logits of one block and temporary memory are small
-     * and not counted. */
+    /* slabs: parameters, gradients and copies of gradients. The logits of one block and temporary memory are small and not
+     * counted. */
     size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
     size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
     trainer->peak_bytes = (slabs + n_lanes) * nm_params_bytes(params) +

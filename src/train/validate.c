@@ -1,6 +1,5 @@
-/* Validation: the loss with running statistics; for norms that use batch statistics also the loss with
- * those of each batch (the gap that RBN reduces); the score of the task. The training state does not
- * change. */
+/* Validation: the loss with running statistics; if norms use batch statistics also the loss with the statistics of each batch
+ * (RBN reduces the difference of the two losses); the score of the task. The training state does not change. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +16,7 @@ bool nm_trainer_uses_batch(const nm_trainer *trainer)
 
 typedef struct validation_loss {
     double loss, nll; /* means over targets */
-    int64_t ignored;  /* targets */
+    int64_t ignored;  /* number of masked targets */
 } validation_loss;
 
 typedef struct batch_loss {
@@ -25,7 +24,7 @@ typedef struct batch_loss {
     int64_t n_targets, n_ignored;
 } batch_loss;
 
-/* The batches of this process, in training form without dropout if batch_stats. */
+/* Losses of the batches of this process; batch_stats: of all batches, with batch statistics, without dropout. */
 static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                                 batch_loss *losses, nm_error *err)
 {
@@ -54,7 +53,7 @@ static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, 
     return NM_OK;
 }
 
-/* Every process gets the losses of all batches: batch i is computed by rank i modulo their number. */
+/* Every process gets the losses of all batches; rank i mod (number of ranks) has computed batch i. */
 static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_error *err)
 {
     if (comm->size == 1)
@@ -70,8 +69,8 @@ static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_e
     return status;
 }
 
-/* Mean losses over all batches, summed in their order: the result does not depend on the number of processes. With
- * batch_stats running statistics move from batch to batch, so every process computes all of them. */
+/* Mean losses over all batches, summed in their order, so that the result does not depend on the number of processes. With
+ * batch_stats the running statistics change from batch to batch, and every process computes all batches. */
 static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                            validation_loss *mean, nm_error *err)
 {
@@ -92,7 +91,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
     return status;
 }
 
-/* A forward pass with batch statistics updates the running statistics; they are restored afterwards. */
+/* The loss with batch statistics. Its forward passes update the running statistics, which are restored afterwards. */
 static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
                                  nm_error *err)
 {

@@ -15,10 +15,10 @@ typedef struct warm_start {
     const nm_task *task;
     const nm_safetensors *file;
     nm_options *options;            /* of the source */
-    nm_task source;                 /* type NULL: of another task */
-    json_t *entries, *new, *unused; /* "embed.weight": [copied, all]; names */
-    size_t n_copied, n_tensors;     /* tensors */
-    const nm_safetensor **used;     /* tensors of the file */
+    nm_task source;                 /* task of the source; type NULL: a source of another task */
+    json_t *entries, *new, *unused; /* {"embed.weight": [copied, all]}; names of tensors */
+    size_t n_copied, n_tensors;     /* numbers of copied and of all tensors of the model */
+    const nm_safetensor **used;     /* [n_used] tensors of the file that were copied */
     size_t n_used;
 } warm_start;
 
@@ -67,7 +67,7 @@ static double element(const nm_safetensor *tensor, size_t i)
     return (double)f32;
 }
 
-/* A float tensor of the file, as a matrix; NULL if there is none. */
+/* A floating-point tensor of the file and its shape as a matrix; NULL if there is none. */
 static const nm_safetensor *find_float(const warm_start *self, const char *name, int32_t *rows, int32_t *cols)
 {
     const nm_safetensor *found = nm_safetensors_find(self->file, name);
@@ -81,8 +81,9 @@ static const nm_safetensor *find_float(const warm_start *self, const char *name,
 
 /* ---- parameters ---- */
 
-/* from[i]: row or column of the source for row or column i of the parameter, -1: none. NULL if they have no names and their
- * numbers differ, or if the names of the source are unknown. *named: by name. */
+/* Returns from [n], heap: row or column of the source for row or column i of the parameter, -1: none. *named: the axis has the
+ * entries of a dictionary, which are matched by name. NULL if an axis without names has another length than in the source, or if
+ * the names of the source are unknown. */
 static int32_t *match_axis(const warm_start *self, const char *param, int axis, int32_t n, int32_t n_source,
                            bool *named)
 {
@@ -97,7 +98,7 @@ static int32_t *match_axis(const warm_start *self, const char *param, int axis, 
         if (!name)
             break;
         nm_counter_add(&names, name, strlen(name), 1);
-        if (names.n != (size_t)i + 1) /* a name twice: keeps the indexes of the others */
+        if (names.n != (size_t)i + 1) /* a duplicate: another item keeps the indices of the following names */
             nm_counter_add(&names, (const char *)&i, sizeof i, 1);
     }
     for (int32_t i = 0; i < n; i++) {
@@ -117,7 +118,7 @@ static int32_t count_matches(const int32_t *from, int32_t n)
     return count;
 }
 
-/* Copies the elements whose row and column the source has. */
+/* Copies the elements whose row and column exist in the source. */
 static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *found, int32_t cols_source,
                           const int32_t *rows, const int32_t *cols)
 {
@@ -131,6 +132,12 @@ static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *fou
                              element(found, (size_t)rows[r] * (size_t)cols_source + (size_t)cols[c]));
     nm_backend_upload(b, to->data, values, (size_t)to->rows * width * unit);
     free(values);
+}
+
+static bool transfers(const warm_start *self, const char *name)
+{
+    const nm_task_type *type = self->task->type;
+    return !type->transfers || type->transfers(self->task, self->source.type ? &self->source : NULL, name);
 }
 
 /* Returns whether at least one element was copied. */
@@ -166,7 +173,7 @@ static char *slot_name(const nm_norm *norm, const char *slot)
     return nm_format("%s.%s", norm->site.name, slot);
 }
 
-/* Tensor of a running statistic or counter with n elements, or NULL. */
+/* Tensor of a running statistic or counter with n elements; NULL: none. */
 static const nm_safetensor *find_slot(const warm_start *self, const nm_norm *norm, const char *slot, size_t n,
                                       bool counter)
 {
@@ -254,7 +261,7 @@ static nm_status make_record(const warm_start *self, const char *path, json_t **
     return NM_OK;
 }
 
-/* "a, b, c and 4 more" */
+/* "a, b, c, d and 4 more"; heap. */
 static char *list_names(const json_t *names)
 {
     enum { LISTED = 4 };
@@ -308,7 +315,9 @@ static nm_status run(warm_start *self, const char *path, json_t **record, char *
     NM_TRY(open_source(self, err));
     self->used = nm_allocate((nm_safetensors_count(self->file) + 1) * sizeof *self->used);
     for (size_t i = 0; i < params->n; i++)
-        note(self, copy_param(self, &params->list[i]->tensor), params->list[i]->tensor.name);
+        note(self,
+             transfers(self, params->list[i]->tensor.name) && copy_param(self, &params->list[i]->tensor),
+             params->list[i]->tensor.name);
     for (size_t i = 0; i < params->n_norms; i++)
         copy_norm(self, params->norms[i]);
     if (!self->n_copied)

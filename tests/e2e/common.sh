@@ -1,4 +1,4 @@
-# Shared by all scripts, which source it first: a temporary folder, small corpora, and checks of the program. Every failure is
+# Sourced first by all scripts: a temporary folder, small corpora, and checks of the program. Every failure is
 # printed and counted; a script with a failure exits with a nonzero code, regardless of its last command.
 # shellcheck shell=bash
 export ASAN_OPTIONS="exitcode=99:allocator_may_return_null=1:detect_leaks=${DETECT_LEAKS:-1}"
@@ -15,7 +15,7 @@ leave() {
     exit "$code"
 }
 
-# In memory if possible: complete files are synced, and a thousand of them take minutes on a busy disk.
+# In memory if possible: complete files are synced, and a thousand syncs take minutes on a busy disk.
 shared=/dev/shm
 [ -d $shared ] && [ -w $shared ] || shared=${TMPDIR:-/tmp}
 work=$(mktemp -d -p $shared) || exit 1
@@ -69,7 +69,7 @@ check_failure() {
         fail "not one line: norma $what: $(head -c 600 err)"
     elif [[ "$(tail -n 1 err)" != "norma: "* ]]; then
         fail "the line does not begin with 'norma: ': norma $what: $(tail -n 1 err)"
-    elif ! tail -n 1 err | grep -qF -- "$text"; then
+    elif ! grep -qF -- "$text" <(tail -n 1 err); then
         fail "'$text' is not in the message: norma $what: $(tail -n 1 err)"
     fi
 }
@@ -81,7 +81,7 @@ accepts() {
     try "$@"
     if [ "$got" != 0 ]; then
         fail "exit code $got instead of 0: norma $*: $(head -c 600 err)"
-    elif ! cat out err | grep -qF -- "$text"; then
+    elif ! grep -qF -- "$text" out err; then
         fail "'$text' was not printed: norma $*: $(head -c 600 err)"
     fi
 }

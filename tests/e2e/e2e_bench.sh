@@ -32,7 +32,8 @@ cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is
 "$NORMA" bench --quick --threads 1 --parts kernels --match dot >table
 has "dot" table
 
-"$bench" --help | grep -q -- --quick
+"$bench" --help >help
+grep -q -- --quick help
 refuses "unknown option --fast" --fast
 refuses "--threads requires a value" --threads
 refuses "--threads two" --threads two
@@ -73,3 +74,16 @@ if command -v python3 >/dev/null; then
         not 0 < sum(k["share"] for k in d["step"][0]["kernels"]) <= 1)' || fail "the JSON is wrong"
 fi
 [ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was not removed"
+
+# Norma's side of make bench-peers trains without validation data.
+if command -v python3 >/dev/null; then
+    # shellcheck source=tests/e2e/corpora.sh
+    . "$SOURCE/tests/e2e/corpora.sh"
+    prepare_pairs data
+    write_recipe peers.ini data.folder=training model.preset=tiny train.updates=3 train.max_tokens=100 train.log_every=1
+    PYTHONPATH=$SOURCE/bench/peers PYTHONDONTWRITEBYTECODE=1 python3 - 2>err <<'X' || fail "bench_peers: $(cat err)"
+import bench_peers
+bench_peers.without_validation("data", ".", "training")
+assert bench_peers.norma_speed(".", "peers.ini", [])["value"] > 0
+X
+fi

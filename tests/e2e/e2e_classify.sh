@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Classification: tables in both formats, training, labels and probabilities out, evaluation, comparison.
+# Classification: tables in both formats, training, output of labels and probabilities, evaluation, comparison.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -141,6 +141,25 @@ perl -e 'my ($texts, @w) = (shift, map { $_ + 0 } <STDIN>); my $once = sprintf "
 "$NORMA" classify idf test.tsv --evaluate >out 2>err || fail "classify with weighted n-grams: $(cat err)"
 has out "accuracy"
 refuses 2 "the vector of a text has no part for n-grams" train reviews.ini --run.folder none --model.ngram-weights idf
+
+# ---- logistic regression, whose logits are added at inference ----
+"$NORMA" train reviews.ini --run.folder logistic --train.updates 1 --schedule.lr 0 --model.logistic-buckets 1000 2>err ||
+    fail "train with a logistic regression: $(cat err)"
+has err "logistic regression: C "
+grep -q "\"data_size\":$texts,\"size_unit\":\"texts\"" logistic/log.jsonl || fail "the size of the data: $(head -n 1 logistic/log.jsonl)"
+has err "words and bigrams, validation accuracy "
+"$NORMA" classify logistic test.tsv --evaluate >out 2>err || fail "classify with a logistic regression: $(cat err)"
+accuracy=$(awk '$1 == "accuracy" { print $2 }' out)
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 90) }' || fail "an untrained encoder and a logistic regression have an accuracy of $accuracy"
+[ "$(tensor logistic.words logistic/best.safetensors | grep -vc '^-*0.00000$')" -gt 20 ] || fail "no weights"
+tensor logistic.bigrams logistic/last.safetensors >fitted
+"$NORMA" train reviews.ini --run.folder logistic --resume --train.updates 2 2>err || fail "resume with a logistic regression: $(cat err)"
+has err "resumed at update 1"
+grep -q "logistic regression" err && fail "the logistic regression was fitted again: $(cat err)"
+tensor logistic.bigrams logistic/last.safetensors | cmp -s - fitted || fail "the logistic regression has changed"
+perl -e 'print "c$_\tword$_\n" for 1 .. 50' >classes.tsv
+refuses 2 "the logistic regression has " train reviews.ini --run.folder none --data.train classes.tsv --data.test= \
+    --data.valid_share 0 --model.logistic-buckets 2000000
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"

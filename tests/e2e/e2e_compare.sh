@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# norma compare: seeds and variants are a queue whose state is in the run folders. After kills at random moments the table is
-# that of an uninterrupted comparison; scored runs are scored again only if their model, settings or data changed; the
-# numbers are those of the runs; a grid is selected by validation loss; errors in options are reported before training.
+# norma compare: seeds and variants are a queue whose state is in the run folders. After kills at random times the
+# table is that of an uninterrupted comparison; runs are scored again only if their model, settings or data changed;
+# the numbers are those of the runs; the best grid point is selected by validation loss; errors in options are
+# reported before training.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -9,7 +10,7 @@ set -uo pipefail
 make_sentence_splits
 prepare_sentences data
 write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.width=16 model.ff=32 \
-    model.heads=2 model.layers=1 model.segment=32 train.updates=12 train.log_every=3 train.validate_every=4 \
+    model.heads=2 model.layers=1 model.context=32 train.updates=12 train.log_every=3 train.validate_every=4 \
     train.save_every=2 train.max_tokens=128 schedule.name=constant schedule.lr=0.01 device.threads=1
 compare() { # OPTIONS...
     "$NORMA" compare recipe.ini --tid-batches 2 "$@"
@@ -161,9 +162,9 @@ again "the first test set again" 6
 
 # ---- killed ----
 
-# Without the speeds.
+# Without the throughput.
 plain() { awk -F, -v OFS=, '{ $14 = ""; print }' "$1"; }
-# The duration, from which the moments of the kills are drawn.
+# The duration, from which the times of the kills are sampled.
 start=$(date +%s%N)
 compare --norms $norms --seeds 2 --folder timed --format csv >timed.csv 2>err || fail "timed: $(cat err)"
 milliseconds=$((($(date +%s%N) - start) / 1000000))
@@ -270,5 +271,16 @@ has err "scoring 2 runs"
 try compare recipe.ini --tid-batches 2 --norms layer --folder averaged --average 50
 [ "$got" = 5 ] || fail "exit code $got with too few checkpoints: $(cat err)"
 has err 'compare.average is 50'
+
+# ---- comparisons of identical variants; a second call trains nothing ----
+
+"$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >out 2>err
+[ $? -le 1 ] || fail "false positives: $(cat err)"
+has out "2 comparisons of identical variants with 2 seeds, p < 0.05: "
+cmp -s identical/c0/B-1/test.json identical/pool/L-3/test.json || fail "the second variant has other runs"
+cmp -s identical/c1/A-1/test.json identical/pool/L-5/test.json || fail "comparisons share runs"
+"$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >again 2>err
+cmp -s out again || fail "the second call differs: $(cat again)"
+lacks err "scoring"
 
 echo "$cases cases; $kills kills, and the same table"

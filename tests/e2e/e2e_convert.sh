@@ -1,6 +1,6 @@
 #!/bin/bash
-# norma convert: folders of CTranslate2 and Hugging Face. The files have the documented structure; a part of a model that the
-# other program lacks is named, and no file is written. tests/interchange runs the other programs.
+# norma convert: folders of CTranslate2 and Hugging Face. The files have the documented structure; a part of a model
+# that the other program does not support is named, and no file is written. tests/interchange runs the other programs.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Changed bits in models, training states and token files are refused, or have no effect on the result. Token files may
-# change after training has opened them.
+# Models, training states and token files with changed bits are rejected, or the change has no effect on the result.
+# Token files may change after training has opened them.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"

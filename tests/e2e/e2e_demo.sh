@@ -56,7 +56,7 @@ grep -q '^layer .*ppl\|^layer' out || fail "no table: $(cat out)"
 has out "Continuations of the beginning of the test text by demo-lm/runs/layer-1:"
 [ "$(cat demo-lm/{train,valid,test}.txt | sort -u | wc -l)" = 400 ] || fail "the three texts are not the whole"
 [ "$(wc -l <demo-lm/test.txt)" = 20 ] || fail "the test text has $(wc -l <demo-lm/test.txt) lines"
-head -n 1 demo-lm/test.txt | grep -q 'line190$' || fail "the test text does not begin with the 20th block"
+grep -q 'line190$' <(head -n 1 demo-lm/test.txt) || fail "the test text does not begin with the 20th block"
 cmp -s demo-lm/recipe.ini "$SOURCE/recipes/demo-lm.ini" || fail "the recipe is not that of recipes/"
 
 # ---- again: nothing is trained twice; another text in the same folder is refused ----

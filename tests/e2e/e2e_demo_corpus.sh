@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tools that build the demo's corpus, over a few pages written here: pairs by structure, code and hidden
-# alternatives left out, one part per sentence, the same files on every run.
+# The scripts that build the corpus of the demo, on a few generated pages: pairs by structure, code and hidden
+# alternatives are left out, a sentence is in one split only, and every run writes the same files.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -47,8 +47,8 @@ Eins, z. B. Zwei. Drei ist mehr.	One, for example two, and three is more." "$pai
 expect "pages" "read 4 pages, left out 3 whose two sides differ in structure" "$(cat "$work/said")"
 
 # Parts -------------------------------------------------------------------------------------------------------
-# 600 sentences, of which every one comes again in capitals with another number; some that no corpus wants; and one
-# target sentence shared by many sources.
+# 600 sentences, each repeated in capitals with another number; some that the filters remove; and one target sentence
+# with many sources.
 awk 'BEGIN {
     split("rot blau weit still warm klein neu alt schnell frei", w)
     split("Haus Hund Tal Meer Brot Kind Rad Dorf Blatt Licht", n)
@@ -90,13 +90,13 @@ fi
 expect "second targets" 0 "$(cat "$work"/one/*.en | grep -c 'never to be seen')"
 expect "unwanted lines" 0 "$(cat "$work"/one/* | grep -cE 'Zu kurz|x = y|Gleich auf|allein|Spalten|on and on|gutes')"
 
-# No source twice, ignoring case and numbers; no target in two parts.
+# No repeated source, ignoring case and numbers; no target in two splits.
 fold() { tr '[:upper:]' '[:lower:]' | sed 's/[0-9][0-9]*/0/g; s/[^a-z0]/ /g'; }
 expect "repeated sources" "" "$(cat "$work"/one/*.de | fold | sort | uniq -d)"
 for part in train valid test; do fold <"$work/one/$part.en" | sort -u; done >"$work/targets"
 expect "targets in two parts" "" "$(sort "$work/targets" | uniq -d)"
 
-# The part of a sentence does not depend on what stands around it.
+# The split of a sentence does not depend on the sentences around it.
 for part in train valid test; do
     for other in train valid test; do
         [ "$part" = "$other" ] && continue

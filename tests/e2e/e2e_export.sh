@@ -1,6 +1,7 @@
 #!/bin/bash
 # norma export: a model as one file. --fold: translations do not change, whether norms are folded in the file, on loading, or
-# not at all. --int8: a smaller file with the translations of int8 inference. One message for what is not possible.
+# not at all. --int8: a smaller file with the translations of int8 inference. One message for each unsupported
+# request.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"

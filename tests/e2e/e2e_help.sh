@@ -38,6 +38,23 @@ for section in translate tag classify generate score compare run bench export re
     cases=$((cases + 1))
 done
 
+# Options of a table that are errors in a command are not listed.
+for pair in tokenize:codes=codes.bpe tokenize:format=tokenized tokenize:form=nfc detokenize:codes=codes.bpe \
+    detokenize:format=tokenized detokenize:form=nfc subword:form=nfc normalize:codes=codes.bpe \
+    normalize:format=tokenized normalize:undo; do
+    command=${pair%%:*} option=${pair#*:}
+    "$NORMA" "$command" "--$option" </dev/null >out 2>err
+    [ $? = 2 ] || fail "norma $command --$option is not an error"
+    "$NORMA" "$command" --help all >help
+    "$NORMA" "$command" --manual >manual
+    lacks help "--${option%%=*} "
+    ! grep -qxF ".B \\-\\-text.${option%%=*}" manual || fail "the manual of norma $command lists $option"
+    has manual '.B \-\-text.like'
+    has help '--like'
+done
+"$NORMA" subword --help >help
+has help '--format NAME'
+
 # Common options: 20 to 35, all of them in the full list; one section alone.
 for task in translation lm classification tagging; do
     "$NORMA" train --run.task $task --help >common
@@ -85,7 +102,7 @@ lacks found 'pn/table1-iwslt-pn '
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
 refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer
 refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the nearest one is multi30k-de-en' train multi30k-de-em
-# Its task is unknown, and so are the options of the task: the name of the recipe is the mistake.
+# Its task is unknown, and so are the options of the task: the reported error is the name of the recipe.
 refuses 3 'clasify: No such file, and no recipe of this name; the nearest one is classify' train clasify --data.train reviews.csv
 printf '[run]\ntask = lm\n[data]\nfolder = of-this-file\n' >multi30k-de-en
 refuses 3 'of-this-file' train multi30k-de-en
@@ -120,6 +137,9 @@ completes '--model.causal' "$NORMA" train x.ini --model.caus
 completes 'constant cosine cosine-ma2019' "$NORMA" train x.ini --schedule.name co
 completes '--beam' "$NORMA" translate run --bea
 completes 'rbn/conll-post-rbn' "$NORMA" train rbn/conll-post-rb
+completes 'rbn/conll-post-rbn' "$NORMA" compare rbn/conll-post-rb
+completes 'rbn/conll-post-rbn' "$NORMA" baseline rbn/conll-post-rb
+completes 'data/iwslt14-de-en' "$NORMA" prepare data/iw
 completes 'bleu' "$NORMA" score b
 completes 'ter' "$NORMA" score t
 completes 'zsh' "$NORMA" completion z
@@ -158,5 +178,6 @@ if command -v zsh >/dev/null; then
     completes_zsh '--model.norm --model.norm_position' 'norma train x.ini --model.norm'
     completes_zsh 'adam adam-fairseq adamw sgd' 'norma train x.ini --optim.name '
     completes_zsh 'rbn/conll-post-rbn' 'norma train rbn/conll-post-rb'
+    completes_zsh 'data/iwslt14-de-en' 'norma prepare data/iw'
 fi
 echo "$cases cases"

@@ -70,6 +70,9 @@ rm huge.csv wide.csv
 refuses 2 'data.train is not set' train recipe.ini --run.folder none --data.train ''
 refuses 3 'nowhere.tsv' train recipe.ini --run.folder none --data.train nowhere.tsv
 refuses 3 'is a folder' train recipe.ini --run.folder none --data.train run
+awk 'BEGIN { for (i = 0; i < 200; i++) print "text " i "\t" (i % 2 ? "good" : "bad") }' >swapped.tsv
+refuses 4 'swapped.tsv: 200 different labels of 200 texts; is column 1 that of the label? Choose it with data.label' \
+    train recipe.ini --run.folder none --data.train swapped.tsv
 printf 'good\ta\nugly\tb\n' >other.tsv
 refuses 5 'other.tsv:2: label "ugly" does not occur in the training data; known are good, bad' train recipe.ini --run.folder none --data.valid other.tsv
 refuses 5 'other.tsv:2: label "ugly"' train recipe.ini --run.folder none --data.test other.tsv

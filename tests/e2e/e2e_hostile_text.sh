@@ -261,7 +261,7 @@ mkdir readonly
 cp -r data readonly/data
 chmod -R a-w readonly
 chmod 755 .
-powerless=() # root may write everywhere: these cases then run without root rights
+powerless=() # root may write everywhere, so these cases run without root privileges
 [ "$(id -u)" != 0 ] || powerless=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 if "${powerless[@]}" "$NORMA" --version >out 2>&1; then
     for output in readonly/o readonly/data; do

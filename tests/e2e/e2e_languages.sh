@@ -1,6 +1,6 @@
 #!/bin/bash
-# Languages without spaces from raw text to a score: SentencePiece models that are learned or given, in the data folder and in
-# the model file, translations as text, BLEU by the tokenizer of the language, and TER.
+# Languages without spaces, from raw text to a score: learned and given SentencePiece models, in the data folder and
+# in the model file, translations as text, BLEU with the tokenizer of the language, and TER.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -54,6 +54,17 @@ accepts written prepare --format text --train train.ja --valid valid.ja --tokeni
     --spm-model data/sentencepiece.source.model --output text
 [ -s text/sentencepiece.model ] || fail 'no model in a folder of plain text'
 
+# --- a model of a target without spaces keeps its full-width punctuation; others normalize it ------------------------------
+reverse=(--train train --valid valid --source-lang en --target-lang ja --tokenizer sentencepiece --spm-vocab-size 400)
+unchanged() { # FOLDER SIDE: the line after subword segmentation and back
+    echo '犬が走る！（１）' | "$NORMA" subword --like "$1" --side "$2" | "$NORMA" subword --like "$1" --side "$2" --undo
+}
+accepts written prepare "${reverse[@]}" --output reverse
+[ "$(unchanged reverse target)" = '犬が走る！（１）' ] || fail "Japanese target: $(unchanged reverse target)"
+[ "$(unchanged data source)" = '犬が走る!(1)' ] || fail "Japanese source: $(unchanged data source)"
+accepts written prepare "${reverse[@]}" --spm-normalization nmt_nfkc --output normalized
+[ "$(unchanged normalized target)" = '犬が走る!(1)' ] || fail "nmt_nfkc: $(unchanged normalized target)"
+
 # --- wrong use -----------------------------------------------------------------------------------------------------------
 refuses 2 'SentencePiece splits into subwords itself' prepare "${common[@]}" --bpe-merges 100 --output x
 refuses 2 'has no effect' prepare "${common[@]}" --spm-model data/sentencepiece.source.model --spm-type bpe --output x
@@ -70,6 +81,16 @@ check_failure 7 'its Debian package is sentencepiece' 'prepare without spm_train
 got=0
 "$NORMA" prepare "${common[@]}" --spm-vocab-size 40 --output x >out 2>err || got=$?
 check_failure 5 'spm_train failed' 'prepare with too few pieces'
+# The quoted end of its messages begins with a whole character.
+mkdir bin
+for shift in '' x xx; do
+    printf '#!/bin/sh\nprintf "%s%%s" "%s"\nexit 1\n' "$shift" "$(printf '本%.0s' {1..200})" >bin/spm_train
+    chmod +x bin/spm_train
+    got=0
+    PATH=$work/bin:$PATH "$NORMA" prepare "${common[@]}" --output x >out 2>err || got=$?
+    check_failure 5 'spm_train failed: 本本' 'prepare with long messages of spm_train'
+    iconv -f utf-8 -t utf-16 err >converted || fail "the message is not UTF-8: $(cat err)"
+done
 [ ! -e x ] || fail "failed preparations left files: $(ls -A x)"
 
 # --- training: the score is that of the text ---------------------------------------------------------------------------

@@ -18,7 +18,8 @@ limited() { # KIB COMMAND...: like try, with limited address space
     (ulimit -v "$limit"; exec "$NORMA" "$@") </dev/null >out 2>err || got=$?
 }
 
-# A shared library that lets $THREADS threads run at a time, and $STARTS threads start in all (0: any number).
+# A shared library that limits the number of simultaneous threads to $THREADS, and the number of started threads to
+# $STARTS (0: no limit).
 cat >shim.c <<'X2'
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -84,13 +85,16 @@ if [ "$sanitized" = 0 ]; then
         THREADS=$threads LD_PRELOAD=$work/shim.so try translate base test.xx --threads 8
         [ "$got" = 0 ] || fail "translate with $threads threads to start: exit code $got: $(tail -n 1 err)"
         same out expected
+        THREADS=$threads LD_PRELOAD=$work/shim.so try rescore base test.xx test.yy --threads 8
+        [ "$got" = 0 ] || fail "rescore with $threads threads to start: exit code $got: $(tail -n 1 err)"
+        has err 'warning: the system cannot start as many threads as requested'
         THREADS=$threads LD_PRELOAD=$work/shim.so try prepare "${prepare_arguments[@]}" --threads 8 --output few/data
         [ "$got" = 0 ] || fail "prepare with $threads threads to start: exit code $got: $(tail -n 1 err)"
         same few/data/dict.source.txt data/dict.source.txt
         THREADS=$threads LD_PRELOAD=$work/shim.so OMP_NUM_THREADS=8 try score bleu expected --reference test.yy
         [ "$got" = 0 ] || fail "score with $threads threads to start: exit code $got: $(tail -n 1 err)"
     done
-    # 7 threads start and end when their number is found out; afterwards the limit is reached.
+    # 7 threads start and end when the number of threads is determined; after that, the limit is reached.
     rm -rf few
     STARTS=7 THREADS=8 LD_PRELOAD=$work/shim.so try train recipe.ini --run.folder few --device.threads 8 --run.quiet
     [ "$got" = 6 ] || fail "train whose threads cannot be started any more: exit code $got"

@@ -24,7 +24,7 @@ accepts 'written' prepare "${words[@]}" --train train.txt --dict-source data/dic
 cmp -s given/dict.txt data/dict.txt || fail "a given dictionary is not the one written"
 
 write_recipe lm.ini run.task=lm data.folder=data model.preset=tiny model.width=32 model.ff=64 model.heads=2 \
-    model.segment=8 train.updates=120 train.max_tokens=256 train.label_smoothing=0 train.max_grad_norm=0.25 \
+    model.context=8 train.updates=120 train.max_tokens=256 train.label_smoothing=0 train.max_grad_norm=0.25 \
     train.validate_every=40 train.score=false schedule.name=cosine-ma2019 schedule.lr=0.01 \
     schedule.warmup=10 device.threads=1
 
@@ -88,7 +88,7 @@ for attention in softmax block-term; do
     cmp -s out first && fail "the seed does not matter"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1
     grep -qE '^the dog (runs|sings|sleeps|falls)( and [a-z]+ [a-z]+ [a-z]+)*$' out || fail "not of the grammar: $(cat out)"
-    # Nucleus sampling: with a small mass only the most probable token remains, with 1 all of them.
+    # Nucleus sampling: with a small mass only the most probable token remains, with 1 all tokens.
     try generate $attention prompts --tokens 30 --temperature 0
     cp out first
     try generate $attention prompts --tokens 30 --seed 5 --temperature 3 --top-p 0.000001

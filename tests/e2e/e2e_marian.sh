@@ -20,7 +20,7 @@ for model in post pre; do
     cases=$((cases + 1))
 done
 
-# The softmax has the tokens of Marian's vocabulary only: <s> and <pad>, which it lacks, have no part.
+# The softmax is over the tokens of Marian's vocabulary, without <s> and <pad>.
 "$NORMA" translate post.safetensors source.txt --input_format tokenized --search sample --nbest 20 >samples
 ! grep -q '<s>\|<pad>' samples || fail "a special token in $(cat samples)"
 

@@ -19,6 +19,12 @@ for n in 2 3; do
     [ "$(grep -c '^done: 12 updates' err)" = 1 ] || fail "$n ranks: not one report: $(cat err)"
     has err "; $n processes"
 done
+# A fresh run sends the parameters at its start, but no optimizer state, which is zero.
+ranks 2 --train.log_every 1 --train.updates 3 --run.folder start
+mapfile -t sent < <(sed -n 's/.*"exchange_bytes":\([0-9]*\).*/\1/p' start/log.jsonl)
+at_start=$((sent[0] - sent[1])) size=$(stat -c %s start/last.safetensors)
+[ "$at_start" -gt $((size / 2)) ] && [ "$at_start" -lt $((size * 3 / 2)) ] ||
+    fail "$at_start bytes were sent at the start of a run whose model file has $size bytes (updates: ${sent[*]})"
 # A norm with mean and variance, and a penalty.
 "$NORMA" train recipe.ini --model.norm rbn --run.quiet --run.folder rbn1 2>err || fail "rbn: $(cat err)"
 ranks 2 --model.norm rbn --run.folder rbn2

@@ -1,6 +1,7 @@
 #!/bin/bash
-# A full disk while several processes train: rank 0, which writes log and checkpoints, ends all with one message and exit code 3,
-# the last checkpoint stays complete, and the run continues from it with another number of ranks, bitwise.
+# A full disk while several processes train: rank 0, which writes log and checkpoints, ends all processes with one
+# message and exit code 3, the last checkpoint stays complete, and the run continues from it with another number of
+# ranks, bitwise identically.
 # The disk is a small tmpfs in a mount namespace of this script. Skipped without MPI, or where nothing can be mounted.
 set -uo pipefail
 if [ -z "${NAMESPACE:-}" ]; then

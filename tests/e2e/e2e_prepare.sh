@@ -1,6 +1,7 @@
 #!/bin/bash
-# norma prepare: what is in the folder, the same for any number of threads, filters and counts; and one clear line, the
-# documented exit code and no half-written folder for bad input. Also the command line that all commands share.
+# norma prepare: contents of the folder, identical for any number of threads; filters and counts; a message of one
+# line, the documented exit code and no incomplete folder for bad input. Also the command line that all commands
+# share.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -158,7 +159,7 @@ done
 prepare --train "" --test news --codes many1/codes.bpe --dict-source many1/dict.source.txt --output news
 cmp news/test.source.ids many1/valid.source.ids
 cmp news/test.target.words many1/valid.target.words
-# Line ends of the other kind, and none at the very end, change nothing.
+# CRLF line ends, and a missing one at the end of the file, change nothing.
 for side in de en; do
     sed 's/$/\r/' many.$side >crlf.$side
     head -c -1 many.$side >open.$side
@@ -167,7 +168,7 @@ for text in crlf open; do
     prepare --train $text --valid news --output $text --ratio 0 --bpe-merges 300 --threads 2
     diff -r -x data.ini -x checksums.xxh128 many1 $text || fail "$text gives another folder"
 done
-# The first bad line is the one named, wherever blocks end and however many threads look.
+# The message names the first bad line, independent of block limits and of the number of threads.
 sed '17000s/o/\xe2\x82/; 19000s/o/\xff/' many.de >later.de
 cp many.en later.en
 head -n 18000 many.en >short.en
@@ -219,7 +220,7 @@ refuses 2 'no output folder' prepare --train long --source-lang de --target-lang
 refuses 2 'no text given' "${p[@]}"
 refuses 2 'max_length is below min_length' "${p[@]}" --train long --min-length 5 --max-length 4
 refuses 2 'ratio = 0.5' "${p[@]}" --train long --ratio 0.5
-# A full disk, played by a limit on the size of files.
+# A full disk, simulated by a limit on the size of files.
 for blocks in 1 12 24; do
     got=0
     (trap '' XFSZ && ulimit -f $blocks && "$NORMA" "${p[@]}" --train long 2>err) || got=$?
@@ -255,7 +256,7 @@ printf '%s\n' 'Haus 2' 'das 1' 'ein 1' >wanted
 same mark/dict.source.txt wanted
 rm -r ratio ratio.* mark mark.*
 
-# A second process into the same folder: refused, and the folder stays as it was.
+# A second process that writes to the same folder is rejected, and the folder does not change.
 exec 7>>words/.lock
 flock 7
 echo $$ >words/.lock
@@ -281,10 +282,10 @@ got=0
 [ "$got" = 2 ] && [ ! -s out ] && grep -q '^usage: norma' err || fail 'no usage without a command'
 "$NORMA" prepare --help >help 2>err && "$NORMA" help prepare | cmp - help || fail 'two different help texts'
 grep -q -- '--bpe_merges' help && [ ! -s err ] || fail 'help lacks options'
-"$NORMA" --version | grep -qx 'norma [0-9.]*' || fail 'version'
+grep -qx 'norma [0-9.]*' <("$NORMA" --version) || fail 'version'
 for command in $("$NORMA" help --list); do
     "$NORMA" "$command" --manual >page || fail "no manual page of $command"
-    head -n 1 page | grep -q '^\.TH NORMA\\-[A-Z]* 1 ' || fail "manual page of $command: $(head -n 1 page)"
+    grep -q '^\.TH NORMA\\-[A-Z]* 1 ' <(head -n 1 page) || fail "manual page of $command: $(head -n 1 page)"
 done
 if [ -w /dev/full ]; then
     got=0

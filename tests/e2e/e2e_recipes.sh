@@ -212,7 +212,7 @@ names() {
 n_recipes=0
 while read -r name; do
     recipe=$SOURCE/recipes/$name.ini
-    head -n 1 "$recipe" | grep -q '^# ' || fail "$recipe does not begin with a description"
+    grep -q '^# ' <(head -n 1 "$recipe") || fail "$recipe does not begin with a description"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
     n_recipes=$((n_recipes + 1))
     case $recipes+$name in

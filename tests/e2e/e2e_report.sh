@@ -60,6 +60,7 @@ has page.html '">p (Holm)<'
 has page.html '<td data-value="0.09">0.090</td>'
 lacks page.html "p (uncorrected)"
 has page.html '<tr><th scope="row">parameters</th><td>1,234,567</td></tr>'
+has page.html '<tr><th scope="row">size of the training data</th><td>28,461 sentence pairs</td></tr>'
 has page.html '<tr><th scope="row">data folder</th><td>data/corpus</td></tr>'
 has page.html '<tr><th scope="row">host</th><td>&lt;b&gt;box&lt;/b&gt;</td></tr>'
 has page.html '<tr><th scope="row">started (UTC)</th><td>2026-03-01T10:00:00Z</td></tr>'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The figures of norma report for grids that norma compare has trained: one, two and three settings, and norm.at. Their values
-# are the means over seeds in the comparison's JSON.
+# The figures of norma report for grids trained by norma compare: one, two and three settings, and norm.at. Their
+# values are the means over seeds in the JSON of the comparison.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"

@@ -47,7 +47,8 @@ expect_line "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$
 "$NORMA" score bleu hyp --metric-variant sacrebleu --sentence --reference ref >out
 [ "$(wc -l <out)" = 4 ] || fail "not one score for each line"
 
-# The paired test: same seed, same result; a system does not beat itself; a clear winner wins every draw.
+# The paired test: the same seed gives the same result; a system is not better than itself; a clearly better system
+# wins every resample.
 "$NORMA" score chrf ref --reference ref --against hyp >first
 "$NORMA" score chrf ref --reference ref --against hyp >second
 cmp first second || fail "two runs with one seed differ"

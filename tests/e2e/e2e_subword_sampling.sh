@@ -39,14 +39,15 @@ refuses 2 'no subword sampling' train tiny.ini --data.folder bpe --data.subword_
 refuses 2 'mask_words' train tiny.ini --data.folder bpe --data.subword_dropout 0.1 --data.mask_words true
 refuses 2 'min_count' prepare "${common[@]}" --subword-sampling true --min-count 5 --output no
 
-# The drawn segmentation does not depend on threads and interruptions, and is not that of training without dropout.
+# The sampled segmentation does not depend on threads and interruptions, and differs from that of training without
+# dropout.
 run() { # FOLDER OPTION...
     local folder=$1
     shift
     try train tiny.ini --run.folder "$folder" --data.folder bpe --run.quiet "$@"
     [ "$got" = 0 ] || fail "train $*: $(cat err)"
 }
-values() { # FOLDER: the log without what differs from run to run
+values() { # FOLDER: the log without values that differ between runs
     sed -n 's/.*"type":"train","update":\([0-9]*\).*"loss":\([0-9.]*\).*"tokens":\([0-9]*\).*/\1 \2 \3/p' "$1/log.jsonl"
 }
 dropped=(--data.subword_dropout 0.2 --train.log_every 1)

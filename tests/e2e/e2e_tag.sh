@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tagging: training on generated column files, the same run resumed, norma tag on columns and on text, its evaluation,
-# schemes, word vectors, norma compare; and hostile inputs, each refused with one line.
+# schemes, word vectors, norma compare; and hostile inputs, each rejected with one line.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -83,7 +83,7 @@ accepts $'Anna Emilson\tX\t' tag run tabbed
 : >empty
 try tag run empty
 [ "$got" = 0 ] && [ ! -s out ] || fail "an empty file: exit code $got"
-# A sentence has the same tags alone and in a batch.
+# A sentence has the same tags separately and in a batch.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } { print > ("one." NR) }' valid.txt
 for file in one.{1,2,3}; do "$NORMA" tag run "$file"; done >alone 2>err
 cat one.{1,2,3} >three

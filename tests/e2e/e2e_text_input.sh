@@ -27,6 +27,22 @@ for program in gzip xz zstd; do
     cp train.en $program/cut.en
     refuses 4 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
 done
+# Zero bytes pad gzip files to whole blocks, also between members and over more than one read (64 KiB); xz allows multiples
+# of four. Other bytes after the end are damage.
+{ head -n 100 train.de | gzip -c && head -c 1000 /dev/zero && tail -n +101 train.de | gzip -c && head -c 200000 /dev/zero; } >padded.de
+gzip -c <train.en >padded.en
+accepts written prepare --train padded "${common[@]}" --output ids_padded
+same_ids ids_padded
+{ cat padded.de && printf 'x'; } >cut.de
+{ cat padded.de && printf '\037'; } >half.de # the first byte of a member
+cp padded.en cut.en && cp padded.en half.en
+refuses 4 'the compressed data is damaged or truncated' prepare --train cut "${common[@]}" --output x
+refuses 4 'the compressed data is damaged or truncated' prepare --train half "${common[@]}" --output x
+if command -v xz >/dev/null; then
+    { head -n 100 train.de | xz -c && head -c 8 /dev/zero && tail -n +101 train.de | xz -c && head -c 4 /dev/zero; } >padded.de
+    accepts written prepare --train padded "${common[@]}" --output ids_padded
+    same_ids ids_padded
+fi
 # The cause is kept when the text is also converted. An error after the first bytes of a frame.
 if command -v zstd >/dev/null; then
     printf '\050\265\057\375\000\156\073\100\000\000\100' >damaged.zst

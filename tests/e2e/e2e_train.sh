@@ -39,17 +39,18 @@ grep -q '"schedule_position":' duration/log.jsonl || fail "the schedule does not
 
 # ---- interruption and resume ----
 # Without job control bash ignores SIGINT in background processes.
-perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder stopped --train.updates 100000 2>err &
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder "Jan's run" --train.updates 100000 2>err &
 for ((i = 0; i < 200; i++)); do
-    grep -q '"update":20,' stopped/log.jsonl 2>/dev/null && break
+    grep -q '"update":20,' "Jan's run/log.jsonl" 2>/dev/null && break
     sleep 0.1
 done
 kill -INT $!
 wait $!
 code=$?
 [ "$code" = 9 ] || fail "Ctrl-C gave exit code $code: $(tail -n 3 err)"
-has err "--resume"
-"$NORMA" train small.ini --run.folder stopped --resume --train.updates 100000 --train.seconds 1 2>err || fail "resume: $(cat err)"
+# The printed command is one for the shell.
+command=$(sed -n 's/^to continue: norma \(.*\)/\1/p' err)
+eval "\"\$NORMA\" $command --train.updates 100000 --train.seconds 1" 2>err || fail "resume: $(cat err)"
 has err "resumed at update"
 
 # ---- a resumed run uses its own configuration ----
@@ -78,6 +79,9 @@ head -n 1 own/log.jsonl >first
 has first '"host":"'
 has first '"command":"norma train small.ini --run.folder own --schedule.lr 0.007 --train.updates 20"'
 has first '"started":"20'
+"$NORMA" train small.ini --run.folder "it's a run" --train.updates 1 2>err || fail "a folder with a quote: $(cat err)"
+head -n 1 "it's a run/log.jsonl" >first
+has first "--run.folder 'it'\\\\''s a run' --train.updates 1\""
 
 # ---- a run is present if there is a log or a checkpoint; a log that is too short is not padded ----
 cp -r runs/small nolog
@@ -177,7 +181,7 @@ has replaced/config.ini "encoder_final_norm = layer ; file"
 lacks err replaces
 has both/config.ini "encoder_norm = rbn ; command line"
 
-# What has no effect is found after training at the latest.
+# Settings without effect are reported after training at the latest.
 "$NORMA" compare small.ini --norms layer,layer:model.encoder_norm=layer --folder equal --train.updates 5 --jobs 2 --format json \
     >table.json 2>err || fail "compare: $(cat err)"
 has err "warning: layer and layer:model.encoder_norm=layer, seed 1: the trained weights are identical"

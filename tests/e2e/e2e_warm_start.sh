@@ -44,6 +44,34 @@ has runs/b/config.ini "init_from = runs/a"
 copied=$(sed -nE 's/.* ([0-9]+) of ([0-9]+) entries of embed.weight.*/\1 \2/p' err)
 awk -v c="$copied" 'BEGIN { split(c, n); exit !(n[1] >= 12 && n[1] < n[2]) }' || fail "entries of embed.weight: $copied"
 
+# ---- a logistic regression is fitted to the new data, not copied ----
+write_reviews c.tsv 60 5 "the a book chapter is rather unusual" 2
+write_reviews c.valid 60 6 "the a book chapter is rather unusual" 2
+sed 's/= a\./= c./' a.ini >c.ini
+"$NORMA" train c.ini --run.folder logistic_c --model.logistic_buckets 50 --train.updates 1 2>err || fail "logistic: $(cat err)"
+"$NORMA" train a.ini --run.folder logistic_a --model.logistic_buckets 50 --train.updates 1 2>err || fail "logistic: $(cat err)"
+"$NORMA" train c.ini --run.folder logistic_warm --model.init_from logistic_a --model.logistic_buckets 50 --train.updates 1 2>err ||
+    fail "warm start with a logistic regression: $(cat err)"
+has err "new: logistic.words, logistic.bigrams, logistic.bias"
+tensor() { # FILE NAME: its checksum
+    perl -MDigest::MD5=md5_hex -e 'open(my $in, "<:raw", $ARGV[0]); local $/; my $file = <$in>; my $n = unpack("Q<", $file);
+        my ($from, $to) = substr($file, 8, $n) =~ /"\Q$ARGV[1]\E":\{"dtype":"F32","shape":\[[\d,]*\],"data_offsets":\[(\d+),(\d+)/ or die;
+        print md5_hex(substr($file, 8 + $n + $from, $to - $from))' "$@"
+}
+for name in words bigrams bias; do
+    [ "$(tensor logistic_c/last.safetensors logistic.$name)" = "$(tensor logistic_warm/last.safetensors logistic.$name)" ] ||
+        fail "logistic.$name was copied"
+done
+
+# ---- bigrams are hashed ids of words: their embeddings are copied only with the same dictionary; document frequencies never ----
+ngrams=(--model.ngram_dim 4 --model.ngram_buckets 50 --model.ngram_weights idf --train.updates 1)
+"$NORMA" train a.ini --run.folder ngrams_a "${ngrams[@]}" 2>err || fail "n-grams: $(cat err)"
+"$NORMA" train c.ini --run.folder ngrams_c --model.init_from ngrams_a "${ngrams[@]}" 2>err || fail "n-grams: $(cat err)"
+has err "entries of ngrams.words; "
+has err "new: ngrams.words_idf, ngrams.bigrams, ngrams.bigrams_idf"
+"$NORMA" train a.ini --run.folder ngrams_same --model.init_from ngrams_a "${ngrams[@]}" 2>err || fail "n-grams: $(cat err)"
+has err "new: ngrams.words_idf, ngrams.bigrams_idf"
+
 # ---- rows are copied by word: the vectors of words of both dictionaries, after an update with a learning rate of 0 ----
 cat >words.pl <<'X'
 # Prints every word of the dictionary of a model file with the checksum of its embedding.
@@ -90,7 +118,7 @@ perl tensors.pl frozen/last.safetensors | sort >trained
 grep -E '^(embed|enc\.0\.self|enc\.[0-9]*\.ffn\..*weight)' source >kept
 [ "$(wc -l <kept)" -ge 6 ] || fail "too few frozen tensors: $(cat kept)"
 [ "$(grep -cxFf kept trained)" = "$(wc -l <kept)" ] || fail "frozen tensors changed: $(diff source trained)"
-grep -E '^output' trained | grep -qxFf source && fail "output.weight was not trained"
+grep -qxFf source <(grep -E '^output' trained) && fail "output.weight was not trained"
 
 # ---- a resumed run does not load the source again ----
 "$NORMA" train a.ini --run.folder whole --model.init_from runs/a --train.epochs 2 2>err || fail "$(cat err)"

@@ -1,4 +1,4 @@
-# Shared by the scripts with hostile inputs, in addition to common.sh: a small corpus, a recipe, damaged files.
+# Helpers of the scripts with hostile inputs, in addition to common.sh: a small corpus, a recipe, damaged files.
 # shellcheck shell=bash
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -47,7 +47,7 @@ fresh() {
 }
 
 # forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the header length is updated.
-# The checksums are removed, as a program without them would write the file.
+# The checksums are removed, as in files of other programs.
 forge() {
     perl -e '
         my ($path, $code) = @ARGV;

@@ -1,4 +1,4 @@
-# Shared by the scripts with several processes over MPI, in addition to hostile_helper.sh. Ends the test as skipped without
+# Helpers of the scripts with several MPI processes, in addition to hostile_helper.sh. The test is skipped without
 # MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
 # shellcheck shell=bash
 # MPI libraries do not free all of their memory. Leaks of training are found by the tests with one process.

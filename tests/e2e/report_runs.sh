@@ -8,7 +8,7 @@ make_log() { # NAME NORM OFFSET [SETTINGS]
     mkdir -p "runs/$1"
     printf '[run]\nfolder = runs/%s ; command line\ntask = translation ; default\n[data]\nfolder = data/corpus ; file\n[model]\nnorm = %s ; command line\n[train]\nseed = 1 ; default\n%s' "$1" "$2" "${4:-}" >"runs/$1/config.ini"
     awk -v norm="$2" -v offset="$3" 'BEGIN {
-        printf "{\"type\":\"start\",\"update\":0,\"norma\":\"0.1.0\",\"compiler\":\"GCC 12\",\"device\":\"cpu\",\"parameters\":1234567,\"step_mib\":9,\"host\":\"<b>box</b>\",\"started\":\"2026-03-01T10:00:00Z\",\"command\":\"norma train x.ini\"}\n"
+        printf "{\"type\":\"start\",\"update\":0,\"norma\":\"0.1.0\",\"compiler\":\"GCC 12\",\"device\":\"cpu\",\"parameters\":1234567,\"step_mib\":9,\"data_size\":28461,\"size_unit\":\"sentence pairs\",\"host\":\"<b>box</b>\",\"started\":\"2026-03-01T10:00:00Z\",\"command\":\"norma train x.ini\"}\n"
         for (u = 10; u <= 600; u += 10) {
             loss = 2 + offset + 6 * exp(-u / 100)
             printf "{\"type\":\"train\",\"update\":%d,\"epoch\":0,\"loss\":%.6f,\"nll\":%.6f,\"penalty\":0.0,", u, loss, loss - 1

@@ -5,8 +5,8 @@
  *     FAULT_REPORT=FILE   gets "hit" when an allocation fails. With FAULT_AT=0 it gets, at the exit of the program, the number
  *                         of allocations, and the numbers of the first and the last one of each call stack.
  *
- * Allocations count from the first fcntl(0, F_GETFD), with which main() of norma begins: what the loader allocates before
- * is not the program's. Allocations by the OpenMP runtime are not counted, since that library ends the process itself. */
+ * Counting starts at the first fcntl(0, F_GETFD), with which main() of norma begins: earlier allocations are those of
+  * the loader. Allocations by the OpenMP runtime are not counted, because that library ends the process itself. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

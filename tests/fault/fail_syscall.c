@@ -8,10 +8,10 @@
  *     FOLLOWING  1: all calls after it fail, too
  *     REPORT     file that gets the number of calls of this kind
  *
- * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts them, and either
- * runs them or returns the error. So calls that the C library makes itself, as in stdio, are included. Calls count from
- * the first fcntl(0, F_GETFD), with which main() of norma begins. Not counted are calls of child processes, calls on shared
- * libraries, and writes to standard error.
+ * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts them, and
+  * either runs them or returns the error. Therefore calls inside the C library, as in stdio, are included. Counting
+  * starts at the first fcntl(0, F_GETFD), with which main() of norma begins. Calls of child processes, calls on
+  * shared libraries and writes to standard error are not counted.
  *
  * The exit code is that of the program, 128 + n after signal n, 77 if the system does not permit this. */
 #define _GNU_SOURCE
@@ -79,7 +79,7 @@ static const struct kind *find_kind(const char *name)
     exit(2);
 }
 
-/* Installs the filter in this process; returns the descriptor on which its calls arrive, or -1. */
+/* Installs the filter in this process; returns the descriptor that receives its calls, or -1. */
 static int install_filter(const struct kind *kind)
 {
     struct sock_filter code[2 * MAX_CALLS + 8];
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
         int listener = install_filter(kind);
         if (listener < 0)
             _exit(UNAVAILABLE);
-        /* sendmsg and execve are not of any kind, so that this process need not wait for itself */
+        /* sendmsg and execve do not belong to a kind, so that this process does not wait for itself */
         send_descriptor(sockets[1], listener);
         syscall(SYS_close, listener);
         execv(argv[6], argv + 6);

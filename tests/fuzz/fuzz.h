@@ -1,6 +1,6 @@
-/* What the fuzz targets share. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput; linked with libFuzzer it
- * looks for inputs that break a reader (-DNORMA_FUZZ=ON, Clang), linked with replay.c it reads those kept in
- * inputs/NAME (an ordinary test). */
+/* Common part of the fuzz targets. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput. Linked with libFuzzer
+ * (-DNORMA_FUZZ=ON, Clang) it searches for inputs that break a reader; linked with replay.c it runs the inputs stored
+ * in inputs/NAME, as an ordinary test. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -22,16 +22,17 @@ const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t 
 const char *fuzz_folder(void);
 /* Removes everything in a folder below fuzz_folder(), and the folder. */
 void fuzz_remove_folder(const char *path);
-/* Takes a value in [0, n) from the start of the input; 0 when it is empty. */
+/* Consumes a value in [0, n) from the start of the input; 0 if it is empty. */
 uint32_t fuzz_choice(const uint8_t **data, size_t *bytes, uint32_t n);
 /* The next part of the input, up to a NUL byte that is skipped; heap, NUL-terminated. */
 char *fuzz_part(const uint8_t **data, size_t *bytes);
 /* A failed call has a message of one line. */
 void fuzz_check_error(nm_status status, const nm_error *err);
 
-/* A stream over an input; close it. */
+/* A stream over an input, closed by the caller. */
 FILE *fuzz_stream(const char *text, size_t bytes);
-/* What a reader collected until it came to `status`, heap; NULL when it refused its input, which it must do in one line. */
+/* The output of a reader that ended with `status`, heap; NULL if it rejected its input, which requires a message of
+ * one line. */
 char *fuzz_taken(nm_status status, const nm_error *err, nm_buffer *collected);
 
 #endif

@@ -1,4 +1,4 @@
-/* BPE codes, and a line cut up by them: "codes NUL line". Taking the units together again gives the words. */
+/* BPE codes and a line that is segmented with them: "codes NUL line". Joining the subwords restores the words. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void apply(const nm_bpe *bpe, const char *line, size_t bytes)
     nm_bpe_apply_line(applier, line, bytes, &units);
     nm_bpe_applier_free(applier);
     nm_bpe_remove(units.data, units.bytes, &words);
-    /* All but spaces stays, unless the line contains separators. */
+    /* Everything except spaces is kept, unless the line contains separators. */
     bool plain =
         !memmem(line, bytes, "@@", 2) && !memmem(line, bytes, "@ ", 2) && (!bytes || line[bytes - 1] != '@');
     size_t at = 0;

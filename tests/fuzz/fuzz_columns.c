@@ -1,5 +1,5 @@
-/* Column files: what was taken is read as the same fields when it is written again, a tab between columns; tags that are
- * valid keep their spans in every scheme. */
+/* Column files: accepted input that is written again, with tabs between columns, is read as the same fields; valid
+ * tags keep their spans in every scheme. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void check_tags(const nm_columns *c)
     free(spans);
 }
 
-/* The sentences with tabs between columns, or NULL when the file is refused. */
+/* The sentences with tabs between columns; NULL if the file is rejected. */
 static char *read_all(const char *text, size_t bytes)
 {
     FILE *stream = fuzz_stream(text, bytes);
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (!bytes)
         return 0;
     char *first = read_all((const char *)data, bytes);
-    /* A \r at the end of a line belongs to the line's end, a byte order mark in the first column to the file. */
+    /* A \r at the end of a line is part of the line end, a byte order mark in the first column is part of the file. */
     if (first && *first && !strchr(first, '\r') && strncmp(first, "\xEF\xBB\xBF", 3)) {
         char *again = read_all(first, strlen(first));
         NM_ASSERT(again && !strcmp(first, again));

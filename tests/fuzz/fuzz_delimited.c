@@ -1,4 +1,4 @@
-/* Tables: what was taken is read as the same fields when it is written again with every field in quotes. */
+/* Tables: accepted input that is written again, with every field in quotes, is read as the same fields. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What readers read from, and what they must say when they refuse it. Those that map files need files: two names in a
- * folder of this process, in memory where the system has that. */
+/* Inputs of readers, and checks of their error messages. Readers that map files need files: two names in a folder of
+ * this process, in memory if the system supports that. */
 #include "fuzz.h"
 
 #include <ftw.h>

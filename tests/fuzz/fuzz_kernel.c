@@ -6,7 +6,7 @@
 
 enum { MAX_THREADS = 2, MAX_ROWS = 150, MAX_COLS = 150 };
 
-/* NULL if this machine lacks the level. */
+/* NULL if this machine does not support the level. */
 static nm_backend *backend_of(uint32_t level, int32_t threads)
 {
     static nm_backend *known[N_CPU_LEVELS][MAX_THREADS + 1];

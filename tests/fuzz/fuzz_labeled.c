@@ -1,4 +1,4 @@
-/* Labeled texts in every format: the first two bytes choose the options. */
+/* Labeled texts in every format: the first two bytes select the options. */
 #include <string.h>
 
 #include "data/labeled.h"

@@ -1,5 +1,5 @@
-/* Scores of segments: a byte of options, hypothesis and two references separated by NUL bytes. Scores are in their range, the
- * same text has the best one, and adding a reference never lowers a count of matches. */
+/* Scores of segments: a byte of options, hypothesis and two references separated by NUL bytes. Scores are in their
+ * range, identical texts have the best score, and an additional reference never lowers a number of matches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Files of NumPy arrays: what is read has the sizes of its shape. */
+/* Files of NumPy arrays: the size of the data of an array agrees with its shape. */
 #include <string.h>
 
 #include "base/npz.h"

@@ -1,4 +1,4 @@
-/* Configuration files: what was taken is written and read back as the same. */
+/* Configuration files: accepted options are written and read back unchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Model files: whatever is handed out lies inside the file, and what was read is written and read as the same. */
+/* Model files: all returned data is inside the file, and accepted tensors are written and read back unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

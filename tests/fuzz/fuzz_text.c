@@ -1,4 +1,4 @@
-/* Text: the tokenizers with every setting and back, lowercasing. */
+/* Text: tokenization with every setting, detokenization, lowercasing. */
 #include <string.h>
 
 #include "fuzz.h"

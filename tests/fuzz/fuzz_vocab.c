@@ -1,4 +1,4 @@
-/* Dictionaries: what was taken is written as the same symbols, and words are found again. */
+/* Dictionaries: accepted symbols are written unchanged and found by their text. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* Word vectors: those that are kept are finite, and a word has the vector of its first line. */
+/* Word vectors: accepted vectors are finite, and a word has the vector of its first line. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* YAML of other programs: its JSON is written, and read again as the same. */
+/* YAML files of other programs: the JSON value is written and read back unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

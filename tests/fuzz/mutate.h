@@ -1,4 +1,4 @@
-/* Mutators that know the structure of a format; a target is linked with one of mutate_*.c (CMakeLists.txt). */
+/* Structure-aware mutators of formats; a target is linked with one of mutate_*.c (CMakeLists.txt). */
 #ifndef FUZZ_MUTATE_H
 #define FUZZ_MUTATE_H
 

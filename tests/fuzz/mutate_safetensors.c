@@ -122,7 +122,7 @@ static size_t write_archive(const archive *a, uint8_t *data, size_t max_bytes)
     return bytes;
 }
 
-/* A number that is unusual at a random place of a tensor. */
+/* Writes an unusual number at a random position of a tensor. */
 static void change_numbers(tensor *t, uint32_t *seed)
 {
     static const uint32_t floats[] = {0x7FC00000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x00000001,
@@ -158,7 +158,7 @@ static void change_shape(tensor *t, uint32_t *seed)
     }
 }
 
-/* Numbers and shape of one more or one less row, as if the dictionary or the width were different. */
+/* Data and shape with one row more or less, as for another dictionary or width. */
 static void change_rows(tensor *t, uint32_t *seed)
 {
     json_int_t rows = json_integer_value(json_array_get(t->shape, 0));

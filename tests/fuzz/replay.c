@@ -1,4 +1,4 @@
-/* Runs a fuzz target over files and folders of kept inputs: no libFuzzer needed. */
+/* Runs a fuzz target on stored inputs, files and folders, without libFuzzer. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* norma-golden DIR...: runs every golden case found below the folders. One line per case that failed or was
- * left out, then "N passed, N failed, N skipped". Exit: 0, 1 when a case failed, 2 when nothing was found or
- * could be run. */
+/* norma-golden DIR...: runs every golden case in the folders and their subfolders. Prints one line per failed or
+ * skipped case, then "N passed, N failed, N skipped". Exit code: 0 none failed, 1 a case failed, 2 no case was found
+ * or could be run. */
 #include "golden.h"
 
 #include <dirent.h>
@@ -161,8 +161,8 @@ static const golden_family *find_family(const char *name)
     return NULL;
 }
 
-/* In double, then in single precision unless the family computes nothing; the first that does not pass
- * decides. */
+/* In double, then in single precision unless the family does not compute; the result is the first that did not
+ * pass. */
 static golden_result run_family(const golden_family *family, golden_case *test, const totals *all)
 {
     static const double tolerances[2][2] = {{1e-9, 1e-9}, {2e-4, 2e-3}};

@@ -1,5 +1,5 @@
-/* Golden cases: JSON files of inputs and expected outputs ("tnorm-golden-1"). One file per family runs its
- * cases; the table in golden.c knows them all. */
+/* Golden cases: JSON files with inputs and expected outputs ("tnorm-golden-1"). One source file per family runs its
+ * cases; the table in golden.c lists the families. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -47,7 +47,7 @@ golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *n
                                   int32_t pads);
 golden_result golden_padded_infer(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io);
 
-/* Both store the reason unless there is one, and return GOLDEN_FAILED or GOLDEN_SKIPPED. */
+/* Both store the reason unless one is stored, and return GOLDEN_FAILED or GOLDEN_SKIPPED. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
 golden_result golden_skip(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

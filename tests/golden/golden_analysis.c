@@ -1,5 +1,5 @@
-/* Golden cases of family "analysis": the papers' measurements. The instruments listen to a norm on a tape, as they do in
- * a run, and tell what the case expects. */
+/* Golden cases of family "analysis": the papers' measurements. The instruments observe a norm on a tape, as in a run;
+ * their results are compared with those of the case. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,8 +147,7 @@ static golden_result run_part(golden_case *test, const parts *p, bool centered)
         {{"mu", "norm_vector_g_mu_over_d"}, {"sigma2", "norm_vector_g_sigma2_over_d"}}};
     for (int k = 0; k < 1 + centered && result == GOLDEN_PASSED; k++)
         result = expect(test, keys[centered][k][1], recorded(&record, keys[centered][k][0]));
-    if (centered &&
-        result == GOLDEN_PASSED) /* every row has the same part; those with z differ by epsilon's share */
+    if (centered && result == GOLDEN_PASSED)
         result = expect(test, "norm_g_mu_over_d", root * recorded(&record, "mu"));
     json_decref(record.lines);
     bench_close(&b);

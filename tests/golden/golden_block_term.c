@@ -19,7 +19,7 @@ typedef struct problem {
     int32_t batch, length, width, h, tokens, *offsets;
     part parts[N_PARTS];
     void *value[N_PARTS], *grad[N_PARTS];
-    void *normed, *qkv, *positions, *found, *sum, *shift, *scale; /* forward; sum: the residual's */
+    void *normed, *qkv, *positions, *found, *sum, *shift, *scale; /* forward */
     void *d_in, *d_qkv, *d_places, *d_sum;
 } problem;
 
@@ -158,7 +158,7 @@ static void norm_backward(const golden_case *test, const problem *p, nm_mat dy, 
             .d_bias = p->grad[BIAS]);
 }
 
-/* The matrix with the result: the residual's sum, or its norm. */
+/* The matrix with the result: the sum of the residual connection, or its norm. */
 static nm_mat forward(const golden_case *test, const problem *p, const nm_packing *packing)
 {
     nm_backend *b = test->backend;

@@ -76,7 +76,7 @@ static golden_result set_tears(golden_case *test, golden_model *made)
     return set_number(test, made, "norm.scale.epsilon", number_of(made, "norm_eps", 1e-5));
 }
 
-/* The PN program: scaling per layer in BatchNorm, per head in PowerNorm. */
+/* The code of PowerNorm: scaling per layer in BatchNorm, per head in PowerNorm. */
 static golden_result set_powernorm(golden_case *test, golden_model *made)
 {
     const char *norm = text_of(made, "encoder_norm");

@@ -1,6 +1,6 @@
 /* Golden cases of method "text_classifier" (family "model"): logits, mean loss and the gradient of every parameter of a
- * one-layer post-norm classifier with learned positions. Its program has separate q, k and v as x W: here they are rows
- * of one matrix. */
+ * one-layer post-norm classifier with learned positions. The source program has separate q, k and v as x W; in Norma
+  * they are rows of one matrix. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

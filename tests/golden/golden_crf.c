@@ -87,8 +87,8 @@ static void make_input(const golden_case *test, problem *p, int i)
     free(values);
 }
 
-/* The program's decoding adds the scores of the first tag and of forbidden transitions to the emissions of the first token in
- * place, and the cases were written afterwards: the emissions of the loss are restored. */
+/* The decoding of the source program adds the scores of the first tag and of forbidden transitions to the emissions
+ * of the first token in place, before the cases were written: the emissions of the loss are restored. */
 static void restore_emissions(problem *p)
 {
     size_t tags = (size_t)p->tags;
@@ -150,8 +150,8 @@ static golden_result compare_gradients(golden_case *test, problem *p)
         const char *what = i == EMISSIONS ? "demissions" : param_names[i];
         GOLDEN_TRY(golden_read(test, from, what, &want));
         size_t count = (size_t)p->inputs[i].rows * tags;
-        for (size_t k = 0; i == EMISSIONS && k < count;
-             k++) /* positions increase, so that nothing is overwritten before it is read */
+        /* positions increase, so that nothing is overwritten before it is read */
+        for (size_t k = 0; i == EMISSIONS && k < count; k++)
             want.data[k] = want.data[p->position[k / tags] * tags + k % tags];
         golden_result result =
             golden_compare(test, what, p->inputs[i].grad, want.data, count, test->gradient_tolerance);
@@ -249,7 +249,7 @@ static golden_result run(golden_case *test)
     for (int i = 0; i < N_INPUTS; i++) {
         golden_release(&p.want[i]);
         free(p.inputs[i].data);
-        if (i != EMISSIONS) /* that of the emissions belongs to the tape */
+        if (i != EMISSIONS) /* the gradient of the emissions belongs to the tape */
             free(p.inputs[i].grad);
     }
     nm_tape_release(&p.tape);

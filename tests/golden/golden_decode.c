@@ -1,6 +1,6 @@
-/* Golden cases of family "decode": beam search on a model case with one parameter changed. The source programs let a
- * sentence's length limit depend on its batch, Norma does not: every sentence is decoded separately with the limit that it
- * had there. */
+/* Golden cases of family "decode": beam search on a model case with one parameter changed. In the source programs the
+ * length limit of a sentence depends on its batch, in Norma it does not: every sentence is decoded separately with
+ * its limit in the source program. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -228,7 +228,7 @@ static golden_result compare_fairseq(golden_case *test, const search *s)
     return GOLDEN_PASSED;
 }
 
-/* Rows of symbols are filled up with eos. */
+/* Rows of symbols are padded with eos. */
 static golden_result compare_entry(golden_case *test, const char *what, const nm_hypothesis *h,
                                    const double *symbols, size_t columns, int32_t eos)
 {

@@ -74,7 +74,7 @@ static golden_result build(golden_case *test, problem *p)
     return GOLDEN_PASSED;
 }
 
-/* The source's name of one of Norma's parameters; false: none. */
+/* The name of a parameter of Norma in the source program; false: there is none. */
 static bool source_name(const char *ours, char *source, size_t bytes)
 {
     static const char *const whole[][2] = {{"embed.weight", "word_emb.emb_layers.0.weight"},
@@ -106,7 +106,8 @@ static bool source_name(const char *ours, char *source, size_t bytes)
     return false;
 }
 
-/* The source's values of a parameter in Norma's order: its o_net maps pairs to features, Norma's is the transpose. */
+/* The values of a parameter of the source program in Norma's order: its o_net maps pairs to features, Norma's is the
+ * transpose. */
 static golden_result read_ours(golden_case *test, const char *group, const nm_tensor *param,
                                golden_tensor *tensor)
 {

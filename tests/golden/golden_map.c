@@ -28,11 +28,11 @@ static void add_piece(golden_model *made, range at, const char *ours, const char
     va_end(args);
 }
 
-/* Rows of a weight [., in] and of its bias. source: the prefix of weight and bias there. */
+/* Rows of a weight [., in] and of its bias. source: prefix of weight and bias in the source program. */
 static void add_rows(golden_model *made, const char *ours, size_t first, const char *source,
                      size_t source_first, size_t rows, size_t in)
 {
-    bool plural = made->tears && !strstr(source, "proj"); /* stacked projections are called "weights" there */
+    bool plural = made->tears && !strstr(source, "proj"); /* of stacked projections */
     char name[NAME];
     snprintf(name, sizeof name, "%s.weight", ours);
     add_piece(made, (range){first * in, source_first * in, rows * in}, name, "%s.weight%s", source,

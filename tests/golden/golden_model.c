@@ -108,7 +108,7 @@ static golden_result compare_number(golden_case *test, const step *now, const ch
     return GOLDEN_PASSED;
 }
 
-/* Compares packed rows with their rows of the padded tensor; words that are not allowed are skipped. */
+/* Compares packed rows with their rows of the padded tensor; excluded tokens are skipped. */
 static golden_result compare_rows(golden_case *test, const step *now, const char *key, nm_mat ours,
                                   const uint8_t *allowed)
 {

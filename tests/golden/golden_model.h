@@ -1,11 +1,12 @@
-/* Translation models of the golden cases: built from a case's config, with the parameters under Norma's names. */
+/* Translation models of the golden cases: built from the configuration of a case, with the parameters under Norma's
+ * names. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
 #include "golden.h"
 #include "model/seq2seq.h"
 
-/* Elements first .. first + count - 1 of one of Norma's parameters are those of the source beginning at source_first. */
+/* Elements first .. first + count - 1 of a parameter of Norma are those of the source from source_first on. */
 typedef struct golden_piece {
     char ours[96], source[96];
     size_t first, source_first, count;
@@ -17,7 +18,7 @@ typedef struct golden_place { /* a norm: Norma's name and the source's module */
 
 typedef struct golden_model {
     const json_t *root, *config;
-    bool tears; /* the program of Nguyen and Salazar; otherwise fairseq's descendants */
+    bool tears;                          /* the code of Nguyen and Salazar; otherwise fairseq's descendants */
     int32_t pad, bos, eos, warmup_steps; /* warmup_steps: of norms inside the layers */
     nm_options *options;
     nm_model *model;

@@ -1,7 +1,6 @@
-/* Golden cases of family "norm": consecutive training and inference calls of one layer. Layers get
- * real tokens only: rows with valid = 0 are removed before the call. If the program counts padding rows, the layer gets
- * them too; if it counts them for one statistic of a layer and not for another (PowerNorm's nu and psi), the case is
- * skipped. */
+/* Golden cases of family "norm": consecutive training and inference calls of one layer. Layers receive real tokens
+ * only: rows with valid = 0 are removed before the call. If the source program counts padding rows, they are kept; if
+ * it counts them for one statistic of a layer and not for another (nu and psi of PowerNorm), the case is skipped. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@ typedef struct layer { /* of a case */
     nm_norm_site place;
     nm_norm *norm, *scaler; /* scaler: see golden_padded_train; else NULL */
     bool counts_padding;
-    double accumulator_factor; /* the paper's nu is this times our ema_gz */
+    double accumulator_factor; /* nu of the paper is this factor times ema_gz of Norma */
 } layer;
 
 static void set(layer *made, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,5 @@
-/* Golden cases of family "optim": parameters after each step of an optimizer. The tensors of a case stand one after
- * another in one vector, as parameters do in a model. */
+/* Golden cases of family "optim": parameters after each step of an optimizer. The tensors of a case are concatenated
+ * in one vector, as the parameters of a model are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -33,7 +33,7 @@ static double *sums_over_real(const golden_case *test, const padded *p, const vo
     return sums;
 }
 
-/* The gradient of the real rows: theirs, and through the mean that of the padding rows. */
+/* The gradient of the real rows: their own, and that of the padding rows through the mean. */
 static void *gathered(const golden_case *test, const padded *p, const void *d_all)
 {
     size_t count = (size_t)p->rows * (size_t)p->width;

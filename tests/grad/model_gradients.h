@@ -49,8 +49,8 @@ static inline void model_rig_close(model_rig *r)
     nm_backend_free(r->backend);
 }
 
-/* Whether backward is the derivative. The running values of RBN's penalty are constants there, but move with the batch. In
- * post-norm without a norm activations are not bounded. */
+/* Whether the backward pass is the derivative. It treats the running values in RBN's penalty as constants, although
+ * they depend on the batch. Post-norm models without norms have unbounded activations. */
 static inline bool norm_is_differentiable(const nm_norm_type *type, bool post)
 {
     return !(type->traits & (NM_APPROX_GRAD | NM_HAS_PENALTY)) && strcmp(type->name, "renorm") &&
@@ -64,7 +64,7 @@ typedef struct model_slopes {
     double backward, measured;
 } model_slopes;
 
-/* Of one parameter along one random direction; grads: those of the parameter. */
+/* Checks one parameter along a random direction; grads: gradients of the parameter. */
 static inline model_slopes model_slopes_along(nm_model *model, size_t p, const double *grads, double step,
                                               model_loss loss, void *user)
 {
@@ -99,7 +99,7 @@ static inline bool model_slopes_agree(model_slopes s)
     return fabs(s.measured - s.backward) <= 1e-6 * (1 + fabs(s.backward));
 }
 
-/* The model's gradients, heap. */
+/* The gradients of the model, heap. */
 static inline double *model_gradients(nm_model *model, model_loss loss, void *user)
 {
     nm_params *params = &model->params;
@@ -143,7 +143,7 @@ static inline void model_check_gradients(nm_model *model, model_loss loss, void 
     free(grads);
 }
 
-/* Checks all gradients, and releases the rig. */
+/* Checks all gradients and releases the rig. */
 static inline void model_rig_check(model_rig *r, model_loss loss)
 {
     model_check_gradients(r->model, loss, r);

@@ -21,8 +21,8 @@ enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
 
 static const double STEP = 1e-5, TOLERANCE = 1e-6;
 
-/* Settings in addition to the defaults. RBN compares with the running values before the update, which do not depend on the
- * batch; r and d of renorm are at their limits, where they are constants. */
+/* Settings in addition to the defaults. RBN is compared with the running values before the update, which do not
+ * depend on the batch; r and d of renorm are at their limits, where they are constants. */
 static const struct {
     const char *type, *settings[MAX_SETTINGS];
 } variants[] = {
@@ -165,7 +165,7 @@ static void test_default_settings(void **unused)
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
         if ((*type)->traits & NM_APPROX_GRAD)
             continue;
-        /* RBN's default compares with running values after the update, which depend on the batch */
+        /* by default, RBN compares with running values after the update, which depend on the batch */
         check(backend, (*type)->name, (*type)->traits & NM_HAS_PENALTY ? "lambda=0 nu=0" : NULL);
         checked++;
     }

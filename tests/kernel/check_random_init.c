@@ -10,8 +10,8 @@ void check_random_init(pair *p, size z)
         size_t n = (size_t)z.rows * (size_t)z.cols;
         BOTH(p, random_init, .init = inits[i], .seed = UINT64_C(0x9876543210) + i, .site = (1u << 24) - 5,
              .n = n, .out = out.m[s].data);
-        mat_compare_sized(p, "out", out, 0.5,
-                          NULL); /* the reference is in double: the float may be the adjacent one */
+        /* the reference is in double: the float may be the adjacent one */
+        mat_compare_sized(p, "out", out, 0.5, NULL);
         pair_close(p);
     }
 }

@@ -1,4 +1,4 @@
-/* CPU levels for tests. Include after cmocka.h. */
+/* Backends at a CPU level for tests. Include after cmocka.h. */
 #ifndef KERNEL_LEVELS_H
 #define KERNEL_LEVELS_H
 

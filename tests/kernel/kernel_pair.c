@@ -103,7 +103,7 @@ pair_list pair_ids(pair *p, int32_t n, int32_t below)
     int32_t *ids = nm_allocate(((size_t)n + 1) * sizeof *ids);
     p->seed++;
     for (int32_t i = 0; i < n; i++)
-        ids[i] = (int32_t)nm_random_below(nm_random4(p->seed, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0,
+        ids[i] = (int32_t)nm_random_below(nm_random4(p->seed, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0],
                                           (uint32_t)below);
     pair_list list = pair_list_of(p, ids, (size_t)n * sizeof *ids);
     free(ids);

@@ -11,8 +11,8 @@ enum { HEADS = 2, V_WIDTH = 5 };
 typedef struct pattern {
     const char *name;
     double (*key)(pair *p, uint64_t index);
-    double
-        largest; /* |score| of which the backward pass makes weights; 0: only the forward pass is compared */
+    /* |score| of which the backward pass makes weights; 0: only the forward pass is compared */
+    double largest;
 } pattern;
 
 static double growing(pair *p, uint64_t index)

@@ -62,8 +62,8 @@ static void test_memory(void **state)
     (void)state;
     nm_backend *backend = create((nm_backend_options){.name = "ref"});
     char *a = alloc_floats(backend, 1000), *empty = alloc_floats(backend, 0);
-    char *large =
-        alloc_floats(backend, (size_t)1 << 36); /* much more than the machine has: only touched pages count */
+    /* much more than the machine has: only touched pages count */
+    char *large = alloc_floats(backend, (size_t)1 << 36);
     assert_true((uintptr_t)a % 64 == 0 && (uintptr_t)large % 64 == 0 && empty != a);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(a[i], 0);

@@ -15,7 +15,7 @@ data=$(realpath "${1:?DATA}")
 table=$(realpath "${2:?TABLE}")
 NORMA=$(realpath "${NORMA:?}")
 MPIEXEC=${MPIEXEC:-mpiexec}
-launcher=$("$MPIEXEC" --version 2>&1 | grep -qi 'open' && echo openmpi || echo mpich)
+launcher=$(grep -qi 'open' <("$MPIEXEC" --version 2>&1) && echo openmpi || echo mpich)
 PRESETS=${PRESETS:-tiny iwslt} NORMS=${NORMS:-layer batch pnv power rbn mabn renorm} STATISTICS=${STATISTICS:-shard update}
 RANKS=${RANKS:-1 2 3 4 8 4-1 4-3} UPDATES=${UPDATES:-50} MAX_TOKENS=${MAX_TOKENS:-32}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -1,10 +1,10 @@
-# norma compare --slurm, with the sbatch, squeue, scontrol and scancel of PATH: Slurm's (real_slurm.sh) or those of fake_slurm.pl
-# (e2e_slurm.sh). To be sourced after hostile_helper.sh.
+# norma compare --slurm, with sbatch, squeue, scontrol and scancel in PATH: those of Slurm (real_slurm.sh) or of
+# fake_slurm.pl (e2e_slurm.sh). To be sourced after hostile_helper.sh.
 # shellcheck shell=bash disable=SC2154
 make_sentence_splits
 prepare_sentences data
 write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.width=16 model.ff=32 \
-    model.heads=2 model.layers=1 model.segment=32 train.updates=100 train.log_every=50 \
+    model.heads=2 model.layers=1 model.context=32 train.updates=100 train.log_every=50 \
     train.validate_every=50 train.save_every=50 train.keep_last=1 train.max_tokens=128 \
     schedule.name=constant schedule.lr=0.01
 # Four short runs; two longer ones, to be interrupted.
@@ -16,7 +16,7 @@ by_slurm() { # FOLDER OPTIONS...: a comparison whose tasks have one CPU; sets $g
     local -n which=$kind
     try "${which[@]}" --folder "$folder" --slurm "--cpus-per-task=1 --mem=10" "$@"
 }
-# Without the speeds.
+# Without the throughput.
 plain() { awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "tok/s") speed = i } { $speed = ""; print }' "$1"; }
 equal() { # WHAT: the last comparison has succeeded, with the table of the local one
     [ "$got" = 0 ] || fail "$1: exit code $got: $(cat err)"

@@ -58,7 +58,7 @@ stop_slurm() {
 }
 
 slurm_waited=0
-while ! sinfo -h -o %T 2>/dev/null | grep -q '^idle'; do
+while ! grep -q '^idle' <(sinfo -h -o %T 2>/dev/null); do
     if [ $((slurm_waited += 1)) -gt 300 ]; then
         tail -n 20 "$slurm_folder"/*.out "$slurm_folder"/*.log >&2
         echo "Slurm did not start" >&2

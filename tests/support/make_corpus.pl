@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Writes small corpora by rule that resemble real ones, the same on every machine:
+# Generates small corpora that resemble real ones, identical on every machine:
 #
 #     make_corpus.pl FOLDER
 #
@@ -11,8 +11,8 @@
 #     FOLDER/{words.100d,chars.50d,bigrams.50d}.txt   word vectors
 #
 # Word frequencies follow Zipf's law. Validation and test differ from training: they contain words, characters, subwords
-# of the other language and entity types that training lacks. Lines are empty, of one token, of usual length or very long;
-# one label occurs once in training.
+# of the other language and entity types that training lacks. There are empty lines, lines of one token, of usual
+# length and very long ones; one label occurs once in training.
 use strict;
 use warnings;
 use utf8;

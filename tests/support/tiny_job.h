@@ -1,4 +1,4 @@
-/* Runs of at most some hundred updates on the corpus of tiny_data.h, from the start or resumed. Include after
+/* Runs of at most a few hundred updates on the corpus of tiny_data.h, from the start or resumed. Include after
  * cmocka.h. */
 #ifndef NM_TINY_JOB_H
 #define NM_TINY_JOB_H

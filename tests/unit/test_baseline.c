@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "baseline/kneser_ney.h"
-#include "baseline/logistic.h"
+#include "model/logistic.h"
 
 /* ---- logistic regression ---- */
 
@@ -77,6 +77,35 @@ static void threads_do_not_change_the_weights(void **state)
         assert_memory_equal(weights[t], weights[0], sizeof weights[0]);
     }
     nm_sparse_release(&x);
+}
+
+/* One column whose sign is the class in three of four training rows: a large C fits the fourth by the second column, which
+ * misleads in the validation rows. */
+static void c_is_chosen_on_the_validation_rows(void **state)
+{
+    enum { N = 8, COLUMNS = 2 };
+    static const float train_rows[] = {1, 0, 1, 0, 1, 0, 1, 0.3f, -1, 0, -1, 0, -1, 0, -1, -0.3f},
+                       valid_rows[] = {0.3f, 0.3f, -0.3f, -0.3f};
+    static const int32_t labels[] = {1, 1, 1, 0, 0, 0, 0, 1}, valid_labels[] = {1, 0};
+    (void)state;
+    nm_sparse x = sparse_of(N, COLUMNS, train_rows), valid = sparse_of(2, COLUMNS, valid_rows),
+              none = sparse_of(0, COLUMNS, NULL);
+    double weights[2 * (COLUMNS + 1)], expected[2 * (COLUMNS + 1)] = {0};
+    int32_t predicted[2];
+    double c = nm_logistic_choose(&x, labels, &valid, valid_labels, 2, 1, weights);
+    assert_true(c == 0.25);
+    nm_logistic_predict(&valid, weights, 2, 1, predicted);
+    assert_memory_equal(predicted, valid_labels, sizeof predicted);
+    const nm_logistic_config config = {.c = 4, .tolerance = 1e-4, .max_steps = 100, .threads = 1};
+    assert_true(nm_logistic_choose(&x, labels, &none, NULL, 2, 1, weights) == 4);
+    nm_logistic_fit(&x, labels, 2, &config, expected);
+    assert_memory_equal(weights, expected, sizeof expected);
+    const int32_t opposite[] = {0, 1};
+    c = nm_logistic_choose(&x, labels, &valid, opposite, 2, 1, weights);
+    assert_true(c > 0.25);
+    nm_sparse_release(&x);
+    nm_sparse_release(&valid);
+    nm_sparse_release(&none);
 }
 
 /* ---- Kneser-Ney ---- */
@@ -164,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_minimum_is_that_of_scikit_learn),
         cmocka_unit_test(threads_do_not_change_the_weights),
+        cmocka_unit_test(c_is_chosen_on_the_validation_rows),
         cmocka_unit_test(probabilities_are_those_of_the_formula),
         cmocka_unit_test(distributions_sum_to_one),
         cmocka_unit_test(unusual_texts),

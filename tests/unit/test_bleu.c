@@ -1,4 +1,4 @@
-/* BLEU: published examples, the printed lines, and what is left when texts are empty, short or huge. */
+/* BLEU: published examples, the printed lines, and empty, short and very long texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,8 +146,7 @@ static void short_texts(void **state)
     assert_close(nm_bleu_compute(&sacre, &three).bleu,
                  100 * pow(3.0 / 4 * 1 / 3 * 1 / (2 * 2) * 1 / (4 * 1), 0.25));
     assert_close(nm_bleu_compute(&multi, &three).bleu, 0);
-    nm_bleu_stats wrong =
-        count_one(&sacre, "a b c d e", "v w x y z"); /* smoothing gives nothing for nothing */
+    nm_bleu_stats wrong = count_one(&sacre, "a b c d e", "v w x y z"); /* no match: 0 despite smoothing */
     assert_close(nm_bleu_compute(&sacre, &wrong).bleu, 0);
 }
 
@@ -156,7 +155,7 @@ static void lower_case(void **state)
     (void)state;
     assert_int_equal(count_one(&multi, "The CAT", "the cat").matches[0], 0);
     assert_int_equal(count_one(&multi_lc, "The CAT", "the cat").matches[0], 2);
-    /* the Perl script sees bytes, sacreBLEU sees letters */
+    /* the Perl script compares bytes, sacreBLEU characters */
     nm_bleu_config sacre_lc = {.variant = NM_BLEU_SACRE_13A, .lowercase = true};
     assert_int_equal(count_one(&multi_lc,
                                "\xc3\x9c"
@@ -221,7 +220,7 @@ static void token_ids(void **state)
     nm_bleu_free(bleu);
 }
 
-/* 400000 words with 1000 different ones: counts are known, and the counter serves the next segment afterwards. */
+/* 400,000 words, 1,000 of them different: the counts are known, and the counter can be used for the next segment. */
 static void huge_line(void **state)
 {
     (void)state;

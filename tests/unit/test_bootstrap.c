@@ -1,4 +1,5 @@
-/* Bootstrap: against a plain recomputation, the same for every number of threads, and the cases with known answers. */
+/* Bootstrap: compared with a simple recomputation, identical for every number of threads, and cases with known
+ * results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 #include "base/random.h"
 #include "metric/bootstrap.h"
 
-/* Accuracy in percent: rows of (right, all). */
+/* Accuracy in percent: rows of (correct, all). */
 static double accuracy(const int64_t *counts, const void *context)
 {
     (void)context;
@@ -36,7 +37,7 @@ static int fill(void **state)
         better[i][0] = nm_random_unit(words.w[0]) < 0.6;
         worse[i][0] = nm_random_unit(words.w[1]) < 0.4;
     }
-    for (int i = 0; i < n_segments; i++) /* as many right as in worse, other ones */
+    for (int i = 0; i < n_segments; i++) /* as many correct as in worse, but different segments */
         equal[i][0] = worse[(i + 1) % n_segments][0];
     return 0;
 }
@@ -91,7 +92,7 @@ static void recomputed(void **state)
     assert_true(paired.p == as_far / 1000.0);
 }
 
-/* 95 % of a binomial share lie within 1.96 standard errors. */
+/* 95 % of binomial proportions are within 1.96 standard errors. */
 static void width(void **state)
 {
     (void)state;
@@ -141,7 +142,7 @@ static void known_answers(void **state)
     }
 }
 
-/* Draws that were kept give what the systems themselves give. */
+/* Stored resamples give the same results as the counts of the systems. */
 static void kept_draws(void **state)
 {
     (void)state;

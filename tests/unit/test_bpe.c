@@ -1,5 +1,5 @@
 /* BPE: the published example, subword-nmt's corner cases, both code formats, restriction to a vocabulary,
- * removal, and hostile inputs. The golden cases go further. */
+ * removal, and hostile inputs. The golden cases cover more. */
 #include "text_helper.h"
 
 #include <string.h>
@@ -284,7 +284,7 @@ static void expect_pairs(size_t n, nm_buffer *out)
     nm_buffer_append_byte(out, 'a');
 }
 
-/* Shorter words are kept, longer ones segmented anew each time: no difference. */
+/* Shorter words are cached, longer words are segmented each time: the results are equal. */
 static void words_around_the_longest_kept(void **state)
 {
     (void)state;
@@ -306,7 +306,7 @@ static void words_around_the_longest_kept(void **state)
     nm_bpe_free(bpe);
 }
 
-/* More words than the cache holds: it starts anew and forgets nothing that matters. */
+/* More words than the cache can store: it is cleared, and the results do not change. */
 static void a_full_cache_starts_anew(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void a_full_cache_starts_anew(void **state)
     nm_bpe_free(bpe);
 }
 
-/* Merges that undo into ever longer chains, symbols that look like the mark of a word's end. */
+/* Merges that form long chains, and symbols that resemble the end-of-word mark. */
 static void forged_codes_end(void **state)
 {
     (void)state;

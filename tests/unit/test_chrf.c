@@ -72,7 +72,7 @@ static void words(void **state)
     double precision = (4.0 / 7 + 2.0 / 3 + 1.0 / 2) / 3, recall = (4.0 / 6 + 2.0 / 3 + 1.0 / 2) / 3;
     assert_close(score_one(&config, "(hi) you", "(hi) me"),
                  100 * 5 * precision * recall / (4 * precision + recall));
-    /* a leading sign goes off as well: "(ab" is "(" "ab"; a lone one stays */
+    /* a leading punctuation mark is split off as well: "(ab" is "(" "ab"; a single one is kept */
     assert_close(score_one(&config, "! (ab cd", "! ( ab cd"), 100);
 }
 

@@ -10,7 +10,7 @@
 
 #include "metric/classes.h"
 
-/* wanted a: 3 as a, 1 as b; wanted b: 2 as b; wanted c: 1 as a; class d: neither wanted nor found */
+/* gold a: 3 predicted a, 1 predicted b; gold b: 2 predicted b; gold c: 1 predicted a; d is neither gold nor predicted */
 static nm_confusion example(void)
 {
     nm_confusion confusion = nm_confusion_create(4);

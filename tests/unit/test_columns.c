@@ -1,4 +1,4 @@
-/* Readers of column files and of word vectors: what they give, and what they say of broken files. */
+/* Readers of column files and of word vectors: results, and messages about malformed files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "text/columns.h"
 #include "text/word_vectors.h"
 
-/* A reader of these bytes; *text must live as long. */
+/* A reader of these bytes; *text must outlive it. */
 static FILE *reader(nm_columns *columns, const char *text, size_t bytes)
 {
     FILE *stream = fmemopen((void *)(uintptr_t)text, bytes, "rb");

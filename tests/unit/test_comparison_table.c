@@ -10,6 +10,8 @@
 
 #include "base/memory.h"
 #include "experiment/comparison_table.h"
+#include "experiment/run_queue.h"
+#include "text/utf8.h"
 
 static void check_output(nm_table_format format, const char *expected)
 {
@@ -109,12 +111,37 @@ static void test_identical_weights_are_found(void **state)
     nm_comparison_table_release(&table);
 }
 
+/* The cause of a failed run is the last line of its log, cut between characters: JSON text must be UTF-8. */
+static void test_long_causes_are_whole_characters(void **state)
+{
+    (void)state;
+    for (int shift = 0; shift < 3; shift++) {
+        char path[] = "/tmp/norma-log-XXXXXX";
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        FILE *log = fdopen(fd, "w");
+        fprintf(log, "first line\nnorma: %.*s", shift, "xx");
+        for (int i = 0; i < 300; i++)
+            fputs("\u672c", log);
+        fputs("\n\n", log);
+        assert_int_equal(fclose(log), 0);
+        nm_run_job job = {.log_path = path};
+        nm_run_job_finish(&job, NM_FORMAT);
+        size_t bytes = strlen(job.result.failure);
+        assert_in_range(bytes, 200, sizeof job.last_line);
+        assert_int_equal(nm_utf8_find_invalid(job.result.failure, bytes), bytes);
+        assert_null(strstr(job.result.failure, "norma:"));
+        remove(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_formats),
         cmocka_unit_test(test_best_finished_point_is_selected),
         cmocka_unit_test(test_identical_weights_are_found),
+        cmocka_unit_test(test_long_causes_are_whole_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,8 +53,8 @@ static void test_overlaps(void **state)
     assert_int_equal(state_after(&part, (int32_t[]){5, 7}, 2).n_met, nm_constraints_tokens(&part));
 }
 
-/* Random sequences of three tokens and random phrases: what is met occurs, n_met is in range, and following the next tokens
- * meets all phrases after as many tokens as they have. */
+/* Random sequences of three tokens and random phrases: every phrase that is met occurs, n_met is in range, and the
+ * suggested next tokens meet all phrases in as many steps as they have tokens. */
 static void test_random_sequences(void **state)
 {
     (void)state;

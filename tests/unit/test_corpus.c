@@ -1,4 +1,4 @@
-/* Token files: what is written is read back, and no changed bit is accepted. */
+/* Token files: written sequences are read back, and no changed bit is accepted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -162,6 +162,33 @@ static void test_exhaustive(void **state)
     }
 }
 
+/* A second restriction replaces the first one, in the same memory. */
+static void test_allowed_tokens(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    tiny made = tiny_create(backend, WORDS, 1, NULL);
+    corpus *text = random_corpus();
+    nm_error err = {0};
+    const uint8_t *memory = NULL;
+    for (int32_t word = FIRST_WORD; word < FIRST_WORD + 2; word++) {
+        uint8_t allowed[WORDS] = {[EOS] = 1};
+        allowed[word] = 1;
+        assert_int_equal(nm_model_allow(made.model, allowed, &err), NM_OK);
+        assert_true(!memory || memory == made.model->allowed);
+        memory = made.model->allowed;
+        nm_translation out;
+        decode_all(&made.model, 1, decode_of(&made), text->list, 1, &out);
+        assert_true(out.list[0].n > 1);
+        for (int32_t i = 0; i < out.list[0].n; i++)
+            assert_int_equal(out.list[0].ids[i], i + 1 < out.list[0].n ? word : EOS);
+        release_all(&out, 1);
+    }
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
 /* ---- independence of batches, threads and order ---- */
 
 /* Translations with a batch size, a number of threads and the sources rotated by `turn`, in the order of the corpus. */
@@ -365,9 +392,10 @@ static void test_failing_batch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),     cmocka_unit_test(test_length_penalties),
-        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_independence),
-        cmocka_unit_test(test_nbest),      cmocka_unit_test(test_ensemble),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_failing_batch)};
+        cmocka_unit_test(test_greedy),       cmocka_unit_test(test_length_penalties),
+        cmocka_unit_test(test_exhaustive),   cmocka_unit_test(test_allowed_tokens),
+        cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
+        cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_failing_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void fields_and_quotes(void **state)
     expect("1\t\"so\" he said\n0\tb\"\n", '\t', false, "1|\"so\" he said\n0|b\"\n");
     expect("1\t\"tab\there\"\n", '\t', true, "1|tab\there\n");
     expect(",", ',', true, "|\n");
-    expect("\xEF\xBB\x80", ',', true, "\xEF\xBB\x80\n"); /* a letter that begins like the mark */
+    expect("\xEF\xBB\x80", ',', true, "\xEF\xBB\x80\n"); /* first byte of the byte order mark */
 }
 
 static void broken_tables(void **state)

@@ -1,4 +1,4 @@
-/* Batches of an epoch: which examples they have, their limits and order, and word dropout. */
+/* Batches of an epoch: their examples, limits and order, and word dropout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

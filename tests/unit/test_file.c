@@ -1,4 +1,5 @@
-/* Files: atomic writing through temporary files, what may not block or be overwritten, links, and locks of folders. */
+/* Files: atomic writing through temporary files, files that must not block or be overwritten, links, and locks of
+ * folders. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +90,7 @@ static void test_two_writers_of_one_file(void **unused)
     assert_content("both", "first");
 }
 
-/* A process that ends without committing leaves nothing, where the file system has files without names. */
+/* A process that ends without committing leaves no file, if the file system supports unnamed files. */
 static void test_unfinished_file_has_no_name(void **unused)
 {
     (void)unused;
@@ -126,7 +127,7 @@ static void test_optional_files(void **unused)
     assert_int_equal(nm_file_read_optional("present", &text, &err), NM_OK);
     assert_string_equal(text, "text");
     free(text);
-    assert_int_equal(symlink("loop", "loop"), 0); /* ELOOP: the system cannot tell */
+    assert_int_equal(symlink("loop", "loop"), 0); /* ELOOP: it is unknown whether the file exists */
     assert_int_equal(nm_file_find("loop", &found, &err), NM_IO);
     assert_int_equal(nm_file_read_optional("loop", &text, &err), NM_IO);
 }

@@ -197,7 +197,7 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("layer") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("scale") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("batch") OPEN " norm_position=post", 0},
-    /* entries of norm.at fold on their own, and leave the other norms as they are */
+    /* norms of entries of norm.at are folded independently of the other norms */
     {&nm_model_seq2seq, "norm.at=enc.0=batch,dec=rbn " OPEN, 9},
     {&nm_model_seq2seq, "norm=batch norm.at=enc.0.self=layer", 4},
     {&nm_model_seq2seq, "norm=batch norm.at=enc.final=layer", 4},

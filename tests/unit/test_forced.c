@@ -1,4 +1,5 @@
-/* Given translations and beginnings of translations: their scores are those of the search, the attention that of the model. */
+/* Given translations and prefixes of translations: their scores are those of the search, the attention is that of the
+ * model. */
 #include "decode_search.h"
 
 /* ---- forced decoding ---- */
@@ -51,7 +52,8 @@ static void test_forced_as_in_the_search(void **state)
     }
 }
 
-/* A target of more tokens than a step has, against the model without a KV cache; a token that may not be output. */
+/* A target with more tokens than a step processes, compared with the model without a KV cache; a token that must not
+ * be generated. */
 static void test_forced_targets(void **state)
 {
     (void)state;

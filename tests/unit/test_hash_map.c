@@ -1,4 +1,4 @@
-/* Hash map: numbers come back by hash, equal hashes are all found, and clearing forgets everything. */
+/* Hash map: numbers are found by hash, all numbers with equal hashes are found, and a cleared map is empty. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Labeled texts: lines with the label in front, fastText's marks, and JSON lines. */
+/* Labeled texts: lines that begin with the label, fastText's label prefix, and JSON lines. */
 #include "data/labeled.h"
 
 #include <stdlib.h>
@@ -60,6 +60,29 @@ static void label_in_front(void **state)
     check(&tsv, "good a day\n", "is the format space or fasttext");
 }
 
+/* Columns by the names in the header, and without a header by their position; a row of data is never used as a
+ * header. */
+static void columns_by_header(void **state)
+{
+    (void)state;
+    nm_labeled_config csv = config_of(NM_LABELED_CSV, true), plain = config_of(NM_LABELED_CSV, false);
+    csv.label = plain.label = csv.text = plain.text = "auto";
+    check(&csv, "text,label\na day,good\nrain,bad\n", "good|a day;bad|rain;");
+    check(&csv, "id,Class,Sentence\n1,good,a day\n", "good|a day;");
+    check(&csv, "label,body\ngood,a day\n", "good|a day;");
+    check(&csv, "good,a day\nbad,label\n", "good|a day;bad|label;");
+    check(&csv, "good,label\nbad,text\n", "good|label;bad|text;");
+    check(&csv, "good,text\n", "good|text;");
+    check(&plain, "id,text\n7,a day\n", "|a day;");
+    check(&plain, "text,label\na day,good\n", "|a day;");
+    check(&plain, "label\ntext\n", "|text;");
+    check(&plain, "text\nlabel\n", "|text;|label;");
+    csv.label = "2";
+    check(&csv, "a day,good\nrain,bad\n", "good|a day;bad|rain;");
+    csv.label = "1", csv.text = "2";
+    check(&csv, "text,label\na day,good\n", "text|label;a day|good;");
+}
+
 static void json_lines(void **state)
 {
     (void)state;
@@ -71,6 +94,8 @@ static void json_lines(void **state)
     check(&json, "{\"label\": \"good\"}\n", ":1: the object has no text \"text\"");
     check(&json, "{\"label\": \"good\", \n", ":1: not a JSON object");
     check(&json, "[1]\n", ":1: not a JSON object");
+    json.label = json.text = "auto";
+    check(&json, "{\"label\": \"good\", \"text\": \"a day\"}\n", "good|a day;");
     json.label = "stars";
     json.text = "title,body";
     check(&json, "{\"stars\": 5, \"title\": \"Good\", \"body\": \"day\"}\n", "5|Good day;");
@@ -92,7 +117,7 @@ static void other_encodings(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(label_in_front), cmocka_unit_test(json_lines),
-                                       cmocka_unit_test(other_encodings)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(label_in_front), cmocka_unit_test(columns_by_header),
+                                       cmocka_unit_test(json_lines), cmocka_unit_test(other_encodings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

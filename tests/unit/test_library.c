@@ -1,4 +1,4 @@
-/* include/norma/classifier.h, tagger.h, language_model.h, train.h: results, errors, and one model used by 16 threads. Trained models and
+/* include/norma/classifier.h, compare.h, tagger.h, language_model.h, train.h: results, errors, and one model used by 16 threads. Trained models and
  * comparisons with the program: tests/e2e/e2e_library.sh. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "norma/classifier.h"
+#include "norma/compare.h"
 #include "norma/language_model.h"
 #include "norma/tagger.h"
 #include "norma/train.h"
@@ -660,6 +661,20 @@ static void bad_recipes(void **state)
     free(recipe);
 }
 
+/* The list of options ends at a name without a value; what is after it in memory is not read. */
+static void bad_comparisons(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_comparison *comparison = NULL;
+    const char *const no_value[] = {"format", NULL, "seeds", NULL}, *const no_effect[] = {"seeds", "3", NULL};
+    assert_int_equal(nm_comparison_open_results(&comparison, corpus, no_value, NULL, &err), NM_USAGE);
+    assert_string_equal(err.text, "option format has no value");
+    assert_int_equal(nm_comparison_open_results(&comparison, corpus, no_effect, NULL, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "--compare.seeds has no effect with --results"));
+    assert_null(comparison);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -669,6 +684,7 @@ int main(void)
         cmocka_unit_test(bad_files),
         cmocka_unit_test(training_stops_and_resumes),
         cmocka_unit_test(bad_recipes),
+        cmocka_unit_test(bad_comparisons),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-/* Lists of lines: what goes in comes out. And the distance between names. */
+/* Lists of lines: added lines are returned unchanged. Edit distance between names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

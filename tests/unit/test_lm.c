@@ -51,8 +51,7 @@ static void rig_open(rig *r, const char *const *settings)
             NM_CALL(r->backend, scale, .alpha = 12, .x = all, .y = all);
     }
     for (int32_t i = 0; i < TEXT; i++)
-        r->text[i] =
-            (int32_t)nm_random_below(nm_random4(5, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], 0, WORDS);
+        r->text[i] = (int32_t)nm_random_below(nm_random4(5, NM_RANDOM_TEST, 0, 0, (uint64_t)i).w[0], WORDS);
 }
 
 static void rig_close(rig *r)
@@ -149,7 +148,7 @@ static double score(rig *r, int64_t n, int64_t context, int64_t max_tokens)
     check(nm_lm_score_ids(r->model, r->text, n, &how, &scored, &err), &err);
     assert_int_equal(scored.tokens, n);
     int64_t tokens = 0;
-    for (size_t i = 0; i < scored.n_units; i++)
+    for (size_t i = 0; i < scored.n_blocks; i++)
         tokens += scored.counts[2 * i + 1];
     assert_int_equal(tokens, n);
     double nll = scored.nll;

@@ -1,4 +1,4 @@
-/* docs/causality.md as a test. Tokens are independent and uniform over V values, so the expected loss of a causal model is at
+/* Test of docs/causality.md. Tokens are independent and uniform over V values, so the expected loss of a causal model is at
  * least ln V. Causal block-term attention satisfies that bound; the published, non-causal one has a much lower loss because of
  * target leakage. */
 #include <setjmp.h>
@@ -107,7 +107,7 @@ static nm_batch fresh_batch(uint32_t step, int32_t words[TOKENS + SEGMENTS], int
 {
     for (int32_t i = 0; i < TOKENS + SEGMENTS; i++) {
         nm_random_words drawn = nm_random4(7, NM_RANDOM_TEST, 0, step, (uint64_t)i);
-        words[i] = (int32_t)nm_random_below(drawn.w[0], drawn.w[1], VOCAB);
+        words[i] = (int32_t)nm_random_below(drawn.w[0], VOCAB);
     }
     for (int32_t s = 0; s < SEGMENTS; s++) {
         offsets[s + 1] = (s + 1) * LENGTH;

@@ -13,7 +13,7 @@
 
 enum { TRAIN_WORDS = 10, ALL_WORDS = 13 };
 
-/* The dictionary and the validation set have three words more than the training set. */
+/* The dictionary and the validation set contain three words that the training set does not. */
 static int make_unseen_data(void **state)
 {
     (void)state;

@@ -151,6 +151,28 @@ static nm_status run_readers(nm_error *err)
     return NM_OK;
 }
 
+/* NM_FORMAT if text was lost without an error. */
+static nm_status run_text_streams(nm_error *err)
+{
+    enum { STREAMS = 4, LINES = 3000 };
+    (void)err;
+    for (int i = 0; i < STREAMS; i++) {
+        char *text;
+        size_t bytes;
+        FILE *stream = nm_text_stream_open(&text, &bytes);
+        fputs("discarded", stream);
+        rewind(stream);
+        for (int k = 0; k < LINES; k++)
+            fputs("0123456789", stream);
+        nm_text_stream_close(stream);
+        bool complete = bytes == 10 * LINES && strlen(text) == bytes;
+        free(text);
+        if (!complete)
+            return NM_FORMAT;
+    }
+    return NM_OK;
+}
+
 #if REPLACES_ALLOCATOR
 int fsync(int descriptor)
 {
@@ -219,34 +241,39 @@ static void try_all(nm_status (*run)(nm_error *err), const char *output)
 }
 #endif
 
+static void check(nm_status (*run)(nm_error *err), const char *output)
+{
+    nm_error err;
+    assert_int_equal(run(&err), NM_OK);
+#if REPLACES_ALLOCATOR
+    try_all(run, output);
+#else
+    (void)output;
+#endif
+}
+
 static void test_prepare(void **unused)
 {
     (void)unused;
-    nm_error err;
-    assert_int_equal(run_prepare(&err), NM_OK);
-#if REPLACES_ALLOCATOR
-    try_all(run_prepare, "data/data.ini");
-#endif
+    check(run_prepare, "data/data.ini");
 }
 
 static void test_safetensors(void **unused)
 {
     (void)unused;
-    nm_error err;
-    assert_int_equal(run_safetensors(&err), NM_OK);
-#if REPLACES_ALLOCATOR
-    try_all(run_safetensors, NULL);
-#endif
+    check(run_safetensors, NULL);
 }
 
 static void test_readers(void **unused)
 {
     (void)unused;
-    nm_error err;
-    assert_int_equal(run_readers(&err), NM_OK);
-#if REPLACES_ALLOCATOR
-    try_all(run_readers, NULL);
-#endif
+    check(run_readers, NULL);
+}
+
+static void test_text_streams(void **unused)
+{
+    (void)unused;
+    check(run_text_streams, NULL);
 }
 
 int main(void)
@@ -254,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safetensors),
         cmocka_unit_test(test_readers),
+        cmocka_unit_test(test_text_streams),
         cmocka_unit_test(test_prepare),
     };
     return cmocka_run_group_tests_name("memory faults", tests, enter_folder, remove_folder);

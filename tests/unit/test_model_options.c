@@ -14,7 +14,7 @@
 
 typedef struct rule_case {
     const nm_model_type *type;
-    const char *others;         /* settings that decide, "model.attention=softmax" */
+    const char *others;         /* settings of the configuration, "model.attention=softmax" */
     const char *option, *value; /* has no effect with them */
     const char *reason;         /* part of the message */
 } rule_case;

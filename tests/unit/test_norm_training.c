@@ -35,7 +35,7 @@ static void close_fresh(fresh_run *r)
     tiny_data_remove(r->folder);
 }
 
-/* Warm-up length that the norms of a run receive. */
+/* Warm-up length of the norms in a run. */
 static int64_t norm_warmup(const char *const *settings)
 {
     fresh_run r = open_fresh(settings);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/prepare.h"
 #include "task/tasks.h"
 #include "train/options.h"
 
@@ -74,7 +75,7 @@ static void test_effective_options_pass(void **state)
     assert_null(warning);
     set(options, "optim.name", "sgd");
     set(options, "optim.momentum", "0.95");
-    set(options, "optim.weight_decay", "0"); /* turned off: no effect is what was requested */
+    set(options, "optim.weight_decay", "0"); /* disabled: the setting is not supposed to have an effect */
     set(options, "train.clip_value", "5");
     set(options, "schedule.name", "val-decay");
     set(options, "schedule.scale", "2");
@@ -101,7 +102,7 @@ static void test_recipe_gives_one_warning(void **state)
     nm_options_free(options);
 }
 
-/* Its warnings were given before it was saved. A resumed run has the values of its presets from it. */
+/* Its warnings were printed before it was saved. A resumed run reads the values of its presets from it. */
 static void test_saved_configuration_passes(void **state)
 {
     (void)state;
@@ -124,6 +125,25 @@ static void test_saved_configuration_passes(void **state)
     free(text);
 }
 
+/* Splitting at hyphens is an option of one tokenizer only. */
+static void test_hyphens_need_the_moses_tokenizer(void **state)
+{
+    static const char *const tokenizers[] = {"moses", "none", "basic_english", "sentencepiece"};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        nm_options *options = nm_options_create();
+        nm_error err;
+        char *warning;
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+        nm_options_add_rules(options, nm_prepare_rules);
+        set(options, "prepare.tokenizer", tokenizers[i]);
+        set(options, "prepare.aggressive", "true");
+        assert_int_equal(nm_options_check(options, &warning, &err), i ? NM_USAGE : NM_OK);
+        assert_null(warning);
+        nm_options_free(options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +151,7 @@ int main(void)
         cmocka_unit_test(test_effective_options_pass),
         cmocka_unit_test(test_recipe_gives_one_warning),
         cmocka_unit_test(test_saved_configuration_passes),
+        cmocka_unit_test(test_hyphens_need_the_moses_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Values that an option refuses: outside its range, no integer, not one of its choices. */
+/* Values that an option rejects: outside its range, not an integer, not one of its choices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

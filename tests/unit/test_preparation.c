@@ -152,7 +152,8 @@ static char *bytes_of(const char *name)
     return text;
 }
 
-/* The events at which the preparation ends, one after another, until it is complete; before, the folder does not change. */
+/* The preparation is stopped at each progress event in turn, until it completes; a stopped preparation does not
+ * change the folder. */
 static void test_interruptions_leave_the_folder(void **state)
 {
     (void)state;

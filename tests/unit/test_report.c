@@ -256,8 +256,8 @@ static void test_runs_table(void **state)
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_non_null(strstr(html, " class=\"best\">3,000</td>"));
     free(html);
-    append_log(folder, "c",
-               "{\"type\":\"train\",\"update\":61,\"other_cores\":0.9}\n"); /* the mean is 0.65 */
+    /* the mean is 0.65 */
+    append_log(folder, "c", "{\"type\":\"train\",\"update\":61,\"other_cores\":0.9}\n");
     html = runs_html(folder, names + 1, 2, styles + 1);
     assert_null(strstr(html, "\" class=\"best\">3,000</td>"));
     assert_non_null(strstr(html, "not ranked: other programs used more than half a core"));

@@ -1,5 +1,5 @@
-/* Resuming: bitwise the weights of an unbroken run, for every norm and at any update; what a resumed run
- * continues and what it refuses; checkpoints that are damaged or cannot be read. */
+/* Resuming: weights bitwise identical to those of an uninterrupted run, for every norm and at any update; settings
+ * that a resumed run keeps or rejects; checkpoints that are damaged or cannot be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

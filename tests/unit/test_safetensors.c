@@ -1,4 +1,4 @@
-/* Safetensors: what is written comes back, and no broken file is let in. */
+/* Safetensors: written tensors are read back unchanged, and malformed files are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,8 +146,8 @@ static void damaged_anywhere(void **unused)
     size_t bytes, accepted = 0;
     nm_error err;
     assert_int_equal(nm_file_read(path, &content, &bytes, &err), NM_OK);
-    for (size_t bit = 0; bit < 8 * bytes;
-         bit += bit % 8 == 7 ? 1 : 7) { /* the lowest and the highest of each byte */
+    /* the lowest and the highest bit of each byte */
+    for (size_t bit = 0; bit < 8 * bytes; bit += bit % 8 == 7 ? 1 : 7) {
         nm_safetensors *file;
         content[bit / 8] = (char)(content[bit / 8] ^ 1 << bit % 8);
         assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);

@@ -45,7 +45,7 @@ static void test_warmup_is_linear_and_ends_at_the_peak(void **state)
             else if (n > WARMUP + 1)
                 assert_true(rate <= nm_schedule_lr(&s, n - 1));
         }
-        /* Programs differ by one update in where the peak is. */
+        /* The position of the peak differs by one update between programs. */
         assert_true(nm_schedule_lr(&s, WARMUP) == peak || nm_schedule_lr(&s, WARMUP - 1) == peak ||
                     nm_schedule_lr(&s, WARMUP + 1) == peak);
     }

@@ -127,9 +127,8 @@ static void test_interaction_is_subtracted(void **state)
     for (int k = 0; k < K; k++)
         difference[k] =
             (resamples[0][0][k] + resamples[0][1][k] - resamples[1][0][k] - resamples[1][1][k]) / 2;
-    for (int g = 0; g < 2;
-         g++) /* with two seeds both deviations from their mean are half of their difference */
-    {
+    /* with two seeds both deviations from their mean are half of their difference */
+    for (int g = 0; g < 2; g++) {
         double half[K];
         for (int k = 0; k < K; k++)
             half[k] = (resamples[g][0][k] - resamples[g][1][k]) / 2;

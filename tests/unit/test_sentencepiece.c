@@ -354,8 +354,8 @@ static void check_sampling(const char *text, double alpha, int64_t nbest)
     enumerate(&all, text, "", 0, false);
     memcpy(sorted, all.score, sizeof sorted);
     qsort(sorted, (size_t)all.n, sizeof *sorted, by_score);
-    while (nbest && nbest < all.n &&
-           sorted[nbest - 1] - sorted[nbest] < 1e-9) /* no equal ones at the limit */
+    /* no equal ones at the limit */
+    while (nbest && nbest < all.n && sorted[nbest - 1] - sorted[nbest] < 1e-9)
         nbest++;
     double worst = nbest && nbest < all.n ? sorted[nbest - 1] : -INFINITY;
     for (int i = 0; i < all.n; i++)
@@ -459,7 +459,7 @@ static void test_sampler_segments_between_unknown_tokens(void **state)
     nm_subword_sampler *sampler;
     assert_int_equal(nm_subword_sampler_create(&sampler, &(nm_subword_sampling){.alpha = 0.2}, &source, &err),
                      NM_OK);
-    const nm_corpus *drawn = nm_subword_sampler_draw(sampler, 0);
+    const nm_corpus *drawn = nm_subword_sampler_sample(sampler, 0);
     int before = 0, after = 0;
     for (int64_t i = 0; i < LINES; i++) {
         const int32_t *at = drawn->ids + drawn->offsets[i];

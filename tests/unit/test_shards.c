@@ -66,7 +66,7 @@ static float tree_sum(int64_t all, int level, int64_t index, size_t i)
     return has_right ? left + tree_sum(all, level - 1, 2 * index + 1, i) : left;
 }
 
-/* What a pass of a shard leaves in the parameters: gradients; statistics of `rows` values per feature. */
+/* Results of a pass of a shard in the parameters: gradients; statistics of `rows` values per feature. */
 static void fill_shard(rig *r, int64_t shard)
 {
     float *grads = r->params.grads;
@@ -115,7 +115,7 @@ typedef struct job { /* of one rank */
     int64_t n_shards;
 } job;
 
-/* Two updates; nothing of the first stays for the second. */
+/* Two updates; no value of the first one affects the second one. */
 static void *run_rank(void *argument)
 {
     job *j = argument;

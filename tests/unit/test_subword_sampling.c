@@ -238,7 +238,7 @@ static void test_sampler_keeps_the_text(void **state)
     nm_buffer stored = {0}, drawn = {0}, words = {0};
     open_text(&t);
     nm_subword_sampler *sampler = open_sampler(&t, 1, 0);
-    const nm_corpus *corpus = nm_subword_sampler_draw(sampler, 0);
+    const nm_corpus *corpus = nm_subword_sampler_sample(sampler, 0);
     int differ = 0;
     for (int i = 0; i < LINES; i++) {
         size_t n = (size_t)nm_corpus_length(corpus, i), before = (size_t)nm_corpus_length(&t.corpus, i);
@@ -271,11 +271,11 @@ static void test_draws_depend_on_epoch_and_line_only(void **state)
     text t;
     open_text(&t);
     nm_subword_sampler *one = open_sampler(&t, 1, 0), *three = open_sampler(&t, 3, 0);
-    const nm_corpus *first = nm_subword_sampler_draw(one, 4);
-    assert_true(same_text(first, nm_subword_sampler_draw(three, 4)));
-    assert_false(same_text(first, nm_subword_sampler_draw(three, 5)));
-    assert_true(
-        same_text(first, nm_subword_sampler_draw(three, 4))); /* an earlier epoch again, as after a resume */
+    const nm_corpus *first = nm_subword_sampler_sample(one, 4);
+    assert_true(same_text(first, nm_subword_sampler_sample(three, 4)));
+    assert_false(same_text(first, nm_subword_sampler_sample(three, 5)));
+    /* an earlier epoch again, as after a resume */
+    assert_true(same_text(first, nm_subword_sampler_sample(three, 4)));
     nm_subword_sampler_free(one);
     nm_subword_sampler_free(three);
     nm_vocab_free(t.vocab);
@@ -287,8 +287,8 @@ static void test_a_line_is_not_longer_than_the_limit(void **state)
     text t;
     open_text(&t);
     nm_subword_sampler *sampler = open_sampler(&t, 2, 9), *free_of_limits = open_sampler(&t, 2, 0);
-    const nm_corpus *corpus = nm_subword_sampler_draw(sampler, 0),
-                    *all = nm_subword_sampler_draw(free_of_limits, 0);
+    const nm_corpus *corpus = nm_subword_sampler_sample(sampler, 0),
+                    *all = nm_subword_sampler_sample(free_of_limits, 0);
     int longer = 0;
     for (int i = 0; i < LINES; i++) {
         bool exceeds = nm_corpus_length(all, i) > 9;
@@ -301,7 +301,7 @@ static void test_a_line_is_not_longer_than_the_limit(void **state)
     nm_vocab_free(t.vocab);
 }
 
-/* The time for a word is quadratic, so that a very long one keeps its subwords. */
+/* The time for a word is quadratic, so a very long word is not sampled. */
 static void test_a_very_long_word_keeps_its_subwords(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void test_a_very_long_word_keeps_its_subwords(void **state)
     uint64_t offsets[] = {0, ids.n};
     t.corpus = (nm_corpus){.ids = ids.data, .offsets = offsets, .n = 1};
     nm_subword_sampler *sampler = open_sampler(&t, 1, 0);
-    const nm_corpus *drawn = nm_subword_sampler_draw(sampler, 0);
+    const nm_corpus *drawn = nm_subword_sampler_sample(sampler, 0);
     assert_int_equal(drawn->offsets[1], ids.n);
     assert_memory_equal(drawn->ids, ids.data, ids.n * sizeof *ids.data);
     nm_subword_sampler_free(sampler);

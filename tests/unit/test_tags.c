@@ -1,5 +1,5 @@
-/* Tag schemes: spans as conlleval reads them, legality, conversion there and back, and F1; the best path of a chain against
- * all paths. */
+/* Tag schemes: spans as defined by conlleval, valid transitions, conversion between schemes and back, and F1; the
+ * best path of a chain compared with all paths. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { MOST = 32 };
 
-/* Cuts "O B-X I-X" at its blanks. */
+/* Splits "O B-X I-X" at spaces. */
 static int32_t cut(const char *line, char *copy, const char **tags)
 {
     int32_t n = 0;
@@ -47,7 +47,7 @@ static void reads_spans(void **state)
     check_spans("B-X B-X", "X:0-1 X:1-2");
     check_spans("I-X I-X B-X I-Y", "X:0-2 X:2-3 Y:3-4"); /* IOB1 */
     check_spans("B-X I-X E-X S-X S-Y", "X:0-3 X:3-4 Y:4-5");
-    check_spans("B-X M-X E-X E-X", "X:0-3 X:3-4"); /* broken: an E after an E begins a span */
+    check_spans("B-X M-X E-X E-X", "X:0-3 X:3-4"); /* malformed: an E after an E starts a span */
     check_spans("S-X I-X O E-X", "X:0-1 X:1-2 X:3-4");
     check_spans("B-X I-Y E-X", "X:0-1 Y:1-2 X:2-3");
 }
@@ -146,7 +146,7 @@ static void counts_spans(void **state)
     assert_true(nm_span_compute(&none).f1 == 0);
 }
 
-/* The best of all paths, by trying them. */
+/* The best path, by exhaustive search. */
 static double best_by_trying(const nm_chain *chain, const double *emissions, int32_t n, int32_t *best)
 {
     double most = -INFINITY;

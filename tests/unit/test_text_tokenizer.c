@@ -1,4 +1,4 @@
-/* Tokenizers: lines whose result is known from the Moses scripts, there and back, and hostile lines. */
+/* Tokenizers: lines whose tokens are known from the Moses scripts, detokenization, and hostile lines. */
 #include "text_helper.h"
 
 #include <string.h>
@@ -125,7 +125,7 @@ static void white_space_and_control_characters(void **state)
     nm_buffer_release(&out);
 }
 
-/* Without escaping, tokenizing puts in and takes out spaces and nothing else. */
+/* Without escaping, tokenization only inserts and removes spaces. */
 static void only_spaces_change(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void long_lines_are_taken(void **state)
     free(line);
 }
 
-/* What torchtext's get_tokenizer("basic_english") gives, its words joined by spaces. */
+/* Results of torchtext's get_tokenizer("basic_english"), joined by spaces. */
 static void basic_english(void **state)
 {
     (void)state;

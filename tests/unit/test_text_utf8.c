@@ -160,7 +160,7 @@ static void counters_join_by_number(void **state)
     nm_counter_release(&part);
 }
 
-/* Cleared counters know nothing, be they cleared by wiping or, once far too wide, by release. */
+/* A cleared counter is empty, whether its memory was reset or, if it was much too large, released. */
 static void cleared_counters_are_empty(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Vocabularies: fairseq's order and file format, hostile files, ids and back. */
+/* Vocabularies: fairseq's order and file format, hostile files, conversion to ids and back. */
 #include "text_helper.h"
 
 #include <string.h>

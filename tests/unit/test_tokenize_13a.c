@@ -1,4 +1,4 @@
-/* The 13a tokenizer and lower case, case by case; the wanted strings follow from the published rules. */
+/* The 13a tokenizer and lowercasing; the expected strings follow from the published rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static const char *const tokens[][2] = {
      "b\xe3\x80\x80"
      "c",
      "a b c"},                                                       /* no-break and ideographic space */
-    {"\xe2\x80\x9eja\xe2\x80\x9c.", "\xe2\x80\x9eja\xe2\x80\x9c ."}, /* quotation marks beyond ASCII stay */
+    {"\xe2\x80\x9eja\xe2\x80\x9c.", "\xe2\x80\x9eja\xe2\x80\x9c ."}, /* non-ASCII quotation marks are kept */
     {"\xc3\xa9,1 1,\xc3\xa9", "\xc3\xa9 , 1 1 , \xc3\xa9"},
 };
 
@@ -51,7 +51,7 @@ static const char *const letters[][2] = {
     {"\xc4\xb0", "i\xcc\x87"},                                /* dotted capital I */
     {"\xce\x9f\xce\xa3", "\xce\xbf\xcf\x82"},                 /* final sigma */
     {"\xce\x9f\xce\xa3\xce\x9f", "\xce\xbf\xcf\x83\xce\xbf"}, /* not final */
-    {"\xce\x9f'\xce\xa3.", "\xce\xbf'\xcf\x82."},             /* final over what is ignorable */
+    {"\xce\x9f'\xce\xa3.", "\xce\xbf'\xcf\x82."}, /* final sigma, after characters that are ignored */
     {"\xce\x9f\xce\xa3.\xce\x9f", "\xce\xbf\xcf\x83.\xce\xbf"},
     {"\xce\xa3", "\xcf\x83"},
     {"A\xff"

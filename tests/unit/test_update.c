@@ -156,7 +156,7 @@ static void test_the_divergence_threshold(void **state)
     }
 }
 
-/* A finite loss with gradients that are not: the update is refused, and no parameter changes. */
+/* A finite loss with gradients that are not finite: the update is rejected, and no parameter changes. */
 static void test_gradients_that_are_not_finite(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void test_activations_that_are_too_large(void **state)
     }
 }
 
-/* The dry run that measures memory is a forward pass in training mode; it leaves no trace in the norms. */
+/* The dry run that measures memory is a forward pass in training mode; it does not change the norms. */
 static void test_the_dry_run_does_not_change_the_norms(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The Viterbi search finds the best of all paths, with the scores of start, transitions and end. */
+/* Viterbi decoding finds the best path, with start, transition and end scores. */
 #include "decode/viterbi.h"
 
 #include <math.h>

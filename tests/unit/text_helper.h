@@ -1,4 +1,4 @@
-/* Shared by the tests of the text layer: cmocka's headers and comparing results that are buffers. */
+/* Helpers of the tests of the text layer: headers of cmocka, and comparison of buffers. */
 #ifndef TEXT_HELPER_H
 #define TEXT_HELPER_H
 

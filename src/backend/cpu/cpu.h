@@ -4,16 +4,17 @@
 
 #include "norma/backend.h"
 
-/* Replaces the reference kernels in backend->k by those of the selected CPU level and sets backend->isa. */
+/* Replaces the reference kernels in backend->k with those of the selected CPU level and sets backend->isa. NM_USAGE: unknown
+ * level; NM_UNSUPPORTED: the CPU does not support it, or the backend is not float32. */
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
 /* Scratch slots of the backend; a kernel may use all of them at once. */
 enum {
     NM_CPU_PANELS,   /* GEMM: packed panels of the right operand */
     NM_CPU_THREADS,  /* GEMM, attention: one workspace per thread */
-    NM_CPU_BLOCK,    /* intermediate results that live across GEMM calls of a kernel */
+    NM_CPU_BLOCK,    /* intermediate results that outlive a GEMM call of a kernel */
     NM_CPU_PARTIALS, /* partial sums of row blocks */
-    NM_CPU_PACKED    /* weights that several GEMM calls of a kernel read */
+    NM_CPU_PACKED    /* packed weights for several GEMM calls of a kernel */
 };
 
 /* Kernels of one CPU level: each function replaces its entries of the table. */
@@ -47,7 +48,7 @@ NM_CPU_BF16(base)
 #if defined(__x86_64__)
 NM_CPU_BF16(avx2)
 NM_CPU_BF16(avx512)
-NM_CPU_BF16(dot) /* by the instruction vdpbf16ps */
+NM_CPU_BF16(dot) /* with the instruction vdpbf16ps */
 #endif
 
 #endif

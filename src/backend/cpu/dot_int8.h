@@ -1,10 +1,9 @@
 /* Exact int8 dot products on every CPU level: four columns of an input row times the same four of the
  * NM_INT8_PANEL rows of a panel (backend/int8.h).
  *
- * VNNI multiplies unsigned by signed bytes: inputs are stored with an offset of 128, and 128 times the sum
- * of the row of the weight is subtracted at the end. The wrapping instruction is used, not the saturating
- * one. Without VNNI, bytes are first widened to 16 bits, because the byte multiplication of AVX2 saturates
- * its 16-bit sums. */
+ * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum of the row of
+ * the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI, bytes are first widened to 16
+ * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. */
 #ifndef NM_DOT_INT8_H
 #define NM_DOT_INT8_H
 

@@ -1,5 +1,5 @@
-/* Shared by the norms: padded parameter vectors, and sums over rows that are accumulated per block of
- * NM_NORM_ROWS rows and added in double in the order of the blocks. */
+/* Helpers of the norm kernels: padded parameter vectors; sums over rows, which are accumulated in float per block of
+ * NM_NORM_ROWS rows and added in double in the order of the blocks; residual connections. */
 #ifndef NM_NORM_PARTS_H
 #define NM_NORM_PARTS_H
 
@@ -13,7 +13,7 @@ NM_INLINE size_t nm_padded(int32_t d)
     return (size_t)nm_round_up(d, 16) + 16;
 }
 
-/* Copies a parameter of length d, broadcasts one of length 1, and fills a missing one with `otherwise`. */
+/* Copies a parameter of length d or broadcasts one of length 1; `otherwise` is the value of a missing one. The padding is 0. */
 NM_INLINE const float *nm_padded_vector(const float *given, int32_t length, int32_t d, float otherwise,
                                         float *to)
 {
@@ -24,9 +24,8 @@ NM_INLINE const float *nm_padded_vector(const float *given, int32_t length, int3
     return to;
 }
 
-/* Results that do not fit the last-level cache are written with non-temporal (streaming) stores: a normal
- * store would first read the line, and the beginning of the result would be evicted before it is read
- * again. */
+/* Results of at least NM_STREAM_BYTES do not fit the last-level cache and are written with non-temporal (streaming) stores: a
+ * normal store would first read the cache line, and the line would be evicted before it is read again. */
 enum { NM_STREAM_BYTES = 24 << 20 };
 
 NM_INLINE bool nm_use_streaming(nm_mat y)
@@ -62,7 +61,7 @@ enum { NM_SUM_BLOCK = NM_ACCUMULATORS * NM_LANES };
             step(0, j_, nm_min_i32((n)-j_, NM_W));                                                           \
     } while (0)
 
-/* The same sums, all vectors at once, where the registers suffice: step(i, v, j, count) adds columns
+/* The same sums for all vectors in one loop, for steps with few registers: step(i, v, j, count) adds columns
  * j .. j + count - 1 to accumulator i of vector v. */
 #define NM_SUM_LANES(n, step)                                                                                \
     do {                                                                                                     \
@@ -91,7 +90,7 @@ NM_INLINE vf nm_sum_accumulators(const vf sum[NM_ACCUMULATORS])
     return v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3]));
 }
 
-/* Sum of (x - center)^2 where the sum in float has overflowed: from |x| = 1e19 on. */
+/* Sum of (x - center)^2 in double, for rows whose sum overflows in float, from about |x| = 1e19 on. */
 static inline double nm_wide_sum_of_squares(int32_t n, const float *x, double center)
 {
     double sum = 0;
@@ -127,14 +126,14 @@ NM_INLINE void nm_sum_blocks(nm_backend *b, const float *partials, int32_t block
     int32_t threads = nm_threads_for(b, (size_t)blocks * (size_t)n);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t j = 0; j < n; j += 4 * NM_W) {
-        double part[4 * NM_W];
+        NM_ALIGNED double part[4 * NM_W];
         int32_t cols = nm_min_i32(n - j, 4 * NM_W);
         nm_column_sums(partials + j, (size_t)n, blocks, cols, part);
         memcpy(sums + j, part, (size_t)cols * sizeof(double));
     }
 }
 
-/* Residual connection of a norm (nm_residual_sum, nm_residual_grad); without one `on` is false. */
+/* Residual connection before a norm (nm_residual_sum, nm_residual_grad). on: false if there is none. */
 typedef struct nm_norm_residual {
     bool on, add;
     nm_mat stream, f, df;
@@ -157,7 +156,7 @@ NM_INLINE nm_norm_residual nm_residual_of_grad(const nm_residual_grad *grad, nm_
     return (nm_norm_residual){.on = true, .add = grad->add, .df = grad->df, .drop = nm_drop_of(grad->drop)};
 }
 
-/* x = stream + drop(f) in rows begin .. end - 1. Not inlined: the norms' loops need the registers. */
+/* x = stream + drop(f) in rows begin .. end - 1. Not inlined, because the loops of the norms need the registers. */
 static __attribute__((noinline, unused)) void nm_residual_rows(const nm_norm_residual *r, nm_mat x,
                                                                int32_t begin, int32_t end)
 {

@@ -1,11 +1,11 @@
-/* Panels of GEMM operands: vectors of rows or columns of an operand, for ascending k. A panel row is what
- * one multiply-add of the register tile reads:
+/* Panels of GEMM operands: vectors over rows or columns of an operand, for ascending k. A panel row is the operand of one
+ * multiply-add of the register tile:
  *     float                      the value of one k
  *     bf16, vdpbf16ps            the pair of values k, k + 1 in 32 bits, k in the low half
  *     bf16, other CPU levels     values rounded to bf16 but stored as float, the row of k + 1 before that of k
- * so that bf16 sums have the order of norma/backend.h. For an odd depth the last pair has a zero. Emulated
- * sums are exact: the product of two bf16 numbers is exact in float, and FMA in a mode in which denormal
- * numbers are zero rounds as vdpbf16ps does. */
+ * so that bf16 sums have the order of norma/backend.h. For an odd depth, the second value of the last pair is zero. The
+ * emulation is bitwise identical to vdpbf16ps: the product of two bf16 numbers is exact in float, and FMA rounds in the same way
+ * in a mode in which denormal numbers are zero. */
 #ifndef NM_PANEL_H
 #define NM_PANEL_H
 
@@ -24,14 +24,14 @@ enum { NM_PANEL_GROUP = 2, NM_GROUP_ROWS = 2 };
 enum { NM_PANEL_GROUP = 1, NM_GROUP_ROWS = 1 };
 #endif
 
-/* Number of panel rows of `depth` values of k; exact multiples add up. */
+/* Number of panel rows for `depth` values of k. For multiples of NM_PANEL_GROUP it is additive. */
 NM_INLINE int32_t nm_panel_rows(int32_t depth)
 {
     return (depth + NM_PANEL_GROUP - 1) / NM_PANEL_GROUP * NM_GROUP_ROWS;
 }
 
-/* ---- zero for denormal numbers: results of nm_flush and, between nm_flush_begin and nm_flush_end, of all
- * float arithmetic of the thread where the CPU has such a mode ---- */
+/* ---- flushing of denormal numbers to zero: by nm_flush and, if the CPU has such a mode, in all float arithmetic of the thread
+ * between nm_flush_begin and nm_flush_end ---- */
 
 #if defined(NM_BF16) && !defined(NM_LEVEL_base)
 
@@ -120,8 +120,7 @@ NM_INLINE vf nm_round_to_bf16(vf x)
 
 #endif
 
-/* Packs a vector of n columns of one group of rows of an operand; rows: number of rows that are left, at
- * least 1. */
+/* Packs a vector of n columns of one group of rows of an operand. rows: number of remaining rows, at least 1. */
 NM_INLINE void nm_pack_group(const float *from, size_t stride, int32_t rows, int32_t n, float *to,
                              size_t step)
 {
@@ -160,7 +159,7 @@ NM_INLINE vf nm_load_depth(const float *from, int32_t n)
 
 #if defined(NM_BF16)
 
-/* Panel rows of one row of n values of k, in place or not; writes whole vectors. */
+/* Packs n values of k of one row; `to` may be `from`. Writes whole vectors. */
 NM_INLINE void nm_pack_row(const float *from, int32_t n, float *to)
 {
     for (int32_t k = 0; k < n; k += NM_VECTOR_DEPTH) {

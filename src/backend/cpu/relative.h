@@ -1,4 +1,4 @@
-/* Attention with relative positions and over a KV cache; registered with the attention kernels. */
+/* Kernels of attention with relative positions and of attention over a KV cache, which nm_cpu_attention registers. */
 #ifndef NM_RELATIVE_H
 #define NM_RELATIVE_H
 

@@ -1,14 +1,13 @@
 /* Portable vectors: a kernel is written once for every CPU level.
  *
- * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats by the
- * compiler's vector extension, for any machine), `avx2` and `avx512`. Names exported by such a file carry
- * the level: NM_SIMD(name). `vf` holds NM_W floats, `vd` half as many doubles, `vu` NM_W unsigned 32-bit
- * integers. Multiply-add rounds once on avx2 and avx512 and twice on base. Loads and stores need no
- * alignment.
+ * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats with the compiler's vector
+ * extension, for any CPU), `avx2` and `avx512`. External names of such a file contain the level: NM_SIMD(name). `vf` is a vector
+ * of NM_W floats, `vd` of NM_W / 2 doubles, `vu` of NM_W unsigned 32-bit integers. Multiply-add rounds once on avx2 and avx512,
+ * and twice on base. Loads and stores need no alignment.
  *
- * Sums over columns have NM_LANES partial sums at every level: partial sum l has the columns l, l + NM_LANES,
- * l + 2 NM_LANES and so on. They are NM_SUM_VECTORS vectors, which are added in one order. So avx2 and avx512
- * give bitwise identical results. */
+ * Sums over columns have NM_LANES partial sums at every level: partial sum l is that of the columns l, l + NM_LANES,
+ * l + 2 NM_LANES and so on. They are stored in NM_SUM_VECTORS vectors and added in a fixed order, so that avx2 and avx512 give
+ * bitwise identical results. */
 #ifndef NM_SIMD_H
 #define NM_SIMD_H
 
@@ -20,6 +19,10 @@
 #define NM_PASTE(a, b)  NM_PASTE_(a, b)
 #define NM_SIMD(name)   NM_PASTE(name, NM_LEVEL)
 #define NM_INLINE       static inline __attribute__((always_inline, unused))
+
+/* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the next load, and the stack
+ * protector places an array at any multiple of 16 bytes. */
+#define NM_ALIGNED _Alignas(64)
 
 #if defined(NM_LEVEL_avx512)
 #include "backend/cpu/vector_avx512.h"
@@ -52,8 +55,8 @@ NM_INLINE void v_accumulate(double *sums, vf x)
     vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
 }
 
-/* NM_LANES partial sums added to one vector, which overwrites the first; vd_sum of it is their sum. Halves are added until
- * one vector is left: l and l + 8, l and l + 4 ... */
+/* Reduces NM_LANES partial sums to one vector, whose vd_sum is the sum of all. Repeatedly adds the upper half to the lower half
+ * (l + 8 to l, l + 4 to l, ...); overwrites sums. */
 NM_INLINE vd vd_fold_lanes(vd sums[2 * NM_SUM_VECTORS])
 {
     for (int n = NM_SUM_VECTORS; n > 0; n /= 2)
@@ -62,7 +65,7 @@ NM_INLINE vd vd_fold_lanes(vd sums[2 * NM_SUM_VECTORS])
     return sums[0];
 }
 
-/* The same for partial sums in float, in double. */
+/* The same in double for partial sums in float. */
 NM_INLINE vd v_fold_lanes(const vf sums[NM_SUM_VECTORS])
 {
     vd wide[2 * NM_SUM_VECTORS];

@@ -19,7 +19,7 @@ static float row_max(const float *row, int32_t keys)
     return v_largest(top);
 }
 
-/* Softmax in place; *top: the largest score, 0 without keys. Returns the sum of e^(score - top). */
+/* Softmax in place. Sets *top to the largest score, 0 without keys. Returns the sum of e^(score - top). */
 static double softmax_in_place(float *row, int32_t n_keys, int32_t keys, float *top)
 {
     mask_tail(row, n_keys, keys);
@@ -40,7 +40,7 @@ static double softmax_in_place(float *row, int32_t n_keys, int32_t keys, float *
     return sum;
 }
 
-/* Single queries over a gathered KV cache. Sizes that fit the registers and hide the latency of sums: */
+/* Numbers of keys and of output vectors per inner loop: they fit the registers and hide the latency of additions. */
 enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8 };
 
 typedef struct cached_attention {
@@ -66,8 +66,8 @@ NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t widt
     v_sums(sums, scores);
 }
 
-/* Scores of the keys of a head. The last key is repeated up to a multiple of KEYS_AT_ONCE; those scores
- * are undefined. */
+/* Sets scores[j] = q . key j for the n keys of a head. The last key is repeated up to a multiple of KEYS_AT_ONCE; the scores of
+ * the repeated ones are overwritten by the softmax. */
 static void score_cached(const cached_attention *call, int32_t query, int32_t head, const int32_t *rows,
                          int32_t n, float *scores)
 {
@@ -92,7 +92,7 @@ static void softmax_cached(float scale, float *scores, int32_t n)
     softmax_in_place(scores, n, nm_round_up(n, NM_W), &top);
 }
 
-/* Values of the rows that a query attends to, from column first_col. */
+/* Columns from first_col on of the values that a query attends to. */
 typedef struct gathered_values {
     nm_mat v;
     const int32_t *rows;
@@ -100,8 +100,8 @@ typedef struct gathered_values {
     size_t first_col;
 } gathered_values;
 
-/* `count` vectors of out = sum_j weight_j v_j over the cached rows; per_head of them share the weights of
- * a head, those of the next head begin `stride` later; the last vector has `last` columns. */
+/* Computes `count` vectors of out = sum_j weight_j v_j over the cached rows. Each `per_head` vectors belong to a head; the weights
+ * of the next head begin `stride` later. The last vector has `last` columns. */
 NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *weights, size_t stride,
                                     const int per_head, const int count, int32_t last, float *out)
 {

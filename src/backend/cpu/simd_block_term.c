@@ -3,17 +3,20 @@
  *     out_i = sum_a A_ia M_a + B_ia N_a
  *     M_a   = sum_jk k_ja v_ka weight_jk
  *     N_a   = sum_jk p_ja v_ka weight_jk
- * M and N [h, d] do not depend on the query. If causal, they are running sums to which position i adds
- *     M_a  += v_ia X_a + k_ia Z_a    X_a = sum_{j <= i} k_ja weight_ji    Z_a = sum_{k < i} v_ka weight_ik
- *     N_a  += v_ia Y_a + p_ia Z_a    Y_a = sum_{j <= i} p_ja weight_ji    (the same for all segments)
- * A segment costs O(L^2 h d). Except for the sums over d in the backward pass, columns of d are
- * independent: one thread computes a block of columns, which fits L2, and the partial sums over d are
- * added in the order of the blocks. */
+ * M and N [h, d] do not depend on the query. If causal, they are running sums, to which position i adds
+ *     M_a  += v_ia X_a + k_ia Z_a
+ *     N_a  += v_ia Y_a + p_ia Z_a
+ *     X_a   = sum_{j <= i} k_ja weight_ji
+ *     Y_a   = sum_{j <= i} p_ja weight_ji        (equal for all segments)
+ *     Z_a   = sum_{k < i} v_ka weight_ik
+ * The time for a segment is O(L^2 h d). Except for the sums over d in the backward pass, columns of d are independent: a thread
+ * computes a block of columns, which fits L2, and partial sums over d are added in the order of the blocks. */
 #include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
 
-/* Columns of a block, the same at every CPU level because blocks are summed; segments of a task of the forward pass. */
+/* B: columns of a block, equal at every CPU level because sums over blocks depend on it. GROUP: segments of a task of the forward
+ * pass. */
 enum { B = 32, GROUP = 16 };
 _Static_assert(B % NM_TILE_COLS == 0 && B == 2 * NM_LANES,
                "a block has whole panels and two columns per partial sum");
@@ -31,9 +34,9 @@ typedef struct term_call {
 
 /* Per-thread workspace: [h][B] blocks unless stated otherwise. */
 typedef struct workspace {
-    float *weight, *dweight;       /* [pairs][B]: the block's columns, see pairs_x and pairs_z */
-    float *m, *n, *rm, *rn;        /* running sums: forward, and of the gradient */
-    float *x, *z, *y, *dy;         /* of every position, [length][h][B] */
+    float *weight, *dweight;       /* [pairs][B]: columns of the block, see pairs_x and pairs_z */
+    float *m, *n, *rm, *rn;        /* running sums M and N, and of their gradients RM and RN */
+    float *x, *z, *y, *dy;         /* X, Z, Y and the gradient of Y for every position, [length][h][B] */
     float *down, *down_transposed; /* a gradient, and its transpose [B][padded_h] */
     float *position_grads;         /* [length][h] */
 } workspace;
@@ -76,8 +79,8 @@ static size_t workspace_floats(const term_call *call, bool backward, float *base
     return used + NM_W;
 }
 
-/* Pairs are stored in the order of their use: the pairs (j, i) of X for every position i, then the pairs
- * (i, k) of Z. Their counts and first indices for position i: */
+/* Pairs are stored in the order in which they are used: the pairs (j, i) of X for every position i, then the pairs (i, k) of Z.
+ * Number of pairs of X, and index of the first pair of X and of Z for position i: */
 static int32_t reach(const term_call *call, int32_t i)
 {
     return call->term->causal ? i + 1 : call->length;
@@ -380,7 +383,7 @@ static void backward_segment(const term_call *call, const workspace *r, const se
     }
 }
 
-/* Gradients of the operands of Y, summed over all segments. */
+/* Adds the gradients of the operands of Y, which are sums over all segments. */
 static void finish_block(const term_call *call, const workspace *r, int32_t col)
 {
     nm_mat p = call->term->positions;
@@ -422,7 +425,7 @@ static void run_task(const term_call *call, const workspace *r, int32_t block, i
         finish_block(call, r, s.col);
 }
 
-/* A task is a block of columns and a group of segments; in the backward pass all segments. */
+/* A task is a block of columns for a group of segments, in the backward pass for all segments. */
 static void run_tasks(nm_backend *b, const term_call *call, bool backward)
 {
     int32_t n_seqs = call->term->packing->n_seqs, group = backward ? n_seqs : GROUP;

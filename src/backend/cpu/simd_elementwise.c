@@ -72,7 +72,7 @@ static void dropout(nm_backend *b, const nm_dropout_args *args)
 static void embed_row(const float *word, const float *position, float factor, const nm_drop *drop,
                       nm_part part, float *y)
 {
-    float factors[NM_DROP_COLS];
+    NM_ALIGNED float factors[NM_DROP_COLS];
     for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
         int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
         if (drop->on)
@@ -104,15 +104,15 @@ static void embed(nm_backend *b, const nm_embed_args *args)
     }
 }
 
-/* One block of NM_DROP_COLS columns, for the words with id % buckets == bucket: several threads process a
- * block, and every word is summed in the order of i. */
+/* One block of NM_DROP_COLS columns, for the ids with id % buckets == bucket, so that several threads process a block and each
+ * row of the table is summed in the order of i. */
 static void embed_grad_block(const nm_embed_grad_args *args, const nm_drop *drop, int32_t block,
                              int32_t bucket, int32_t buckets)
 {
     const nm_mat dout = args->dout, dtable = args->dtable;
     const int32_t *ids = args->ids;
     const float factor = (float)args->scale;
-    float factors[NM_DROP_COLS];
+    NM_ALIGNED float factors[NM_DROP_COLS];
     int32_t col = block * NM_DROP_COLS, cols = nm_min_i32(dout.cols - col, NM_DROP_COLS);
     for (int32_t i = 0; i < dout.rows; i++) {
         if (ids[i] % buckets != bucket)
@@ -188,7 +188,7 @@ static void zero(nm_backend *b, const nm_zero_args *args)
 /* ---- vectors: arithmetic in double, rounded once, bitwise identical to the reference kernel ---- */
 
 enum { VEC_CHUNK = 1024 };
-static const float vec_zeros[VEC_CHUNK]; /* in position of missing operands */
+static const float vec_zeros[VEC_CHUNK]; /* the value of missing operands */
 
 static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const float *vb, const float *vc,
                       float *out)

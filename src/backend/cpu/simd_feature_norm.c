@@ -7,16 +7,16 @@
 
 typedef struct feature_call {
     const nm_feature_norm *spec;
-    nm_mat x, y, dy; /* backward: y is dx */
-    float *row_scale;
-    /* Padded vectors. `scale` is folded into the weight (backward: into c1): the loops use h - shift,
-     * never z. */
+    nm_mat x, y, dy;  /* backward: y is dx */
+    float *row_scale; /* [rows, groups] */
+    /* Padded vectors. `scale` is folded into the weight (backward: into c1), because the loops use h - shift instead of z. */
     const float *shift, *weight, *bias; /* backward: weight is a, bias is c0 */
     const float *c1;
-    int32_t groups, width;                /* one group of all columns if there is no row scale */
-    bool scaled, measured, stream, plain; /* plain: no shift, and in the backward pass no c0 */
+    int32_t groups, width; /* one group of all columns if there is no row scale */
+    /* scaled: with row scales; measured: they are given; plain: without shift and, in the backward pass, without c0. */
+    bool scaled, measured, stream, plain, row_by_row;
     nm_norm_residual residual;
-    int32_t n_summed; /* rows of x that are already computed */
+    int32_t n_summed; /* number of rows of x for which the residual connection has been computed */
 } feature_call;
 
 static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
@@ -30,6 +30,7 @@ static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_sca
                           .width = x.cols / groups,
                           .scaled = spec->groups > 0,
                           .measured = spec->row_scale_ready,
+                          .row_by_row = (size_t)x.rows * (size_t)x.cols * sizeof(float) >= NM_STREAM_BYTES,
                           .residual = nm_residual_of_sum(spec->row_scale_ready ? NULL : spec->sum, x)};
 }
 
@@ -80,26 +81,26 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
             squares[i] = nm_wide_sum_of_squares(width, x - (n - i) * width, 0);
 }
 
-/* Row scales of groups first .. first + n - 1 of a row, computed first if not yet available. */
+/* Reads the row scales of groups first .. first + n - 1 of a row, or computes and stores them. */
 NM_INLINE void load_row_scales(const feature_call *call, int32_t row, int32_t first, int32_t n,
                                float to[GROUPS])
 {
     float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
     const double share = 1.0 / call->width, eps = call->spec->eps;
-    double squares[GROUPS];
+    NM_ALIGNED double squares[GROUPS];
     if (call->measured) {
         memcpy(to, at, (size_t)n * sizeof *to);
         return;
     }
     sums_of_squares(call, nm_row(call->x, row) + (size_t)first * (size_t)call->width, n, squares);
-    for (int32_t i = 0; i < GROUPS; i++) /* all of them, so that whole vectors of roots are computed */
+    for (int32_t i = 0; i < GROUPS; i++) /* not only n, so that the compiler vectorizes the square roots */
         to[i] = (float)(1 / sqrt(squares[i] * share + eps));
     for (int32_t i = 0; i < n; i++)
         at[i] = to[i];
 }
 
-/* A row and the vectors shared by all rows. Passed by value: a vector store may alias any object with an
- * address. */
+/* A row and the vectors shared by all rows. Passed by value, because the compiler assumes that a vector store may change any
+ * object whose address is taken. */
 typedef struct row_view {
     const float *x, *dy;
     float *y; /* backward: dx */
@@ -161,7 +162,9 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
     return (float)(nm_sum_lanes(sums) / n);
 }
 
-/* Operation of a pass over the rows; it and the three flags below are compile-time constants of the loops. */
+/* Operation of a pass over the rows: sums of squares; sums of values and squares; forward (with sums of squares); sums of dy and
+ * dy (h - shift); dx (PUSH) or dx += (ADD), with these sums or not. The operation and the three flags below are compile-time
+ * constants of the loops. */
 typedef enum feature_work {
     SQUARES,
     MOMENTS,
@@ -216,7 +219,8 @@ NM_INLINE void run_columns(const row_view v, const feature_work work, const unsi
 NM_INLINE void run_groups(const feature_call *call, const row_view v, const feature_work work,
                           const unsigned how, int32_t row, int32_t first, int32_t n)
 {
-    float row_scales[GROUPS], projections[GROUPS] = {0};
+    NM_ALIGNED float row_scales[GROUPS];
+    float projections[GROUPS] = {0};
     const int32_t width = call->width;
     load_row_scales(call, row, first, n, row_scales);
     if (work >= PUSH)
@@ -241,7 +245,9 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
 
 enum { ROWS = 4 };
 
-/* Sums only, ROWS rows at a time: one load and one store of a sum for all of them. Bitwise identical. */
+/* Passes that only compute sums process ROWS rows at a time, with one load and store of each sum. The order of additions does not
+ * change. Matrices that do not fit the last-level cache are read row by row, because the hardware prefetcher does not follow
+ * several rows at once. */
 NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
                         ptrdiff_t dy_stride, int32_t j, int32_t count)
 {
@@ -263,7 +269,7 @@ NM_INLINE void run_rows(const feature_call *call, const feature_work work, const
 {
     int32_t row = begin;
     const int32_t n = call->x.cols;
-    if (!(how & SCALED) && (work <= MOMENTS || work == SUMS))
+    if (!(how & SCALED) && (work <= MOMENTS || work == SUMS) && !call->row_by_row)
         for (; row + ROWS <= end; row += ROWS) {
             const row_view v = view_row(call, work, row, sums);
             const ptrdiff_t x_stride = call->x.stride, dy_stride = call->dy.stride;
@@ -379,8 +385,9 @@ static void estimate_center(const feature_call *call, float *center)
 
 /* Mean and mean square from sums about a center:
  *     mean   = center + mean(h - center)
- *     square = mean square about the mean or about the center
- * Returns whether a center was too far from the mean (in standard deviations) for a difference of squares. */
+ *     square = mean((h - center)^2), or with about_mean
+ *     square = mean((h - center)^2) - mean(h - center)^2
+ * Returns whether the distance of a center from the mean was too many standard deviations for a difference of squares. */
 static bool store_moments(const feature_call *call, const feature_workspace *workspace, bool about_mean,
                           float *mean, float *square)
 {
@@ -420,7 +427,7 @@ static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
     if (!store_moments(&call, &workspace, about_mean, mean, square) || !square)
         return;
     memcpy(estimate, mean, (size_t)x.cols * sizeof(float));
-    call.measured = true; /* computed by the first pass, as x */
+    call.measured = true; /* the first pass has computed the row scales and the residual connection */
     call.residual.on = false;
     run_blocks(b, &call, MOMENTS, &workspace);
     store_moments(&call, &workspace, about_mean, mean, square);

@@ -1,9 +1,9 @@
-/* Scaled dot-product attention over packed sequences (Vaswani et al. 2017) in tiles of queries and keys, as in
- * FlashAttention (Dao et al. 2022; Dao 2023): the forward pass sums weighted values with a softmax that is rescaled
- * when a later tile has a larger score; the backward pass recomputes the weights from the log of the softmax
- * denominators. Only the scores of one tile exist at a time. One thread computes a pair of sequence and head with
- * the register tile of GEMM. With NM_BF16 the operands of every matrix multiplication are packed to bf16, softmax
- * weights and their gradients included; scores, softmax and sums are float. */
+/* Scaled dot-product attention over packed sequences (Vaswani et al. 2017) in tiles of queries and keys, as in FlashAttention
+ * (Dao et al. 2022; Dao 2023). The forward pass computes the softmax online: sums are rescaled when a later tile has a larger
+ * score. The backward pass recomputes the weights from the log of the softmax denominators. Only the scores of one tile are in
+ * memory at a time. A thread computes a pair of sequence and head with the register tile of GEMM. With NM_BF16, the operands of
+ * all matrix multiplications, including softmax weights and their gradients, are packed as bf16; scores, softmax and sums are
+ * float. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
 #include "backend/cpu/small_gemm.h"
@@ -46,9 +46,9 @@ typedef struct tile {
 
 /* Per-thread workspace. All rows are padded to whole vectors. */
 typedef struct workspace {
-    float *k_columns, *v_columns; /* transposed into panels: all keys (forward), those of a tile (backward) */
-    float *k_rows, *v_rows;       /* as right operands, the same */
-    float *q_left, *dout_left;    /* as left operands: a block of queries (forward), all (backward) */
+    float *k_columns, *v_columns; /* transposed into panels: all keys (forward), keys of a tile (backward) */
+    float *k_rows, *v_rows;       /* as right operands: all keys (forward), keys of a tile (backward) */
+    float *q_left, *dout_left;    /* as left operands: a block of queries (forward), all queries (backward) */
     float *q_rows, *dout_rows;    /* backward: all queries as right operands */
     float *weights, *grads, *columns; /* [QUERIES][KEYS] */
     float *sums;                      /* forward: [QUERIES][v_width], weighted values */
@@ -137,8 +137,8 @@ static panels transposed_panels(const float *columns, int32_t first, int32_t wid
     return (panels){columns + (size_t)(first / NM_TILE_COLS) * panel, panel, NM_TILE_COLS};
 }
 
-/* Rows as right operand: themselves if they are few and whole vectors of float, otherwise a copy, padded or packed,
- * because rows that are far apart share few sets of the L1 cache. */
+/* Rows as right operand: the rows themselves if they are few and consist of whole vectors of floats. Otherwise a padded or packed
+ * copy, because rows with a large stride map to few sets of the L1 cache. */
 static panels right_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
 {
     if (!PACKED && width % NM_W == 0 && n <= KEYS)
@@ -151,7 +151,7 @@ static panels right_operand(const float *from, size_t stride, int32_t n, int32_t
     return (panels){copy, NM_TILE_COLS, step};
 }
 
-/* The rows of a right operand from `first` on; even. */
+/* The rows of a right operand from `first` on, which is even. */
 static panels rows_from(panels rows, int32_t first)
 {
     rows.data += (size_t)nm_panel_rows(first) * rows.step;
@@ -179,7 +179,7 @@ static float *tile_row(float *block, int32_t i)
     return block + (size_t)i * KEYS;
 }
 
-/* A tile as left operand along its keys; packed in place. */
+/* A tile as left operand whose depth is its keys; packed in place. */
 static operand tile_rows_operand(float *block, const tile *t)
 {
 #if defined(NM_BF16)
@@ -191,7 +191,7 @@ static operand tile_rows_operand(float *block, const tile *t)
     return (operand){block, KEYS, 1};
 }
 
-/* A tile as left operand along its queries; packed to `to`, which may be the tile. */
+/* A tile as left operand whose depth is its queries; packed to `to`, which may be the tile. */
 static operand tile_columns_operand(float *block, const tile *t, float *to)
 {
 #if defined(NM_BF16)
@@ -229,15 +229,15 @@ static const float *drop_row(const attention *call, const pair *at, const tile *
  * With the largest score s_max so far, weights are relative to a reference r = n ln 2, n = ceil(s_max / ln 2):
  *     w_j = e^(s_j - r)
  *     out = (sum_j drop(w_j) v_j) / sum_j w_j
- * so that a larger reference multiplies sums by a power of two, exactly, and with NM_BF16 the rounded weights hardly
- * depend on the order in which large scores occur. For scores beyond +-LARGEST_SCORE, r is s_max. */
+ * so that a change of the reference multiplies sums by a power of two, which is exact, and with NM_BF16 the rounded weights
+ * depend little on the order of large scores. For |s_max| > LARGEST_SCORE, r = s_max. */
 
 enum { LARGEST_SCORE = 16384 }; /* products of n and the high part of ln 2 are exact up to here */
 
 typedef struct softmax_state {
-    float reference; /* base + steps ln 2 */
-    float base;      /* 0 up to LARGEST_SCORE */
-    int32_t steps;
+    float reference; /* r = base + steps ln 2 */
+    float base;      /* 0 unless |s_max| > LARGEST_SCORE */
+    int32_t steps;   /* n */
     float sums[NM_LANES];
 } softmax_state;
 
@@ -249,7 +249,7 @@ static float row_max(const float *row, int32_t keys)
     return v_largest(top);
 }
 
-/* Raises the reference to the score `top`; returns the factor of the sums so far. */
+/* Sets the reference for the largest score `top`. Returns the factor by which earlier sums must be multiplied. */
 static float raise_reference(softmax_state *s, float top)
 {
     const softmax_state old = *s;
@@ -271,7 +271,7 @@ static void scale_row(float *row, int32_t n, float factor)
         v_store(row + j, v_mul(v_set(factor), v_load(row + j)));
 }
 
-/* Replaces the scores of a row by weights and adds these to the sums of the state; ln 2 in two parts. */
+/* Replaces the scores of a row with weights and adds these to the sums of the state. ln 2 is split into two parts. */
 static void exponentiate(softmax_state *s, float *row, int32_t end)
 {
     if (s->base != 0)
@@ -292,7 +292,7 @@ static void exponentiate(softmax_state *s, float *row, int32_t end)
         v_store(s->sums + i * NM_W, sums[i]);
 }
 
-/* Replaces the scores of query t->query + i by its weights after dropout. */
+/* Replaces the scores of query t->query + i with its weights after dropout. */
 static void weigh(const attention *call, const pair *at, const workspace *r, const tile *t, int32_t i,
                   softmax_state *s)
 {
@@ -318,7 +318,7 @@ static void weigh(const attention *call, const pair *at, const workspace *r, con
         v_store(row + j, v_mul(v_load(row + j), v_load(factor + j)));
 }
 
-/* out and lse of a row from its sums. */
+/* Computes out and lse of a row from its sums. */
 static void finish_row(const attention *call, const pair *at, const workspace *r, int32_t query, int32_t i,
                        const softmax_state *s)
 {
@@ -394,15 +394,16 @@ static double dot_row(int32_t n, const float *a, const float *b)
     return v_sum_lanes(sums);
 }
 
-/* The first n lanes, n from 1 to NM_W; a constant NM_W costs nothing. */
+/* x with lanes from n on set to 0, n from 1 to NM_W. Free for the constant NM_W. */
 NM_INLINE vf v_first_of(vf x, int32_t n)
 {
     return n == NM_W ? x : v_first(x, n);
 }
 
-/* For one query, with D = out . dout and p from the scores:
- *     weights after dropout:  f p
- *     dp is replaced by:      ds = scale p (f dp - D) */
+/* For query t->query + i, with its scores s in r->weights, dp = dout v^T in r->grads, dropout factors f and D = out . dout:
+ *     p          = e^(s - lse)
+ *     r->weights = f p
+ *     r->grads   = ds = scale p (f dp - D) */
 static void grad_row(const attention *call, const pair *at, const workspace *r, const tile *t, int32_t i)
 {
     const int32_t query = t->query + i, n_keys = tile_keys(call, at, t, query),
@@ -438,7 +439,8 @@ static operand operand_from(operand rows, int32_t first)
     return rows;
 }
 
-/* Contributions of a tile to dq, dk and dv (+= if `add`, dq if it is not that of the first keys; otherwise =). */
+/* Contributions of a tile to dq, dk and dv. dk and dv are added to if `add`, dq if the tile does not begin at the first key;
+ * otherwise they are overwritten. */
 static void backward_tile(const attention *call, const pair *at, const workspace *r,
                           const backward_operands *o, const tile *t, bool add)
 {
@@ -511,7 +513,7 @@ static void backward_keys(const attention *call, const pair *at, const workspace
         t.n = tile_keys(call, at, &t, query + t.m - 1);
         if (t.n == 0)
             continue;
-        /* The first block initializes dk and dv if it attends to all these keys; otherwise they start from zero. */
+        /* The first tile overwrites dk and dv if it contains all these keys; otherwise they are set to zero before. */
         if (!add && t.n < n) {
             zero_rows(call->dk, at->k0 + key, n, at->head, call->width);
             zero_rows(call->dv, at->k0 + key, n, at->head, call->v_width);
@@ -581,8 +583,8 @@ static int32_t longest(const nm_packing *packing)
     return most;
 }
 
-/* Prefetches the columns of several heads in memory order: the stride between heads defeats the hardware
- * prefetcher. */
+/* Prefetches the columns of several heads in memory order, because the hardware prefetcher does not predict the accesses of one
+ * head after another. */
 static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t cols)
 {
     for (int32_t i = 0; m.data && i < n; i++)
@@ -659,7 +661,7 @@ void NM_SIMD(nm_cpu_attention)(nm_kernels *k)
 {
     k->attention = attention_forward;
     k->attention_grad = attention_grad;
-#if !defined(NM_BF16) /* the other kinds compute in float */
+#if !defined(NM_BF16) /* these kernels compute in float */
     NM_SIMD(nm_cpu_attention_cached)(k);
     NM_SIMD(nm_cpu_relative)(k);
 #endif

@@ -1,4 +1,3 @@
-/* GEMM, see gemm.h. */
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/kernel.h"
@@ -7,11 +6,11 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                   /* KC: a micro-panel of a and a panel of b stay in L1 and L2; even */
-    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* MC: packed rows of a stay in L2 */
-    EXTRA_ROWS = 2 * NM_TILE_ROWS, /* a remainder up to this size joins other blocks */
+    DEPTH = 512,                   /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
+    EXTRA_ROWS = 2 * NM_TILE_ROWS, /* a remainder of up to this size does not become a block */
     MICRO_PANELS = 10,             /* micro-panels of a block with additional rows */
-    MAX_EQUAL_BLOCKS = 8,          /* up to this many blocks per thread, blocks are of equal height */
+    MAX_EQUAL_BLOCKS = 8,          /* up to this number of blocks per thread, blocks have equal height */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
@@ -63,7 +62,7 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
     }
 }
 
-/* Micro-panels of nearly equal height: a tile of one or two rows takes as long as one of five. */
+/* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as one of five. */
 static int32_t micro_panel_rows(int32_t rows)
 {
     return nm_ceil_div(rows, nm_ceil_div(rows, NM_TILE_ROWS));
@@ -103,8 +102,8 @@ typedef struct block {
     int32_t row, rows, col, cols, k0, depth;
 } block;
 
-/* panels: shared packed panels from column first_col on, each of span_depth; NULL: each panel is packed
- * here. */
+/* panels: shared packed panels from column first_col on, of depth part->depth; NULL: the block packs its own panels. local:
+ * workspace of the thread. */
 static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
                       float *local)
 {
@@ -148,7 +147,7 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         g->finish(g, part->row, part->col, part->rows, part->cols);
 }
 
-/* Number of rows of every block but the last, which has the remaining ones. Results do not depend on it. */
+/* Number of rows of all blocks except the last one, which has the remaining rows. Results do not depend on it. */
 static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
 {
     *blocks = rows > EXTRA_ROWS ? nm_ceil_div(rows - EXTRA_ROWS, BLOCK_ROWS) : 1;
@@ -204,7 +203,7 @@ static void run_span(const nm_gemm *g, const span *part, float *panels, float *l
     }
 }
 
-/* Not inlined: no arithmetic is moved out of the mode in which denormal numbers are zero. */
+/* Not inlined, so that no arithmetic is moved out of the mode in which denormal numbers are zero. */
 static __attribute__((noinline)) void run_spans(const nm_gemm *g, int32_t span_cols, float *panels,
                                                 float *local, int32_t threads)
 {

@@ -1,4 +1,4 @@
-/* Int8 linear layers as defined in norma/backend.h. Sums are exact and every following step is rounded, so
+/* Int8 linear layers as defined in norma/backend.h. Sums are exact, and each following operation is rounded to float, so that
  * every CPU level is bitwise identical to the reference kernel. */
 #include "backend/cpu/dot_int8.h"
 #include "backend/cpu/kernel.h"
@@ -17,9 +17,9 @@ typedef struct int8_gemm {
     const nm_int8 *weight;
     const float *bias;
     nm_act act;
-    dot_input *inputs; /* [rows][stride], quantized */
-    size_t stride;     /* multiple of vectors and of 4 */
-    float *scales;     /* [rows] */
+    dot_input *inputs; /* [rows, stride]: quantized rows of x */
+    size_t stride;     /* multiple of 16 */
+    float *scales;     /* [rows]: of the rows of x */
 } int8_gemm;
 
 /* ---- activation quantization ---- */
@@ -36,7 +36,7 @@ static float largest_of(const float *row, int32_t n)
     return nm_int8_largest(bits);
 }
 
-/* Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits. */
+/* Adding 1.5 * 2^23 rounds to an integer, which the low bits of the sum contain. */
 static void quantize_row(const int8_gemm *p, int32_t r)
 {
     const float *row = nm_row(p->x, r);
@@ -54,8 +54,8 @@ static void quantize_row(const int8_gemm *p, int32_t r)
 
 /* ---- matrix multiplication ---- */
 
-/* Scales, bias and activation of NM_INT8_PANEL rows of the weight that begin at column `first` of y (which
- * may be negative); columns outside y are not written. scales: of the rows of the weight. */
+/* Applies scales, bias and activation to the sums z of a row of x with NM_INT8_PANEL rows of the weight, and writes them to y from
+ * column `first` on, which may be negative; columns outside y are not written. scales: those of the rows of the weight. */
 static void write_panel(const int8_gemm *p, int32_t row, int32_t first, const float *scales, vf *z)
 {
     float *y = nm_row(p->y, row), bias[NM_INT8_PANEL] = {0}, part[NM_INT8_PANEL];

@@ -1,5 +1,4 @@
-/* Linear layers by the GEMM of gemm.h: bias and activation in registers, dropout while a block is in the
- * cache. */
+/* Linear layers with the GEMM of gemm.h. Bias and activation are applied in registers, dropout while a block is in the cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
@@ -7,7 +6,7 @@
 static void drop_block(const nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols)
 {
     const nm_drop *drop = gemm->context;
-    float factors[NM_GEMM_COLS + NM_DROP_COLS];
+    NM_ALIGNED float factors[NM_GEMM_COLS + NM_DROP_COLS];
     for (int32_t i = row; i < row + rows; i++) {
         float *y = gemm->c + (size_t)i * gemm->ldc + (size_t)col;
         const float *factor = nm_drop_row(drop, (uint32_t)i, col, cols, factors);
@@ -36,7 +35,8 @@ static nm_gemm gemm_of(bool ta, bool tb, nm_mat a, nm_mat b, bool add, nm_mat c)
                      .ldc = (size_t)c.stride};
 }
 
-#if !defined(NM_BF16) /* which computes weight standardization and attention pooling in float */
+/* Weight standardization and attention pooling use this kernel, and are computed in float. */
+#if !defined(NM_BF16)
 static void gemm(nm_backend *b, const nm_gemm_args *args)
 {
     nm_gemm work = gemm_of(args->ta, args->tb, args->a, args->b, args->beta != 0, args->c);
@@ -84,12 +84,13 @@ static void linear(nm_backend *b, const nm_linear_args *args)
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* With relu an element that is not dropped is positive and a dropped one 0, so y suffices; otherwise the
- * mask is needed. */
+/* With relu, the gradient passes where y > 0, which is neither dropped nor negative before the activation, so the dropout mask is
+ * not needed. Without an activation it is. */
 static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const float *y, const float *dy,
                           float *dz)
 {
-    float kept = drop->on ? drop->scale : 1, factors[NM_DROP_COLS];
+    const float kept = drop->on ? drop->scale : 1;
+    NM_ALIGNED float factors[NM_DROP_COLS];
     for (int32_t j = 0; j < part.cols; j += NM_DROP_COLS) {
         int32_t end = nm_min_i32(part.cols, j + NM_DROP_COLS);
         if (act != NM_ACT_RELU && drop->on)
@@ -141,7 +142,7 @@ void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t col = 0; col < x.cols; col += 4 * NM_W) {
-        double sums[4 * NM_W];
+        NM_ALIGNED double sums[4 * NM_W];
         int32_t cols = nm_min_i32(x.cols - col, 4 * NM_W);
         nm_column_sums(nm_row(x, 0) + col, (size_t)x.stride, x.rows, cols, sums);
         for (int32_t j = 0; j < cols; j++)

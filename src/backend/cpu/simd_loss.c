@@ -7,16 +7,16 @@
 
 enum {
     LOGIT_BYTES = 64 << 20, /* memory limit of a block of logits */
-    LOSS_ROWS = 512,        /* largest number of rows of a block */
-    SUM_CHUNK = 512,        /* columns that are summed in float before they are added in double */
-    MAX_CHUNK = 4 * NM_W    /* columns of a chunk of which the maximum is computed first */
+    LOSS_ROWS = 512,        /* maximum number of rows of a block */
+    SUM_CHUNK = 512,        /* columns that are summed in float; sums of chunks are added in double */
+    MAX_CHUNK = 4 * NM_W    /* columns of a chunk of chunk_maxima */
 };
 
-/* Target distribution: `base` for every allowed word, plus `peak` for the target. */
+/* Target distribution: `base` for every allowed token, plus `peak` for the target. */
 typedef struct loss_call {
     const nm_softmax_loss_args *loss;
     const float *bias;
-    const float *mask; /* 0, or -inf for words not allowed; NULL: all allowed */
+    const float *mask; /* 0, or -inf for tokens that are not allowed; NULL: all are allowed */
     double base, peak;
     int32_t words, allowed;
     bool grads;
@@ -36,7 +36,7 @@ static const float *mask_words(nm_backend *b, const uint8_t *allowed, int32_t wo
     return mask;
 }
 
-/* Maximum of each lane of both vectors; x has `count` columns. */
+/* Vector of maxima whose largest lane is the maximum of top and of the first `count` lanes of x. */
 NM_INLINE vf max_upto(vf top, vf x, int32_t count)
 {
     float lanes[NM_W];
@@ -48,7 +48,7 @@ NM_INLINE vf max_upto(vf top, vf x, int32_t count)
     return top;
 }
 
-/* x += bias, -inf where masked. Returns the maximum; *sum: sum of the allowed values. */
+/* x += bias, -inf where masked. Returns the maximum. Sets *sum to the sum of the values that are not masked. */
 static float prepare_row(int32_t n, const float *bias, const float *mask, float *x, double *sum)
 {
     vf top = v_set(-INFINITY);
@@ -78,7 +78,7 @@ static float prepare_row(int32_t n, const float *bias, const float *mask, float 
     return v_largest(top);
 }
 
-/* Sum of e^(x - top); x is overwritten by the terms if `keep`. */
+/* Sum of e^(x - top). With `keep`, x is overwritten with the terms. */
 NM_INLINE double exp_row(int32_t n, float top, float *x, const bool keep)
 {
     double sum = 0;
@@ -111,10 +111,10 @@ static void grad_row(int32_t n, const float *mask, float factor, float base, flo
     }
 }
 
-/* Loss of one token; its logits are overwritten by their gradient. lp: log softmax, t: target.
+/* Loss of one token, whose logits are overwritten with their gradient; lp: log softmax, t: target.
  *     loss      = peak (-lp_t) + base sum_v (-lp_v)
  *     gradient  = grad_scale (softmax - base - peak [v = t])
- * 0 for words that are not allowed and for ignored targets. */
+ * Both are 0 for ignored targets, and the gradient for tokens that are not allowed. */
 static void loss_row(const loss_call *call, int32_t target, float *x, double sums[2])
 {
     int32_t n = call->words;
@@ -152,13 +152,13 @@ static void run_gemm(nm_backend *b, nm_gemm work, int32_t depth, bool add, nm_ma
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* GEMMs with the weight of the output layer: hidden vectors to logits, and gradients of logits to hidden
- * vectors. */
+/* GEMMs with the weight of the output layer: logits from hidden vectors (up), and gradients of hidden vectors from gradients of
+ * logits (down). */
 typedef struct output_gemms {
     nm_gemm up, down;
 } output_gemms;
 
-/* With several blocks of rows the weight is packed once for all of them. */
+/* For several blocks of rows, the weight is packed only once. */
 static output_gemms prepare_gemms(nm_backend *b, const nm_softmax_loss_args *loss, bool several)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
@@ -277,7 +277,7 @@ static void log_softmax(nm_backend *b, const nm_log_softmax_args *args)
     }
 }
 
-/* Maximum of each chunk of a row, and of the row. NaN may be ignored. */
+/* Computes the maximum of each chunk of a row; returns the maximum of the row. NaN may be ignored. */
 static float chunk_maxima(int32_t n, const float *x, float *maxima)
 {
     float largest = -INFINITY;
@@ -296,7 +296,7 @@ static float chunk_maxima(int32_t n, const float *x, float *maxima)
     return largest;
 }
 
-/* Inserts a value and its column into the best ones found so far, after equal ones. */
+/* Inserts a value and its column into the k best ones found so far, after equal values. */
 NM_INLINE void insert_best(float value, int32_t column, int32_t k, int32_t *found, float *best,
                            int32_t *where)
 {
@@ -311,8 +311,8 @@ NM_INLINE void insert_best(float value, int32_t column, int32_t k, int32_t *foun
     where[at] = column;
 }
 
-/* The k largest values in descending order, ties: the smaller column first. The k-th largest of the chunk
- * maxima is a lower bound of the k-th largest value, so only values that reach it are compared. */
+/* The k largest values in descending order; of equal values, the smaller column comes first. The k-th largest chunk maximum is a
+ * lower bound of the k-th largest value, so values below it are skipped. */
 static void top_k_row(int32_t n, const float *x, const float *maxima, int32_t k, float *best, int32_t *where)
 {
     int32_t found = 0, chunks = nm_ceil_div(n, MAX_CHUNK);
@@ -333,7 +333,7 @@ static void top_k_row(int32_t n, const float *x, const float *maxima, int32_t k,
                     insert_best(x[c], c, k, &found, best, where);
         }
     }
-    for (; found < k; found++) { /* only with NaN */
+    for (; found < k; found++) { /* only if the row contains NaN */
         best[found] = NAN;
         where[found] = 0;
     }

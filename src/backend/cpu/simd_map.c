@@ -159,7 +159,7 @@ typedef struct map_call {
     bool add, sums, scalars;    /* which sums are needed: of columns, of all elements */
 } map_call;
 
-/* A switch over constants: `body(op)` is compiled once per function. */
+/* Runs body(op) with a constant op, so that it is compiled once for each function. */
 #define FOR_OP(op, body)                                                                                     \
     switch (op) {                                                                                            \
     case NM_MAP_RELU:                                                                                        \
@@ -208,8 +208,7 @@ static void map_rows(const map_call *call, int32_t first, int32_t end)
 #undef ROWS
 }
 
-/* Scalars as floats, and vectors of the parameters with defaults for missing ones, in memory for two
- * padded vectors. */
+/* The parameters, with defaults for missing ones. vectors: memory for two padded vectors. */
 static map_call prepare(const nm_map_args *args, float *vectors)
 {
     const int32_t cols = args->x.cols;
@@ -235,7 +234,7 @@ static void map(nm_backend *b, const nm_map_args *args)
         map_rows(&call, first, nm_min_i32(x.rows, first + NM_NORM_ROWS));
 }
 
-/* One row; sums: [weight, bias] of the block of rows, padded; scalars: d_alpha, d_shift. */
+/* Gradients of one row. sums: padded vectors [d_weight, d_bias] of the block of rows; scalars: d_alpha, d_shift. */
 NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, float *sums, double scalars[2])
 {
     const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row);

@@ -1,6 +1,6 @@
-/* Random initialization, as in ref/ref_random_init.inc, one vector of counters at a time. Uniform numbers
- * are bitwise identical to the reference. For normal numbers, logarithm and cosine are computed here in
- * double, within 2 ulp and without FMA, so that every CPU level gives the same floats. */
+/* Random initialization, as in ref/ref_random_init.inc, for a vector of counters at a time. Uniform numbers are bitwise identical
+ * to the reference kernel. For normal numbers, logarithm and cosine are computed here in double, within 2 ulp and without FMA,
+ * so that every CPU level gives the same floats. */
 #include "backend/cpu/kernel.h"
 #include "base/random.h"
 
@@ -28,7 +28,7 @@ NM_INLINE vd log_of(vd m, vd k)
     return vd_sub(vd_mul(k, vd_set(6.93147180369123816490e-01)), vd_sub(vd_sub(half, tail), f));
 }
 
-/* Sine and cosine of pi/2 r, |r| <= 1/2, by Taylor series. */
+/* Sine and cosine of x, |x| <= pi/4, by Taylor series. */
 NM_INLINE vd sine_of(vd x)
 {
     static const double c[] = {1,
@@ -84,7 +84,8 @@ NM_INLINE void radius_of(vu word, vd radius[HALVES])
         radius[h] = vd_sqrt(vd_mul(vd_set(-2), log_of(vd_mul(u[h], scales[h]), ks[h])));
 }
 
-/* cos(2 pi v), v as in unit_of: v = (q + r)/4 with an integer q and |r| <= 1/2, both exact. */
+/* cos(2 pi v) with v from unit_of. v = (q + r)/4 with an integer q and |r| <= 1/2, both exact, so that
+ *     cos(2 pi v) = cos(pi/2 r), -sin(pi/2 r), -cos(pi/2 r), sin(pi/2 r)    for q mod 4 = 0, 1, 2, 3 */
 NM_INLINE void cosine_of_turn(vu word, vd cosine[HALVES])
 {
     const uint32_t eighth = 1u << 29;

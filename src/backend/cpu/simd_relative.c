@@ -1,6 +1,5 @@
-/* Attention with relative positions (TENER), see nm_relative_attention_args. One thread computes a pair of
- * sequence and head, one query at a time: sentences are short, and a row of scores with its keys and
- * distances stays in L1. */
+/* Attention with relative positions (TENER), see nm_relative_attention_args; formulas in ref/ref_relative.inc. A thread computes a
+ * pair of sequence and head, one query at a time: sentences are short, so a row of scores with its keys and distances fits L1. */
 #include "backend/cpu/relative.h"
 
 #include <omp.h>
@@ -17,7 +16,7 @@ typedef struct relative {
     double *biases;
 } relative;
 
-/* One sequence and head, and the workspace of its thread: vectors of the width of a head, rows of keys. */
+/* One sequence and head (m queries from row q0 on, n keys from row k0 on), and the workspace of the thread. */
 typedef struct pair {
     int32_t head, q0, m, k0, n;
     float *qa, *qb; /* q_i + a, q_i + b */
@@ -75,7 +74,7 @@ static void score(const relative *r, const pair *at, int32_t i)
         at->scores[j] = -INFINITY;
 }
 
-/* Softmax in place; returns the log of the denominator, -inf without keys. */
+/* Softmax in place. Returns the log of the denominator, -inf without keys. */
 static float softmax_row(float *scores, int32_t n)
 {
     vf top = v_set(-INFINITY), sums[NM_SUM_VECTORS] = {{0}};
@@ -142,7 +141,9 @@ static float dot(int32_t n, const float *a, const float *b)
     return (float)v_sum_lanes(sums);
 }
 
-/* Replaces the scores of query i by ds_j = p_j (f_j dp_j - D), and adds f_j p_j dout_i to dv_j. */
+/* Replaces the scores of query i with ds_j, and adds its contribution to dv_j, with dropout factors f_j and D = out_i . dout_i:
+ *     ds_j  = p_j (f_j dout_i . v_j - D)
+ *     dv_j += f_j p_j dout_i */
 static void grad_scores(const relative *r, const pair *at, int32_t i)
 {
     const nm_relative_attention_grad_args *g = r->grad;
@@ -173,8 +174,10 @@ static void add_widened(double *sums, int32_t n, vf x)
         sums[i] += (double)lanes[i];
 }
 
-/* dq_i  = sum_j ds_j (k_j + R_(j-i))        (both sums are also the contributions to the biases)
- * dk_j += ds_j (q_i + a + R_(i-j)) */
+/* dq_i  = sum_j ds_j (k_j + R_(j-i))
+ * dk_j += ds_j (q_i + a + R_(i-j))
+ * da   += sum_j ds_j k_j
+ * db   += sum_j ds_j R_(j-i) */
 static void grad_query_keys(const relative *r, const pair *at, int32_t i, double *biases)
 {
     const nm_relative_attention_grad_args *g = r->grad;
@@ -264,7 +267,7 @@ static void relative_attention(nm_backend *b, const nm_relative_attention_args *
     run_pairs(b, &r);
 }
 
-/* Adds the contributions of all sequences in order. */
+/* Adds the contributions of all sequences, in their order, to the gradient of a bias: 0 key bias, 1 distance bias. */
 static void add_biases(const relative *r, float *to, int32_t second)
 {
     const nm_relative_attention_args *call = r->call;

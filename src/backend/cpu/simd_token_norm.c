@@ -1,7 +1,12 @@
-/* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm. A row stays
- * in L1 between its statistics and its result. Sums for weight and bias are accumulated per block of rows.
- * The formulas of the backward pass are in ref/ref_token_norm.inc. */
+/* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm; formulas in ref/ref_token_norm.inc.
+ * A row is in L1 when its result is computed after its statistics. Gradients of weight and bias are accumulated per block of
+ * rows. */
 #include "backend/cpu/norm_parts.h"
+
+/* scale = 1 / max(sqrt(squares / divisor + inside) + outside, least) */
+typedef struct scale_rule {
+    double divisor, inside, outside, least;
+} scale_rule;
 
 typedef struct token_call {
     const nm_token_norm *spec;
@@ -10,6 +15,7 @@ typedef struct token_call {
     float *shift, *scale;
     int32_t width; /* of a group */
     bool centered, add, sums, stream;
+    scale_rule rule;
     nm_norm_residual residual;
 } token_call;
 
@@ -18,8 +24,31 @@ static double unbiased_divisor(int32_t n)
     return n > 1 ? n - 1 : 1;
 }
 
-/* Sums of x - center and of its squares. */
-NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
+static scale_rule rule_of(const nm_token_norm *spec, int32_t n)
+{
+    switch (spec->kind) {
+    case NM_TOKEN_CENTER:
+    case NM_TOKEN_RMS:
+        return (scale_rule){.divisor = n, .inside = spec->eps};
+    case NM_TOKEN_CENTER_UNBIASED:
+        return (scale_rule){.divisor = unbiased_divisor(n), .inside = spec->eps};
+    case NM_TOKEN_RMS_OUTSIDE:
+        return (scale_rule){.divisor = n, .outside = spec->eps};
+    case NM_TOKEN_LENGTH:
+        return (scale_rule){.divisor = 1, .least = spec->eps};
+    }
+    NM_ASSERT(false);
+}
+
+/* Scale of a group with this sum of squares, about the mean if the norm centers. */
+NM_INLINE double scale_of(const scale_rule rule, double squares)
+{
+    double root = sqrt(squares / rule.divisor + rule.inside) + rule.outside;
+    return 1 / (root < rule.least ? rule.least : root);
+}
+
+/* Sums of x - center and of its squares, as vectors for vd_sum. */
+NM_INLINE void folded_sums_about(int32_t n, const float *x, float center, vd *sum, vd *sum_square)
 {
     vf sums[NM_SUM_VECTORS], squares[NM_SUM_VECTORS];
     for (int32_t lane = 0; lane < NM_LANES; lane += NM_W) {
@@ -34,17 +63,25 @@ NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, 
     } while (0)
         NM_SUM_LANE(n, lane, STEP);
 #undef STEP
-        sums[lane / NM_W] = nm_sum_accumulators(away);
-        squares[lane / NM_W] = nm_sum_accumulators(square);
+        sums[lane / NM_W] = n < NM_SUM_BLOCK ? away[0] : nm_sum_accumulators(away);
+        squares[lane / NM_W] = n < NM_SUM_BLOCK ? square[0] : nm_sum_accumulators(square);
     }
-    *sum = v_sum_lanes(sums);
-    *sum_square = v_sum_lanes(squares);
+    *sum = v_fold_lanes(sums);
+    *sum_square = v_fold_lanes(squares);
+}
+
+NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, double *sum_square)
+{
+    vd folded, folded_square;
+    folded_sums_about(n, x, center, &folded, &folded_square);
+    *sum = vd_sum(folded);
+    *sum_square = vd_sum(folded_square);
 }
 
 enum { FAR = 4 }; /* mean^2/variance above which a difference of squares is not accurate enough */
 
-/* Mean, and n times the variance: one pass, and a second one about the mean if the mean is far from 0. The
- * center is not estimated from the row first: all sums, and the loads of the next rows, would wait for it. */
+/* Returns n times the variance and sets *mean: in one pass, and in a second one about the mean if the mean is far from 0. The
+ * center is not estimated from the row first, because all sums and the loads of the next rows would wait for the estimate. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
     double sum, square;
@@ -64,35 +101,47 @@ static double center_group(int32_t n, const float *x, double *mean)
     return square - sum * sum / n;
 }
 
-static double scale_of(const nm_token_norm *spec, int32_t n, double squares)
+/* Groups of a row whose statistics are computed together, to hide the latency of their sums, divisions and square roots. */
+enum { GROUPS = 8 };
+
+/* sums[i]: sum of the lanes of folded[i]; overwrites folded[n] and the following vectors. */
+NM_INLINE void sums_of_folded(vd folded[GROUPS], int32_t n, double sums[GROUPS])
 {
-    switch (spec->kind) {
-    case NM_TOKEN_CENTER:
-    case NM_TOKEN_RMS:
-        return 1 / sqrt(squares / n + spec->eps);
-    case NM_TOKEN_CENTER_UNBIASED:
-        return 1 / sqrt(squares / unbiased_divisor(n) + spec->eps);
-    case NM_TOKEN_RMS_OUTSIDE:
-        return 1 / (sqrt(squares / n) + spec->eps);
-    case NM_TOKEN_LENGTH:
-        return 1 / (sqrt(squares) < spec->eps ? spec->eps : sqrt(squares));
-    }
-    NM_ASSERT(false);
+    for (int32_t i = n; i < GROUPS; i++)
+        folded[i] = vd_set(0);
+    for (int32_t i = 0; i < GROUPS; i += NM_W / 2)
+        vd_store(sums + i, vd_sums(folded + i));
 }
 
-static void forward_group(const token_call *call, int32_t row, int32_t group)
+/* center_group for n groups; bitwise identical. */
+NM_INLINE void center_groups(const token_call *call, const float *x, int32_t n, double means[GROUPS],
+                             double squares[GROUPS])
 {
-    int32_t n = call->width, first = group * n;
+    const int32_t width = call->width;
+    vd folded[GROUPS], folded_square[GROUPS];
+    NM_ALIGNED double sums[GROUPS];
+    int64_t near = 1;
+    for (int32_t i = 0; i < n; i++)
+        folded_sums_about(width, x + (size_t)i * (size_t)width, 0, &folded[i], &folded_square[i]);
+    sums_of_folded(folded, n, sums);
+    sums_of_folded(folded_square, n, squares);
+    for (int32_t i = 0; i < GROUPS; i++) {
+        double square = squares[i], off = sums[i] * (sums[i] / width);
+        means[i] = sums[i] / width;
+        squares[i] = square - off;
+        near &= (int64_t)(square < INFINITY) & (int64_t)(off <= FAR * squares[i]);
+    }
+    for (int32_t i = 0; !near && i < n; i++)
+        squares[i] = center_group(width, x + (size_t)i * (size_t)width, &means[i]);
+}
+
+/* Columns first .. first + n - 1 of a row, all of one group. */
+NM_INLINE void write_columns(const token_call *call, int32_t row, int32_t first, int32_t n, float mean,
+                             float factor)
+{
     const float *x = nm_row(call->x, row) + first, *weight = call->weight + first, *bias = call->bias + first;
     float *y = nm_row(call->y, row) + first;
-    size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
-    double mean = 0, squares = call->centered ? center_group(n, x, &mean) : nm_sum_of_squares(n, x);
-    double factor = scale_of(call->spec, n, squares);
-    if (call->shift && call->centered)
-        call->shift[at] = (float)mean;
-    if (call->scale)
-        call->scale[at] = (float)factor;
-    vf shift = v_set((float)mean), scale = v_set((float)factor);
+    vf shift = v_set(mean), scale = v_set(factor);
 #define STEP(j, count, stream)                                                                               \
     nm_store(                                                                                                \
         y + j, count, stream,                                                                                \
@@ -106,6 +155,46 @@ static void forward_group(const token_call *call, int32_t row, int32_t group)
 #undef STEP
 }
 
+/* Stores the statistics of n groups from number `at` of the batch on. */
+NM_INLINE void store_statistics(const token_call *call, size_t at, int32_t n, const float *means,
+                                const float *factors)
+{
+    if (call->shift && call->centered)
+        memcpy(call->shift + at, means, (size_t)n * sizeof *means);
+    if (call->scale)
+        memcpy(call->scale + at, factors, (size_t)n * sizeof *factors);
+}
+
+static void forward_row(const token_call *call, int32_t row)
+{
+    const int32_t n = call->width;
+    const float *x = nm_row(call->x, row);
+    double center = 0, squares = call->centered ? center_group(n, x, &center) : nm_sum_of_squares(n, x);
+    const float mean = (float)center, factor = (float)scale_of(call->rule, squares);
+    store_statistics(call, (size_t)row, 1, &mean, &factor);
+    write_columns(call, row, 0, n, mean, factor);
+}
+
+/* Groups first .. first + n - 1 of a row, at most GROUPS. */
+static void forward_groups(const token_call *call, int32_t row, int32_t first, int32_t n)
+{
+    const int32_t width = call->width;
+    const float *x = nm_row(call->x, row) + (size_t)first * (size_t)width;
+    NM_ALIGNED double centers[GROUPS] = {0}, squares[GROUPS] = {0};
+    NM_ALIGNED float means[GROUPS], factors[GROUPS];
+    if (call->centered)
+        center_groups(call, x, n, centers, squares);
+    for (int32_t i = 0; !call->centered && i < n; i++)
+        squares[i] = nm_sum_of_squares(width, x + (size_t)i * (size_t)width);
+    for (int32_t i = 0; i < GROUPS; i++) { /* not only n, so that the compiler vectorizes the square roots */
+        means[i] = (float)centers[i];
+        factors[i] = (float)scale_of(call->rule, squares[i]);
+    }
+    store_statistics(call, (size_t)row * (size_t)call->spec->groups + (size_t)first, n, means, factors);
+    for (int32_t i = 0; i < n; i++)
+        write_columns(call, row, (first + i) * width, width, means[i], factors[i]);
+}
+
 static token_call prepare(const nm_token_norm *spec, nm_mat x)
 {
     NM_ASSERT(spec->groups > 0 && x.cols % spec->groups == 0);
@@ -114,6 +203,7 @@ static token_call prepare(const nm_token_norm *spec, nm_mat x)
     return (token_call){.spec = spec,
                         .x = x,
                         .width = x.cols / spec->groups,
+                        .rule = rule_of(spec, x.cols / spec->groups),
                         .centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED};
 }
 
@@ -131,15 +221,18 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     call.scale = args->scale;
     call.residual = nm_residual_of_sum(args->sum, x);
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-    int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
+    int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS), groups = args->spec->groups;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
         int32_t end = nm_min_i32(x.rows, (i + 1) * NM_NORM_ROWS);
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++) {
             if (call.residual.on)
                 nm_residual_rows(&call.residual, x, row, row + 1);
-            for (int32_t group = 0; group < args->spec->groups; group++)
-                forward_group(&call, row, group);
+            if (groups == 1)
+                forward_row(&call, row);
+            else
+                for (int32_t first = 0; first < groups; first += GROUPS)
+                    forward_groups(&call, row, first, nm_min_i32(groups - first, GROUPS));
         }
         if (call.stream)
             v_stream_end();
@@ -149,18 +242,20 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
 /* Factor of xhat sum(q xhat) in dx. Below eps the scale of an L2 norm is the constant 1/eps. */
 static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x, float scale)
 {
-    double root;
+    double root, scale_eps = (double)scale * spec->eps;
     switch (spec->kind) {
     case NM_TOKEN_CENTER:
     case NM_TOKEN_RMS:
         return 1.0 / n;
     case NM_TOKEN_CENTER_UNBIASED:
         return 1 / unbiased_divisor(n);
-    case NM_TOKEN_RMS_OUTSIDE:
+    case NM_TOKEN_RMS_OUTSIDE: /* (root + eps)/root = 1/(1 - eps scale), inaccurate if the root is much below eps */
+        if (scale_eps < 0.5)
+            return 1 / (n * (1 - scale_eps));
         root = sqrt(nm_sum_of_squares(n, x) / n);
         return root > 0 ? (root + spec->eps) / (root * n) : 0;
     case NM_TOKEN_LENGTH:
-        return (double)scale * spec->eps < 1 - 1e-6 ? 1 : 0;
+        return scale_eps < 1 - 1e-6 ? 1 : 0;
     }
     NM_ASSERT(false);
 }
@@ -244,7 +339,7 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
         NM_COLUMNS(n, WITH_SUMS);
 }
 
-/* to += sums; a parameter of length 1 gets the sum over all columns */
+/* to += sums; for a parameter of length 1, the sum over all columns is added */
 static void add_sums(const double *sums, int32_t cols, int32_t length, float *to)
 {
     double all = 0;

@@ -1,14 +1,12 @@
-/* GEMM of small matrices within one thread, by the register tile. */
+/* Single-threaded GEMM of small matrices with the register tile. */
 #ifndef NM_SMALL_GEMM_H
 #define NM_SMALL_GEMM_H
 
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
 
-enum {
-    STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS
-                             : 7 /* rows of a tile if the rows of a are not adjacent: one pointer each */
-};
+/* Rows of a tile if the rows of a are contiguous, because each row then needs a pointer. */
+enum { STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 };
 
 /* Left operand, in panel rows (panel.h); see gemm_tile. */
 typedef struct operand {
@@ -16,7 +14,7 @@ typedef struct operand {
     size_t row, step; /* strides of rows and columns; one of them is 1 */
 } operand;
 
-/* Right operand: panel j (NM_TILE_COLS columns) begins at data + j * panel, its panel row k `step` later each. */
+/* Right operand: panel j, of NM_TILE_COLS columns, begins at data + j * panel; its panel row k is at k * step. */
 typedef struct panels {
     const float *data;
     size_t panel, step;
@@ -33,13 +31,13 @@ typedef struct small_gemm {
     size_t ldc;
 } small_gemm;
 
-/* Arguments of a tile as pairs that are passed in registers: a struct in memory is slower at small depths. */
+/* Arguments of a tile in small structs, which are passed in registers: a struct in memory is slower for small depths. */
 typedef struct tile_size {
     int32_t rows, cols, depth; /* depth: number of panel rows */
     bool add;
 } tile_size;
 
-typedef struct tile_operand { /* step: from one row of a, or panel row of b, to the next */
+typedef struct tile_operand { /* step: stride of the rows or columns of a, or of the panel rows of b */
     const float *data;
     size_t step;
 } tile_operand;
@@ -49,7 +47,7 @@ typedef struct tile_output {
     size_t step;
 } tile_output;
 
-/* a_row, a_step: strides of the rows and columns of a, of which the caller passes one as the constant 1. */
+/* a_row, a_step: strides of the rows and columns of a. One of them is the constant 1. */
 NM_INLINE void run_tile(tile_size size, const float *a, size_t a_row, size_t a_step, tile_operand b,
                         float alpha, tile_output c)
 {

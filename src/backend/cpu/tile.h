@@ -28,7 +28,7 @@ typedef struct gemm_tile {
     size_t a_row, a_step; /* constants after inlining, if possible */
     const float *b;
     size_t b_step;
-    bool stream; /* b is read from memory and continues after this panel: prefetch the next rows */
+    bool stream; /* prefetch b, which is read from memory and continues after this panel */
     bool add;
     float alpha;
     tile_epilogue epilogue;
@@ -36,8 +36,8 @@ typedef struct gemm_tile {
     size_t ldc;
 } gemm_tile;
 
-/* c = sum, or c += sum, followed by the epilogue. The branches are taken once per tile; taken per vector,
- * a tile of depth 256 is 3 % slower. */
+/* c = alpha sum, or c += alpha sum, followed by the epilogue. `add`, `bias` and `relu` are constants after inlining: branches for
+ * each vector make a tile of depth 256 3 % slower. */
 NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, vf sum[][2], const bool add,
                           const float *bias, const bool relu)
 {
@@ -77,7 +77,7 @@ NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
             sum[i][j] = v_set(0);
     for (int32_t k = 0; k < t.depth; k++) {
         vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
-        if (t.stream && rows < NM_TILE_ROWS) /* with few rows the tile is bound by the loads of b */
+        if (t.stream && rows < NM_TILE_ROWS) /* tiles of few rows are limited by the loads of b */
             for (int j = 0; j < vectors * NM_W; j += NM_LINE)
                 __builtin_prefetch(b + NM_TILE_PREFETCH * t.b_step + j);
 #pragma GCC unroll 16

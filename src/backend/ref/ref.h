@@ -1,4 +1,4 @@
-/* The reference kernels: in float, in double, in float with bf16 matrix multiplications. */
+/* The reference kernels: in float, in double, and in float with bf16 matrix multiplications. */
 #ifndef NM_REF_H
 #define NM_REF_H
 

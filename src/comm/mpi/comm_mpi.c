@@ -1,8 +1,8 @@
 /* Point-to-point messages of MPI, and a thread for heartbeats.
  *
- * Every wait polls, so that it can end: with a message about the failure of another rank, or because a rank is lost. The
- * thread of each rank sends a heartbeat to the next rank and expects one from the previous rank (in a ring), also during
- * long computations. All calls of MPI are made under one mutex (MPI_THREAD_SERIALIZED). */
+ * All waits poll, so that they end when another rank fails or is lost. A thread of each rank sends heartbeats to the next rank
+ * of a ring and checks those of the previous rank, also during long computations. All calls of MPI are made while a mutex is
+ * held (MPI_THREAD_SERIALIZED). */
 #include "comm/mpi/comm_mpi.h"
 
 #include <mpi.h>
@@ -15,13 +15,13 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { PIECE = 1 << 30 }; /* bytes of a message of MPI at most: its lengths are int */
+enum { PIECE = 1 << 30 }; /* maximum bytes of an MPI message, whose length is an int */
 enum { TAG_HEARTBEAT, TAG_RESULT, TAG_END };
 
-typedef struct result { /* of a rank, sent when it finishes */
+typedef struct result { /* of a rank, sent to all others when it finishes */
     int32_t status;
     int32_t lost; /* rank that does not respond; -1: none */
-    bool own;     /* not the consequence of another rank's failure */
+    bool own;     /* the status is not a consequence of another rank's failure */
     char text[sizeof((nm_error *)0)->text];
 } result;
 
@@ -33,23 +33,23 @@ typedef struct mpi_comm {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     bool thread_started, stopping;
-    MPI_Request *pending; /* of the messages that are not complete */
+    MPI_Request *pending; /* [n_pending]: messages that are not complete */
     size_t n_pending, pending_capacity;
-    double heard; /* last heartbeat of the previous rank */
-    bool ended;   /* the previous rank sends no more of them */
-    char heartbeat;
+    double last_heartbeat; /* of the previous rank; time of nm_clock */
+    bool ended;            /* the previous rank has stopped sending heartbeats */
+    char heartbeat;        /* buffer of heartbeat_request */
     MPI_Request heartbeat_request;
-    int32_t lost;          /* rank; -1: none */
+    int32_t lost;          /* rank that does not respond; -1: none */
     result *results;       /* [size] */
     bool *finished;        /* [size]: whether the result has arrived */
     bool failed;           /* a rank has failed or is lost */
     bool failure_returned; /* an exchange has returned the failure of another rank */
-    bool collective;       /* all ranks have finished with the same status: MPI can be finalized */
+    bool collective;       /* all ranks have finished with the same status, so that MPI can be finalized */
     int exit_code;
     bool prints;
 } mpi_comm;
 
-/* After a stop request all ranks finish one after another, the last one with a checkpoint: they wait for it. */
+/* NM_INTERRUPTED is not a failure: after a stop request, the other ranks wait for the one that writes the checkpoint. */
 static bool is_failure(int32_t status)
 {
     return status != NM_OK && status != NM_INTERRUPTED;
@@ -66,7 +66,7 @@ static void receive_control(mpi_comm *c)
         if (from.MPI_TAG == TAG_HEARTBEAT) {
             char heartbeat;
             MPI_Recv(&heartbeat, 1, MPI_BYTE, from.MPI_SOURCE, TAG_HEARTBEAT, c->control, MPI_STATUS_IGNORE);
-            c->heard = nm_clock();
+            c->last_heartbeat = nm_clock();
         } else if (from.MPI_TAG == TAG_END) {
             MPI_Recv(NULL, 0, MPI_BYTE, from.MPI_SOURCE, TAG_END, c->control, MPI_STATUS_IGNORE);
             c->ended = true;
@@ -92,7 +92,7 @@ static void send_heartbeat(mpi_comm *c)
         MPI_Isend(&c->heartbeat, 1, MPI_BYTE, next, TAG_HEARTBEAT, c->control, &c->heartbeat_request);
 }
 
-static void *watch(void *argument)
+static void *run_heartbeat(void *argument)
 {
     mpi_comm *c = argument;
     int32_t previous = (c->base.rank + c->base.size - 1) % c->base.size;
@@ -100,7 +100,7 @@ static void *watch(void *argument)
     while (!c->stopping) {
         receive_control(c);
         send_heartbeat(c);
-        if (c->lost < 0 && !c->finished[previous] && nm_clock() - c->heard > c->timeout) {
+        if (c->lost < 0 && !c->finished[previous] && nm_clock() - c->last_heartbeat > c->timeout) {
             c->lost = previous;
             c->failed = true;
         }
@@ -115,12 +115,7 @@ static void *watch(void *argument)
     return NULL;
 }
 
-static nm_status lost_rank(const mpi_comm *c, nm_error *err)
-{
-    return nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout);
-}
-
-/* The failure of the lowest rank that failed by itself; NM_OK: none. */
+/* The failure of the lowest rank that failed independently of others; NM_OK: none. */
 static nm_status first_failure(const mpi_comm *c, nm_error *err)
 {
     for (int32_t rank = 0; rank < c->base.size; rank++) {
@@ -133,15 +128,18 @@ static nm_status first_failure(const mpi_comm *c, nm_error *err)
     return NM_OK;
 }
 
+/* The failure that ends the run: that of a rank, otherwise the loss of one. */
 static nm_status failure(const mpi_comm *c, nm_error *err)
 {
     nm_status status = first_failure(c, err);
-    return status == NM_OK ? lost_rank(c, err) : status;
+    if (status == NM_OK)
+        status = nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout);
+    return status;
 }
 
 /* ---- data ---- */
 
-/* Between two polls: a short wait, for hosts with fewer cores than ranks. */
+/* Waits between two polls, longer after many polls, for hosts with fewer cores than ranks. */
 static void pause_polling(int64_t polls)
 {
     if (polls < 200)
@@ -150,8 +148,8 @@ static void pause_polling(int64_t polls)
         nanosleep(&(struct timespec){.tv_nsec = polls < 2000 ? 20000 : 200000}, NULL);
 }
 
-/* Seconds that an exchange continues after the failure of another rank. If that rank has completed the same exchange, all of
- * its messages are under way. */
+/* Seconds that an exchange continues after another rank has failed: if that rank has completed the same exchange, its messages
+ * will still arrive. */
 static const double GRACE = 1;
 
 static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *err)
@@ -196,7 +194,7 @@ static void mpi_post(nm_comm *comm, const nm_comm_message *messages, size_t n)
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Large messages continue inside calls of MPI only. */
+/* MPI transfers large messages only while one of its functions runs. */
 static void mpi_progress(nm_comm *comm)
 {
     mpi_comm *c = (mpi_comm *)comm;
@@ -228,7 +226,7 @@ static bool all_finished(const mpi_comm *c)
     return true;
 }
 
-/* After a failure at most `timeout` seconds; otherwise until the last rank has finished or one is lost. */
+/* Waits until all ranks have finished, or all but the lost one; after a failure, at most `timeout` seconds. */
 static void await_results(mpi_comm *c)
 {
     double start = nm_clock();
@@ -236,7 +234,7 @@ static void await_results(mpi_comm *c)
         pthread_mutex_lock(&c->mutex);
         receive_control(c);
         bool ready = all_finished(c) || (c->failed && nm_clock() - start > c->timeout);
-        if (c->lost >= 0) { /* all others, if only one is lost */
+        if (c->lost >= 0) {
             int32_t missing = 0;
             for (int32_t rank = 0; rank < c->base.size; rank++)
                 missing += !c->finished[rank];
@@ -253,17 +251,17 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
 {
     mpi_comm *c = (mpi_comm *)comm;
     pthread_mutex_lock(&c->mutex);
-    result *mine = &c->results[comm->rank];
-    *mine = (result){.status = (int32_t)status, .lost = c->lost, .own = !c->failure_returned};
+    result *own = &c->results[comm->rank];
+    *own = (result){.status = (int32_t)status, .lost = c->lost, .own = !c->failure_returned};
     if (status != NM_OK)
-        snprintf(mine->text, sizeof mine->text, "%s", err->text);
+        snprintf(own->text, sizeof own->text, "%s", err->text);
     c->finished[comm->rank] = true;
     c->failed |= is_failure((int32_t)status);
     MPI_Request *requests = nm_allocate((size_t)comm->size * sizeof *requests);
     for (int32_t rank = 0; rank < comm->size; rank++) {
         requests[rank] = MPI_REQUEST_NULL;
         if (rank != comm->rank)
-            MPI_Isend(mine, (int)sizeof *mine, MPI_BYTE, rank, TAG_RESULT, c->control, &requests[rank]);
+            MPI_Isend(own, (int)sizeof *own, MPI_BYTE, rank, TAG_RESULT, c->control, &requests[rank]);
     }
     pthread_mutex_unlock(&c->mutex);
     await_results(c);
@@ -289,15 +287,15 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
     return status;
 }
 
-/* After a failure of one rank, others may wait inside MPI: the program ends by MPI_Abort, which the rank that reports the
- * failure calls first, after its message. */
+/* After a failure, other ranks may wait inside MPI, so the program ends with MPI_Abort. The rank that reports the failure calls
+ * it first, after it has printed the message; the others wait for that. */
 static void mpi_free(nm_comm *comm)
 {
     mpi_comm *c = (mpi_comm *)comm;
     if (c->collective) {
         MPI_Request end;
         MPI_Isend(NULL, 0, MPI_BYTE, (comm->rank + 1) % comm->size, TAG_END, c->control, &end);
-        while (!c->ended) /* heartbeats precede it */
+        while (!c->ended) /* receives the heartbeats that were sent before */
             receive_control(c);
         MPI_Wait(&c->heartbeat_request, MPI_STATUS_IGNORE);
         MPI_Wait(&end, MPI_STATUS_IGNORE);
@@ -347,8 +345,8 @@ nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
     MPI_Comm_dup(MPI_COMM_WORLD, &c->control);
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->wake, NULL);
-    c->heard = nm_clock();
-    if (pthread_create(&c->thread, NULL, watch, c))
+    c->last_heartbeat = nm_clock();
+    if (pthread_create(&c->thread, NULL, run_heartbeat, c))
         nm_panic(__FILE__, __LINE__, "a thread cannot be started");
     c->thread_started = true;
     *out = &c->base;

@@ -1,4 +1,4 @@
-#include "baseline/logistic.h"
+#include "model/logistic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ void nm_sparse_release(nm_sparse *matrix)
     *matrix = (nm_sparse){0};
 }
 
-/* By column: the rows of each column in ascending order. */
+/* The transposed matrix, with entries sorted by row. */
 static nm_sparse transpose(const nm_sparse *x)
 {
     size_t entries = x->starts[x->n];
@@ -23,7 +23,8 @@ static nm_sparse transpose(const nm_sparse *x)
                    .starts = nm_allocate((x->n_columns + 2) * sizeof *t.starts),
                    .at = nm_allocate((entries + 1) * sizeof *t.at),
                    .values = nm_allocate((entries + 1) * sizeof *t.values)};
-    uint64_t *next = t.starts + 1; /* becomes starts after the entries have been placed */
+    /* next entry of each column; finally its end, which is starts[column + 1] */
+    uint64_t *next = t.starts + 1;
     for (size_t e = 0; e < entries; e++)
         next[x->at[e] + 1]++;
     for (size_t column = 0; column < x->n_columns; column++)
@@ -41,10 +42,10 @@ typedef struct problem {
     const nm_sparse *x;
     nm_sparse transposed;
     const int32_t *labels;
-    size_t classes, size; /* size: number of weights, bias included */
+    size_t classes, size; /* size: number of weights with the bias */
     double decay;         /* 1 / C */
     int threads;
-    double *scores, *probabilities; /* [n][classes] */
+    double *scores, *probabilities; /* [n, classes] */
     double *losses;                 /* [n] */
 } problem;
 
@@ -56,7 +57,7 @@ static double dot(const double *a, const double *b, size_t n)
     return sum;
 }
 
-/* out[n][classes] = X w + b */
+/* out [n, classes] = X W + b */
 static void scores_of(const nm_sparse *x, const double *w, size_t classes, int threads, double *out)
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -71,7 +72,7 @@ static void scores_of(const nm_sparse *x, const double *w, size_t classes, int t
     }
 }
 
-/* out = Xᵀ r + decay w, for the bias the sum of the rows of r. */
+/* out = X^T r + decay w; for the bias, the sum of the rows of r. */
 static void weights_of(const problem *p, const double *r, const double *w, double *out)
 {
     const nm_sparse *t = &p->transposed;
@@ -94,7 +95,7 @@ static void weights_of(const problem *p, const double *r, const double *w, doubl
             bias[k] += r[row * classes + k];
 }
 
-/* The function at w; sets scores and probabilities. */
+/* The objective at w. Sets scores and probabilities. */
 static double value_at(problem *p, const double *w)
 {
     size_t classes = p->classes, n_weights = p->size - classes;
@@ -117,7 +118,7 @@ static double value_at(problem *p, const double *w)
     return value;
 }
 
-/* At the w of the last value_at; overwrites scores. */
+/* The gradient at w, which must be that of the last call of value_at. Overwrites scores. */
 static void gradient_at(problem *p, const double *w, double *gradient)
 {
     for (size_t row = 0; row < p->x->n; row++)
@@ -127,7 +128,8 @@ static void gradient_at(problem *p, const double *w, double *gradient)
     weights_of(p, p->scores, w, gradient);
 }
 
-/* out = H v with H = Xᵀ (diag(q) - q qᵀ) X + decay I at the w of the last value_at; overwrites scores. */
+/* out = H v, with the Hessian at the w of the last call of value_at. Overwrites scores.
+ *     H = X^T (diag(q) - q q^T) X + decay I */
 static void hessian_times(problem *p, const double *v, double *out)
 {
     size_t classes = p->classes;
@@ -160,7 +162,7 @@ static void find_step(problem *p, search *s, double gradient_norm, double first_
     for (int i = 0; i < MAX_ITERATIONS && sqrt(square) > limit; i++) {
         hessian_times(p, s->direction, s->product);
         double curvature = dot(s->direction, s->product, n), last = square;
-        if (curvature <= 0) /* of rounding: H is positive semidefinite */
+        if (curvature <= 0) /* rounding error: H is positive semidefinite */
             break;
         for (size_t k = 0; k < n; k++) {
             s->step[k] += square / curvature * s->direction[k];
@@ -172,7 +174,7 @@ static void find_step(problem *p, search *s, double gradient_norm, double first_
     }
 }
 
-/* Backtracking until the sufficient decrease of Armijo. False if rounding prevents any decrease. */
+/* Backtracking line search with Armijo's condition. False if no step length satisfies it, because of rounding errors. */
 static bool search_line(problem *p, search *s, double *w, double *value)
 {
     double slope = dot(s->gradient, s->step, p->size);
@@ -251,4 +253,40 @@ void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t clas
         predicted[row] = (int32_t)best;
     }
     free(scores);
+}
+
+size_t nm_logistic_count_correct(const nm_sparse *x, const int32_t *labels, const double *weights,
+                                 int32_t classes, int threads)
+{
+    int32_t *predicted = nm_allocate((x->n + 1) * sizeof *predicted);
+    nm_logistic_predict(x, weights, classes, threads, predicted);
+    size_t correct = 0;
+    for (size_t row = 0; row < x->n; row++)
+        correct += predicted[row] == labels[row];
+    free(predicted);
+    return correct;
+}
+
+double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const nm_sparse *valid,
+                          const int32_t *valid_labels, int32_t classes, int threads, double *weights)
+{
+    static const double grid[] = {0.25, 1, 4, 16, 64, 256}, without_validation[] = {4};
+    const double *c = valid->n ? grid : without_validation;
+    size_t n = valid->n ? sizeof grid / sizeof *grid : 1, best = 0, worse = 0;
+    size_t bytes = (train->n_columns + 1) * (size_t)classes * sizeof *weights;
+    double *fitted = nm_allocate(bytes), chosen = 0;
+    for (size_t i = 0; i < n && worse < 2; i++) {
+        nm_logistic_config config = {.c = c[i], .tolerance = 1e-4, .max_steps = 100, .threads = threads};
+        nm_logistic_fit(train, labels, classes, &config, fitted);
+        size_t correct = nm_logistic_count_correct(valid, valid_labels, fitted, classes, threads);
+        worse++;
+        if (i && correct <= best)
+            continue;
+        worse = 0;
+        best = correct;
+        chosen = c[i];
+        memcpy(weights, fitted, bytes);
+    }
+    free(fitted);
+    return chosen;
 }
