@@ -25,7 +25,8 @@ mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' 
 
 # grep -q ends at the first match. The command before it in a pipe may then die of SIGPIPE, which pipefail reports as a failure.
 no_pipe_into_quiet_grep() {
-    ! grep -nE '(^|[^|])\|&? *[ef]?grep -[[:alnum:]]*[qm]' "${scripts[@]}"
+    ! grep -nE '(^|[^|])\|&? *[ef]?grep( -[^ |]+)* (-[[:alnum:]]*[qm]|--quiet|--max-count)' \
+        "${scripts[@]}"
 }
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"

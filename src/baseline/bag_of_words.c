@@ -182,7 +182,7 @@ static double fit_weights(fit *self, double fixed)
                          *valid = &self->parts->sets[NM_SPLIT_VALID];
     if (fixed == 0)
         return nm_logistic_choose(&self->x[NM_SPLIT_TRAIN], train->labels.data, &self->x[NM_SPLIT_VALID],
-                                  valid->labels.data, self->classes, self->threads, self->weights);
+                                  valid->labels.data, self->classes, self->threads, self->weights, NULL);
     nm_logistic_config config = {.c = fixed, .tolerance = 1e-4, .max_steps = 100, .threads = self->threads};
     nm_logistic_fit(&self->x[NM_SPLIT_TRAIN], train->labels.data, self->classes, &config, self->weights);
     return fixed;

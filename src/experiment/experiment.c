@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
-#include "base/utf8_cut.h"
 #include "experiment/slurm_array.h"
 #include "train/options.h"
 
@@ -243,9 +242,7 @@ static void read_logs(nm_experiment *c)
         if (!c->unreadable.status &&
             (nm_file_find_in(job->folder, "log.jsonl", &found, &ignored) != NM_OK || found))
             c->unreadable = err;
-        job->result.exit_code = (int)err.status;
-        snprintf(job->result.failure, sizeof job->result.failure, "%.500s", err.text);
-        nm_utf8_trim(job->result.failure);
+        nm_run_result_fail(&job->result, &err);
     }
 }
 

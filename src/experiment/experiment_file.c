@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/utf8_cut.h"
 #include "experiment/experiment.h"
 
 static json_t *variant_json(const nm_variant *variant)
@@ -100,11 +99,8 @@ nm_status nm_experiment_open(nm_experiment *c, nm_error *err)
         nm_status found = nm_run_result_read(&job->result, job->folder, &missing);
         if (found != NM_OK && found != NM_MISMATCH)
             status = nm_fail(err, found, "%s", missing.text);
-        else if (found != NM_OK && (!job->variant->point || c->config.score_grid)) {
-            job->result.exit_code = (int)found;
-            snprintf(job->result.failure, sizeof job->result.failure, "%.500s", missing.text);
-            nm_utf8_trim(job->result.failure);
-        }
+        else if (found != NM_OK && (!job->variant->point || c->config.score_grid))
+            nm_run_result_fail(&job->result, &missing);
     }
     return status;
 }

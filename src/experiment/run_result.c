@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sort.h"
+#include "base/utf8_cut.h"
 #include "probe/tid.h"
 #include "task/model_loader.h"
 #include "model/model_file.h"
@@ -23,6 +24,13 @@ void nm_run_result_release(nm_run_result *result)
     free(result->draws);
     json_decref(result->tid);
     *result = (nm_run_result){0};
+}
+
+void nm_run_result_fail(nm_run_result *result, const nm_error *err)
+{
+    result->exit_code = (int)err->status;
+    snprintf(result->failure, sizeof result->failure, "%.500s", err->text);
+    nm_utf8_trim(result->failure);
 }
 
 /* ---- key ---- */

@@ -42,6 +42,9 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
 /* The options of one section as text; heap. */
 char *nm_options_section_text(const nm_options *options, const char *section);
 
+/* Records the status and the message of a run that has failed. */
+void nm_run_result_fail(nm_run_result *result, const nm_error *err);
+
 /* Reads updates, loss, throughput and memory from the log of the run. NM_IO. */
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
 /* NM_MISMATCH if the run in the folder was started from another initial model than the current file of model.init_from. */

@@ -255,8 +255,8 @@ void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t clas
     free(scores);
 }
 
-size_t nm_logistic_count_correct(const nm_sparse *x, const int32_t *labels, const double *weights,
-                                 int32_t classes, int threads)
+static size_t count_correct(const nm_sparse *x, const int32_t *labels, const double *weights, int32_t classes,
+                            int threads)
 {
     int32_t *predicted = nm_allocate((x->n + 1) * sizeof *predicted);
     nm_logistic_predict(x, weights, classes, threads, predicted);
@@ -268,7 +268,8 @@ size_t nm_logistic_count_correct(const nm_sparse *x, const int32_t *labels, cons
 }
 
 double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const nm_sparse *valid,
-                          const int32_t *valid_labels, int32_t classes, int threads, double *weights)
+                          const int32_t *valid_labels, int32_t classes, int threads, double *weights,
+                          size_t *correct)
 {
     static const double grid[] = {0.25, 1, 4, 16, 64, 256}, without_validation[] = {4};
     const double *c = valid->n ? grid : without_validation;
@@ -278,15 +279,17 @@ double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const n
     for (size_t i = 0; i < n && worse < 2; i++) {
         nm_logistic_config config = {.c = c[i], .tolerance = 1e-4, .max_steps = 100, .threads = threads};
         nm_logistic_fit(train, labels, classes, &config, fitted);
-        size_t correct = nm_logistic_count_correct(valid, valid_labels, fitted, classes, threads);
+        size_t found = count_correct(valid, valid_labels, fitted, classes, threads);
         worse++;
-        if (i && correct <= best)
+        if (i && found <= best)
             continue;
         worse = 0;
-        best = correct;
+        best = found;
         chosen = c[i];
         memcpy(weights, fitted, bytes);
     }
     free(fitted);
+    if (correct)
+        *correct = best;
     return chosen;
 }

@@ -32,14 +32,12 @@ int nm_logistic_fit(const nm_sparse *x, const int32_t *labels, int32_t classes,
                     const nm_logistic_config *config, double *weights);
 /* Fits models for a grid of increasing C, each starting at the minimum for the previous one, until the accuracy on the validation
  * rows has not improved for two values; C = 4 without validation rows. weights [n_columns + 1, classes]: those with the best
- * accuracy. Returns their C. */
+ * accuracy. *correct: number of validation rows whose predicted class is their label; may be NULL. Returns the C of the weights. */
 double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const nm_sparse *valid,
-                          const int32_t *valid_labels, int32_t classes, int threads, double *weights);
+                          const int32_t *valid_labels, int32_t classes, int threads, double *weights,
+                          size_t *correct);
 /* Sets predicted [n] to the class with the highest score of each row; of equal scores, the first one. */
 void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t classes, int threads,
                          int32_t *predicted);
-/* Number of rows whose predicted class is their label. */
-size_t nm_logistic_count_correct(const nm_sparse *x, const int32_t *labels, const double *weights,
-                                 int32_t classes, int threads);
 
 #endif

@@ -70,7 +70,7 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
 /* classification_ngrams.c: computes inverse document frequencies. */
 nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error *err);
 /* Fits the logistic regression. *summary: its regularization and accuracy, heap; NULL without one. */
-nm_status nm_classification_fit_params(nm_task *task, nm_model *model, char **summary, nm_error *err);
+char *nm_classification_fit_params(nm_task *task, nm_model *model);
 /* NM_USAGE if the logistic regression has too many weights. */
 nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err);
 

@@ -113,12 +113,10 @@ static void upload(nm_backend *b, const features *self, const double *weights, i
     free(values);
 }
 
-static char *describe(double c, const nm_sparse *valid, const int32_t *labels, const double *weights,
-                      int32_t classes, int threads)
+static char *describe(double c, const nm_sparse *valid, size_t correct)
 {
     if (!valid->n)
         return nm_format("logistic regression: C %g, %zu words and bigrams", c, valid->n_columns);
-    size_t correct = nm_logistic_count_correct(valid, labels, weights, classes, threads);
     return nm_format("logistic regression: C %g, %zu words and bigrams, validation accuracy %.2f", c,
                      valid->n_columns, 100.0 * (double)correct / (double)valid->n);
 }
@@ -135,9 +133,10 @@ static char *fit_logistic(const nm_classification_parts *parts, nm_backend *b,
     find_factors(&self, train);
     double *weights = nm_allocate((self.n_columns + 1) * classes * sizeof *weights);
     nm_sparse x = matrix_of(&self, train), x_valid = matrix_of(&self, valid);
+    size_t correct;
     double c = nm_logistic_choose(&x, train->labels.data, &x_valid, valid->labels.data, (int32_t)classes,
-                                  b->threads, weights);
-    char *summary = describe(c, &x_valid, valid->labels.data, weights, (int32_t)classes, b->threads);
+                                  b->threads, weights, &correct);
+    char *summary = describe(c, &x_valid, correct);
     upload(b, &self, weights, 0, to->words);
     upload(b, &self, weights, self.words, to->bigrams);
     for (size_t k = 0; k < classes; k++)
@@ -179,11 +178,8 @@ nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error
     return NM_OK;
 }
 
-nm_status nm_classification_fit_params(nm_task *task, nm_model *model, char **summary, nm_error *err)
+char *nm_classification_fit_params(nm_task *task, nm_model *model)
 {
-    (void)err;
     nm_classifier_logistic logistic = nm_classifier_find_logistic(model);
-    *summary =
-        logistic.words ? fit_logistic(nm_classification_parts_of(task), model->backend, &logistic) : NULL;
-    return NM_OK;
+    return logistic.words ? fit_logistic(nm_classification_parts_of(task), model->backend, &logistic) : NULL;
 }

@@ -87,9 +87,8 @@ static size_t find_rule(const nm_spm_rules *rules, const char *text, size_t byte
             continue;
         size_t leaf = node ^ (size_t)(unit >> 10) << ((unit & 0x200) >> 6);
         size_t value = leaf < rules->n_units ? rules->units[leaf] & 0x7FFFFFFF : SIZE_MAX;
-        bool whole = i + 1 == bytes || ((unsigned char)text[i + 1] & 0xC0) != 0x80;
-        if (!whole || value >= rules->replacement_bytes ||
-            ((unsigned char)rules->replacements[value] & 0xC0) == 0x80)
+        bool whole = i + 1 == bytes || !nm_utf8_continues(text[i + 1]);
+        if (!whole || value >= rules->replacement_bytes || nm_utf8_continues(rules->replacements[value]))
             continue;
         longest = i + 1;
         *replacement = rules->replacements + value;

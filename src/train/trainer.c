@@ -175,7 +175,7 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
     const nm_stack_options *options = trainer->model->config;
     char *summary = NULL;
     if (trainer->task.type->fit_params)
-        NM_TRY(trainer->task.type->fit_params(&trainer->task, trainer->model, &summary, err));
+        summary = trainer->task.type->fit_params(&trainer->task, trainer->model);
     if (summary)
         nm_trainer_message(trainer, "%s", summary);
     free(summary);
