@@ -291,7 +291,7 @@ static int inspect(nm_cli *cli, int argc, char **argv)
     job self = {.config = nm_options_find(cli->options, "inspect")};
     bool prints;
     if (nm_cli_join_ranks(&self.comm, cli->command, &err) != NM_OK)
-        return nm_cli_fail(&err);
+        return nm_cli_fail_to_join(&err);
     if (self.config->json)
         self.results = json_array();
     nm_status status = nm_comm_finish(self.comm, inspect_all(&self, cli, argc, argv, &err), &prints, &err);

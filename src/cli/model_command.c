@@ -154,7 +154,7 @@ int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int
     nm_model_session session = {.cli = cli};
     bool prints;
     if (nm_cli_join_ranks(&session.comm, cli->command, &err) != NM_OK)
-        return nm_cli_fail(&err);
+        return nm_cli_fail_to_join(&err);
     nm_status status = run(&session, command, argc, argv, state, &err);
     if (!session.comm->rank)
         status = nm_cli_output_close(&session.output, status, &err);

@@ -32,10 +32,11 @@ int32_t nm_cli_launched_rank(void)
 
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
-    bool several = launched_processes() > 1;
+    long n = launched_processes();
+    bool several = n > 1;
     if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && several)) {
 #ifdef NORMA_HAVE_MPI
-        return nm_comm_mpi_open(comm, config->timeout, err);
+        return nm_comm_mpi_open(comm, config->timeout, n, err);
 #else
         return nm_fail(
             err, NM_UNSUPPORTED,
@@ -57,13 +58,18 @@ nm_status nm_cli_join_ranks(nm_comm **comm, const nm_command *command, nm_error 
     return nm_cli_open_comm(comm, command->ranks ? &launched : &single, err);
 }
 
+int nm_cli_fail_to_join(nm_error *err)
+{
+    return nm_cli_launched_rank() ? (int)err->status : nm_cli_fail(err);
+}
+
 int nm_cli_fail_once(nm_error *err)
 {
     nm_error no_comm;
     nm_comm *comm;
     bool prints;
     if (nm_cli_open_comm(&comm, &launched, &no_comm) != NM_OK)
-        return nm_cli_fail(err);
+        return nm_cli_fail_to_join(err);
     nm_status status = nm_comm_finish(comm, err->status, &prints, err);
     if (prints)
         nm_cli_fail(err);

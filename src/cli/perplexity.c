@@ -240,6 +240,19 @@ static nm_status check_token_options(const perplexity_config *config, nm_error *
     return NM_OK;
 }
 
+/* NM_USAGE for an option of the command line that has no effect on this kind of model. */
+static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_error *err)
+{
+    static const char *const of_translation_models[] = {"perplexity.split", "perplexity.data", NULL};
+    static const char *const of_language_models[] = {"perplexity.context", "perplexity.drop_incomplete",
+                                                     "perplexity.batch_tokens", "perplexity.interval", NULL};
+    for (const char *const *path = is_translation ? of_language_models : of_translation_models; *path; path++)
+        if (nm_options_origin(cli->options, *path) == NM_ORIGIN_COMMAND)
+            return nm_fail(err, NM_USAGE, "%s has no effect on a %s model", *path,
+                           is_translation ? "translation" : "language");
+    return NM_OK;
+}
+
 /* ---- translation models ---- */
 
 static void print_split(const perplexity_config *config, const char *split, const nm_split_loss *loss)
@@ -331,6 +344,7 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
     if (is_translation && self->config->tokens)
         return nm_fail(err, NM_USAGE,
                        "%s: --tokens is for language models; norma rescore scores translations", argv[0]);
+    NM_TRY(check_model_options(self->cli, is_translation, err));
     if (self->config->tokens && self->comm->size > 1)
         return nm_fail(err, NM_USAGE, "--tokens requires a single process");
     if (is_translation)
@@ -348,7 +362,7 @@ static int perplexity_run(nm_cli *cli, int argc, char **argv)
     job self = {.cli = cli, .config = nm_options_find(cli->options, "perplexity")};
     bool prints;
     if (nm_cli_join_ranks(&self.comm, cli->command, &err) != NM_OK)
-        return nm_cli_fail(&err);
+        return nm_cli_fail_to_join(&err);
     nm_status status = nm_comm_finish(self.comm, score(&self, argc, argv, &err), &prints, &err);
     if (prints && status != NM_OK)
         nm_cli_fail(&err);

@@ -244,7 +244,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     const nm_comm_config config = *(const nm_comm_config *)nm_options_find(cli->options, "comm");
     nm_training_ranks ranks = {.config = &config};
     if (nm_cli_open_comm(&ranks.comm, &config, &err) != NM_OK)
-        return nm_cli_fail(&err);
+        return nm_cli_fail_to_join(&err);
     console t = {.terminal = isatty(STDERR_FILENO), .last = -1e9};
     bool reports;
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);

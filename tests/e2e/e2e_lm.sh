@@ -147,6 +147,7 @@ refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
 refuses 4 'broken.txt' perplexity softmax broken.txt --tokens
 refuses 2 'no effect without --tokens' perplexity softmax test.txt --each-line
 refuses 2 'interval has no effect' perplexity softmax test.txt --tokens --interval
+refuses 2 'perplexity.split has no effect on a language model' perplexity softmax test.txt --split test
 refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
 printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt

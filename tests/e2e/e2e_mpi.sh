@@ -166,6 +166,16 @@ ranks 2 --train.updates "$((last + 2))" --run.folder killed --resume
 [ "$got" = 0 ] || fail "no resume after a kill: $(cat err)"
 has err "resumed at update $last"
 
+# The launcher of another MPI library does not connect the processes. The first one prints the error.
+for rank in 0 1; do
+    got=0 cases=$((cases + 1))
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=$rank timeout 120 "$NORMA" train recipe.ini --run.folder unconnected </dev/null >out 2>err || got=$?
+    [ "$got" = 7 ] || fail "unconnected processes: exit code $got: $(cat err)"
+    [ "$(grep -c 'the launcher has started 2 processes, but MPI does not connect them' err)" = $((1 - rank)) ] ||
+        fail "unconnected processes, rank $rank: $(cat err)"
+    [ ! -e unconnected ] || fail "unconnected processes: a run was started"
+done
+
 # A comparison whose runs are started by a launcher equals one without.
 for launch in '' "$MPIEXEC -n 2"; do
     "$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$launch" --device.threads 1 \

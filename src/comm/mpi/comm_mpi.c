@@ -322,7 +322,24 @@ static const nm_comm_type nm_comm_mpi = {.name = "mpi",
                                          .finish = mpi_finish,
                                          .free = mpi_free};
 
-nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
+/* A program that was started by the launcher of another MPI library finds only itself. */
+static nm_status fail_unconnected(long launched, nm_error *err)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING];
+    int bytes;
+    MPI_Get_library_version(library, &bytes);
+    library[strcspn(library, ",\n")] = 0; /* "MPICH Version:\t4.0.2\n...", "Open MPI v4.1.4, package: ..." */
+    for (char *at = library; *at; at++)
+        *at = *at == '\t' ? ' ' : *at;
+    MPI_Finalize();
+    return nm_fail(
+        err, NM_UNSUPPORTED,
+        "the launcher has started %ld processes, but MPI does not connect them: this program uses %s; "
+        "start it with the mpiexec of this library",
+        launched, library);
+}
+
+nm_status nm_comm_mpi_open(nm_comm **out, double timeout, long launched, nm_error *err)
 {
     int provided, rank, size;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
@@ -334,6 +351,8 @@ nm_status nm_comm_mpi_open(nm_comm **out, double timeout, nm_error *err)
     }
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size == 1 && launched > 1)
+        return fail_unconnected(launched, err);
     mpi_comm *c = nm_allocate(sizeof *c);
     *c = (mpi_comm){.base = {.type = &nm_comm_mpi, .rank = rank, .size = size},
                     .timeout = timeout,
