@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 
 /* Initializes MPI with all processes of the launcher; once per process. timeout: seconds without a heartbeat after which a rank
- * is lost. launched: number of processes that the launcher has started, as far as known, or 1. NM_UNSUPPORTED if the MPI library
+ * is lost. launched: number of processes that the launcher has started, 1 if unknown. NM_UNSUPPORTED if the MPI library
  * does not support calls from several threads, or does not connect the launcher's processes. nm_comm_finish and then
  * nm_comm_free, which finalizes MPI, end it. */
 nm_status nm_comm_mpi_open(nm_comm **comm, double timeout, long launched, nm_error *err);
