@@ -104,7 +104,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
 {
     *self = (nm_inference){.options = nm_options_create()};
     type->add_options(self->options);
-    nm_device_options_add(self->options);
+    nm_device_inference_options_add(self->options);
     if (!path)
         return nm_fail(err, NM_USAGE, "the path of the model is NULL");
     NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));

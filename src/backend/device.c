@@ -5,20 +5,29 @@
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
 
 /* clang-format off */
+#define INFERENCE_ROWS                                                                                                            \
+    NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."), \
+    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."), \
+    DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core."), \
+    DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."), \
+    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AVX512_BF16; at inference only, dynamic int8 quantization.")
+
+static const nm_option inference_options[] = {INFERENCE_ROWS, {0}};
 static const nm_option device_options[] = {
-    NM_CHOICE(nm_device_config, backend, "cpu", "cpu|ref", "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."),
-    NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."),
-    DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core."),
+    INFERENCE_ROWS,
     DEVICE(memory_mib, "0", 0, 1e9, "Memory limit of a training step in MiB; 0: the machine's physical memory."),
     DEVICE(profile, "false", 0, 1, "Time every kernel during training and print a table at the end."),
-    DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."),
-    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AVX512_BF16; at inference only, dynamic int8 quantization."),
     {0}};
 /* clang-format on */
 
 void nm_device_options_add(nm_options *options)
 {
     nm_options_add(options, "device", device_options, NULL, sizeof(nm_device_config));
+}
+
+void nm_device_inference_options_add(nm_options *options)
+{
+    nm_options_add(options, "device", inference_options, NULL, sizeof(nm_device_config));
 }
 
 nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err)

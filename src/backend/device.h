@@ -18,6 +18,8 @@ typedef struct nm_device_config {
 
 /* Registers [device]; nm_options_find(options, "device") returns its nm_device_config. */
 void nm_device_options_add(nm_options *options);
+/* The same without the options of training: memory_mib and profile. */
+void nm_device_inference_options_add(nm_options *options);
 
 /* NM_USAGE if the precision is for inference only. activity: for the message, for example "training". */
 nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err);

@@ -31,6 +31,15 @@ static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
     {0}};
+static const nm_option_rule classify_rules[] = {
+    {"classify.bootstrap", "classify.evaluate", "true", "only the evaluation has an interval", NULL},
+    {"classify.seed", "classify.evaluate", "true", "only the evaluation has resamples", NULL},
+    {"classify.probabilities", "classify.evaluate", "false", "the evaluation prints no texts", NULL},
+    {"data.quotes", "data.format", "!lines", "lines have no columns", NULL},
+    {"data.header", "data.format", "!lines", "lines have no columns", NULL},
+    {"data.label", "data.format", "!lines", "lines have no columns", NULL},
+    {"data.text", "data.format", "!lines", "lines have no columns", NULL},
+    {0}};
 static const nm_option column_rows[] = {NM_LABELED_ROWS(columns_config), {0}};
 /* clang-format on */
 
@@ -38,7 +47,7 @@ static void classify_options(nm_options *options)
 {
     nm_options_add(options, "classify", classify_rows, NULL, sizeof(classify_config));
     nm_options_add(options, "data", column_rows, NULL, sizeof(columns_config));
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -336,6 +345,7 @@ const nm_command nm_command_classify = {
         "predicted classes in columns.\n",
     .section = "classify,data,device",
     .options = classify_options,
+    .rules = classify_rules,
     .ranks = true,
     .run = classify_run,
 };

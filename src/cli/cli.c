@@ -195,6 +195,8 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
 {
     if (command->options)
         command->options(options);
+    if (command->rules)
+        nm_options_add_rules(options, command->rules);
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
 }
 
@@ -209,6 +211,15 @@ static nm_status find_recipe(const char *name, nm_status status, char **path, nm
     return found != NM_OK ? found : status;
 }
 
+/* Options of the command line without effect. A recipe or a model file is checked when it is opened. */
+static nm_status check_rules(const nm_cli *cli, nm_error *err)
+{
+    char *warning = NULL; /* none: the options are of the command line */
+    nm_status status = cli->command->rules ? nm_options_check(cli->options, &warning, err) : NM_OK;
+    free(warning);
+    return status;
+}
+
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
@@ -217,6 +228,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
     if (status == NM_OK)
         status = parse(cli, argc, argv, &n, &err);
+    if (status == NM_OK)
+        status = check_rules(cli, &err);
     if (cli->command->trains && n && (status == NM_OK || status == NM_USAGE))
         status = find_recipe(argv[0], status, &recipe, &err);
     if (recipe)

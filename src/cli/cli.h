@@ -19,6 +19,7 @@ typedef struct nm_command {
     const char *section;
     const char *const *common;   /* paths of the options that --help lists, ends with NULL; NULL: all */
     const char *const *unlisted; /* paths of options that are errors here, ends with NULL; NULL: none */
+    const nm_option_rule *rules; /* options that have no effect together with others; NULL: none */
     const char *takes_options;   /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
     bool ranks;  /* processes of an MPI launcher divide the work; otherwise only the first one runs */

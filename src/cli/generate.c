@@ -26,13 +26,18 @@ static const nm_option generate_rows[] = {
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
     {0}};
+static const nm_option_rule generate_rules[] = {
+    {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
+    {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
+    {"sample.seed", "sample.temperature", "!", "greedy search has no random numbers", NULL},
+    {0}};
 /* clang-format on */
 
 static void generate_options(nm_options *options)
 {
     nm_options_add(options, "generate", generate_rows, NULL, sizeof(generate_config));
     nm_sample_options_add(options);
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -193,5 +198,6 @@ const nm_command nm_command_generate = {
         "training; its unknown tokens become <unk>.",
     .section = "generate,sample,device",
     .options = generate_options,
+    .rules = generate_rules,
     .run = generate_run,
 };

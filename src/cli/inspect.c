@@ -34,6 +34,27 @@ static const nm_option inspect_rows[] = {
     {0}};
 /* clang-format on */
 
+static bool measures(const nm_options *options, const char *name)
+{
+    const inspect_config *config = nm_options_find(options, "inspect");
+    return !strcmp(config->measure, "all") || strstr(config->measure, name);
+}
+
+static bool measures_bounds(const nm_options *options)
+{
+    return measures(options, "bounds");
+}
+
+static bool measures_tid(const nm_options *options)
+{
+    return measures(options, "tid");
+}
+
+static const nm_option_rule inspect_rules[] = {
+    {"inspect.gradient_batches", "inspect.measure", NULL, "only bounds needs gradients", measures_bounds},
+    {"inspect.tid_sites", "inspect.measure", NULL, "TID is not measured", measures_tid},
+    {0}};
+
 typedef struct job {
     const inspect_config *config;
     nm_inspection_plan plan;
@@ -47,7 +68,7 @@ typedef struct job {
 static void inspect_options(nm_options *options)
 {
     nm_options_add(options, "inspect", inspect_rows, NULL, sizeof(inspect_config));
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 /* ---- model files ---- */
@@ -320,6 +341,7 @@ const nm_command nm_command_inspect = {
         "describes each.",
     .section = "inspect,device",
     .options = inspect_options,
+    .rules = inspect_rules,
     .ranks = true,
     .run = inspect,
 };

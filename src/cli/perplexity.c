@@ -40,12 +40,17 @@ static const nm_option perplexity_rows[] = {
     ROW(tokens, "false", 0, 1, "Print one JSON object per line of the text with the log probability of every token, instead of the perplexity."),
     ROW(each_line, "false", 0, 1, "With perplexity.tokens: each line is a separate text, without earlier lines as context."),
     {0}};
+static const nm_option_rule perplexity_rules[] = {
+    {"perplexity.each_line", "perplexity.tokens", "true", "only single tokens are scored line by line", NULL},
+    {"perplexity.interval", "perplexity.tokens", "false", "the perplexity is not printed", NULL},
+    {"perplexity.drop_incomplete", "perplexity.tokens", "false", "all tokens are printed", NULL},
+    {0}};
 /* clang-format on */
 
 static void perplexity_options(nm_options *options)
 {
     nm_options_add(options, "perplexity", perplexity_rows, NULL, sizeof(perplexity_config));
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -230,16 +235,6 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
     return status;
 }
 
-static nm_status check_token_options(const perplexity_config *config, nm_error *err)
-{
-    if (config->each_line && !config->tokens)
-        return nm_fail(err, NM_USAGE, "perplexity.each_line has no effect without --tokens");
-    if (config->tokens && (config->interval || config->drop_incomplete))
-        return nm_fail(err, NM_USAGE, "--tokens prints no perplexity: --%s has no effect",
-                       config->interval ? "interval" : "drop-incomplete");
-    return NM_OK;
-}
-
 /* NM_USAGE for an option of the command line that has no effect on this kind of model. */
 static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_error *err)
 {
@@ -339,7 +334,6 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
     int n = argc > 1 ? argc - 1 : 1;
     bool is_translation;
     NM_TRY(nm_cli_check_arguments(self->cli, argc, 1, 100000, err));
-    NM_TRY(check_token_options(self->config, err));
     NM_TRY(is_translation_model(argv[0], &is_translation, err));
     if (is_translation && self->config->tokens)
         return nm_fail(err, NM_USAGE,
@@ -393,6 +387,7 @@ const nm_command nm_command_perplexity = {
         "vocabulary (data.mask_words) and sequences longer than data.max_length are not scored but counted.",
     .section = "perplexity,device",
     .options = perplexity_options,
+    .rules = perplexity_rules,
     .ranks = true,
     .run = perplexity_run,
 };

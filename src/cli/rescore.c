@@ -28,7 +28,7 @@ static const nm_option rescore_rows[] = {
 static void rescore_options(nm_options *options)
 {
     nm_options_add(options, "rescore", rescore_rows, NULL, sizeof(rescore_config));
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct side {

@@ -35,12 +35,16 @@ static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1 to standard error."),
     NM_OPTION(tag_config, json, "false", 0, 1, "Write one JSON object per sentence instead of columns."),
     {0}};
+static const nm_option_rule tag_rules[] = {
+    {"tag.tag_column", "tag.evaluate", "true", "only the evaluation reads gold tags", NULL},
+    {"tag.token_column", "tag.input_format", "!text", "text has no columns", NULL},
+    {0}};
 /* clang-format on */
 
 static void tag_options(nm_options *options)
 {
     nm_options_add(options, "tag", tag_rows, NULL, sizeof(tag_config));
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct job {
@@ -371,6 +375,7 @@ const nm_command nm_command_tag = {
         "against the gold tags in --tag-column.\n",
     .section = "tag,device",
     .options = tag_options,
+    .rules = tag_rules,
     .ranks = true,
     .run = tag_run,
 };

@@ -33,7 +33,7 @@ static void translate_options(nm_options *options)
 {
     nm_options_add(options, "translate", translate_rows, NULL, sizeof(translate_config));
     nm_decode_options_add(options);
-    nm_device_options_add(options);
+    nm_device_inference_options_add(options);
 }
 
 typedef struct job {

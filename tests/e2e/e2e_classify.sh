@@ -140,6 +140,9 @@ perl -e 'my ($texts, @w) = (shift, map { $_ + 0 } <STDIN>); my $once = sprintf "
     "$texts" <weights || fail "inverse document frequencies: $(uniq -c weights | head -n 3) ... $(tail -n 1 weights)"
 "$NORMA" classify idf test.tsv --evaluate >out 2>err || fail "classify with weighted n-grams: $(cat err)"
 has out "accuracy"
+refuses 2 "classify.bootstrap = 50 has no effect with classify.evaluate = false" classify idf test.tsv --bootstrap 50
+refuses 2 "classify.probabilities = true has no effect" classify idf test.tsv --evaluate --probabilities
+refuses 2 "data.label = 2 has no effect with data.format = lines" classify idf test.tsv --format lines --label 2
 refuses 2 "the vector of a text has no part for n-grams" train reviews.ini --run.folder none --model.ngram-weights idf
 
 # ---- logistic regression, whose logits are added at inference ----

@@ -128,6 +128,10 @@ fails_with 4 "half a model file"
 printf '{"type":"train","grad_norm":"x"}\n\xff\xfe{\n[1,2\n{"type":3}\n' >runs/small/log.jsonl
 "$NORMA" inspect runs/small --measure tid --advise --batches 1 >out 2>err || fail "a broken log: $(cat err)"
 has out "too few gradient norms"
+"$NORMA" inspect runs/small --measure spectrum --gradient-batches 3 >out 2>err
+code=$?
+fails_with 2 "an option without effect"
+grep -q 'inspect.gradient_batches = 3 has no effect' err || fail "an option without effect: $(cat err)"
 "$NORMA" inspect runs/small --measure tid --batches 1 >/dev/full 2>err
 code=$?
 fails_with 3 "a full disk"

@@ -145,8 +145,9 @@ refuses 5 'empty.txt: the filters left no line for training' prepare "${words[@]
 refuses 2 'no text given' prepare "${words[@]}" --output x
 refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
 refuses 4 'broken.txt' perplexity softmax broken.txt --tokens
-refuses 2 'no effect without --tokens' perplexity softmax test.txt --each-line
-refuses 2 'interval has no effect' perplexity softmax test.txt --tokens --interval
+refuses 2 'perplexity.each_line = true has no effect with perplexity.tokens = false' perplexity softmax test.txt --each-line
+refuses 2 'perplexity.interval = true has no effect with perplexity.tokens = true' perplexity softmax test.txt --tokens --interval
+refuses 2 'sample.top_p = 0.5 has no effect with sample.temperature = 0: greedy search' generate softmax test.txt --temperature 0 --top-p 0.5
 refuses 2 'perplexity.split has no effect on a language model' perplexity softmax test.txt --split test
 refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
 printf 'a \0 b\n' >zero.txt

@@ -161,6 +161,9 @@ printf 'a X what\n' >bad.txt
 refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate
 refuses 4 'fewer columns' tag run valid.txt --token-column 5
+refuses 2 'tag.tag_column = 2 has no effect with tag.evaluate = false' tag run valid.txt --tag-column 2
+refuses 2 'tag.token_column = 2 has no effect with tag.input_format = text' tag run text --input-format text --token-column 2
+refuses 2 'unknown option tag.profile' tag run text --profile
 refuses 3 'absent' tag run absent
 refuses 3 'absent' tag absent text
 refuses 4 'malformed' tag text text
