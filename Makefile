@@ -17,6 +17,7 @@
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 BUILD  ?= build
 PREFIX ?= /usr/local
+WERROR ?= OFF
 JOBS   ?= $(shell nproc)
 WORKS  ?= train,lm,decode,norms
 ROUNDS ?= 5
@@ -47,7 +48,7 @@ test-slurm: build
 
 test:
 	@scripts/packages.sh build test
-	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=ON -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
+	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_WERROR=$(WERROR) -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON
 	@cmake --build $(BUILD) -j $(JOBS)
 	@scripts/test.sh $(BUILD)
 

@@ -127,9 +127,11 @@ NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, cons
 NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
 {
     (void)offset_sums;
+    float values[NM_INT8_PANEL];
     for (int i = 0; i < NM_INT8_PANEL; i++)
         /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): a tile has 1 to DOT_ROWS rows */
-        out[i / NM_W][i % NM_W] = (float)sums[i];
+        values[i] = (float)sums[i];
+    memcpy(out, values, sizeof values);
 }
 
 NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of each lane */
