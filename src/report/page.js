@@ -91,23 +91,39 @@
         return figure.scatter ? points.slice(0, 1) : points.slice(0, 8).sort((a, b) => a.py - b.py);
     };
 
-    // ---- sorting the table of runs ----
-    for (const button of document.querySelectorAll('button.sort')) {
-        button.addEventListener('click', () => {
-            const head = button.closest('th'), body = button.closest('table').tBodies[0];
-            const falling = head.getAttribute('aria-sort') === 'ascending';
-            for (const other of head.parentElement.cells) other.removeAttribute('aria-sort');
-            head.setAttribute('aria-sort', falling ? 'descending' : 'ascending');
-            const key = row => {
-                const cell = row.cells[head.cellIndex];
-                return head.cellIndex ? (cell.dataset.value === undefined ? NaN : Number(cell.dataset.value)) : cell.textContent;
-            };
-            const compare = (a, b) => typeof a === 'string' ? a.localeCompare(b) : a - b;
-            const rows = [...body.rows].map(row => ({ row, key: key(row) }));
-            // Runs without a value come last in both directions.
-            rows.sort((a, b) => Number.isNaN(a.key) - Number.isNaN(b.key) || (falling ? compare(b.key, a.key) : compare(a.key, b.key)) || 0);
-            body.append(...rows.map(entry => entry.row));
-        });
+    // ---- sorting of tables ----
+    // Number of a cell: data-value, or the number in "1,234", "<0.001", "p < 0.001", "12.3 ± 0.4" or "98 %". NaN: no value;
+    // otherwise the text.
+    const cellNumber = /^(?:p\s*)?([<>=≤≥]?)\s*([-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:e[-+]?\d+)?)\s*(?:%|±.*)?$/i;
+    const sortKey = cell => {
+        if (cell?.dataset.value !== undefined) return Number(cell.dataset.value);
+        const text = (cell?.textContent ?? '').trim().replace(/^\u2212/, '-');
+        if (['', '-', '\u2013', '\u2014'].includes(text)) return NaN;
+        const [, relation, number] = text.match(cellNumber) ?? [];
+        const value = number ? Number(number.replaceAll(',', '')) : NaN;
+        if (Number.isNaN(value)) return text;
+        const step = Math.abs(value) * 1e-9; // "<0.001" is less than "0.001"
+        return relation === '<' ? value - step : relation === '>' ? value + step : value;
+    };
+    const compareKeys = (a, b) => typeof a !== typeof b ? (typeof a === 'number' ? -1 : 1)
+        : typeof a === 'string' ? a.localeCompare(b, 'en', { numeric: true }) : a - b;
+    for (const table of document.querySelectorAll('table')) {
+        if (!table.tHead) continue;
+        const body = table.tBodies[0], original = [...body.rows];
+        // The first click sorts in ascending order, the second in descending order, the third restores the original order.
+        const next = { ascending: 'descending', descending: null };
+        for (const head of table.tHead.rows[0].cells) {
+            head.addEventListener('click', () => {
+                const now = head.getAttribute('aria-sort'), order = now ? next[now] : 'ascending';
+                for (const other of head.parentElement.cells) other.removeAttribute('aria-sort');
+                if (order) head.setAttribute('aria-sort', order);
+                const rows = original.map(row => ({ row, key: sortKey(row.cells[head.cellIndex]) }));
+                // Rows without a value come last in both directions.
+                if (order)
+                    rows.sort((a, b) => Number.isNaN(a.key) - Number.isNaN(b.key) || (order === 'descending' ? compareKeys(b.key, a.key) : compareKeys(a.key, b.key)) || 0);
+                body.append(...rows.map(entry => entry.row));
+            });
+        }
     }
 
     // ---- values under the pointer ----

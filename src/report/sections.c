@@ -253,8 +253,8 @@ void nm_section_runs(const nm_report *report, FILE *out)
     fputs("</tr></thead>\n<tbody>\n", out);
     for (size_t i = 0; i < report->n; i++)
         write_row(report, all, i, out);
-    fputs("</tbody></table></div>\n<p class=\"hint\">The name of a run hides or shows it in all figures; a "
-          "column title sorts by it. ",
+    fputs("</tbody></table></div>\n<p class=\"hint\">The name of a run hides or shows it in all figures. "
+          "Click a column title to sort by it; the second click reverses the order, the third restores it. ",
           out);
     if (!column_shown(report, all, &columns[0]))
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
@@ -271,11 +271,12 @@ void nm_section_runs(const nm_report *report, FILE *out)
 
 static void write_names(const nm_report *report, const char *first, FILE *out)
 {
-    fprintf(out, "<div class=\"scroll\"><table><thead><tr><th>%s</th>", first);
+    static const char button[] = "<th><button type=\"button\" class=\"sort\">";
+    fprintf(out, "<div class=\"scroll\"><table><thead><tr>%s%s</button></th>", button, first);
     for (size_t i = 0; i < report->n; i++) {
-        fputs("<th>", out);
+        fputs(button, out);
         nm_html_text(out, report->runs[i].name);
-        fputs("</th>", out);
+        fputs("</button></th>", out);
     }
     fputs("</tr></thead>\n<tbody>\n", out);
 }
@@ -422,7 +423,7 @@ static void write_facts(const nm_report *report, const fact *facts, size_t n_fac
             if (!any && shared)
                 fputs("<table><tbody>\n", out);
             else if (!any)
-                write_names(report, "", out);
+                write_names(report, "property", out);
             any = true;
             write_values(report, facts[f].label, values, shared, out);
         }

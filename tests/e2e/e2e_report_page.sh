@@ -16,7 +16,18 @@ if [ $browser = none ] || ! command -v gnuplot >/dev/null; then
 fi
 make_runs
 make_grid_runs
+# Values of the table of runs that are not in numerical order as texts: p "<0.001", and throughputs with separators.
+sed -i 's/0.09/0.0001/' runs/batch-1/test.json
+sed -i 's/0.09/0.25/' runs/rbn-1/test.json
+sed -i 's/"tokens_per_second":2/"tokens_per_second":12/' runs/power-1/log.jsonl
+sed -i 's/"tokens_per_second":2000/"tokens_per_second":987/; s/"tokens_per_second":200[12]/"tokens_per_second":988/' runs/batch-1/log.jsonl
 
+# A table with texts that the table of runs writes in another form is added to the page.
+made_up='<section id="made-up"><table><thead><tr><th>name</th><th>number</th><th>p</th><th>score</th><th>mixed</th></tr></thead><tbody>
+<tr><td>run-10</td><td>1,234</td><td>p &lt; 0.001</td><td>12.3 ± 0.4</td><td>b</td></tr>
+<tr><td>run-2</td><td>–</td><td>0.001</td><td>−3.5 ± 0.1</td><td>12 %</td></tr>
+<tr><td>run-1</td><td>999</td><td>p = 0.04</td><td>9.8 ± 1.2</td><td></td></tr>
+<tr><td>run-3</td><td>12,345.5</td><td>–</td><td>1e2</td><td>a</td></tr></tbody></table></section>'
 # A copy of the page with a first script that collects errors and a last one that operates the page and prints the results.
 # The content security policy of the page stays in force.
 listen='<script>window.errors = [];
@@ -81,13 +92,18 @@ run.click();
 report("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
 run.click();
 report("shows", getComputedStyle(curve).display !== "none");
-// The column of the test score: ascending, descending, runs without a score last.
-const title = [...document.querySelectorAll("button.sort")].find(b => b.textContent.startsWith("test")), column = title.closest("th").cellIndex;
-const order = () => [...title.closest("table").tBodies[0].rows].map(r => r.cells[column].dataset.value ?? "-").join(" ");
-title.click();
-const rising = order();
-title.click();
-report("sorted", rising + " " + order());
+// Every column of the tables: ascending, descending, the original order; rows without a value last.
+const click = (title, column) => {
+    const cells = () => [...title.closest("table").tBodies[0].rows].map(r => r.cells[column].textContent.trim()).join(" ; ");
+    return [0, 1, 2].map(() => { title.click(); return cells() + " " + (title.ariaSort ?? "unsorted"); }).join(" / ");
+};
+const titles = selector => [...document.querySelectorAll(selector + " thead th")];
+for (const title of titles("#runs")) report("sorted " + title.textContent, click(title, title.cellIndex));
+for (const title of titles("#settings").slice(0, 2)) report("settings by " + title.textContent, click(title, title.cellIndex));
+for (const title of titles("#made-up")) report("made-up " + title.textContent, click(title, title.cellIndex));
+// The button inside of the title, which the keyboard reaches, sorts once per click.
+titles("#runs")[1].querySelector("button").click();
+report("button", titles("#runs")[1].ariaSort);
 const links = [...document.querySelectorAll("nav.contents a")];
 report("contents", links.length > 6 && links.every(a => document.getElementById(a.getAttribute("href").slice(1))));
 report("wide", document.documentElement.scrollWidth <= innerWidth);
@@ -102,6 +118,7 @@ check_page() {
     "$NORMA" report "$folder"/*/ -o page.html 2>err || fail "report: $(cat err)"
     page=$(cat page.html)
     page="${page%%<head>*}<head>$listen${page#*<head>}"
+    page="${page%%<main>*}<main>$made_up${page#*<main>}"
     printf '%s' "${page%</body>*}$act</body></html>" >acted.html
     wanted=$(grep -c '<figure id=' page.html)
     timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
@@ -118,9 +135,21 @@ check_page() {
     done
     grep -q '^errors=0 ' results || fail "$folder at width $width the page has errors: $(grep '^errors=' results)"
 }
+# TITLE=ASCENDING / DESCENDING / ORIGINAL
+made_up_lines=(
+    "made-up name=run-1 ; run-2 ; run-3 ; run-10 ascending / run-10 ; run-3 ; run-2 ; run-1 descending / run-10 ; run-2 ; run-1 ; run-3 unsorted"
+    "made-up number=999 ; 1,234 ; 12,345.5 ; – ascending / 12,345.5 ; 1,234 ; 999 ; – descending / 1,234 ; – ; 999 ; 12,345.5 unsorted"
+    "made-up p=p &lt; 0.001 ; 0.001 ; p = 0.04 ; – ascending / p = 0.04 ; 0.001 ; p &lt; 0.001 ; – descending / p &lt; 0.001 ; 0.001 ; p = 0.04 ; – unsorted"
+    "made-up score=−3.5 ± 0.1 ; 9.8 ± 1.2 ; 12.3 ± 0.4 ; 1e2 ascending / 1e2 ; 12.3 ± 0.4 ; 9.8 ± 1.2 ; −3.5 ± 0.1 descending / 12.3 ± 0.4 ; −3.5 ± 0.1 ; 9.8 ± 1.2 ; 1e2 unsorted"
+    "made-up mixed=12 % ; a ; b ;  ascending / b ; a ; 12 % ;  descending / b ; 12 % ;  ; a unsorted" button=ascending)
+sorted_lines=(
+    "sorted test BLEU=22.50 ; 24.50 ; 25.50 ; 26.50 ; – ; – ascending / 26.50 ; 25.50 ; 24.50 ; 22.50 ; – ; – descending / – ; 22.50 ; – ; 25.50 ; 26.50 ; 24.50 unsorted"
+    "sorted p (Holm)=&lt;0.001 ; 0.090 ; 0.250 ; – ; – ; – ascending / 0.250 ; 0.090 ; &lt;0.001 ; – ; – ; – descending / – ; &lt;0.001 ; – ; – ; 0.090 ; 0.250 unsorted"
+    "sorted tokens/s=988 ; 2,001 ; 2,001 ; 2,001 ; 2,001 ; 12,001 ascending / 12,001 ; 2,001 ; 2,001 ; 2,001 ; 2,001 ; 988 descending / 2,001 ; 988 ; 2,001 ; 2,001 ; 12,001 ; 2,001 unsorted")
 for width in 1400 500; do
-    check_page $width runs "row=layer-1,600,2.55495,," "sorted=22.5 24.5 25.5 26.5 - - 26.5 25.5 24.5 22.5 - -"
+    check_page $width runs "row=layer-1,600,2.55495,," "${sorted_lines[@]}" "${made_up_lines[@]}"
 done
 check_page 1400 grid "setting=train.max_tokens 64|layer|35 (35 to 35)" \
     "cell=train.max_tokens 64, train.lr'&lt;b&gt;x&lt;/b&gt; 0.1|batch|21.5" "axis=BLEU" \
-    "values=layer,64,35,35,35 batch,4096,0.1,29.5 rbn max_tokens=4096 lr'&lt;b&gt;x&lt;/b&gt;=0.1 lambda=0,4096,0.1,0,36"
+    "values=layer,64,35,35,35 batch,4096,0.1,29.5 rbn max_tokens=4096 lr'&lt;b&gt;x&lt;/b&gt;=0.1 lambda=0,4096,0.1,0,36" \
+    "settings by option=model.norm ; norm.rbn.lambda ; train.lr'&lt;b&gt;x&lt;/b&gt; ; train.max_tokens ascending / train.max_tokens ; train.lr'&lt;b&gt;x&lt;/b&gt; ; norm.rbn.lambda ; model.norm descending / model.norm ; train.max_tokens ; train.lr'&lt;b&gt;x&lt;/b&gt; ; norm.rbn.lambda unsorted"
