@@ -25,9 +25,10 @@ typedef struct nm_scores nm_scores; /* of one system on one test set */
 /* metric: a name of the list above. options: alternating names and values that end with NULL, or NULL. Names are those of
  * `norma score --help`, with or without "score.":
  *     metric_variant       "multi-bleu" (default: words between spaces) or "sacrebleu" (bleu)
- *     tokenize             13a, intl, zh, char, none, ja-mecab or spm; selects sacreBLEU (bleu)
+ *     tokenize             13a, intl, zh, char, none, ja-mecab, ko-mecab or spm; selects sacreBLEU (bleu)
  *     spm_model            SentencePiece model of tokenize = spm (bleu)
- *     mecab_dictionary     folder of the dictionary of tokenize = ja-mecab (bleu)
+ *     mecab_dictionary     folder of the dictionary of tokenize = ja-mecab or ko-mecab (bleu)
+ *     mecab_library        shared library of tokenize = ja-mecab or ko-mecab (bleu)
  *     lowercase            "true": compare in lower case (bleu, chrf)
  *     split_compounds      "true": split hyphenated words on both sides (bleu)
  *     char_order, word_order, beta                                        (chrf)

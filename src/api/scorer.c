@@ -75,8 +75,8 @@ static nm_status configure(nm_scorer *self, const char *name, nm_error *err)
         if (!sacrebleu && nm_options_origin(self->options, "score.metric_variant") != NM_ORIGIN_DEFAULT)
             return nm_fail(err, NM_USAGE, "score.tokenize is an option of sacreBLEU, not of multi-bleu");
         sacrebleu = true;
-        self->tokenize =
-            (nm_metric_tokenizer_config){score->tokenize, score->spm_model, score->mecab_dictionary};
+        self->tokenize = (nm_metric_tokenizer_config){score->tokenize, score->spm_model,
+                                                      score->mecab_dictionary, score->mecab_library};
     }
     self->config = (nm_score_config){.metric = metric,
                                      .bleu = {.variant = sacrebleu ? NM_BLEU_SACRE_13A : NM_BLEU_MULTI,

@@ -192,9 +192,13 @@ static const nm_metric_tokenizer_type tokenizer_13a = {"13a", NULL, run_13a, NUL
                                       tokenizer_none = {"none", NULL, run_none, NULL},
                                       tokenizer_spm = {"spm", open_spm, run_spm, close_spm};
 
-static const nm_metric_tokenizer_type *const types[] = {&tokenizer_13a,  &tokenizer_intl,
-                                                        &tokenizer_zh,   &tokenizer_char,
-                                                        &tokenizer_none, &nm_metric_tokenizer_mecab,
+static const nm_metric_tokenizer_type *const types[] = {&tokenizer_13a,
+                                                        &tokenizer_intl,
+                                                        &tokenizer_zh,
+                                                        &tokenizer_char,
+                                                        &tokenizer_none,
+                                                        &nm_metric_tokenizer_japanese,
+                                                        &nm_metric_tokenizer_korean,
                                                         &tokenizer_spm};
 
 nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metric_tokenizer_config *config,

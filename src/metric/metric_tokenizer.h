@@ -6,19 +6,22 @@
  *     char      every character is a token
  *     none      tokens are separated by spaces already
  *     ja-mecab  words of MeCab with the IPA dictionary, loaded at run time
+ *     ko-mecab  words of MeCab-ko with mecab-ko-dic, loaded at run time
  *     spm       pieces of a SentencePiece model, such as that of flores200 */
 #ifndef NM_METRIC_TOKENIZER_H
 #define NM_METRIC_TOKENIZER_H
 
 #include "metric/segment.h"
 
-#define NM_METRIC_TOKENIZERS "13a|intl|zh|char|none|ja-mecab|spm"
+#define NM_METRIC_TOKENIZERS "13a|intl|zh|char|none|ja-mecab|ko-mecab|spm"
 
 typedef struct nm_metric_tokenizer_config {
     const char *name;
     const char *spm_model; /* for spm: path of the model */
-    /* for ja-mecab: folder of the dictionary; "": that of Debian's mecab-ipadic-utf8 */
-    const char *dictionary;
+    /* for ja-mecab and ko-mecab: folder of the dictionary; "": that of Debian's mecab-ipadic-utf8, or mecab-ko-dic in
+     * /usr/local */
+    const char *mecab_dictionary;
+    const char *mecab_library; /* for ja-mecab and ko-mecab: the shared library; "": libmecab.so.2 */
 } nm_metric_tokenizer_config;
 
 typedef struct nm_metric_tokenizer_type {
@@ -30,7 +33,7 @@ typedef struct nm_metric_tokenizer_type {
     void (*close)(void *state); /* may be NULL */
 } nm_metric_tokenizer_type;
 
-extern const nm_metric_tokenizer_type nm_metric_tokenizer_mecab;
+extern const nm_metric_tokenizer_type nm_metric_tokenizer_japanese, nm_metric_tokenizer_korean;
 
 /* An open tokenizer. It contains a workspace, so each thread opens its own. */
 typedef struct nm_metric_tokenizer {
@@ -39,7 +42,7 @@ typedef struct nm_metric_tokenizer {
 } nm_metric_tokenizer;
 
 /* NM_USAGE for an unknown name or if no model is given; the errors of nm_file_read and nm_spm_parse; NM_UNSUPPORTED without
- * MeCab, the message names the packages; NM_MISMATCH for another dictionary. */
+ * MeCab or MeCab-ko, the message names the packages; NM_MISMATCH for another dictionary, or MeCab in place of MeCab-ko. */
 nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metric_tokenizer_config *config,
                                    nm_error *err);
 void nm_metric_tokenizer_close(nm_metric_tokenizer *tokenizer);

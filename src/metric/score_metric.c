@@ -55,7 +55,7 @@ static char *bleu_signature(const nm_score_config *config, int n_references)
 
 static const nm_score_metric metric_bleu = {
     .name = "bleu",
-    .options = "metric_variant tokenize spm_model mecab_dictionary lowercase split_compounds ",
+    .options = "metric_variant tokenize spm_model mecab_dictionary mecab_library lowercase split_compounds ",
     .n_counts = bleu_n_counts,
     .create = bleu_create,
     .free = bleu_free,
@@ -368,6 +368,9 @@ static bool uses_asian(const nm_options *options)
 
 const nm_option_rule nm_score_rules[] = {
     {"score.spm_model", "score.tokenize", "spm", "only that tokenizer has a model", NULL},
-    {"score.mecab_dictionary", "score.tokenize", "ja-mecab", "only that tokenizer has a dictionary", NULL},
+    {"score.mecab_dictionary", "score.tokenize", "ja-mecab|ko-mecab",
+     "only ja-mecab and ko-mecab have a dictionary", NULL},
+    {"score.mecab_library", "score.tokenize", "ja-mecab|ko-mecab", "only ja-mecab and ko-mecab use MeCab",
+     NULL},
     {"score.ter_asian", NULL, NULL, "it needs ter_normalized or ter_no_punctuation", uses_asian},
     {0}};

