@@ -89,8 +89,8 @@ static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
     const nm_prepare_config *config =
         nm_options_add(settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(settings, "data.ini", parts->texts[NM_TEXT_SETTINGS], err);
-    const nm_metric_tokenizer_config tokenizer = {nm_metric_tokenizer_of_language(config->target_lang), NULL,
-                                                  NULL};
+    const nm_metric_tokenizer_config tokenizer = {.name =
+                                                      nm_metric_tokenizer_of_language(config->target_lang)};
     if (status == NM_OK)
         status = nm_metric_tokenizer_open(&parts->bleu_tokenizer, &tokenizer, err);
     nm_options_free(settings);
