@@ -36,8 +36,8 @@ nm_status nm_links_parse(nm_link_list *list, const char *line, size_t bytes, siz
         if (link.source >= n_source || link.target >= n_target)
             return nm_fail(
                 err, NM_FORMAT,
-                "%s: link %.*s: the source has %zu words and the target %zu (words are separated by "
-                "white space and counted from 0)",
+                "%s: link %.*s: the source has %zu words and the target %zu (prepare.alignment_words: "
+                "words of the raw lines or tokens, from 0)",
                 where, (int)length, line + begin, n_source, n_target);
         NM_GROW(list->data, list->n, list->capacity);
         list->data[list->n++] = link;

@@ -28,8 +28,11 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
     NM_OPTION(C, alignments, "", 0, 0,
               "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
-              "with a line of links SOURCE-TARGET for each pair (Pharaoh format), where words are separated "
-              "by white space and numbered from 0."),
+              "with a line of links SOURCE-TARGET for each pair (Pharaoh format), numbers from 0."),
+    NM_CHOICE(
+        C, alignment_words, "raw", "raw|tokens",
+        "Words that the links of --alignments number: words of the raw lines, separated by white space, "
+        "or tokens of the lines as norma tokenize writes them."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
@@ -194,6 +197,9 @@ const nm_option_rule nm_prepare_rules[] = {
      "without BPE, or with bpe_vocabulary_threshold, min_count, max_words or a given dictionary, the "
      "dictionary does not have every subword",
      has_all_subwords},
+    {"prepare.alignment_words", "prepare.alignments", "!", "there are no alignments", NULL},
+    {"prepare.alignment_words", "prepare.tokenizer", "!sentencepiece",
+     "SentencePiece has no tokens but its pieces", NULL},
     {"prepare.aggressive", "prepare.tokenizer", "moses", "only the Moses tokenizer splits hyphens", NULL},
     {0}};
 #undef LEARNED

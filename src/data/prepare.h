@@ -27,6 +27,7 @@
 #include "text/vocab.h"
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
+typedef enum nm_alignment_words { NM_ALIGNMENT_RAW, NM_ALIGNMENT_TOKENS } nm_alignment_words;
 typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_invalid_pairs;
 
 typedef struct nm_prepare_config {
@@ -55,6 +56,7 @@ typedef struct nm_prepare_config {
     int64_t min_length, max_length;
     double ratio;
     nm_invalid_pairs on_invalid;
+    nm_alignment_words alignment_words; /* what the links of `alignments` number */
     int64_t threads;
 } nm_prepare_config;
 

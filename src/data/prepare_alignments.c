@@ -1,5 +1,5 @@
-/* Word alignments in `norma prepare`: links between words of the raw lines are converted to links between words of the
- * tokenized lines, and these to links between subwords. Each part of a word is linked to each part of the other word. */
+/* Word alignments in `norma prepare`: links between words of the raw lines are converted to links between tokens, and links
+ * between tokens to links between subwords. Each part of a word is linked to each part of the other word. */
 #include "data/prepare_private.h"
 
 #include <errno.h>

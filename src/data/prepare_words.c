@@ -31,7 +31,7 @@ typedef struct line_worker { /* one per thread */
     nm_buffer lines[NM_PREPARE_SIDES];  /* the tokenized line */
     word_view *words[NM_PREPARE_SIDES]; /* words of `lines` */
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
-    nm_link_list links; /* between words of the raw lines */
+    nm_link_list links; /* between the words that prepare.alignment_words selects */
 } line_worker;
 
 typedef struct word_list { /* indexes of words, each line followed by NM_PREPARE_LINE_END */
@@ -43,9 +43,10 @@ typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     nm_counter words[NM_PREPARE_SIDES];
     word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
     nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
-    nm_link_list links;                  /* between words of the kept lines, each line followed by line_end */
+    nm_link_list links;             /* between tokens of the kept lines, each line followed by line_end */
     nm_prepare_split_report report; /* `line` of its examples is an index in the block; they have no text */
     size_t invalid;                 /* first pair whose error ends the preparation, or SIZE_MAX */
+    size_t invalid_tokens[NM_PREPARE_SIDES]; /* number of tokens of that pair, if it has been tokenized */
 } chunk;
 
 typedef struct block {
@@ -149,17 +150,26 @@ static void job_close(split_job *self)
     free(self->numbers);
 }
 
-/* Parses the links of pair i of the block, between words of the raw lines. */
-static nm_status parse_links(const split_job *self, const nm_prepare_block *from, size_t i,
-                             nm_link_list *links, nm_error *err)
+/* Sets n_words to the number of words that the links of pair i number; n_tokens: those of the tokenized lines. */
+static void count_words(const split_job *self, const nm_prepare_block *from, size_t i,
+                        const size_t n_tokens[NM_PREPARE_SIDES], size_t n_words[NM_PREPARE_SIDES])
 {
-    size_t n_words[NM_PREPARE_SIDES], bytes;
+    bool tokens = self->prepare->config->alignment_words == NM_ALIGNMENT_TOKENS;
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
-        nm_word_span *spans;
+        size_t bytes;
+        nm_word_span *spans = NULL;
         const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
-        n_words[side] = nm_word_spans(raw, bytes, &spans);
+        n_words[side] = tokens ? n_tokens[side] : nm_word_spans(raw, bytes, &spans);
         free(spans);
     }
+}
+
+/* Parses the links of pair i of the block. */
+static nm_status parse_links(const split_job *self, const nm_prepare_block *from, size_t i,
+                             const size_t n_tokens[NM_PREPARE_SIDES], nm_link_list *links, nm_error *err)
+{
+    size_t n_words[NM_PREPARE_SIDES], bytes;
+    count_words(self, from, i, n_tokens, n_words);
     char where[600];
     snprintf(where, sizeof where, "%s:%lld", self->prepare->config->alignments,
              (long long)(from->first_pair + (int64_t)i) + 1);
@@ -169,7 +179,8 @@ static nm_status parse_links(const split_job *self, const nm_prepare_block *from
 }
 
 /* NM_FORMAT with file, line and position if a side of pair i of the block is not text or its alignment is not valid. */
-static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i, nm_error *err)
+static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i,
+                            const size_t n_tokens[NM_PREPARE_SIDES], nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
@@ -187,7 +198,7 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
         }
     }
     nm_link_list ignored = {0};
-    nm_status status = i < from->alignments.n ? parse_links(self, from, i, &ignored, err) : NM_OK;
+    nm_status status = i < from->alignments.n ? parse_links(self, from, i, n_tokens, &ignored, err) : NM_OK;
     free(ignored.data);
     return status;
 }
@@ -289,14 +300,10 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     }
 }
 
-/* Adds the links of pair i to the chunk. False if they are not valid. */
-static bool keep_links(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
-                       chunk *out)
+/* Adds the links of pair i, which are between words of the raw lines, to the chunk. */
+static void link_raw_words(const line_worker *worker, const nm_prepare_block *from, size_t i, chunk *out)
 {
-    nm_error ignored;
     nm_prepare_side_words sides[NM_PREPARE_SIDES];
-    if (parse_links(self, from, i, &worker->links, &ignored) != NM_OK)
-        return false;
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         size_t bytes;
         const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
@@ -305,6 +312,22 @@ static bool keep_links(const split_job *self, line_worker *worker, const nm_prep
     nm_prepare_link_words(&worker->links, sides, &out->links);
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         free(sides[side].owners);
+}
+
+/* Adds the links of pair i to the chunk. False if they are not valid. */
+static bool keep_links(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
+                       chunk *out)
+{
+    nm_error ignored;
+    if (parse_links(self, from, i, worker->n_words, &worker->links, &ignored) != NM_OK)
+        return false;
+    if (self->prepare->config->alignment_words == NM_ALIGNMENT_TOKENS) {
+        for (size_t k = 0; k < worker->links.n; k++) {
+            NM_GROW(out->links.data, out->links.n, out->links.capacity);
+            out->links.data[out->links.n++] = worker->links.data[k];
+        }
+    } else
+        link_raw_words(worker, from, i, out);
     NM_GROW(out->links.data, out->links.n, out->links.capacity);
     out->links.data[out->links.n++] = line_end;
     return true;
@@ -355,8 +378,10 @@ static void process_chunk(const split_job *self, line_worker *worker, block *fro
     out->invalid = SIZE_MAX;
     size_t end = (c + 1) * CHUNK_LINES, n = from->raw.lines[PREPARE_SOURCE].n;
     for (size_t i = c * CHUNK_LINES; i < n && i < end && out->invalid == SIZE_MAX; i++)
-        if (!process_pair(self, worker, &from->raw, i, out))
+        if (!process_pair(self, worker, &from->raw, i, out)) {
             out->invalid = i;
+            memcpy(out->invalid_tokens, worker->n_words, sizeof out->invalid_tokens);
+        }
 }
 
 /* The line, truncated. The caller frees it. */
@@ -495,7 +520,7 @@ static nm_status merge_block(split_job *self, block *from, nm_error *err)
     for (size_t c = 0; c < N_CHUNKS; c++) {
         chunk *part = &from->chunks[c];
         if (part->invalid != SIZE_MAX)
-            return check_pair(self, &from->raw, part->invalid, err);
+            return check_pair(self, &from->raw, part->invalid, part->invalid_tokens, err);
         add_report(self, &from->raw, &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
             NM_TRY(merge_side(self, part, side, err));

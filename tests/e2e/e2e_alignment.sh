@@ -72,6 +72,16 @@ same links expected
 prepare tokens --train small --tokenizer none --bpe-merges 0 # without alignments: those of before are removed
 [ ! -e tokens/train.alignment.ids ] || fail "alignments of an earlier preparation"
 
+# ---- links of tokens: those of the same text that was tokenized before ----
+"$NORMA" tokenize small.de --language de >token.de && "$NORMA" tokenize small.en --language en >token.en || fail "norma tokenize"
+printf '0-0 2-2 3-3 4-4 6-6 8-8 9-9\n0-0\n\n0-0 5-0\n1-0 0-1 1-0\n' >token.links
+prepare before --train token --alignments token.links --tokenizer none --bpe-merges 3 --ratio 5
+prepare linked --train small --alignments token.links --alignment-words tokens --tokenizer moses --bpe-merges 3 --ratio 5
+same linked/train.source.ids before/train.source.ids
+same linked/train.alignment.ids before/train.alignment.ids
+show_links linked | head -n 1 >links
+grep -q '„=&@@ „=q@@ „=uot; g@@=g@@ .*“=uot; A=A B=B !=!$' links || fail "links of tokens: $(cat links)"
+
 # ---- pairs that are held out, and several sources ----
 make_pairs pairs 300 1
 make_pairs more 100 2
@@ -101,6 +111,12 @@ printf '0-0\n0-0\n\n' >bad.links
 refused 5 'bad.links: has 3 lines, but the training text has more pairs'
 printf '0-0\n0-0\n\n0-0\n0-0\n0-0\n' >bad.links
 refused 5 'bad.links: has more lines than the training text, which has 5 pairs'
+printf '0-0\n0-0\n\n0-0\n2-0\n' >bad.links
+refuses 4 'bad.links:5: link 2-0: the source has 2 words and the target 2' prepare --train small --alignments bad.links \
+    --alignment-words tokens --source-lang de --target-lang en --output bad
+refuses 2 'there are no alignments' prepare --train small --alignment-words tokens --source-lang de --target-lang en --output bad
+refuses 2 'SentencePiece has no tokens' prepare --train small --alignments small.links --alignment-words tokens \
+    --tokenizer sentencepiece --source-lang de --target-lang en --output bad
 refuses 3 'none.links' prepare --train small --alignments none.links --source-lang de --target-lang en --output bad
 refuses 2 'alignments require parallel training text' prepare --format text --train small.de --alignments bad.links --output bad
 [ ! -e bad ] || fail "a folder of a failed preparation"
