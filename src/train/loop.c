@@ -244,9 +244,9 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     NM_TRY(has_validation(trainer, &validates, err));
     NM_TRY(nm_trainer_ready_batches(trainer, 0, err));
     if (trainer->batches.skipped)
-        nm_trainer_message(
-            trainer, "training: %" PRId64 " sequences are empty or longer than data.max_length and skipped",
-            trainer->batches.skipped);
+        nm_trainer_message(trainer,
+                           "training: skipped %" PRId64 " sequence%s, empty or longer than data.max_length",
+                           trainer->batches.skipped, trainer->batches.skipped == 1 ? "" : "s");
     if (trainer->config->save_initial && !trainer->state.update)
         NM_TRY(save(trainer, err));
     while (!is_finished(trainer)) {
