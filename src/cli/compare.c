@@ -40,8 +40,9 @@ static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
     if (!progress->score_grid)
         fputs(nm_comparison_grid_text(comparison, NULL), stdout);
     fflush(stdout);
+    progress->n_unscored = n_unscored;
     if (n_unscored)
-        fprintf(stderr, "norma: scoring %zu runs on the test set\n", n_unscored);
+        fprintf(stderr, "norma: scoring %zu run%s on the test set\n", n_unscored, n_unscored == 1 ? "" : "s");
 }
 
 static nm_status run_and_print(nm_comparison *comparison, const compare_progress *progress, nm_error *err)

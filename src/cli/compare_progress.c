@@ -102,6 +102,8 @@ void compare_progress_tick(void *user, nm_comparison *comparison)
     compare_progress *progress = user;
     double time = nm_clock(), pause = progress->terminal ? TERMINAL_SECONDS_TENTHS / 10.0 : FILE_SECONDS;
     bool due = time - progress->last >= pause;
+    if (progress->trained && progress->n_scored++)
+        fprintf(stderr, "norma: scoring run %zu of %zu\n", progress->n_scored, progress->n_unscored);
     if (progress->trained || !(due || progress->terminal))
         return;
     overview runs = survey(comparison);

@@ -1,5 +1,5 @@
 /* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a line for each running
- * run every 20 seconds, and a line for each finished run. */
+ * run every 20 seconds, and a line for each finished run. Then a line for each run that is scored. */
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 
@@ -7,9 +7,10 @@
 
 typedef struct compare_progress {
     bool terminal, score_grid; /* score_grid: the table of the grid is printed with the scores */
-    bool trained;              /* training has ended: no more progress */
-    int drawn;                 /* number of lines of the table on the terminal */
-    double last;               /* nm_clock() at the last output */
+    bool trained;              /* training has ended; runs are scored */
+    size_t n_unscored, n_scored;
+    int drawn;   /* number of lines of the table on the terminal */
+    double last; /* nm_clock() at the last output */
 } compare_progress;
 
 compare_progress compare_progress_begin(bool score_grid);

@@ -71,6 +71,8 @@ refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folde
 norms=layer,batch,power
 compare --norms $norms --seeds 2 --folder whole --format csv >whole.csv 2>err || fail "compare: $(cat err)"
 has err "scoring 6 runs"
+has err "scoring run 2 of 6"
+has err "scoring run 6 of 6"
 for format in text markdown latex csv json; do
     compare --norms $norms --seeds 2 --folder whole --format $format >table.$format 2>err || fail "$format: $(cat err)"
     [ -s err ] && fail "$format: something was left to do: $(cat err)"
@@ -136,7 +138,7 @@ again() { # WHAT COUNT OPTIONS...: COUNT runs are scored again, and the table is
     compare --norms $norms --seeds 2 --folder whole --format csv "$@" >again.csv 2>err || fail "$what: $(cat err)"
     cases=$((cases + 1))
     local scored
-    scored=$(sed -n 's/^norma: scoring \([0-9]*\) runs.*/\1/p' err)
+    scored=$(sed -n 's/^norma: scoring \([0-9][0-9]*\) runs* on.*/\1/p' err)
     [ "${scored:-0}" = "$wanted" ] || fail "$what: ${scored:-0} runs were scored, not $wanted: $(cat err)"
     [ "$#" -gt 0 ] || cmp -s whole.csv again.csv || fail "$what: another table: $(diff whole.csv again.csv)"
 }
