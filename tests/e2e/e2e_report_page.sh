@@ -101,7 +101,7 @@ const titles = selector => [...document.querySelectorAll(selector + " thead th")
 for (const title of titles("#runs")) report("sorted " + title.textContent, click(title, title.cellIndex));
 for (const title of titles("#settings").slice(0, 2)) report("settings by " + title.textContent, click(title, title.cellIndex));
 for (const title of titles("#made-up")) report("made-up " + title.textContent, click(title, title.cellIndex));
-// The button inside of the title, which the keyboard reaches, sorts once per click.
+// The button of the title, which the keyboard reaches, sorts once per click.
 titles("#runs")[1].querySelector("button").click();
 report("button", titles("#runs")[1].ariaSort);
 const links = [...document.querySelectorAll("nav.contents a")];
