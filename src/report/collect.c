@@ -42,14 +42,16 @@ static pattern pattern_of(const nm_figure *figure, const nm_report *report, cons
 
 char *nm_figure_text(const char *text, const nm_report *report)
 {
-    size_t before = strcspn(text, "@");
-    return text[before] ? nm_format("%.*s%s%s", (int)before, text, report->score_name, text + before + 1)
+    size_t before = strcspn(text, "@#");
+    const char *name = text[before] == '#' ? report->test_name : report->score_name;
+    return text[before] ? nm_format("%.*s%s%s", (int)before, text, name, text + before + 1)
                         : nm_duplicate(text);
 }
 
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
 {
-    return strcmp(figure->tag, "@score") ? figure->falls : !report->score_rises;
+    bool rises = strchr(figure->title, '#') ? report->test_rises : report->score_rises;
+    return strcmp(figure->tag, "@score") ? figure->falls : !rises;
 }
 
 /* ---- by update or time ---- */
@@ -394,9 +396,9 @@ static nm_run_set runs_like(const nm_report *report, size_t r)
 
 void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
-    static const char *const titles[] = {[NM_BAR_NONE] = "Test @",
-                                         [NM_BAR_INTERVAL] = "Test @, mean and 95 % interval",
-                                         [NM_BAR_RANGE] = "Test @, mean and range over the seeds"};
+    static const char *const titles[] = {[NM_BAR_NONE] = "Test #",
+                                         [NM_BAR_INTERVAL] = "Test #, mean and 95 % interval",
+                                         [NM_BAR_RANGE] = "Test #, mean and range over the seeds"};
     (void)figure;
     nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
     for (size_t r = 0; r < report->n; r++)
@@ -431,7 +433,7 @@ void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_d
             continue;
         nm_curve *curve = nm_drawing_add(drawing, r, 1, false);
         nm_curve_add(curve, nm_report_run_tid(&report->runs[r], figure->tag),
-                     (first - report->results[r].score) * (report->score_rises ? 1 : -1));
+                     (first - report->results[r].score) * (report->test_rises ? 1 : -1));
         nm_drawing_drop_empty(drawing);
     }
     while (drawing->n && drawing->n < 3) { /* two points always lie on a line */

@@ -110,7 +110,8 @@ static void add_text(nm_drawing *drawing, double x, double y, char *text)
 
 static bool is_better(const nm_grid_scores *s, size_t a, size_t b)
 {
-    return s->report->score_rises ? s->list[a].mean > s->list[b].mean : s->list[a].mean < s->list[b].mean;
+    bool rises = s->tested ? s->report->test_rises : s->report->score_rises;
+    return rises ? s->list[a].mean > s->list[b].mean : s->list[a].mean < s->list[b].mean;
 }
 
 /* The best point of a group; n_points if none has a score. */
@@ -262,9 +263,9 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
         drawing->spread = drawing->n > 1 ? NM_GRID_SPREAD * smallest_distance(drawing->at, n) : 0;
         drawing->legend = true;
         drawing->title =
-            nm_format("%s @ against %s", s.tested ? "Test" : "Best validation", grid->axes[axis].key);
+            nm_format("%s against %s", s.tested ? "Test #" : "Best validation @", grid->axes[axis].key);
         drawing->x_label = nm_duplicate(grid->axes[axis].key);
-        drawing->y_label = nm_format("%s @", s.tested ? "test" : "best validation");
+        drawing->y_label = nm_duplicate(s.tested ? "test #" : "best validation @");
         drawing->note = make_note(&s, include, true, "");
     }
     free(values);
@@ -374,7 +375,7 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->x_min = drawing->y_min = -0.5;
         drawing->x_max = (double)drawing->n_ticks - 0.5;
         drawing->y_max = (double)drawing->n_rows - (p.n > 1 ? 0.5 : 1.5);
-        drawing->title = nm_format("%s @ by %s and %s", s.tested ? "Test" : "Best validation",
+        drawing->title = nm_format("%s by %s and %s", s.tested ? "Test #" : "Best validation @",
                                    grid->axes[axes[0]].key, grid->axes[axes[1]].key);
         drawing->x_label = nm_duplicate(grid->axes[axes[0]].key);
         drawing->y_label = nm_duplicate(grid->axes[axes[1]].key);
@@ -498,7 +499,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
     }
     for (size_t i = 0; i < n_lines; i++)
         add_line(drawing, &s, &p, order[i], 0.06 * (((double)i + 0.5) / (double)n_lines - 0.5));
-    add_tick(drawing, report->score_name);
+    add_tick(drawing, s.tested ? report->test_name : report->score_name);
     if (drawing->n) {
         label_axes(drawing, &p);
         drawing->framed = true;
@@ -507,7 +508,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->x_max = (double)p.n + 0.45;
         drawing->y_min = -0.06;
         drawing->y_max = 1.06;
-        drawing->title = nm_format("%s @ by %zu settings", s.tested ? "Test" : "Best validation", p.n);
+        drawing->title = nm_format("%s by %zu settings", s.tested ? "Test #" : "Best validation @", p.n);
         drawing->note = make_note(&s, include, false, "The best point of each group is drawn bold. ");
     }
     for (size_t a = 0; a < p.n; a++)

@@ -94,9 +94,9 @@ static layer_values layer_values_of(const nm_report *report, const char *quantit
     for (size_t g = 0; g < grid->n_groups && score; g++) {
         nm_mean_score *at = &v.values[g];
         double reference = sum / n, low = reference - at->high, high = reference - at->low;
-        at->mean = (report->score_rises ? 1 : -1) * (reference - at->mean);
-        at->low = report->score_rises ? low : -high;
-        at->high = report->score_rises ? high : -low;
+        at->mean = (report->test_rises ? 1 : -1) * (reference - at->mean);
+        at->low = report->test_rises ? low : -high;
+        at->high = report->test_rises ? high : -low;
     }
     return v;
 }

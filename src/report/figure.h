@@ -63,7 +63,7 @@ typedef enum nm_figure_sites {
 typedef struct nm_figure nm_figure;
 struct nm_figure {
     const char *name, *section; /* "valid-loss", "Learning" */
-    const char *title;          /* "Validation loss"; @ is the name of the score */
+    const char *title;          /* "Validation loss"; @: name of the validation score, #: of the test score */
     const char *source; /* paper and figure with the same plot: "Shen et al. 2020, figure 2"; NULL: none */
     const char *tag;    /* pattern (nm_tag_match); "a|b": b for runs that have no a; "@score": the score */
     const char *minus;  /* tag of values to subtract; NULL: none */
@@ -87,12 +87,12 @@ extern const nm_figure nm_figures[]; /* name NULL at the end */
  * values. */
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure);
 void nm_drawing_release(nm_drawing *drawing);
-/* A title or label with @ replaced by the name of the score; heap. */
+/* A title or label with @ and # replaced by the name of the validation or test score; heap. */
 char *nm_figure_text(const char *text, const nm_report *report);
 /* The name and the style of a curve, or those of its run. */
 const char *nm_curve_name(const nm_report *report, const nm_curve *curve);
 nm_run_style nm_curve_style(const nm_report *report, const nm_curve *curve);
-/* The title or label of a drawing, with @ replaced by the name of the score; heap. */
+/* The title or label of a drawing, with @ and # replaced; heap. */
 char *nm_drawing_title(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_x_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);

@@ -75,7 +75,7 @@ static json_t *figure_json(const nm_report *report, const nm_figure *figure, con
     json_object_set_new(o, "y", clean_string(y));
     free(x);
     free(y);
-    json_object_set_new(o, "score", clean_string(report->score_name));
+    json_object_set_new(o, "score", clean_string(report->test_name));
     json_object_set_new(o, "ticks", ticks);
     json_object_set_new(o, "rows", rows);
     if (drawing->at)

@@ -289,7 +289,7 @@ static void write_cells(FILE *out, const nm_report *report, const nm_drawing *dr
             double t = high > low ? (curve->value[i] - low) / (high - low) : 0.5, x = curve->x[i],
                    y = curve->y[i];
             int rgb[3];
-            color_of(report->score_rises ? t : 1 - t, rgb);
+            color_of(report->test_rises ? t : 1 - t, rgb);
             fprintf(out, "%g %g %g %g %g %g %d %.*f %d\n", x, y, x - 0.48, x + 0.48, y - 0.47, y + 0.47,
                     rgb[0] << 16 | rgb[1] << 8 | rgb[2], decimals_of(high - low), curve->value[i],
                     is_light(rgb) ? CELL_BLACK : CELL_WHITE);

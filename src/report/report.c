@@ -295,6 +295,22 @@ static void find_score(nm_report *report)
         *at = (char)toupper((unsigned char)*at); /* abbreviations */
 }
 
+/* The score on the test set is another one than that of validation if the latter has only a loss (train.score = false). */
+static void find_test_score(nm_report *report)
+{
+    const char *name = NULL;
+    report->test_rises = report->score_rises;
+    for (size_t i = 0; i < report->n && !name; i++) {
+        const nm_report_run *run = &report->runs[i];
+        const char *score = nm_report_run_text(run, "test/score");
+        if (!score || !strcmp(score, report->score_tag + strlen("valid/")))
+            continue;
+        name = nm_report_run_text(run, "test/title");
+        report->test_rises = nm_report_run_last(run, "test/lower_is_better") != 1;
+    }
+    report->test_name = nm_duplicate(name ? name : report->score_name);
+}
+
 /* ---- means over seeds ---- */
 
 double nm_report_valid_score(const nm_report *report, size_t i)
@@ -422,6 +438,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
         use_short_names(report, true);
     drop_common_seed(report);
     find_score(report);
+    find_test_score(report);
     report->speed_problem = report->n ? speed_problem_of(report) : NULL;
     nm_score_grid_make(&report->grid, report->runs, report->styles, report->n);
     return NM_OK;
@@ -437,5 +454,6 @@ void nm_report_close(nm_report *report)
     free(report->styles);
     free(report->score_tag);
     free(report->score_name);
+    free(report->test_name);
     *report = (nm_report){0};
 }

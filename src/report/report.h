@@ -30,6 +30,8 @@ typedef struct nm_report {
     const char *speed_problem;    /* why the throughputs are not comparable; NULL: they are */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
+    char *test_name;              /* score on the test set; score_name if no run has one */
+    bool test_rises;
 } nm_report;
 
 /* Mean score of several runs, the seeds of one variant. */

@@ -173,7 +173,8 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     fputs("</th>", out);
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(report, all, &columns[c])) {
-            int better = columns[c].better == 2 ? (report->score_rises ? 1 : -1)
+            bool rises = columns[c].offset == FIELD(score) ? report->test_rises : report->score_rises;
+            int better = columns[c].better == 2                                       ? (rises ? 1 : -1)
                          : columns[c].offset == FIELD(speed) && report->speed_problem ? 0
                                                                                       : columns[c].better;
             write_cell(out, &columns[c], field(&all[i], columns[c].offset),
@@ -206,10 +207,11 @@ static void write_problems(const nm_report *report, FILE *out)
 /* Writes the fields with which the signatures of all runs begin; the later ones may differ between runs. */
 static void write_signature(const nm_report *report, FILE *out)
 {
-    const char *first = NULL;
+    const char *first = NULL, *name = report->score_name;
     size_t common = 0;
     for (size_t i = 0; i < report->n; i++) {
         const char *other = nm_report_run_text(&report->runs[i], "test/signature");
+        name = other ? report->test_name : name;
         other = other ? other : nm_report_run_text(&report->runs[i], "valid/signature");
         if (!other)
             continue;
@@ -225,7 +227,7 @@ static void write_signature(const nm_report *report, FILE *out)
     if (!common)
         return;
     char *text = nm_format("%.*s", (int)common, first);
-    nm_html_text(out, report->score_name);
+    nm_html_text(out, name);
     fputs(": <code>", out);
     nm_html_text(out, text);
     fputs("</code>.", out);
@@ -246,7 +248,7 @@ void nm_section_runs(const nm_report *report, FILE *out)
                     columns[c].title);
             if (columns[c].offset == FIELD(score) || columns[c].offset == FIELD(valid_score)) {
                 putc(' ', out);
-                nm_html_text(out, report->score_name);
+                nm_html_text(out, columns[c].offset == FIELD(score) ? report->test_name : report->score_name);
             }
             fputs("</button></th>", out);
         }

@@ -141,6 +141,18 @@ has grid.html "x&#39;\`touch pwned\`&lt;b&gt;&quot;\\ max_tokens=64"
 lacks grid.html "<b>"
 [ -z "$(find . -name pwned)" ] || fail "a name was executed"
 
+# ---- validation without a score (train.score = false): the test score has another name, and the highest is the best ----
+mkdir unscored
+cp -r runs/layer-1 runs/batch-1 unscored
+sed -i 's/"bleu":[0-9.]*,"signature":"nrefs:1",//' unscored/*/log.jsonl
+sed -i 's/"score":"bleu"/"score":"bleu","title":"BLEU","lower_is_better":false/' unscored/*/test.json
+"$NORMA" report unscored/* -o unscored.html 2>err || fail "report of runs without validation scores: $(cat err)"
+has unscored.html '>test BLEU</button>'
+has unscored.html '>validation perplexity</button>'
+has unscored.html 'data-value="25.5" class="best">'
+has unscored.html 'Test BLEU'
+lacks unscored.html 'est perplexity'
+
 # ---- event files for TensorBoard ----
 if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then
     file=$(echo events/batch-1/events.out.tfevents.*.norma)
