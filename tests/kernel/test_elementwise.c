@@ -116,9 +116,41 @@ static void test_map_limits(void **state)
     }
 }
 
+/* The largest error of tanh in units in the last place, over floats of all magnitudes; |tanh| <= 1. The rounding of the result
+ * has 0.5, and that of the quotient, which is at most 1/4 of the result, of its operands and of the exponential the rest. */
+static void test_tanh_error(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 12, STRIDE = 911 };
+    const double bound = 1.2;
+    for (int i = 0; i < N_CPU_LEVELS; i++) {
+        nm_backend *b = level_create((nm_backend_options){.name = "cpu", .isa = cpu_levels[i], .threads = 1});
+        static float x[COUNT], y[COUNT];
+        double largest = 0;
+        for (uint32_t first = 0x30000000u; b && first < 0x41400000u;
+             first += COUNT * STRIDE) { /* 5e-10 to 12 */
+            for (uint32_t k = 0; k < COUNT; k++) {
+                uint32_t bits = (first + k * STRIDE) ^ (k % 2 << 31);
+                memcpy(x + k, &bits, sizeof bits);
+            }
+            NM_CALL(b, map, .op = NM_MAP_TANH, .x = nm_mat_of(x, 1, COUNT), .y = nm_mat_of(y, 1, COUNT));
+            for (int k = 0; k < COUNT; k++) {
+                int exponent;
+                double expected = tanh((double)x[k]);
+                frexp(expected, &exponent);
+                largest = fmax(largest, fabs((double)y[k] - expected) / ldexp(1, exponent - 24));
+                assert_true(fabsf(y[k]) <= 1);
+            }
+        }
+        if (largest > bound)
+            fail_msg("%s: error of %.3f units in the last place", cpu_levels[i], largest);
+        nm_backend_free(b);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_vec_is_exact),
-                                       cmocka_unit_test(test_map_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_vec_is_exact), cmocka_unit_test(test_map_limits),
+                                       cmocka_unit_test(test_tanh_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,20 +19,37 @@ NM_INLINE vf select_below(vf x, vf bound, vf below, vf above)
     return v_add(v_zero_below(x, bound, above), v_keep_above(bound, x, below));
 }
 
-/* tanh x = x + x^3 p(x^2)               |x| < 0.625 (p: Cephes)
- *        = 1 - 2/(e^(2x) + 1)           x >= 0.625 */
+/* With c = x limited to [-1, 1]:
+ *
+ *     tanh x = c - c c^2/d
+ *     d      = x^3/(x - tanh x) = D(x^2)      |x| <= 1
+ *            = (e^(2|x|) + 1)/2               |x| >= 1
+ *
+ * With c^2 in place of x^2, each of the two values is the smaller one outside its range, so that d is the larger one.
+ * D and p (below) are minimax polynomials for the error of tanh x. The error is below 1.2 units in the last place, and
+ * |tanh x| <= 1. The code computes -d, because it has no operation c - a b. The result for -0 is 0.
+ *
+ *     e^(2a) = 2^n p(r),  n = round(2a/ln 2),  r = a - n ln 2/2 */
 NM_INLINE vf tanh_of(vf x)
 {
-    vf a = absolute(x), square = v_mul(x, x);
-    vf p = v_set(-5.70498872745e-3f);
-    p = v_fma(p, square, v_set(2.06390887954e-2f));
-    p = v_fma(p, square, v_set(-5.37397155531e-2f));
-    p = v_fma(p, square, v_set(1.33314422036e-1f));
-    p = v_fma(p, square, v_set(-3.33332819422e-1f));
-    vf near_zero = v_fma(v_mul(p, square), a, a);
-    vf e = v_exp(v_add(a, a));
-    vf far = v_sub(v_set(1), v_div(v_set(2), v_add(e, v_set(1))));
-    return with_sign(select_below(a, v_set(0.625f), near_zero, far), x);
+    vf c = v_max(v_set(-1), v_min(v_set(1), x)), square = v_mul(c, c);
+    vf inside = v_set(-2.26415272e-4f);
+    inside = v_fma(inside, square, v_set(5.69185195e-3f));
+    inside = v_fma(inside, square, v_set(-1.19999278f));
+    inside = v_fma(inside, square, v_set(-3.00000072f));
+    /* adding 1.5 * 2^23 rounds to an integer in the low bits; 126 + 256: bits of -1/2 without the mantissa */
+    const float shifter = 12582912.0f + 126 + 256;
+    vf a = v_min(v_set(10), absolute(x)); /* from 9.02 on tanh is 1 in float */
+    vf t = v_fma(a, v_set(2.88539008f), v_set(shifter)), n = v_sub(t, v_set(shifter));
+    vf r = v_fma(n, v_set(-0.346573591f), a);
+    vf p = v_set(0.265943289f);
+    p = v_fma(p, r, v_set(0.670364618f));
+    p = v_fma(p, r, v_set(1.33337963f));
+    p = v_fma(p, r, v_set(1.99996603f));
+    p = v_fma(p, r, v_set(1.99999976f));
+    p = v_fma(p, r, v_set(1));
+    vf outside = v_fma(p, v_from_bits(vu_shift_left(v_bits(t), 23)), v_set(-0.5f));
+    return v_fma(c, v_div(square, v_min(inside, outside)), c);
 }
 
 /* x p(x^2), |x| < 1 (p: Cephes) */
@@ -101,52 +118,39 @@ NM_INLINE vf gelu_tanh(vf z)
     return tanh_of(v_mul(v_set(sqrt_2_pi), v_fma(v_set(cubic), cube, z)));
 }
 
-NM_INLINE vf map_value(const nm_map_op op, vf z)
-{
-    switch (op) {
-    case NM_MAP_RELU:
-        return v_max(v_set(0), z);
-    case NM_MAP_TANH:
-        return tanh_of(z);
-    case NM_MAP_ERF:
-        return erf_of(z);
-    case NM_MAP_SIGMOID:
-        return sigmoid_of(z);
-    case NM_MAP_SILU:
-        return v_mul(z, sigmoid_of(z));
-    case NM_MAP_GELU:
-        return v_mul(z, normal_cdf(z));
-    case NM_MAP_GELU_TANH:
-        return v_mul(v_mul(v_set(0.5f), z), v_add(v_set(1), gelu_tanh(z)));
-    }
-    NM_ASSERT(false);
-}
+typedef struct map_result {
+    vf value, slope;
+} map_result;
 
-NM_INLINE vf map_slope(const nm_map_op op, vf z)
+/* f(z) and f'(z), which share most of their terms. If one of them is not used, it is not computed. */
+NM_INLINE map_result map_at(const nm_map_op op, vf z)
 {
-    vf one = v_set(1), half = v_set(0.5f), square = v_mul(z, z), t;
+    vf one = v_set(1), half = v_set(0.5f), square = v_mul(z, z), t, u;
     switch (op) {
     case NM_MAP_RELU:
-        return v_keep_above(z, v_set(0), one);
+        return (map_result){v_max(v_set(0), z), v_keep_above(z, v_set(0), one)};
     case NM_MAP_TANH:
         t = tanh_of(z);
-        return v_sub(one, v_mul(t, t));
+        return (map_result){t, v_sub(one, v_mul(t, t))};
     case NM_MAP_ERF:
-        return v_mul(v_set(1.12837917f), v_exp(v_sub(v_set(0), square)));
+        return (map_result){erf_of(z), v_mul(v_set(1.12837917f), v_exp(v_sub(v_set(0), square)))};
     case NM_MAP_SIGMOID:
         t = sigmoid_of(z);
-        return v_mul(t, v_sub(one, t));
+        return (map_result){t, v_mul(t, v_sub(one, t))};
     case NM_MAP_SILU:
         t = sigmoid_of(z);
-        return v_mul(t, v_fma(z, v_sub(one, t), one));
+        return (map_result){v_mul(z, t), v_mul(t, v_fma(z, v_sub(one, t), one))};
     case NM_MAP_GELU:
-        t = v_mul(v_set(0.5f * sqrt_2_pi), v_exp(v_mul(v_set(-0.5f), square)));
-        return v_fma(z, t, normal_cdf(z));
+        t = normal_cdf(z);
+        u = v_mul(v_set(0.5f * sqrt_2_pi), v_exp(v_mul(v_set(-0.5f), square)));
+        return (map_result){v_mul(z, t), v_fma(z, u, t)};
     case NM_MAP_GELU_TANH:
         t = gelu_tanh(z);
-        return v_fma(v_mul(v_mul(half, z), v_sub(one, v_mul(t, t))),
-                     v_mul(v_set(sqrt_2_pi), v_fma(v_set(3 * cubic), square, one)),
-                     v_mul(half, v_add(one, t)));
+        u = v_add(one, t);
+        return (map_result){v_mul(v_mul(half, z), u),
+                            v_fma(v_mul(v_mul(half, z), v_sub(one, v_mul(t, t))),
+                                  v_mul(v_set(sqrt_2_pi), v_fma(v_set(3 * cubic), square, one)),
+                                  v_mul(half, u))};
     }
     NM_ASSERT(false);
 }
@@ -157,6 +161,7 @@ typedef struct map_call {
     float alpha, shift;
     const float *weight, *bias; /* padded vectors */
     bool add, sums, scalars;    /* which sums are needed: of columns, of all elements */
+    bool stream;                /* non-temporal stores */
 } map_call;
 
 /* Runs body(op) with a constant op, so that it is compiled once for each function. */
@@ -185,16 +190,15 @@ typedef struct map_call {
         break;                                                                                               \
     }
 
-NM_INLINE void map_row(const map_call *call, const nm_map_op op, int32_t row)
+NM_INLINE void map_row(const map_call *call, const nm_map_op op, const bool stream, int32_t row)
 {
-    const float *x = nm_row(call->x, row);
+    const float *x = nm_row(call->x, row), *weight = call->weight, *bias = call->bias;
     float *y = nm_row(call->y, row);
-    vf alpha = v_set(call->alpha), shift = v_set(call->shift);
+    const vf alpha = v_set(call->alpha), shift = v_set(call->shift);
 #define STEP(j, count)                                                                                       \
-    v_store_upto(y + (j), count,                                                                             \
-                 v_fma(v_load(call->weight + (j)),                                                           \
-                       map_value(op, v_fma(alpha, v_load_upto(x + (j), count), shift)),                      \
-                       v_load(call->bias + (j))))
+    nm_store(y + (j), count, stream,                                                                         \
+             v_fma(v_load(weight + (j)), map_at(op, v_fma(alpha, v_load_upto(x + (j), count), shift)).value, \
+                   v_load(bias + (j))))
     NM_COLUMNS(call->x.cols, STEP);
 #undef STEP
 }
@@ -203,9 +207,18 @@ static void map_rows(const map_call *call, int32_t first, int32_t end)
 {
 #define ROWS(op)                                                                                             \
     for (int32_t row = first; row < end; row++)                                                              \
-    map_row(call, op, row)
-    FOR_OP(call->op, ROWS)
+    map_row(call, op, false, row)
+#define STREAM_ROWS(op)                                                                                      \
+    for (int32_t row = first; row < end; row++)                                                              \
+    map_row(call, op, true, row)
+    if (call->stream)
+        FOR_OP(call->op, STREAM_ROWS)
+    else
+        FOR_OP(call->op, ROWS)
+#undef STREAM_ROWS
 #undef ROWS
+    if (call->stream)
+        v_stream_end();
 }
 
 /* The parameters, with defaults for missing ones. vectors: memory for two padded vectors. */
@@ -228,6 +241,7 @@ static void map(nm_backend *b, const nm_map_args *args)
     map_call call =
         prepare(args, nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float)));
     call.y = args->y;
+    call.stream = nm_use_streaming(call.y);
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t first = 0; first < x.rows; first += NM_NORM_ROWS)
@@ -237,23 +251,24 @@ static void map(nm_backend *b, const nm_map_args *args)
 /* Gradients of one row. sums: padded vectors [d_weight, d_bias] of the block of rows; scalars: d_alpha, d_shift. */
 NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, float *sums, double scalars[2])
 {
-    const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row);
+    const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row), *weight = call->weight;
     float *dx = nm_row(call->dx, row), *bias_sums = sums + nm_padded(call->x.cols);
-    vf alpha = v_set(call->alpha), shift = v_set(call->shift);
+    const vf alpha = v_set(call->alpha), shift = v_set(call->shift);
+    const bool add = call->add, with_sums = call->sums, with_scalars = call->scalars, stream = call->stream;
     vf sum_qx[NM_SUM_VECTORS] = {{0}}, sum_q[NM_SUM_VECTORS] = {{0}};
 #define STEP(i, j, count)                                                                                    \
     do {                                                                                                     \
         vf x_ = v_load_upto(x + (j), count), up_ = v_load_upto(dy + (j), count);                             \
-        vf z_ = v_fma(alpha, x_, shift);                                                                     \
-        vf q_ = v_mul(v_mul(v_load(call->weight + (j)), up_), map_slope(op, z_)), down_ = v_mul(alpha, q_);  \
-        if (call->add)                                                                                       \
+        const map_result f_ = map_at(op, v_fma(alpha, x_, shift));                                           \
+        vf q_ = v_mul(v_mul(v_load(weight + (j)), up_), f_.slope), down_ = v_mul(alpha, q_);                 \
+        if (add)                                                                                             \
             down_ = v_add(down_, v_load_upto(dx + (j), count));                                              \
-        v_store_upto(dx + (j), count, down_);                                                                \
-        if (call->sums) {                                                                                    \
-            nm_fma_to(sums + (j), up_, map_value(op, z_));                                                   \
+        nm_store(dx + (j), count, stream, down_);                                                            \
+        if (with_sums) {                                                                                     \
+            nm_fma_to(sums + (j), up_, f_.value);                                                            \
             nm_add_to(bias_sums + (j), up_);                                                                 \
         }                                                                                                    \
-        if (call->scalars) {                                                                                 \
+        if (with_scalars) {                                                                                  \
             sum_qx[i] = v_fma(q_, x_, sum_qx[i]);                                                            \
             sum_q[i] = v_add(q_, sum_q[i]);                                                                  \
         }                                                                                                    \
@@ -271,6 +286,8 @@ static void grad_rows(const map_call *call, int32_t first, int32_t end, float *s
     grad_row(call, op, row, sums, scalars)
     FOR_OP(call->op, ROWS)
 #undef ROWS
+    if (call->stream)
+        v_stream_end();
 }
 
 /* to[j] += sums[j], unless `to` is NULL */
@@ -296,6 +313,7 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
     call.dy = args->dy;
     call.dx = args->dx;
     call.add = args->add;
+    call.stream = !args->add && nm_use_streaming(call.dx);
     call.sums = args->d_weight || args->d_bias;
     call.scalars = args->d_alpha || args->d_shift;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
