@@ -15,6 +15,7 @@ typedef struct feature_call {
     int32_t groups, width; /* one group of all columns if there is no row scale */
     /* scaled: with row scales; measured: they are given; plain: without shift and, in the backward pass, without c0. */
     bool scaled, measured, stream, plain, row_by_row;
+    bool late; /* the results of a row prefetch the next row */
     nm_norm_residual residual;
     int32_t n_summed; /* number of rows of x for which the residual connection has been computed */
 } feature_call;
@@ -38,14 +39,12 @@ enum {
     GROUPS = 8
 }; /* groups of a row computed together, to hide the latency of their square roots and projections */
 
-/* Sums of squares of n groups, 0 for the others. Prefetches the same columns of the next row: the hardware prefetcher
- * stalls while square roots are pending. */
-NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t n, double squares[GROUPS])
+/* Sums of squares of n groups, 0 for the others. next_row: the same columns of the next row, which are prefetched if `early`. */
+NM_INLINE void sums_of_squares(const float *x, const float *next_row, const bool early, const int32_t width,
+                               const int32_t n, double squares[GROUPS])
 {
-    const int32_t width = call->width;
-    const float *next_row = x + call->x.stride;
     vd folded[GROUPS];
-    bool finite = true;
+    int64_t finite = 1;
     for (int32_t i = 0; i < n; i++) {
         vf sums[2][NM_SUM_VECTORS] = {{{0}}};
         int32_t first = 0;
@@ -56,8 +55,10 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
             v_fma(value, value, sums[(v) / NM_SUM_VECTORS][(v) % NM_SUM_VECTORS]);                           \
     } while (0)
         for (; first + 2 * NM_LANES <= width; first += 2 * NM_LANES) {
-            __builtin_prefetch(next_row + first);
-            __builtin_prefetch(next_row + first + NM_LANES);
+            if (early) {
+                __builtin_prefetch(next_row + first);
+                __builtin_prefetch(next_row + first + NM_LANES);
+            }
 #pragma GCC unroll 8
             for (int v = 0; v < 2 * NM_SUM_VECTORS; v++)
                 ADD_SQUARE(v, v * NM_W, NM_W);
@@ -75,35 +76,55 @@ NM_INLINE void sums_of_squares(const feature_call *call, const float *x, int32_t
     for (int32_t i = 0; i < GROUPS; i += NM_W / 2)
         vd_store(squares + i, vd_sums(folded + i));
     for (int32_t i = 0; i < GROUPS; i++)
-        finite &= squares[i] < INFINITY;
+        finite &= (int64_t)(squares[i] < INFINITY);
     for (int32_t i = 0; !finite && i < n; i++)
         if (!(squares[i] < INFINITY))
             squares[i] = nm_wide_sum_of_squares(width, x - (n - i) * width, 0);
 }
 
-/* Reads the row scales of groups first .. first + n - 1 of a row, or computes and stores them. */
-NM_INLINE void load_row_scales(const feature_call *call, int32_t row, int32_t first, int32_t n,
-                               float to[GROUPS])
+/* Computes and stores the row scales of n groups from x on. */
+NM_INLINE void compute_row_scales(const feature_call *call, const float *x, const bool early,
+                                  const int32_t width, const int32_t n, float *at, float to[GROUPS])
 {
-    float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
-    const double share = 1.0 / call->width, eps = call->spec->eps;
+    const double share = 1.0 / width, eps = call->spec->eps;
     NM_ALIGNED double squares[GROUPS];
-    if (call->measured) {
-        memcpy(to, at, (size_t)n * sizeof *to);
-        return;
-    }
-    sums_of_squares(call, nm_row(call->x, row) + (size_t)first * (size_t)call->width, n, squares);
+    sums_of_squares(x, x + call->x.stride, early, width, n, squares);
     for (int32_t i = 0; i < GROUPS; i++) /* not only n, so that the compiler vectorizes the square roots */
         to[i] = (float)(1 / sqrt(squares[i] * share + eps));
     for (int32_t i = 0; i < n; i++)
         at[i] = to[i];
 }
 
+/* Reads the row scales of groups first .. first + n - 1 of a row, or computes and stores them.
+ *
+ * Frequent widths are constants, because loops of few vectors take most of their time outside of the sums. The next row is
+ * prefetched, because the hardware prefetcher stalls while square roots are pending: with the sums of squares or, if call->late,
+ * with the results of this row, since the sums of a constant width alone would use all miss buffers. */
+static __attribute__((noinline)) void load_row_scales(const feature_call *call, int32_t row, int32_t first,
+                                                      int32_t n, float to[GROUPS])
+{
+    float *at = call->row_scale + (size_t)row * (size_t)call->groups + (size_t)first;
+    const float *x = nm_row(call->x, row) + (size_t)first * (size_t)call->width;
+    const bool constant = n == GROUPS && !call->row_by_row;
+    if (call->measured)
+        memcpy(to, at, (size_t)n * sizeof *to);
+    else if (constant && call->width == 32 && call->late)
+        compute_row_scales(call, x, false, 32, GROUPS, at, to);
+    else if (constant && call->width == 64 && call->late)
+        compute_row_scales(call, x, false, 64, GROUPS, at, to);
+    else if (constant && call->width == 32)
+        compute_row_scales(call, x, true, 32, GROUPS, at, to);
+    else if (constant && call->width == 64)
+        compute_row_scales(call, x, true, 64, GROUPS, at, to);
+    else
+        compute_row_scales(call, x, true, call->width, n, at, to);
+}
+
 /* A row and the vectors shared by all rows. Passed by value, because the compiler assumes that a vector store may change any
  * object whose address is taken. */
 typedef struct row_view {
-    const float *x, *dy;
-    float *y; /* backward: dx */
+    const float *x, *next_x, *dy; /* next_x: the row to prefetch */
+    float *y;                     /* backward: dx */
     const float *shift, *weight, *bias, *c1;
     float *sums, *second;
 } row_view;
@@ -133,6 +154,8 @@ NM_INLINE void norm_columns(const row_view v, const bool scaled, const bool plai
                             const bool stream, vf row_scale, int32_t j, int32_t count)
 {
     vf h = h_at(v, scaled, row_scale, j, count);
+    if (scaled && !stream)
+        __builtin_prefetch(v.next_x + j);
     nm_store(v.y + j, count, stream,
              v_fma(v_load(v.weight + j), away_of(v, plain, h, j), v_load(v.bias + j)));
     if (squares)
@@ -219,20 +242,21 @@ NM_INLINE void run_columns(const row_view v, const feature_work work, const unsi
 NM_INLINE void run_groups(const feature_call *call, const row_view v, const feature_work work,
                           const unsigned how, int32_t row, int32_t first, int32_t n)
 {
-    NM_ALIGNED float row_scales[GROUPS];
+    NM_ALIGNED float scales[GROUPS];
     float projections[GROUPS] = {0};
     const int32_t width = call->width;
-    load_row_scales(call, row, first, n, row_scales);
+    load_row_scales(call, row, first, n, scales);
     if (work >= PUSH)
         for (int32_t i = 0; i < n; i++)
-            projections[i] = projection_of(v, how & PLAIN, v_set(row_scales[i]), (first + i) * width, width);
+            projections[i] = projection_of(v, how & PLAIN, v_set(scales[i]), (first + i) * width, width);
     for (int32_t i = 0; i < n; i++)
-        run_columns(v, work, how, v_set(row_scales[i]), v_set(projections[i]), (first + i) * width, width);
+        run_columns(v, work, how, v_set(scales[i]), v_set(projections[i]), (first + i) * width, width);
 }
 
 NM_INLINE row_view view_row(const feature_call *call, const feature_work work, int32_t row, float *sums)
 {
     return (row_view){.x = nm_row(call->x, row),
+                      .next_x = nm_row(call->x, row) + (call->late ? call->x.stride : 0),
                       .dy = work >= SUMS ? nm_row(call->dy, row) : NULL,
                       .y = work <= MOMENTS || work == SUMS ? NULL : nm_row(call->y, row),
                       .shift = call->shift,
@@ -458,6 +482,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     call.bias = padded_vector(args->bias, x.cols, 0, &workspace.vector);
     call.stream = nm_use_streaming(y) && call.width % NM_W == 0;
     call.plain = !shift;
+    call.late = !call.measured && !call.row_by_row;
     run_blocks(b, &call, square ? NORM_SQUARES : NORM, &workspace);
     for (int32_t j = 0; square && j < x.cols; j++)
         squares[j] = (float)(workspace.second[j] / x.rows);
