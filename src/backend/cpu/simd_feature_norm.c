@@ -97,7 +97,7 @@ NM_INLINE void compute_row_scales(const feature_call *call, const float *x, cons
 
 /* Reads the row scales of groups first .. first + n - 1 of a row, or computes and stores them.
  *
- * Frequent widths are constants, because loops of few vectors take most of their time outside of the sums. The next row is
+ * Frequent widths are constants, because loops of few vectors take most of their time outside the sums. The next row is
  * prefetched, because the hardware prefetcher stalls while square roots are pending: with the sums of squares or, if call->late,
  * with the results of this row, since the sums of a constant width alone would use all miss buffers. */
 static __attribute__((noinline)) void load_row_scales(const feature_call *call, int32_t row, int32_t first,
