@@ -208,12 +208,12 @@ static void pack_side(const nm_corpus *corpus, const int64_t *examples, int32_t 
         }
 }
 
-static void drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uint64_t seed, uint32_t side)
+void nm_batch_drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uint64_t seed, uint32_t stream)
 {
     if (words->word_dropout <= 0)
         return;
     for (int32_t i = 0; i < n; i++) {
-        uint32_t word = nm_random4(seed, NM_RANDOM_WORD_DROPOUT, side, words->step, (uint64_t)i).w[0];
+        uint32_t word = nm_random4(seed, NM_RANDOM_WORD_DROPOUT, stream, words->step, (uint64_t)i).w[0];
         if (nm_random_unit(word) < words->word_dropout)
             ids[i] = words->unknown;
     }
@@ -238,7 +238,7 @@ nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int
     nm_batch batch = {.n = n, .index = examples};
     int32_t *ids, *pos;
     pack_side(batching->source, examples, n, &batch.source, &ids, &pos, arena);
-    drop_words(ids, batch.source.n_tokens, words, batching->seed, 0);
+    nm_batch_drop_words(ids, batch.source.n_tokens, words, batching->seed, 0);
     batch.source_ids = ids;
     batch.source_pos = pos;
     batch.n_targets = batch.tokens = batch.source.n_tokens;
@@ -248,7 +248,7 @@ nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int
     int32_t *input = nm_arena_alloc(arena, (size_t)batch.target.n_tokens * sizeof *input);
     for (int32_t t = 0; t < batch.target.n_tokens; t++)
         input[t] = pos[t] ? ids[t - 1] : words->target_first;
-    drop_words(input, batch.target.n_tokens, words, batching->seed, 1);
+    nm_batch_drop_words(input, batch.target.n_tokens, words, batching->seed, 1);
     batch.target_in = input;
     batch.target_out = ids;
     batch.target_pos = pos;

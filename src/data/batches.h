@@ -47,6 +47,10 @@ typedef struct nm_batch_words { /* special tokens and word dropout */
     uint32_t step;       /* index of the micro-batch, for the random numbers of word dropout */
 } nm_batch_words;
 
+/* Replaces each of n ids with <unk> with the probability word_dropout. stream: for the random numbers; differs between the
+ * sequences of a batch. */
+void nm_batch_drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uint64_t seed,
+                         uint32_t stream);
 /* Packs batch i into the arena, which is reset first. */
 nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
                         const nm_batch_words *words, nm_arena *arena);

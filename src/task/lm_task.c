@@ -21,6 +21,7 @@ static const nm_option lm_task_options[] = {
     PICK(order, "streams", "streams|shuffled", "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
     PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's code."),
     ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
+    ROW(word_dropout, "0", 0, 0.99, "Fraction of input tokens replaced by <unk> in training."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_lm_task_config),
     {0}};
 /* clang-format on */
@@ -199,11 +200,21 @@ static nm_status lm_epoch(nm_task *task, nm_split split, uint32_t epoch, bool sh
     return NM_OK;
 }
 
+/* The input with word dropout; the targets are unchanged. */
+static const int32_t *drop_input(const nm_task *task, const nm_batch *batch, uint32_t step, nm_arena *arena)
+{
+    const nm_lm_task_config *config = task->config;
+    const nm_batch_words words = {
+        .unknown = parts_of(task)->vocab->unk, .word_dropout = config->word_dropout, .step = step};
+    int32_t *ids = nm_arena_alloc(arena, (size_t)batch->tokens * sizeof *ids);
+    memcpy(ids, batch->target_in, (size_t)batch->tokens * sizeof *ids);
+    nm_batch_drop_words(ids, batch->tokens, &words, task->seed, 0);
+    return ids;
+}
+
 static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
                          bool training, nm_arena *arena)
 {
-    (void)step;
-    (void)training;
     nm_lm_segments segments = {0};
     nm_error ignored;
     nm_status status = segments_of(task, split, &segments, &ignored);
@@ -217,6 +228,9 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
         begins[s] = nm_lm_segment_begin(&segments, batches->order[first + s], &lengths[s]);
     nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, lengths, n, arena);
     batch.index = batches->order + first;
+    const nm_lm_task_config *config = task->config;
+    if (training && config->word_dropout > 0)
+        batch.target_in = drop_input(task, &batch, step, arena);
     return batch;
 }
 

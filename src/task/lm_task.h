@@ -21,6 +21,7 @@ typedef struct nm_lm_task_config { /* section [data] */
     enum { NM_LM_ORDER_STREAMS, NM_LM_ORDER_SHUFFLED } order;
     enum { NM_LM_INCOMPLETE_SCORE, NM_LM_INCOMPLETE_DROP } incomplete; /* last, shorter segments of streams */
     int64_t eval_streams;
+    double word_dropout;
     nm_subword_sampling sampling;
 } nm_lm_task_config;
 

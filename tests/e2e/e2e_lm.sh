@@ -28,6 +28,16 @@ write_recipe lm.ini run.task=lm data.folder=data model.preset=tiny model.width=3
     train.validate_every=40 train.score=false schedule.name=cosine-ma2019 schedule.lr=0.01 \
     schedule.warmup=10 device.threads=1
 
+# Word dropout: only the input of training batches, with other words in each update.
+for fraction in 0 0.3; do
+    accepts 'done: 2 updates' train lm.ini --run.folder drop$fraction --data.word_dropout $fraction --train.updates 2 --schedule.lr 1e-30 \
+        --train.log_every 1 --model.dropout 0
+    sed -n 's/.*"type":"train".*"nll":\([0-9.]*\).*/\1/p' drop$fraction/log.jsonl >drop$fraction.train
+    sed -n 's/.*"type":"valid".*"nll":\([0-9.]*\).*/\1/p' drop$fraction/log.jsonl >drop$fraction.valid
+done
+[ "$(wc -l <drop0.train)" = 2 ] && same drop0.valid drop0.3.valid
+paste drop0.train drop0.3.train | awk '$1 == $2 { exit 1 }' || fail "word dropout has no effect: $(paste drop0.train drop0.3.train)"
+
 value() { # FIELD of the last JSON line in out
     perl -ne 'print $1 if /"'"$1"'":([^,}]*)/' out | tail -n 1
 }
