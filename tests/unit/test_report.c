@@ -348,7 +348,7 @@ static void test_one_setting(void **state)
     const double *draws[] = {report.results[0].draws, report.results[1].draws, report.results[2].draws};
     const nm_interval interval = nm_seed_interval(&(nm_seed_scores){3, 3, scores, draws}, 0.05);
     assert_true(drawing.curves[0].low[0] == interval.low && drawing.curves[0].high[0] == interval.high);
-    assert_string_equal(drawing.title, "Test @ against train.max_tokens");
+    assert_string_equal(drawing.title, "Test # against train.max_tokens");
     assert_string_equal(
         drawing.note, "Best: PN-LS max_tokens=1024 30.83, batch 11.17. Each point is the mean over 3 seeds; "
                       "intervals are 95 %. With train.max_tokens varies: train.accumulate.");
