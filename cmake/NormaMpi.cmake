@@ -1,4 +1,6 @@
-# MPI is optional and part of the program only (src/comm/mpi): the libraries do not depend on it.
+# MPI is optional and for the program only (src/comm/mpi): norma-mpi.so, a module that the program loads when an MPI launcher has
+# started it. Otherwise MPI libraries, which install signal handlers, start threads and need hundreds of MiB of address space when
+# they are loaded, would do so in every command. The libraries do not depend on MPI.
 set(NORMA_MPI AUTO CACHE STRING "Training by several processes over MPI: AUTO (if MPI is found), ON, OFF")
 set_property(CACHE NORMA_MPI PROPERTY STRINGS AUTO ON OFF)
 if(NORMA_MPI STREQUAL "ON")
@@ -7,14 +9,22 @@ elseif(NORMA_MPI)
   find_package(MPI QUIET COMPONENTS C)
 endif()
 
+# program: finds the module in its own folder or, installed, in NORMA_MODULE_FOLDER, which is relative to that of the program.
 function(norma_add_mpi program)
+  file(RELATIVE_PATH _folder ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/norma)
+  target_compile_definitions(${program} PRIVATE NORMA_MODULE_FOLDER="${_folder}")
   if(NORMA_MPI AND MPI_C_FOUND)
     find_package(Threads REQUIRED)
     set(_source ${CMAKE_SOURCE_DIR}/src/comm/mpi/comm_mpi.c)
-    target_sources(${program} PRIVATE ${_source})
     # MPICH declares arrays of statuses, and GCC warns that its MPI_STATUSES_IGNORE is none.
     set_source_files_properties(${_source} PROPERTIES COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-    target_compile_definitions(${program} PRIVATE NORMA_HAVE_MPI)
-    target_link_libraries(${program} PRIVATE MPI::MPI_C Threads::Threads)
+    add_library(norma_mpi MODULE ${_source})
+    set_target_properties(norma_mpi PROPERTIES PREFIX "" OUTPUT_NAME norma-mpi)
+    target_link_libraries(norma_mpi PRIVATE norma_settings MPI::MPI_C Threads::Threads)
+    add_dependencies(${program} norma_mpi)
+    # The functions of the program that the module calls.
+    set(_list ${CMAKE_SOURCE_DIR}/cmake/mpi_module.symbols)
+    target_link_options(${program} PRIVATE -Wl,--dynamic-list=${_list})
+    set_target_properties(${program} PROPERTIES LINK_DEPENDS ${_list})
   endif()
 endfunction()

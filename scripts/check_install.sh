@@ -116,6 +116,10 @@ if [ -x "$work/moved/bin/norma" ]; then
     check "manual pages" test -s "$work/moved/share/man/man1/norma.1"
 fi
 check "models for the examples" make_models
+if [ -e "$build/norma-mpi.so" ]; then
+    check "the module for MPI" bash -c 'cd "$1" && moved/bin/norma train classify.ini --comm.backend mpi --train.updates 1 \
+        --run.folder mpi-run' bash "$work"
+fi
 for example in "$source"/examples/*.c; do
     [ -e "$example" ] || continue
     name=$(basename "$example" .c)

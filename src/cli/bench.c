@@ -35,15 +35,6 @@ static void bench_options(nm_options *options)
     nm_options_add(options, "bench", bench_rows, NULL, sizeof(bench_config));
 }
 
-/* The path of norma-bench in the folder of this program, heap; NULL if the folder is unknown. */
-static char *sibling(void)
-{
-    char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;
-    char *path = slash ? nm_format("%.*s/norma-bench", (int)(slash - own), own) : NULL;
-    free(own);
-    return path;
-}
-
 static int run(nm_cli *cli, int argc, char **argv)
 {
     (void)argv;
@@ -51,7 +42,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     const bench_config *config = nm_options_find(cli->options, "bench");
     if (nm_cli_check_arguments(cli, argc, 0, 0, &err) != NM_OK)
         return nm_cli_fail(&err);
-    char threads[16], *program = sibling();
+    char threads[16], *program = nm_cli_beside_program("norma-bench");
     snprintf(threads, sizeof threads, "%d", (int)config->threads);
     const char *list[16] = {"norma-bench", "--parts",        config->scaling ? "scaling" : config->parts,
                             "--match",     config->match,    "--isa",

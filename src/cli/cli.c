@@ -181,6 +181,14 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
     return nm_format("--%s.%s", section, key);
 }
 
+char *nm_cli_beside_program(const char *name)
+{
+    char *own = realpath("/proc/self/exe", NULL), *slash = own ? strrchr(own, '/') : NULL;
+    char *path = slash ? nm_format("%.*s/%s", (int)(slash - own), own, name) : NULL;
+    free(own);
+    return path;
+}
+
 /* The index of the argument `text` before "--", or -1. */
 static int find_argument(int argc, char **argv, const char *text)
 {

@@ -72,6 +72,8 @@ void nm_cli_manual(const nm_command *command, FILE *out);
 /* Writes text for roff with its special characters escaped; an empty line starts a paragraph. */
 void nm_cli_write_roff(const char *text, FILE *out);
 
+/* The path of a file in the folder of this program, heap; NULL if the folder is unknown. */
+char *nm_cli_beside_program(const char *name);
 /* The path of a recipe, heap: `name` if it is a file, otherwise the path of the recipe with this name (norma recipes). NM_IO if
  * there is none. */
 nm_status nm_cli_find_recipe(const char *name, char **path, nm_error *err);

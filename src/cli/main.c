@@ -174,39 +174,8 @@ static void explain_lack_of_threads(int code, void *unused)
 }
 #endif
 
-#ifdef __GLIBC__
-static sigset_t ignored_by_parent;
-
-static void record_ignored_signals(void)
-{
-    sigemptyset(&ignored_by_parent);
-    for (int i = 1; i < SIGRTMIN; i++) {
-        struct sigaction inherited;
-        if (!sigaction(i, NULL, &inherited) && inherited.sa_handler == SIG_IGN)
-            sigaddset(&ignored_by_parent, i);
-    }
-}
-
-/* Libraries can install signal handlers before main: UCX, which Debian's MPICH loads, installs one for SIGHUP, so that a program
- * started by nohup would end with its terminal. A function in this section runs before any library is initialized. */
-static void (*const before_libraries)(void)
-    __attribute__((section(".preinit_array"), used)) = record_ignored_signals;
-
-static void ignore_signals_like_parent(void)
-{
-    for (int i = 1; i < SIGRTMIN; i++)
-        if (sigismember(&ignored_by_parent, i))
-            signal(i, SIG_IGN);
-}
-#else
-static void ignore_signals_like_parent(void)
-{
-}
-#endif
-
 int main(int argc, char **argv)
 {
-    ignore_signals_like_parent();
     open_standard_descriptors();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit fails instead */
     start_with_short_spin(argv);

@@ -3,9 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#ifdef NORMA_HAVE_MPI
-#include "comm/mpi/comm_mpi.h"
-#endif
+#include "cli/load_mpi.h"
 
 /* Number of processes started by the launcher; 1: no launcher. The variables of Slurm alone are not sufficient: they are also
  * set outside srun, where there is no MPI. */
@@ -33,18 +31,8 @@ int32_t nm_cli_launched_rank(void)
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
     long n = launched_processes();
-    bool several = n > 1;
-    if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && several)) {
-#ifdef NORMA_HAVE_MPI
-        return nm_comm_mpi_open(comm, config->timeout, n, err);
-#else
-        return nm_fail(
-            err, NM_UNSUPPORTED,
-            several ? "an MPI launcher has started several processes, but this program was built without MPI "
-                      "(NORMA_MPI); with comm.backend = none each process trains a separate model"
-                    : "comm.backend = mpi: this program was built without MPI (NORMA_MPI)");
-#endif
-    }
+    if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && n > 1))
+        return nm_cli_open_mpi(comm, config->timeout, n, err);
     *comm = nm_allocate(sizeof **comm);
     **comm = (nm_comm){.type = &nm_comm_none, .size = 1};
     return NM_OK;

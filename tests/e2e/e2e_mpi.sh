@@ -166,6 +166,30 @@ ranks 2 --train.updates "$((last + 2))" --run.folder killed --resume
 [ "$got" = 0 ] || fail "no resume after a kill: $(cat err)"
 has err "resumed at update $last"
 
+# Signals that the parent ignores stay ignored: UCX, which MPICH loads, installs a handler for SIGHUP.
+perl -e '$SIG{HUP} = "IGNORE"; exec @ARGV' -- "$NORMA" train recipe.ini --comm.backend mpi --train.updates 300 \
+    --run.quiet --run.folder ignoring </dev/null >out 2>err &
+process=$!
+for ((i = 0; i < 600; i++)); do
+    [ -e ignoring/last.safetensors ] && break
+    sleep 0.05
+done
+kill -HUP $process
+got=0 cases=$((cases + 1))
+wait $process || got=$?
+[ "$got" = 0 ] || fail "exit code $got after an ignored SIGHUP: $(cat err)"
+
+# Without the module, or with that of another version.
+built=$NORMA
+mkdir alone
+cp "$NORMA" alone/norma
+NORMA=$work/alone/norma
+refuses 7 'comm.backend = mpi: this program was built without MPI' train recipe.ini --run.folder no --comm.backend mpi
+echo 'const char nm_comm_mpi_module[64] = "9.9.9";' >other.c
+"${CC:-cc}" -shared -fPIC -o alone/norma-mpi.so other.c || fail "the module of another version does not compile"
+refuses 5 'norma-mpi.so is of version 9.9.9, but this is norma' train recipe.ini --run.folder no --comm.backend mpi
+NORMA=$built
+
 # The launcher of another MPI library does not connect the processes. The first one prints the error.
 for rank in 0 1; do
     got=0 cases=$((cases + 1))

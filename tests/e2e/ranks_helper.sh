@@ -7,9 +7,11 @@ export DETECT_LEAKS=0
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
 [ -n "${MPIEXEC:-}" ] || { echo "skipped: MPI is not installed (libopenmpi-dev)"; exit 77; }
-# Open MPI: as root, more processes than cores, not bound to cores. MPICH does not read these variables.
+# Open MPI: as root, more processes than cores, not bound to cores; since version 5 with its launcher PRRTE. MPICH does not
+# read these variables.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 
 # ranks N OPTIONS...: sets $got; the output is in out and err.
 ranks() {

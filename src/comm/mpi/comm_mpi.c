@@ -339,7 +339,7 @@ static nm_status fail_unconnected(long launched, nm_error *err)
         launched, library);
 }
 
-nm_status nm_comm_mpi_open(nm_comm **out, double timeout, long launched, nm_error *err)
+static nm_status open_mpi(nm_comm **out, double timeout, long launched, nm_error *err)
 {
     int provided, rank, size;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
@@ -371,3 +371,5 @@ nm_status nm_comm_mpi_open(nm_comm **out, double timeout, long launched, nm_erro
     *out = &c->base;
     return NM_OK;
 }
+
+const nm_comm_mpi_module_type nm_comm_mpi_module = {.version = NORMA_VERSION, .open = open_mpi};

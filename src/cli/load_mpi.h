@@ -1,0 +1,12 @@
+/* The module norma-mpi.so (src/comm/mpi). */
+#ifndef NM_LOAD_MPI_H
+#define NM_LOAD_MPI_H
+
+#include "comm/comm.h"
+
+/* Loads the module and initializes MPI, see nm_comm_mpi_module_type. The module stays loaded. Signals that the process ignores
+ * remain ignored. NM_UNSUPPORTED if there is no module, and if the libraries of MPI are missing; NM_MISMATCH if it belongs to
+ * another version of Norma. */
+nm_status nm_cli_open_mpi(nm_comm **comm, double timeout, long launched, nm_error *err);
+
+#endif
