@@ -79,9 +79,9 @@ ranks 3 --train.nonsense red
 ends 2 'unknown option train.nonsense'
 ranks 3 --train.updates many
 ends 2 'train.updates = many'
-ranks 1 : -n 1 "$NORMA" train missing.ini
+pair : train missing.ini
 ends 3 'missing.ini'
-ranks 1 : -n 1 "$NORMA" train recipe.ini --train.updates few
+pair : train recipe.ini --train.updates few
 ends 2 'norma: rank 1: train.updates = few'
 
 # Batch statistics of the whole update, and running statistics of each worker (the shards).
@@ -122,12 +122,12 @@ ranks 3 --train.shards 2 --run.folder wrong
 ends 2 '3 processes need at least as many shards per update; train.shards is 2'
 ranks 2 --norm.state micro-batch --run.folder wrong
 ends 2 'norm.state = micro-batch'
-ranks 1 --run.folder wrong : -n 1 "$NORMA" train recipe.ini --run.quiet --run.folder wrong --train.seed 9
+pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --train.seed 9
 ends 5 'rank 1 has other options than rank 0'
 ranks 2 --run.folder ranks2
 ends 2 'ranks2 already contains a run'
 # Only rank 1 fails: its data folder is missing.
-ranks 1 --run.folder wrong : -n 1 "$NORMA" train recipe.ini --run.quiet --run.folder wrong --data.folder missing
+pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --data.folder missing
 ends 3 'norma: rank 1: missing/'
 
 # Signals to one rank of a long run.

@@ -7,10 +7,10 @@ export DETECT_LEAKS=0
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 
 [ -n "${MPIEXEC:-}" ] || { echo "skipped: MPI is not installed (libopenmpi-dev)"; exit 77; }
-# Open MPI: as root, more processes than cores, not bound to cores; since version 5 with its launcher PRRTE. MPICH does not
-# read these variables.
+# Open MPI: as root, more processes than cores, not bound to cores, without TCP, which prints a message where there is only the
+# loopback interface; PRRTE is the launcher of version 5. MPICH does not read these variables.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=^tcp OMPI_MCA_rmaps_base_mapping_policy=
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 
 # ranks N OPTIONS...: sets $got; the output is in out and err.
@@ -21,6 +21,26 @@ ranks() {
     cases=$((cases + 1))
     timeout 120 "$MPIEXEC" -n "$n" "$NORMA" train recipe.ini --run.quiet "$@" </dev/null >out 2>err || got=$?
     ! grep -qE 'Sanitizer|runtime error' err || fail "sanitizer: $n ranks $*: $(head -c 1500 err)"
+}
+# pair OPTIONS... : ARGUMENTS...: two ranks, the second one with its own arguments. A script selects them, because mpiexec of
+# Open MPI 5.0.7 crashes if it has several programs to start.
+pair() {
+    local first=()
+    while [ "$1" != : ]; do
+        first+=("$1")
+        shift
+    done
+    shift
+    {
+        printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || exec'
+        printf ' %q' "$NORMA" "$@"
+        printf '\nexec'
+        printf ' %q' "$NORMA" train recipe.ini --run.quiet "${first[@]}"
+    } >pair.sh
+    chmod +x pair.sh
+    got=0
+    cases=$((cases + 1))
+    timeout 120 "$MPIEXEC" -n 2 ./pair.sh </dev/null >out 2>err || got=$?
 }
 equal() { # FOLDER FOLDER: the same models, last and best
     local file

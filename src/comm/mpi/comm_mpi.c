@@ -288,7 +288,8 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
 }
 
 /* After a failure, other ranks may wait inside MPI, so the program ends with MPI_Abort. The rank that reports the failure calls
- * it first, after it has printed the message; the others wait for that. */
+ * it first, half a second after it has printed the message, because MPICH's launcher loses what it has not read until then; the
+ * others wait for that. */
 static void mpi_free(nm_comm *comm)
 {
     mpi_comm *c = (mpi_comm *)comm;
@@ -303,8 +304,8 @@ static void mpi_free(nm_comm *comm)
         MPI_Comm_free(&c->control);
         MPI_Finalize();
     } else {
-        if (!c->prints)
-            nanosleep(&(struct timespec){.tv_sec = 5}, NULL);
+        const struct timespec forwarding = {.tv_nsec = 500000000}, others = {.tv_sec = 5};
+        nanosleep(c->prints ? &forwarding : &others, NULL);
         MPI_Abort(MPI_COMM_WORLD, c->exit_code);
     }
     pthread_mutex_destroy(&c->mutex);
