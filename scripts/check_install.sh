@@ -56,7 +56,7 @@ run_example() { # program, its source
             (cd "$work" && "$1" chrf train.de train.en)
             return ;;
         *)
-            "$1"
+            (cd "$work" && "$1")
             return ;;
     esac
     "$1" "$work/$model" <"$work/$text" >"$work/out" && grep -q . "$work/out"
