@@ -129,8 +129,11 @@ static nm_status print_corpus(const score_job *job, nm_error *err)
     print_interval(job, paired.a);
     printf("against %s\n%s\n", job->options->against, nm_scores_line(job->other));
     print_interval(job, paired.b);
-    printf("difference: %+.2f (%.2f to %.2f), p = %.4f (paired bootstrap, %s)\n",
-           paired.score_a - paired.score_b, paired.difference.low, paired.difference.high, paired.p,
+    /* In none of n resamples: p < 1/n. */
+    double p = paired.p > 0 ? paired.p : 1 / (double)job->options->bootstrap;
+    printf("difference: %+.2f (%.2f to %.2f), p %s %.*f (paired bootstrap, %s)\n",
+           paired.score_a - paired.score_b, paired.difference.low, paired.difference.high,
+           paired.p > 0 ? "=" : "<", job->options->bootstrap > 10000 ? 6 : 4, p,
            job->options->centered ? "centered" : "Koehn 2004");
     return NM_OK;
 }

@@ -329,8 +329,11 @@ static char *note_of(const nm_variant_summary *summary, bool grid)
 static char *cell_of(const nm_variant_summary *summary, const column *c, bool exact)
 {
     double value = number_in(summary, c);
+    bool is_p = c->offset == SUMMARY(p_holm) || c->offset == SUMMARY(p_equivalence);
     if (!isfinite(value))
         return nm_duplicate(exact ? "" : "-");
+    if (!exact && is_p && value < 0.0005) /* a bootstrap cannot show that p is 0 */
+        return nm_duplicate("<0.001");
     return exact ? nm_format("%.9g", value) : nm_format("%.*f", c->digits, value);
 }
 

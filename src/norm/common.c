@@ -238,6 +238,15 @@ int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates)
     return strcmp(warmup, "lr") ? strtoll(warmup, NULL, 10) : lr_updates;
 }
 
+void nm_norm_note_warmup(int64_t updates, char *text, size_t size)
+{
+    if (updates)
+        snprintf(text, size, "batch statistics during the first %lld update%s", (long long)updates,
+                 updates == 1 ? "" : "s");
+    else
+        snprintf(text, size, "no warm-up with batch statistics");
+}
+
 static const void *param_of(const nm_norm_call *call, int index, int32_t length)
 {
     return length ? call->norm->params[index] : NULL;

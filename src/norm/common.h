@@ -73,6 +73,8 @@ bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const vo
 /* Warm-up: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
 nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);
 int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates);
+/* Text for nm_norm_type.note. */
+void nm_norm_note_warmup(int64_t updates, char *text, size_t size);
 
 /* train, infer and backward of types with a token_spec. Publish scale and, if centered, shift. */
 void nm_norm_token_forward(nm_norm_call *call);

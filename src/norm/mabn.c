@@ -122,7 +122,7 @@ static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *
 
 static void mabn_note(const nm_norm *norm, char *text, size_t size)
 {
-    snprintf(text, size, "batch statistics during the first %lld updates", (long long)warmup_of(norm));
+    nm_norm_note_warmup(warmup_of(norm), text, size);
 }
 
 /* ---- forward ---- */

@@ -113,7 +113,7 @@ static int64_t warmup_of(const nm_norm *norm)
 
 static void power_note(const nm_norm *norm, char *text, size_t size)
 {
-    snprintf(text, size, "batch statistics during the first %lld updates", (long long)warmup_of(norm));
+    nm_norm_note_warmup(warmup_of(norm), text, size);
 }
 
 /* ---- forward ---- */
