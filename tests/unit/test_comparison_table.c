@@ -135,6 +135,31 @@ static void test_long_causes_are_whole_characters(void **state)
     }
 }
 
+/* 0 of 1,000 resamples are not p = 0; CSV has the number. */
+static void test_smallest_p(void **state)
+{
+    (void)state;
+    nm_run_result results[POINTS][SEEDS];
+    nm_variant variants[POINTS];
+    nm_comparison_table table = make_table(results, variants);
+    nm_comparison_table_summarize_logs(&table);
+    nm_comparison_table_select(&table);
+    for (size_t k = 0; k < 2; k++) {
+        char *text = NULL;
+        size_t bytes;
+        FILE *stream = open_memstream(&text, &bytes);
+        table.summaries[3].p_holm = k ? 0.0005 : 0.0004999;
+        nm_comparison_table_print(&table, NM_TABLE_TEXT, false, stream);
+        nm_comparison_table_print(&table, NM_TABLE_CSV, false, stream);
+        fclose(stream);
+        assert_int_equal(strstr(text, " <0.001 ") != NULL, !k);
+        assert_int_equal(strstr(text, " 0.001 ") != NULL, k);
+        assert_non_null(strstr(text, k ? ",0.0005," : ",0.0004999,"));
+        free(text);
+    }
+    nm_comparison_table_release(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +167,7 @@ int main(void)
         cmocka_unit_test(test_best_finished_point_is_selected),
         cmocka_unit_test(test_identical_weights_are_found),
         cmocka_unit_test(test_long_causes_are_whole_characters),
+        cmocka_unit_test(test_smallest_p),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
