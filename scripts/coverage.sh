@@ -11,7 +11,7 @@ generator=()
 mkdir -p "$build"
 if ! { cmake -S . -B "$build" "${generator[@]}" -DCMAKE_C_COMPILER="${CC:-gcc}" -DCMAKE_BUILD_TYPE=Coverage \
     -DCMAKE_C_FLAGS_COVERAGE="-O1 --coverage" -DCMAKE_EXE_LINKER_FLAGS_COVERAGE=--coverage \
-    -DCMAKE_SHARED_LINKER_FLAGS_COVERAGE=--coverage -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON -DNORMA_BENCH=OFF &&
+    -DCMAKE_SHARED_LINKER_FLAGS_COVERAGE=--coverage -DCMAKE_MODULE_LINKER_FLAGS_COVERAGE=--coverage -DNORMA_TESTS=ON -DNORMA_EXAMPLES=ON -DNORMA_BENCH=OFF &&
     cmake --build "$build" -j "$(nproc)"; } >"$build/build.log" 2>&1; then
     tail -n 40 "$build/build.log" >&2
     exit 1
