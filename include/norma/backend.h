@@ -174,14 +174,17 @@ typedef struct nm_pack_args {
  * bf16 (8 bits of precision, the exponents of float), to nearest even; in attention these are also the softmax
  * weights after dropout, in the forward pass before the division by their sum, and the gradients of the scores.
  * Matrices stay in float, and so do bias, activation, dropout, softmax, and all other kernels. An element of a
- * result is summed in float, in chunks of 512 products (attention: of the keys or queries of a tile):
- *     s  = 0
- *     s  = fma(x_1, y_1, s), fma(x_0, y_0, s), fma(x_3, y_3, s), fma(x_2, y_2, s), ...
- *     c  = s for the first chunk, c + s for the others
+ * result is summed in float, in chunks of 512 products (attention: of the keys or queries of a tile), and a chunk
+ * in blocks of 32, of which the last is padded with zeros:
+ *     s = 0 at the beginning of a chunk; for each block
+ *         e = fma(x_30, y_30, .. fma(x_2, y_2, fma(x_0, y_0, 0)))
+ *         o = fma(x_31, y_31, .. fma(x_3, y_3, fma(x_1, y_1, 0)))
+ *         s = s + (e + o)
+ *     c = s for the first chunk, c + s for the others
  * A product is exact in float; every step rounds once, to nearest even. Denormal numbers, inputs and
- * results, become zero of the same sign. This is what the instruction vdpbf16ps computes. Linear layers give
- * bitwise identical results on all backends and CPU levels; the other kernels contain exponentials, which
- * differ in the last bits. */
+ * results, become zero of the same sign. This is what the AMX instruction tdpbf16ps computes for a block. Linear
+ * layers give bitwise identical results on all backends and CPU levels; the other kernels contain exponentials,
+ * which differ in the last bits. */
 
 /* ---- int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization ----
  * A row w of a weight is integers q from -127 to 127 and a scale s:
@@ -714,7 +717,7 @@ enum {
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
-    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni", "avx512_bf16" */
+    const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni", "avx512_bf16", "amx" */
     bool bf16;        /* matrix multiplications on bf16 operands; NM_F32 only */
     int32_t threads;  /* 0: one per core */
     bool fenced;      /* ref: memory is accessible only while a kernel runs (for tests) */

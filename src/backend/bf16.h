@@ -7,7 +7,10 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { NM_BF16_CHUNK = 512 }; /* number of products of a chunk, which is summed separately */
+enum {
+    NM_BF16_CHUNK = 512, /* number of products of a chunk, which is summed separately */
+    NM_BF16_BLOCK = 32   /* number of products of a block of a chunk */
+};
 
 /* Denormal numbers become zero of the same sign. */
 static inline float nm_bf16_flush(float x)

@@ -208,22 +208,25 @@ static void test_extremes(void **state)
 }
 
 /* One product and one sum at the limit of the normal numbers, which the test above rarely reaches: the
- * result is rounded to 24 bits before it is compared with FLT_MIN. */
+ * result is rounded to 24 bits before it is compared with FLT_MIN. Values of k: 0, 1, 2; those of 0 and 2 are
+ * added first. */
 static void test_smallest_results(void **state)
 {
     (void)state;
     static const struct {
-        float x[2], y[2], expected;
+        float x[3], y[3], expected;
     } cases[] = {
-        {{0x1p-63f, 1}, {-0x1.8p-88f, 0x1p-126f}, 0},           /* FLT_MIN (1 - 0.75 2^-24): below */
-        {{0x1p-63f, 1}, {-0x1p-89f, 0x1p-126f}, 0x1p-126f},     /* FLT_MIN (1 - 0.25 2^-24): rounds up */
-        {{0x1p-63f, 0}, {-0x1p-70f, 0}, -0.0f},                 /* below, alone */
-        {{0x1p-63f, 1}, {0x1p-70f, 0x1p-120f}, 0x1.0008p-120f}, /* added exactly */
-        {{1, 0x1p-63f}, {0x1p-126f, -0x1p-64f}, 0x1p-126f},     /* the first sum becomes 0 */
-        {{1, 1}, {0x1.fep-126f, -0x1p-126f}, 0},
+        {{1, 0, 0x1p-63f}, {0x1p-126f, 0, -0x1.8p-88f}, 0},       /* FLT_MIN (1 - 0.75 2^-24): below */
+        {{1, 0, 0x1p-63f}, {0x1p-126f, 0, -0x1p-89f}, 0x1p-126f}, /* FLT_MIN (1 - 0.25 2^-24): rounds up */
+        {{0x1p-63f, 0, 0}, {-0x1p-70f, 0, 0}, 0},                 /* below, alone */
+        {{1, 0, 0x1p-63f}, {0x1p-120f, 0, 0x1p-70f}, 0x1.0008p-120f}, /* added exactly */
+        {{0x1p-63f, 0, 1}, {-0x1p-64f, 0, 0x1p-126f}, 0x1p-126f},     /* the first sum becomes 0 */
+        {{1, 0, 1}, {-0x1p-126f, 0, 0x1.fep-126f}, 0},
+        {{1, 1, 0x1p-24f}, {1, -1, 0x1p-1f}, 0},  /* 1 + 2^-25 is rounded before 1 is subtracted */
+        {{1, 0x1p-25f, 1}, {1, 1, -1}, 0x1p-25f}, /* odd k have a sum of their own */
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        layer l = layer_create(1, 2, 1, draw);
+        layer l = layer_create(1, 3, 1, draw);
         float expected[32];
         assert_true(l.n <= 32);
         memcpy(l.x, cases[c].x, sizeof cases[c].x);

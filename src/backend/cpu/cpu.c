@@ -2,6 +2,11 @@
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 typedef struct cpu_level {
     const char *name;
@@ -48,11 +53,22 @@ static bool has_avx512_bf16(void)
 {
     return has_vnni() && __builtin_cpu_supports("avx512bf16");
 }
+
+/* Also asks Linux for the permission to use tiles, which it grants to a process once. */
+static bool has_amx(void)
+{
+    const uint32_t amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+    const long request_permission = 0x1023, tile_data = 18;
+    uint32_t a, b, c, d = 0;
+    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & amx_bf16 && d & amx_tile &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
 #endif
 
 /* Best first. */
 static const cpu_level levels[] = {
 #if defined(__x86_64__)
+    {"amx", has_amx, FILL(avx512, vnni), FILL_BF16(amx)},
     {"avx512_bf16", has_avx512_bf16, FILL(avx512, vnni), FILL_BF16(dot)},
     {"vnni", has_vnni, FILL(avx512, vnni), FILL_BF16(avx512)},
     {"avx512", has_avx512, FILL(avx512, avx512), FILL_BF16(avx512)},
@@ -77,7 +93,7 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
     const cpu_level *level = find_level(options->isa);
     if (!level)
         return nm_fail(err, NM_USAGE,
-                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16)",
+                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx)",
                        options->isa);
     if (!level->present())
         return nm_fail(err, NM_UNSUPPORTED, "this CPU does not support level %s; use auto", level->name);

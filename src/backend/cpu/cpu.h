@@ -49,6 +49,7 @@ NM_CPU_BF16(base)
 NM_CPU_BF16(avx2)
 NM_CPU_BF16(avx512)
 NM_CPU_BF16(dot) /* with the instruction vdpbf16ps */
+NM_CPU_BF16(amx) /* with the instruction tdpbf16ps */
 #endif
 
 #endif

@@ -1,11 +1,15 @@
 /* Panels of GEMM operands: vectors over rows or columns of an operand, for ascending k. A panel row is the operand of one
  * multiply-add of the register tile:
  *     float                      the value of one k
- *     bf16, vdpbf16ps            the pair of values k, k + 1 in 32 bits, k in the low half
- *     bf16, other CPU levels     values rounded to bf16 but stored as float, the row of k + 1 before that of k
- * so that bf16 sums have the order of norma/backend.h. For an odd depth, the second value of the last pair is zero. The
- * emulation is bitwise identical to vdpbf16ps: the product of two bf16 numbers is exact in float, and FMA rounds in the same way
- * in a mode in which denormal numbers are zero. */
+ *     bf16, AMX                  the pair of values k, k + 1 in 32 bits, k in the low half
+ *     bf16, vdpbf16ps            two values in 32 bits: the pair k + 2, k in the first row of four values of k, the pair
+ *                                k + 3, k + 1 in the second. The instruction first adds the product of the high halves.
+ *     bf16, other CPU levels     the value of one k, rounded to bf16 but stored as float
+ * The depth is padded with zeros to a multiple of NM_PANEL_GROUP.
+ *
+ * Sums of bf16 products have the order of norma/backend.h at every CPU level: rows of even and odd k have separate sums within
+ * a block. The emulation is exact: the product of two bf16 numbers is exact in float, and FMA rounds as the bf16 instructions
+ * do in a mode in which denormal numbers are zero. */
 #ifndef NM_PANEL_H
 #define NM_PANEL_H
 
@@ -16,8 +20,13 @@
 #include "backend/bf16.h"
 #endif
 
-#if defined(NM_BF16_DOT)
-enum { NM_PANEL_GROUP = 2, NM_GROUP_ROWS = 1 }; /* values of k that are stored together, in this many rows */
+#if defined(NM_BF16_AMX)
+enum {
+    NM_PANEL_GROUP = 32,
+    NM_GROUP_ROWS = 16
+}; /* values of k that are stored together, in this many rows */
+#elif defined(NM_BF16_DOT)
+enum { NM_PANEL_GROUP = 4, NM_GROUP_ROWS = 2 };
 #elif defined(NM_BF16)
 enum { NM_PANEL_GROUP = 2, NM_GROUP_ROWS = 2 };
 #else
@@ -30,21 +39,45 @@ NM_INLINE int32_t nm_panel_rows(int32_t depth)
     return (depth + NM_PANEL_GROUP - 1) / NM_PANEL_GROUP * NM_GROUP_ROWS;
 }
 
-/* ---- flushing of denormal numbers to zero: by nm_flush and, if the CPU has such a mode, in all float arithmetic of the thread
- * between nm_flush_begin and nm_flush_end ---- */
+/* ---- mode of the thread for matrix multiplications, between nm_flush_begin and nm_flush_end: denormal numbers are flushed to
+ * zero, by nm_flush and, if the CPU has such a mode, in all float arithmetic; the tiles of AMX are configured ---- */
 
 #if defined(NM_BF16) && !defined(NM_LEVEL_base)
+
+#if defined(NM_BF16_AMX)
+
+/* Eight tiles of 16 rows of 64 bytes. */
+typedef struct nm_tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} nm_tile_config;
+
+#define NM_EIGHT(x)                                                                                          \
+    {                                                                                                        \
+        x, x, x, x, x, x, x, x                                                                               \
+    }
+static const nm_tile_config nm_tiles = {.palette = 1, .row_bytes = NM_EIGHT(64), .rows = NM_EIGHT(16)};
+#undef NM_EIGHT
+
+#endif
 
 NM_INLINE uint32_t nm_flush_begin(void)
 {
     const uint32_t flush_to_zero = 0x8000, denormals_are_zero = 0x40;
     uint32_t mode = _mm_getcsr();
     _mm_setcsr(mode | flush_to_zero | denormals_are_zero);
+#if defined(NM_BF16_AMX)
+    _tile_loadconfig(&nm_tiles);
+#endif
     return mode;
 }
 
 NM_INLINE void nm_flush_end(uint32_t mode)
 {
+#if defined(NM_BF16_AMX)
+    _tile_release();
+#endif
     _mm_setcsr(mode);
 }
 
@@ -120,42 +153,67 @@ NM_INLINE vf nm_round_to_bf16(vf x)
 
 #endif
 
+/* n columns of row i of an operand that has this many rows; zeros after the last one. */
+NM_INLINE vf nm_load_row(const float *from, size_t stride, int32_t rows, int32_t i, int32_t n)
+{
+    return i < rows ? v_load_upto(from + (size_t)i * stride, n) : v_set(0);
+}
+
 /* Packs a vector of n columns of one group of rows of an operand. rows: number of remaining rows, at least 1. */
 NM_INLINE void nm_pack_group(const float *from, size_t stride, int32_t rows, int32_t n, float *to,
                              size_t step)
 {
-    vf first = v_load_upto(from, n);
-#if defined(NM_BF16)
-    vf second = rows > 1 ? v_load_upto(from + stride, n) : v_set(0);
-#endif
-#if defined(NM_BF16_DOT)
-    v_store(to, nm_bf16_pairs(first, second));
-    (void)step;
+#define ROW(i) nm_load_row(from, stride, rows, i, n)
+#if defined(NM_BF16_AMX)
+    for (int32_t i = 0; i < NM_GROUP_ROWS; i++)
+        v_store(to + (size_t)i * step, nm_bf16_pairs(ROW(2 * i), ROW(2 * i + 1)));
+#elif defined(NM_BF16_DOT)
+    v_store(to, nm_bf16_pairs(ROW(2), ROW(0)));
+    v_store(to + step, nm_bf16_pairs(ROW(3), ROW(1)));
 #elif defined(NM_BF16)
-    v_store(to, nm_round_to_bf16(second));
-    v_store(to + step, nm_round_to_bf16(first));
+    v_store(to, nm_round_to_bf16(ROW(0)));
+    v_store(to + step, nm_round_to_bf16(ROW(1)));
 #else
-    v_store(to, first);
-    (void)stride;
-    (void)rows;
+    v_store(to, ROW(0));
     (void)step;
 #endif
+#undef ROW
 }
 
 enum { NM_VECTOR_DEPTH = NM_W * NM_PANEL_GROUP / NM_GROUP_ROWS }; /* values of k in a vector */
 
-/* A vector of n <= NM_VECTOR_DEPTH consecutive values of k; the others are 0. */
+/* A vector of n <= NM_VECTOR_DEPTH consecutive values of k, in the order of panel rows; the others are 0. */
 NM_INLINE vf nm_load_depth(const float *from, int32_t n)
 {
 #if defined(NM_BF16_DOT)
     vf low = v_load_upto(from, n), high = n > NM_W ? v_load_upto(from + NM_W, n - NM_W) : v_set(0);
-    return v_from_bits((__m512i)_mm512_cvtne2ps_pbh(high, low));
+    __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+#if !defined(NM_BF16_AMX) /* k + 2, k, k + 3, k + 1 */
+    const __m512i order = _mm512_set4_epi32(0x0B0A0F0E, 0x09080D0C, 0x03020706, 0x01000504);
+    rounded = _mm512_shuffle_epi8(rounded, order);
+#endif
+    return v_from_bits(rounded);
 #elif defined(NM_BF16)
     return nm_round_to_bf16(v_load_upto(from, n));
 #else
     return v_load_upto(from, n);
 #endif
 }
+
+#if defined(NM_BF16_AMX)
+
+/* Transposes NM_W x NM_W elements in place; `step`: stride of the rows. */
+NM_INLINE void nm_transpose(float *to, size_t step)
+{
+    vf rows[NM_W];
+    for (int i = 0; i < NM_W; i++)
+        rows[i] = v_load(to + (size_t)i * step);
+    v_transpose(rows);
+    for (int i = 0; i < NM_W; i++)
+        v_store(to + (size_t)i * step, rows[i]);
+}
+
+#endif
 
 #if defined(NM_BF16)
 
@@ -164,14 +222,7 @@ NM_INLINE void nm_pack_row(const float *from, int32_t n, float *to)
 {
     for (int32_t k = 0; k < n; k += NM_VECTOR_DEPTH) {
         vf packed = nm_load_depth(from + k, n - k < NM_VECTOR_DEPTH ? n - k : NM_VECTOR_DEPTH);
-#if defined(NM_BF16_DOT)
-        v_store(to + k / NM_PANEL_GROUP, packed);
-#else
-        float lanes[NM_W];
-        v_store(lanes, packed);
-        for (int i = 0; i < NM_W; i++)
-            to[k + i] = lanes[i ^ 1];
-#endif
+        v_store(to + nm_panel_rows(k), packed);
     }
 }
 
@@ -190,7 +241,7 @@ NM_INLINE void nm_pack_transposed(const float *from, size_t stride, int32_t rows
             v[r] = r < rows ? nm_load_depth(from + (size_t)r * stride + k, n) : v_set(0);
         v_transpose(v);
         for (int32_t j = 0; j < nm_panel_rows(n); j++)
-            v_store(to + (size_t)(first + j) * step, v[j ^ (NM_GROUP_ROWS - 1)]);
+            v_store(to + (size_t)(first + j) * step, v[j]);
     }
 }
 

@@ -12,11 +12,16 @@
 #include <omp.h>
 
 enum {
-    QUERIES = 56, /* of a tile; even */
-    KEYS = 256    /* of a tile; NM_DROP_COLS or a multiple */
+#if defined(NM_BF16)
+    QUERIES = 64, /* of a tile; a multiple of NM_PANEL_GROUP */
+#else
+    QUERIES = 56,
+#endif
+    KEYS = 256 /* of a tile; NM_DROP_COLS or a multiple */
 };
 
 _Static_assert(KEYS % NM_DROP_COLS == 0, "dropout factors of a tile begin with a block");
+_Static_assert(QUERIES % NM_PANEL_GROUP == 0 && KEYS % NM_PANEL_GROUP == 0, "a tile begins with a group");
 
 #if defined(NM_BF16)
 enum { PACKED = 1 }; /* operands are copies */
@@ -151,7 +156,7 @@ static panels right_operand(const float *from, size_t stride, int32_t n, int32_t
     return (panels){copy, NM_TILE_COLS, step};
 }
 
-/* The rows of a right operand from `first` on, which is even. */
+/* The rows of a right operand from `first` on, a multiple of NM_PANEL_GROUP. */
 static panels rows_from(panels rows, int32_t first)
 {
     rows.data += (size_t)nm_panel_rows(first) * rows.step;
@@ -191,10 +196,19 @@ static operand tile_rows_operand(float *block, const tile *t)
     return (operand){block, KEYS, 1};
 }
 
-/* A tile as left operand whose depth is its queries; packed to `to`, which may be the tile. */
+/* A tile as left operand whose depth is its queries; packed to `to`. */
 static operand tile_columns_operand(float *block, const tile *t, float *to)
 {
-#if defined(NM_BF16)
+#if defined(NM_BF16_AMX)
+    const size_t step = (size_t)nm_panel_rows(t->m);
+    for (int32_t j = 0; j < t->n; j += NM_W)
+        for (int32_t i = 0; i < t->m; i += NM_PANEL_GROUP) {
+            float *part = to + (size_t)j * step + nm_panel_rows(i);
+            nm_pack_group(tile_row(block, i) + j, KEYS, t->m - i, NM_W, part, step);
+            nm_transpose(part, step);
+        }
+    return (operand){to, step, 1};
+#elif defined(NM_BF16)
     for (int32_t i = 0; i < t->m; i += NM_PANEL_GROUP)
         for (int32_t j = 0; j < t->n; j += NM_W)
             nm_pack_group(tile_row(block, i) + j, KEYS, t->m - i, NM_W,
@@ -484,7 +498,7 @@ static void backward_tile(const attention *call, const pair *at, const workspace
     multiply(&(small_gemm){.rows = t->n,
                            .cols = call->v_width,
                            .depth = t->m,
-                           .a = tile_columns_operand(r->weights, t, r->weights),
+                           .a = tile_columns_operand(r->weights, t, r->columns),
                            .b = rows_from(o->dout_rows, t->query),
                            .alpha = 1,
                            .add = add,

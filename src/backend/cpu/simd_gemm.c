@@ -6,11 +6,13 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                   /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
-    BLOCK_ROWS = 8 * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
-    EXTRA_ROWS = 2 * NM_TILE_ROWS, /* a remainder of up to this size does not become a block */
-    MICRO_PANELS = 10,             /* micro-panels of a block with additional rows */
-    MAX_EQUAL_BLOCKS = 8,          /* up to this number of blocks per thread, blocks have equal height */
+    DEPTH = 512,                         /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    PANELS = NM_TILE_ROWS == 7 ? 16 : 8, /* micro-panels of a block */
+    EXTRA_PANELS = PANELS / 4,           /* additional ones of the last block */
+    BLOCK_ROWS = PANELS * NM_TILE_ROWS,  /* MC: the packed rows of a fit L2 */
+    EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS, /* a remainder of up to this size does not become a block */
+    MICRO_PANELS = PANELS + EXTRA_PANELS,     /* micro-panels of a block with additional rows */
+    MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
@@ -62,10 +64,15 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
     }
 }
 
-/* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as one of five. */
+/* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as one of five. With
+ * AMX, the time of a tile does not depend on its height. */
 static int32_t micro_panel_rows(int32_t rows)
 {
+#if defined(NM_BF16_AMX)
+    return nm_min_i32(rows, NM_TILE_ROWS);
+#else
     return nm_ceil_div(rows, nm_ceil_div(rows, NM_TILE_ROWS));
+#endif
 }
 
 /* Offset of micro-panel i of a; each is followed by padding of a full vector. */
@@ -73,6 +80,39 @@ static size_t micro_panel_offset(int32_t i, int32_t depth)
 {
     return (size_t)i * ((size_t)nm_panel_rows(depth) * NM_TILE_ROWS + PADDING);
 }
+
+#if defined(NM_BF16_AMX)
+
+enum {
+    A_ROW = NM_LINE,
+    A_STEP = NM_TILE_ROWS * NM_LINE
+}; /* strides of the rows of a micro-panel and of its groups of k */
+
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [groups of k][NM_TILE_ROWS][values of a group]; those past the
+ * rows are undefined. */
+static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
+{
+    for (int32_t r = 0; r < rows; r += NM_LINE) {
+        const int32_t n = nm_min_i32(rows - r, NM_LINE);
+        float *panel = to + micro_panel_offset(r / NM_TILE_ROWS, depth) + r % NM_TILE_ROWS * A_ROW;
+        for (int32_t k = 0; k < depth; k += NM_PANEL_GROUP, panel += A_STEP) {
+            const int32_t values = nm_min_i32(depth - k, NM_PANEL_GROUP);
+            if (g->ta) {
+                const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)(row + r);
+                nm_pack_group(from, g->lda, values, n, panel, A_ROW);
+                nm_transpose(panel, A_ROW);
+            } else {
+                const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)(k0 + k);
+                for (int32_t i = 0; i < n; i++)
+                    v_store(panel + i * A_ROW, nm_load_depth(from + (size_t)i * g->lda, values));
+            }
+        }
+    }
+}
+
+#else
+
+enum { A_ROW = 1, A_STEP = NM_TILE_ROWS }; /* strides of the rows of a micro-panel and of its panel rows */
 
 /* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][NM_TILE_ROWS]; lanes past the rows
  * are undefined. */
@@ -96,6 +136,8 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
                           NM_TILE_ROWS);
     }
 }
+
+#endif
 
 /* A block of c computed by one thread, over k0 .. k0 + depth - 1. */
 typedef struct block {
@@ -130,8 +172,8 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
                                     .cols = cols,
                                     .depth = nm_panel_rows(depth),
                                     .a = micro_panels + micro_panel_offset(r / height, depth),
-                                    .a_row = 1,
-                                    .a_step = NM_TILE_ROWS,
+                                    .a_row = A_ROW,
+                                    .a_step = A_STEP,
                                     .b = panel,
                                     .b_step = NM_TILE_COLS,
                                     .stream = true,

@@ -6,7 +6,11 @@
 #include "backend/cpu/tile.h"
 
 /* Rows of a tile if the rows of a are contiguous, because each row then needs a pointer. */
-enum { STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7 };
+#if defined(NM_BF16_AMX)
+enum { STRIP = NM_TILE_ROWS, A_GROUP = NM_LINE }; /* A_GROUP: a_step of such a tile */
+#else
+enum { STRIP = NM_TILE_ROWS < 8 ? NM_TILE_ROWS : 7, A_GROUP = 1 };
+#endif
 
 /* Left operand, in panel rows (panel.h); see gemm_tile. */
 typedef struct operand {
@@ -69,7 +73,7 @@ NM_INLINE void run_tile(tile_size size, const float *a, size_t a_row, size_t a_s
 static __attribute__((noinline)) void tile_rows(tile_size size, tile_operand a, tile_operand b, float alpha,
                                                 tile_output c)
 {
-    run_tile(size, a.data, a.step, 1, b, alpha, c);
+    run_tile(size, a.data, a.step, A_GROUP, b, alpha, c);
 }
 
 /* The columns of a are contiguous. */

@@ -1,5 +1,5 @@
 /* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a GEMM, summed over k in ascending
- * order from zero, one multiply-add per panel row (panel.h). */
+ * order from zero, one multiply-add per panel row (panel.h); with AMX, 2 x 2 tiles of 16 x 16 elements. */
 #ifndef NM_TILE_H
 #define NM_TILE_H
 
@@ -20,8 +20,10 @@ typedef struct tile_epilogue {
 } tile_epilogue;
 
 /* c = epilogue(alpha a b), or epilogue(c + alpha a b) with `add`.
- * Element i of panel row k of a is a[i * a_row + k * a_step]; panel row k of b begins at b + k * b_step and
- * is readable up to whole vectors. rows: 1 .. NM_TILE_ROWS, cols: 1 .. NM_TILE_COLS. */
+ * Element i of panel row k of a is a[i * a_row + k * a_step]; with AMX, the 16 panel rows of a group are
+ * contiguous, those of group g and row i begin at a + i * a_row + g * a_step, and NM_LINE or NM_TILE_ROWS rows
+ * are readable. Panel row k of b begins at b + k * b_step and is readable up to whole vectors.
+ * rows: 1 .. NM_TILE_ROWS, cols: 1 .. NM_TILE_COLS. */
 typedef struct gemm_tile {
     int32_t rows, cols, depth; /* of c; number of panel rows */
     const float *a;
@@ -65,31 +67,8 @@ NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, 
     }
 }
 
-/* The tile with a constant number of rows and of vectors of its columns. */
-NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
+NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int vectors, vf sum[][2])
 {
-    const float *a = t.a, *b = t.b;
-    vf sum[NM_TILE_ROWS][2];
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            sum[i][j] = v_set(0);
-    for (int32_t k = 0; k < t.depth; k++) {
-        vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
-        if (t.stream && rows < NM_TILE_ROWS) /* tiles of few rows are limited by the loads of b */
-            for (int j = 0; j < vectors * NM_W; j += NM_LINE)
-                __builtin_prefetch(b + NM_TILE_PREFETCH * t.b_step + j);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
-            vf left = v_set(a[(size_t)i * t.a_row]);
-#pragma GCC unroll 2
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
-        }
-        a += t.a_step;
-        b += t.b_step;
-    }
     const float *bias = t.epilogue.bias;
     if (bias && t.epilogue.relu)
         store_tile(t, rows, vectors, sum, t.add, bias, true);
@@ -101,6 +80,155 @@ NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
         store_tile(t, rows, vectors, sum, true, NULL, false);
     else
         store_tile(t, rows, vectors, sum, false, NULL, false);
+}
+
+#if defined(NM_BF16_AMX)
+
+/* c[first row on][rows] of one row of the scratch tile `sums`. */
+NM_INLINE void store_amx_rows(gemm_tile t, const int vectors, const float *sums)
+{
+    for (int32_t i = 0; i < t.rows; i++, t.c += t.ldc, sums += NM_TILE_COLS) {
+        vf sum[1][2] = {{v_load(sums), vectors > 1 ? v_load(sums + NM_W) : v_set(0)}};
+        store_with_epilogue(t, 1, vectors, sum);
+    }
+}
+
+/* Tiles 0 to 3: sums, 4 and 5: a, 6 and 7: b. */
+NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_cols)
+{
+    NM_ALIGNED float sums[NM_TILE_ROWS * NM_TILE_COLS];
+    const size_t line = sizeof(float), a_bytes = t.a_row * line, b_bytes = t.b_step * line;
+    _tile_zero(0);
+    if (two_cols)
+        _tile_zero(1);
+    if (two_rows)
+        _tile_zero(2);
+    if (two_rows && two_cols)
+        _tile_zero(3);
+    const float *a = t.a, *b = t.b;
+    for (int32_t k = 0; k < t.depth; k += NM_GROUP_ROWS, a += t.a_step, b += NM_GROUP_ROWS * t.b_step) {
+        _tile_loadd(4, a, a_bytes);
+        _tile_loadd(6, b, b_bytes);
+        _tile_dpbf16ps(0, 4, 6);
+        if (two_cols) {
+            _tile_loadd(7, b + NM_W, b_bytes);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (two_rows) {
+            _tile_loadd(5, a + NM_LINE * t.a_row, a_bytes);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (two_rows && two_cols)
+            _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, sums, NM_TILE_COLS * line);
+    if (two_cols)
+        _tile_stored(1, sums + NM_W, NM_TILE_COLS * line);
+    if (two_rows)
+        _tile_stored(2, sums + NM_LINE * NM_TILE_COLS, NM_TILE_COLS * line);
+    if (two_rows && two_cols)
+        _tile_stored(3, sums + NM_LINE * NM_TILE_COLS + NM_W, NM_TILE_COLS * line);
+    if (t.cols > NM_W)
+        store_amx_rows(t, 2, sums);
+    else
+        store_amx_rows(t, 1, sums);
+}
+
+NM_INLINE void nm_tile(const gemm_tile t)
+{
+    if (t.rows > NM_LINE && t.cols > NM_W)
+        amx_tile(t, true, true);
+    else if (t.rows > NM_LINE)
+        amx_tile(t, true, false);
+    else if (t.cols > NM_W)
+        amx_tile(t, false, true);
+    else
+        amx_tile(t, false, false);
+}
+
+#else
+
+NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][2])
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = v_set(0);
+}
+
+/* Adds the products of panel row k. */
+NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, int32_t k, vf sum[][2])
+{
+    const float *a = t->a + (size_t)k * t->a_step, *b = t->b + (size_t)k * t->b_step;
+    vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
+    if (t->stream && rows < NM_TILE_ROWS) /* tiles of few rows are limited by the loads of b */
+        for (int j = 0; j < vectors * NM_W; j += NM_LINE)
+            __builtin_prefetch(b + NM_TILE_PREFETCH * t->b_step + j);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++) {
+        vf left = v_set(a[(size_t)i * t->a_row]);
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++)
+            sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
+    }
+}
+
+#if defined(NM_BF16)
+
+enum { NM_BLOCK_ROWS = NM_BF16_BLOCK / NM_PANEL_GROUP * NM_GROUP_ROWS }; /* panel rows of a block */
+
+/* Adds the sums of a block. The padding of a block to NM_BF16_BLOCK products, of which only a part is present in a panel, turns
+ * negative zeros into positive ones. */
+NM_INLINE void add_block(const int rows, const int vectors, const bool padded, vf sum[][2], vf even[][2],
+                         vf odd[][2])
+{
+    const vf zero = v_set(0);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < vectors; j++) {
+            vf e = padded ? v_add(even[i][j], zero) : even[i][j],
+               o = padded ? v_add(odd[i][j], zero) : odd[i][j];
+            sum[i][j] = nm_flush(v_add(sum[i][j], nm_flush(v_add(e, o))));
+        }
+}
+
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+{
+    for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
+        const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
+        vf even[NM_TILE_ROWS][2], odd[NM_TILE_ROWS][2];
+        set_to_zero(rows, vectors, even);
+        set_to_zero(rows, vectors, odd);
+        for (int32_t k = first; k < end; k += 2) {
+            add_panel_row(t, rows, vectors, k, even);
+            add_panel_row(t, rows, vectors, k + 1, odd);
+        }
+        if (end - first < NM_BLOCK_ROWS)
+            add_block(rows, vectors, true, sum, even, odd);
+        else
+            add_block(rows, vectors, false, sum, even, odd);
+    }
+}
+
+#else
+
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+{
+    for (int32_t k = 0; k < t->depth; k++)
+        add_panel_row(t, rows, vectors, k, sum);
+}
+
+#endif
+
+/* The tile with a constant number of rows and of vectors of its columns. */
+NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
+{
+    vf sum[NM_TILE_ROWS][2];
+    set_to_zero(rows, vectors, sum);
+    sum_tile(&t, rows, vectors, sum);
+    store_with_epilogue(t, rows, vectors, sum);
 }
 
 #define NM_TILE_CASE(n)                                                                                      \
@@ -132,5 +260,7 @@ NM_INLINE void nm_tile(const gemm_tile t)
         NM_TILE_CASE(14)
     }
 }
+
+#endif
 
 #endif

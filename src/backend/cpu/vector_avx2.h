@@ -5,7 +5,11 @@
 #include <immintrin.h>
 
 #define NM_W         8
+#if defined(NM_BF16)
+#define NM_TILE_ROWS 3
+#else
 #define NM_TILE_ROWS 6
+#endif
 typedef __m256 vf;
 typedef __m256d vd;
 typedef __m256i vu;

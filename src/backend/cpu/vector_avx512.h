@@ -5,7 +5,14 @@
 #include <immintrin.h>
 
 #define NM_W         16
-#define NM_TILE_ROWS 14 /* rows of the register tile: 14 x 2 vectors, 2 of b, 1 of a */
+/* rows of the register tile: 14 x 2 vectors of sums, 2 of b, 1 of a; with bf16, sums of even and of odd k */
+#if defined(NM_BF16_AMX)
+#define NM_TILE_ROWS 32
+#elif defined(NM_BF16)
+#define NM_TILE_ROWS 7
+#else
+#define NM_TILE_ROWS 14
+#endif
 typedef __m512 vf;
 typedef __m512d vd;
 typedef __m512i vu;
