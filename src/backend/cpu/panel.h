@@ -202,15 +202,21 @@ NM_INLINE vf nm_load_depth(const float *from, int32_t n)
 
 #if defined(NM_BF16_AMX)
 
-/* Transposes NM_W x NM_W elements in place; `step`: stride of the rows. */
-NM_INLINE void nm_transpose(float *to, size_t step)
+/* Packs n columns of a group of rows of an operand as left operand: row j has the values of column j. */
+NM_INLINE void nm_pack_columns(const float *from, size_t stride, int32_t rows, int32_t n, float *to,
+                               size_t step)
 {
-    vf rows[NM_W];
+    vf v[NM_W];
+    if (rows >= NM_PANEL_GROUP && n >= NM_W)
+        for (int i = 0; i < NM_GROUP_ROWS; i++, from += 2 * stride)
+            v[i] = nm_bf16_pairs(v_load(from), v_load(from + stride));
+    else
+        for (int i = 0; i < NM_GROUP_ROWS; i++)
+            v[i] = nm_bf16_pairs(nm_load_row(from, stride, rows, 2 * i, n),
+                                 nm_load_row(from, stride, rows, 2 * i + 1, n));
+    v_transpose(v);
     for (int i = 0; i < NM_W; i++)
-        rows[i] = v_load(to + (size_t)i * step);
-    v_transpose(rows);
-    for (int i = 0; i < NM_W; i++)
-        v_store(to + (size_t)i * step, rows[i]);
+        v_store(to + (size_t)i * step, v[i]);
 }
 
 #endif

@@ -202,11 +202,9 @@ static operand tile_columns_operand(float *block, const tile *t, float *to)
 #if defined(NM_BF16_AMX)
     const size_t step = (size_t)nm_panel_rows(t->m);
     for (int32_t j = 0; j < t->n; j += NM_W)
-        for (int32_t i = 0; i < t->m; i += NM_PANEL_GROUP) {
-            float *part = to + (size_t)j * step + nm_panel_rows(i);
-            nm_pack_group(tile_row(block, i) + j, KEYS, t->m - i, NM_W, part, step);
-            nm_transpose(part, step);
-        }
+        for (int32_t i = 0; i < t->m; i += NM_PANEL_GROUP)
+            nm_pack_columns(tile_row(block, i) + j, KEYS, t->m - i, NM_W,
+                            to + (size_t)j * step + nm_panel_rows(i), step);
     return (operand){to, step, 1};
 #elif defined(NM_BF16)
     for (int32_t i = 0; i < t->m; i += NM_PANEL_GROUP)

@@ -92,15 +92,15 @@ enum {
  * rows are undefined. */
 static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
-    for (int32_t r = 0; r < rows; r += NM_LINE) {
-        const int32_t n = nm_min_i32(rows - r, NM_LINE);
-        float *panel = to + micro_panel_offset(r / NM_TILE_ROWS, depth) + r % NM_TILE_ROWS * A_ROW;
-        for (int32_t k = 0; k < depth; k += NM_PANEL_GROUP, panel += A_STEP) {
-            const int32_t values = nm_min_i32(depth - k, NM_PANEL_GROUP);
+    for (int32_t k = 0; k < depth; k += NM_PANEL_GROUP) {
+        const int32_t values = nm_min_i32(depth - k, NM_PANEL_GROUP);
+        for (int32_t r = 0; r < rows; r += NM_LINE) {
+            const int32_t n = nm_min_i32(rows - r, NM_LINE);
+            float *panel = to + micro_panel_offset(r / NM_TILE_ROWS, depth) + r % NM_TILE_ROWS * A_ROW +
+                           k / NM_PANEL_GROUP * A_STEP;
             if (g->ta) {
                 const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)(row + r);
-                nm_pack_group(from, g->lda, values, n, panel, A_ROW);
-                nm_transpose(panel, A_ROW);
+                nm_pack_columns(from, g->lda, values, n, panel, A_ROW);
             } else {
                 const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)(k0 + k);
                 for (int32_t i = 0; i < n; i++)
