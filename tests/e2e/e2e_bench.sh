@@ -67,6 +67,7 @@ grep -q '"cblas"' all.json || has "No CBLAS" table
 [ "$(grep -c '"preset": "tiny"' all.json)" = 5 ] || fail "not one step and four decodings: $(cat all.json)"
 has '"of_ceiling"' all.json
 has linear_grad_weight table
+grep -qE '^tiny +150 ' table || fail "no step of 150 tokens: $(cat table)"
 # Eight translations of 25 words and the end symbol.
 has '"tokens": 208' all.json
 if command -v python3 >/dev/null; then

@@ -9,8 +9,11 @@
 
 enum {
     NM_TILE_COLS = 2 * NM_W,
-    NM_LINE = 16,          /* floats of a cache line */
-    NM_TILE_PREFETCH = 128 /* prefetch distance in rows of b */
+    NM_LINE = 16, /* floats of a cache line */
+    /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from memory; for others
+     * b is in L2. */
+    NM_NEAR_PREFETCH = 16,
+    NM_FAR_PREFETCH = 128
 };
 
 /* Epilogue of a GEMM: bias of the columns (or NULL), relu. */
@@ -162,9 +165,10 @@ NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vecto
 {
     const float *a = t->a + (size_t)k * t->a_step, *b = t->b + (size_t)k * t->b_step;
     vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
-    if (t->stream && rows < NM_TILE_ROWS) /* tiles of few rows are limited by the loads of b */
+    if (t->stream)
         for (int j = 0; j < vectors * NM_W; j += NM_LINE)
-            __builtin_prefetch(b + NM_TILE_PREFETCH * t->b_step + j);
+            __builtin_prefetch(b + (rows < NM_TILE_ROWS ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step +
+                               j);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; i++) {
         vf left = v_set(a[(size_t)i * t->a_row]);
