@@ -11,6 +11,7 @@
 typedef struct cpu_level {
     const char *name;
     bool (*present)(void);
+    bool (*permitted)(void); /* by the operating system, for bf16; NULL: always */
     void (*fill[NM_CPU_N_GROUPS])(nm_kernels *k);
     void (*fill_bf16[NM_CPU_N_BF16_GROUPS])(nm_kernels *k);
 } cpu_level;
@@ -54,34 +55,43 @@ static bool has_avx512_bf16(void)
     return has_vnni() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* Also asks Linux for the permission to use tiles, which it grants to a process once. */
 static bool has_amx(void)
 {
     const uint32_t amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-    const long request_permission = 0x1023, tile_data = 18;
     uint32_t a, b, c, d = 0;
-    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & amx_bf16 && d & amx_tile &&
-           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & amx_bf16 && d & amx_tile;
+}
+
+/* Asks Linux (5.16 or newer) for the permission to use tiles, which it grants to the process. */
+static bool tiles_permitted(void)
+{
+    const long request_permission = 0x1023, tile_data = 18;
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
 #endif
 
 /* Best first. */
 static const cpu_level levels[] = {
 #if defined(__x86_64__)
-    {"amx", has_amx, FILL(avx512, vnni), FILL_BF16(amx)},
-    {"avx512_bf16", has_avx512_bf16, FILL(avx512, vnni), FILL_BF16(dot)},
-    {"vnni", has_vnni, FILL(avx512, vnni), FILL_BF16(avx512)},
-    {"avx512", has_avx512, FILL(avx512, avx512), FILL_BF16(avx512)},
-    {"avx2", has_avx2, FILL(avx2, avx2), FILL_BF16(avx2)},
+    {"amx", has_amx, tiles_permitted, FILL(avx512, vnni), FILL_BF16(amx)},
+    {"avx512_bf16", has_avx512_bf16, NULL, FILL(avx512, vnni), FILL_BF16(dot)},
+    {"vnni", has_vnni, NULL, FILL(avx512, vnni), FILL_BF16(avx512)},
+    {"avx512", has_avx512, NULL, FILL(avx512, avx512), FILL_BF16(avx512)},
+    {"avx2", has_avx2, NULL, FILL(avx2, avx2), FILL_BF16(avx2)},
 #endif
-    {"base", always, FILL(base, base), FILL_BF16(base)},
+    {"base", always, NULL, FILL(base, base), FILL_BF16(base)},
 };
 
-static const cpu_level *find_level(const char *name)
+static bool usable(const cpu_level *level, bool bf16)
+{
+    return level->present() && (!bf16 || !level->permitted || level->permitted());
+}
+
+static const cpu_level *find_level(const char *name, bool bf16)
 {
     bool any = !name || strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (any ? levels[i].present() : strcmp(name, levels[i].name) == 0)
+        if (any ? usable(&levels[i], bf16) : strcmp(name, levels[i].name) == 0)
             return &levels[i];
     return NULL;
 }
@@ -90,13 +100,14 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
 {
     if (options->dtype != NM_F32)
         return nm_fail(err, NM_UNSUPPORTED, "backend cpu supports float32 only; use backend ref for float64");
-    const cpu_level *level = find_level(options->isa);
+    const cpu_level *level = find_level(options->isa, options->bf16);
     if (!level)
         return nm_fail(err, NM_USAGE,
                        "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx)",
                        options->isa);
-    if (!level->present())
-        return nm_fail(err, NM_UNSUPPORTED, "this CPU does not support level %s; use auto", level->name);
+    if (!usable(level, options->bf16))
+        return nm_fail(err, NM_UNSUPPORTED, "this %s does not support level %s; use auto",
+                       level->present() ? "operating system" : "CPU", level->name);
     backend->isa = level->name;
     for (int i = 0; i < NM_CPU_N_GROUPS; i++)
         level->fill[i](&backend->k);

@@ -6,12 +6,12 @@
 #include <omp.h>
 
 enum {
-    DEPTH = 512,                         /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
-    PANELS = NM_TILE_ROWS == 7 ? 16 : 8, /* micro-panels of a block */
-    EXTRA_PANELS = PANELS / 4,           /* additional ones of the last block */
-    BLOCK_ROWS = PANELS * NM_TILE_ROWS,  /* MC: the packed rows of a fit L2 */
-    EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS, /* a remainder of up to this size does not become a block */
-    MICRO_PANELS = PANELS + EXTRA_PANELS,     /* micro-panels of a block with additional rows */
+    DEPTH = 512,                        /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    PANELS = NM_HALF_TILE ? 16 : 8,     /* micro-panels of a block */
+    EXTRA_PANELS = PANELS / 4,          /* at most so many more in a block instead of a small last block */
+    BLOCK_ROWS = PANELS * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
+    EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS,
+    MICRO_PANELS = PANELS + EXTRA_PANELS,
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
@@ -83,10 +83,8 @@ static size_t micro_panel_offset(int32_t i, int32_t depth)
 
 #if defined(NM_BF16_AMX)
 
-enum {
-    A_ROW = NM_LINE,
-    A_STEP = NM_TILE_ROWS * NM_LINE
-}; /* strides of the rows of a micro-panel and of its groups of k */
+/* Strides of the rows of a micro-panel and of its groups of k. */
+enum { A_ROW = NM_LINE, A_STEP = NM_TILE_ROWS * NM_LINE };
 
 /* Packs `rows` rows of a from (row, k0) into micro-panels of [groups of k][NM_TILE_ROWS][values of a group]; those past the
  * rows are undefined. */
@@ -112,7 +110,8 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
 
 #else
 
-enum { A_ROW = 1, A_STEP = NM_TILE_ROWS }; /* strides of the rows of a micro-panel and of its panel rows */
+/* Strides of the rows of a micro-panel and of its panel rows. */
+enum { A_ROW = 1, A_STEP = NM_TILE_ROWS };
 
 /* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][NM_TILE_ROWS]; lanes past the rows
  * are undefined. */

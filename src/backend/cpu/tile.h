@@ -10,6 +10,8 @@
 enum {
     NM_TILE_COLS = 2 * NM_W,
     NM_LINE = 16, /* floats of a cache line */
+    NM_HALF_TILE =
+        NM_PANEL_GROUP > 1 && NM_TILE_ROWS < 16, /* rows of even and odd k have separate registers */
     /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from memory; for others
      * b is in L2. */
     NM_NEAR_PREFETCH = 16,
@@ -70,6 +72,7 @@ NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, 
     }
 }
 
+/* c = epilogue(alpha sum), or epilogue(c + alpha sum). */
 NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int vectors, vf sum[][2])
 {
     const float *bias = t.epilogue.bias;
@@ -87,7 +90,7 @@ NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int 
 
 #if defined(NM_BF16_AMX)
 
-/* c[first row on][rows] of one row of the scratch tile `sums`. */
+/* Stores the sums [rows][NM_TILE_COLS] to c. */
 NM_INLINE void store_amx_rows(gemm_tile t, const int vectors, const float *sums)
 {
     for (int32_t i = 0; i < t.rows; i++, t.c += t.ldc, sums += NM_TILE_COLS) {
