@@ -8,7 +8,7 @@
 enum {
     DEPTH = 512,                        /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
     PANELS = NM_HALF_TILE ? 16 : 8,     /* micro-panels of a block */
-    EXTRA_PANELS = PANELS / 4,          /* at most so many more in a block instead of a small last block */
+    EXTRA_PANELS = PANELS / 4,          /* additional ones of a block, instead of a small last block */
     BLOCK_ROWS = PANELS * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
     EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS,
     MICRO_PANELS = PANELS + EXTRA_PANELS,
