@@ -240,6 +240,28 @@ static void test_smallest_results(void **state)
     }
 }
 
+/* The padding of the last block turns the sums -0 of its even and odd products into +0: the sum of the first two blocks is -0,
+ * each of the two products of the third is. */
+static void test_padding(void **state)
+{
+    (void)state;
+    enum { DEPTH = 2 * NM_BF16_BLOCK + 2 };
+    float expected[4 * DEPTH + 4], zero = 0;
+    layer l = layer_create(1, DEPTH, 1, draw);
+    assert_true(l.n <= sizeof expected / sizeof *expected);
+    memset(l.x, 0, DEPTH * sizeof *l.x);
+    memset(l.weight, 0, DEPTH * sizeof *l.weight);
+    l.x[0] = l.x[NM_BF16_BLOCK] = 1;
+    l.weight[0] = FLT_MIN;
+    l.weight[NM_BF16_BLOCK] = -1.5f * FLT_MIN;
+    l.x[DEPTH - 2] = l.x[DEPTH - 1] = 0x1p-70f;
+    l.weight[DEPTH - 2] = l.weight[DEPTH - 1] = -0x1p-70f;
+    *l.bias = 0;
+    check_levels(&l, NULL, expected);
+    assert_memory_equal(&expected[l.packed_y - l.values], &zero, sizeof zero);
+    free(l.values);
+}
+
 /* Operands have a relative error of at most 2^-8, and every addition one of 2^-24:
  *     |sum x w - result| <= (2 2^-8 + 2^-16 + n 2^-24) sum |x w|
  * and the errors are independent: their root mean square is about sqrt(2) 2^-8 / sqrt(12) ... of the size of
@@ -467,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes),
                                        cmocka_unit_test(test_extremes),
                                        cmocka_unit_test(test_smallest_results),
+                                       cmocka_unit_test(test_padding),
                                        cmocka_unit_test(test_bound),
                                        cmocka_unit_test(test_loss),
                                        cmocka_unit_test(test_attention),
