@@ -9,7 +9,8 @@
 /* Slowest first. */
 static const char *const cpu_levels[] = {"base",
 #if defined(__x86_64__)
-                                         "avx2", "avx512", "vnni", "avx512_bf16", "amx"
+                                         "avx2",        "avx512", "vnni",
+                                         "avx512_bf16", "amx"
 #endif
 };
 enum { N_CPU_LEVELS = sizeof cpu_levels / sizeof *cpu_levels };

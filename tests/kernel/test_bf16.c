@@ -223,7 +223,7 @@ static void test_smallest_results(void **state)
         {{0x1p-63f, 0, 1}, {-0x1p-64f, 0, 0x1p-126f}, 0x1p-126f},     /* the first sum becomes 0 */
         {{1, 0, 1}, {-0x1p-126f, 0, 0x1.fep-126f}, 0},
         {{1, 1, 0x1p-24f}, {1, -1, 0x1p-1f}, 0},  /* 1 + 2^-25 is rounded before 1 is subtracted */
-        {{1, 0x1p-25f, 1}, {1, 1, -1}, 0x1p-25f}, /* odd k have a sum of their own */
+        {{1, 0x1p-25f, 1}, {1, 1, -1}, 0x1p-25f}, /* odd k have a separate sum */
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         layer l = layer_create(1, 3, 1, draw);

@@ -10,8 +10,8 @@
 enum {
     NM_TILE_COLS = 2 * NM_W,
     NM_LINE = 16, /* floats of a cache line */
-    NM_HALF_TILE =
-        NM_PANEL_GROUP > 1 && NM_TILE_ROWS < 16, /* rows of even and odd k have separate registers */
+    /* Even and odd k have separate registers for their sums. */
+    NM_HALF_TILE = NM_PANEL_GROUP > 1 && NM_TILE_ROWS < 16,
     /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from memory; for others
      * b is in L2. */
     NM_NEAR_PREFETCH = 16,

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#define NM_W         8
+#define NM_W 8
 #if defined(NM_BF16)
 #define NM_TILE_ROWS 3
 #else

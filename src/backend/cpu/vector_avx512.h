@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#define NM_W         16
+#define NM_W 16
 /* rows of the register tile: 14 x 2 vectors of sums, 2 of b, 1 of a; with bf16, sums of even and of odd k */
 #if defined(NM_BF16_AMX)
 #define NM_TILE_ROWS 32
