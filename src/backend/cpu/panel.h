@@ -20,11 +20,9 @@
 #include "backend/bf16.h"
 #endif
 
+/* Number of values of k that are stored together, and number of their rows. */
 #if defined(NM_BF16_AMX)
-enum {
-    NM_PANEL_GROUP = 32,
-    NM_GROUP_ROWS = 16
-}; /* values of k that are stored together, in this many rows */
+enum { NM_PANEL_GROUP = 32, NM_GROUP_ROWS = 16 };
 #elif defined(NM_BF16_DOT)
 enum { NM_PANEL_GROUP = 4, NM_GROUP_ROWS = 2 };
 #elif defined(NM_BF16)

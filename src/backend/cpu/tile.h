@@ -103,7 +103,8 @@ NM_INLINE void store_amx_rows(gemm_tile t, const int vectors, const float *sums)
 NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_cols)
 {
     NM_ALIGNED float sums[NM_TILE_ROWS * NM_TILE_COLS];
-    const size_t line = sizeof(float), a_bytes = t.a_row * line, b_bytes = t.b_step * line;
+    const size_t a_bytes = t.a_row * sizeof(float), b_bytes = t.b_step * sizeof(float),
+                 sum_bytes = NM_TILE_COLS * sizeof(float);
     _tile_zero(0);
     if (two_cols)
         _tile_zero(1);
@@ -127,13 +128,13 @@ NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_c
         if (two_rows && two_cols)
             _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, sums, NM_TILE_COLS * line);
+    _tile_stored(0, sums, sum_bytes);
     if (two_cols)
-        _tile_stored(1, sums + NM_W, NM_TILE_COLS * line);
+        _tile_stored(1, sums + NM_W, sum_bytes);
     if (two_rows)
-        _tile_stored(2, sums + NM_LINE * NM_TILE_COLS, NM_TILE_COLS * line);
+        _tile_stored(2, sums + NM_LINE * NM_TILE_COLS, sum_bytes);
     if (two_rows && two_cols)
-        _tile_stored(3, sums + NM_LINE * NM_TILE_COLS + NM_W, NM_TILE_COLS * line);
+        _tile_stored(3, sums + NM_LINE * NM_TILE_COLS + NM_W, sum_bytes);
     if (t.cols > NM_W)
         store_amx_rows(t, 2, sums);
     else
