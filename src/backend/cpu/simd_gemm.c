@@ -12,6 +12,8 @@ enum {
     BLOCK_ROWS = PANELS * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
     EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS,
     MICRO_PANELS = PANELS + EXTRA_PANELS,
+    LEAST_ROWS = PANELS / 2 * NM_TILE_ROWS, /* of a block that is made lower to have THREAD_BLOCKS per thread */
+    THREAD_BLOCKS = 2,
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
@@ -188,22 +190,27 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         g->finish(g, part->row, part->col, part->rows, part->cols);
 }
 
-/* Number of rows of all blocks except the last one, which has the remaining rows. Results do not depend on it. */
+/* Number of rows of all blocks except the last one, which has the remaining rows. Results do not depend on it. If there are only
+ * few blocks per thread, they are made lower, so that the columns need not be divided: every block of columns packs the rows of a
+ * again. */
 static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
 {
     *blocks = rows > EXTRA_ROWS ? nm_ceil_div(rows - EXTRA_ROWS, BLOCK_ROWS) : 1;
     if (*blocks > MAX_EQUAL_BLOCKS * threads)
         return BLOCK_ROWS;
+    int32_t lower = nm_min_i32(THREAD_BLOCKS * threads, rows / LEAST_ROWS);
+    *blocks = lower > *blocks ? lower : *blocks;
     int32_t even = nm_round_up(*blocks, threads),
             height = nm_ceil_div(rows, even < 2 * *blocks ? even : *blocks);
     *blocks = nm_ceil_div(rows, height);
     return height;
 }
 
-/* Number of columns of a block, such that every thread gets several blocks. Results do not depend on it. */
+/* Number of columns of a block: all up to NM_GEMM_COLS if every thread has a block of rows, else such that every thread gets
+ * several blocks. Results do not depend on it. */
 static int32_t block_cols(int32_t row_blocks, int32_t cols, int32_t threads)
 {
-    int32_t blocks = threads > 1 ? nm_ceil_div(4 * threads, row_blocks) : 1;
+    int32_t blocks = row_blocks < threads ? nm_ceil_div(4 * threads, row_blocks) : 1;
     int32_t size = nm_ceil_div(nm_ceil_div(cols, blocks), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
     return nm_min_i32(size, NM_GEMM_COLS);
 }
