@@ -6,7 +6,7 @@
 #include <omp.h>
 
 enum {
-    LOGIT_BYTES = 64 << 20, /* memory limit of a block of logits */
+    LOGIT_BYTES = 128 << 20, /* memory limit of a block of logits */
     LOSS_ROWS = 512,        /* maximum number of rows of a block */
     SUM_CHUNK = 512,        /* columns that are summed in float; sums of chunks are added in double */
     MAX_CHUNK = 4 * NM_W    /* columns of a chunk of chunk_maxima */

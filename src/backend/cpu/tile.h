@@ -35,7 +35,7 @@ typedef struct gemm_tile {
     size_t a_row, a_step; /* constants after inlining, if possible */
     const float *b;
     size_t b_step;
-    bool stream; /* prefetch b, which is read from memory and continues after this panel */
+    bool stream; /* prefetch b, which is read from memory and continues after this panel, and c */
     bool add;
     float alpha;
     tile_epilogue epilogue;
@@ -88,6 +88,14 @@ NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int 
         store_tile(t, rows, vectors, sum, false, NULL, false);
 }
 
+/* Fetches the lines of c while the sums are computed. */
+NM_INLINE void prefetch_result(const gemm_tile *t)
+{
+    for (int32_t i = 0; t->stream && i < t->rows; i++)
+        for (int32_t j = 0; j < t->cols; j += NM_LINE)
+            __builtin_prefetch(t->c + (size_t)i * t->ldc + j, 1);
+}
+
 #if defined(NM_BF16_AMX)
 
 /* Stores the sums [rows][NM_TILE_COLS] to c. */
@@ -105,6 +113,7 @@ NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_c
     NM_ALIGNED float sums[NM_TILE_ROWS * NM_TILE_COLS];
     const size_t a_bytes = t.a_row * sizeof(float), b_bytes = t.b_step * sizeof(float),
                  sum_bytes = NM_TILE_COLS * sizeof(float);
+    prefetch_result(&t);
     _tile_zero(0);
     if (two_cols)
         _tile_zero(1);
@@ -234,6 +243,7 @@ NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, v
 NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
 {
     vf sum[NM_TILE_ROWS][2];
+    prefetch_result(&t);
     set_to_zero(rows, vectors, sum);
     sum_tile(&t, rows, vectors, sum);
     store_with_epilogue(t, rows, vectors, sum);
