@@ -41,19 +41,16 @@ static nm_status fail_listing(const char *path, nm_error *err)
 /* *folder: the folder of the recipes, found relative to the folder of the program; heap, NULL if there is none. */
 static nm_status find_recipe_folder(char **folder, nm_error *err)
 {
-    static const char *const candidates[] = {"/../share/norma/recipes", "/../recipes"};
-    char *program = realpath("/proc/self/exe", NULL), *slash = program ? strrchr(program, '/') : NULL;
-    nm_status status = program ? NM_OK : fail_listing("/proc/self/exe", err);
+    static const char *const candidates[] = {"../share/norma/recipes", "../recipes"};
+    nm_status status = NM_OK;
     *folder = NULL;
-    for (size_t i = 0; status == NM_OK && slash && !*folder && i < sizeof candidates / sizeof *candidates;
-         i++) {
-        char *path = nm_format("%.*s%s", (int)(slash - program), program, candidates[i]);
-        *folder = realpath(path, NULL);
-        if (!*folder && errno != ENOENT && errno != ENOTDIR)
-            status = fail_listing(path, err);
+    for (size_t i = 0; status == NM_OK && !*folder && i < sizeof candidates / sizeof *candidates; i++) {
+        char *path = nm_cli_beside_program(candidates[i]);
+        *folder = path ? realpath(path, NULL) : NULL;
+        if (!*folder && (!path || (errno != ENOENT && errno != ENOTDIR)))
+            status = fail_listing(path ? path : "/proc/self/exe", err);
         free(path);
     }
-    free(program);
     return status;
 }
 
