@@ -354,6 +354,31 @@ def versions():
     return found
 
 
+def open_report(folder, rounds):
+    """The path and the contents of the CPU's file. Works that are not measured now stay if they were measured with the same versions."""
+    os.makedirs(folder, exist_ok=True)
+    model, flags = cpu_model()
+    path = f"{folder}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}.json"
+    report = {"cpu": model, "cores": CORES, "instructions": flags, "date": datetime.date.today().isoformat(),
+              "versions": versions(), "rounds": rounds, "works": []}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            old = json.load(file)
+        if old["versions"] == report["versions"]:
+            report["works"] = old["works"]
+    return path, report
+
+
+def add_rows(path, report, rows):
+    """Written after each work, so that an interruption loses only the works that are not finished."""
+    names = {row["work"] for row in rows}
+    report["works"] = [row for row in report["works"] if row["work"] not in names] + rows
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=1)
+        file.write("\n")
+    os.replace(f"{path}.new", path)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--works", default="train,lm,decode,norms")
@@ -369,8 +394,7 @@ def main():
     chosen = given.works.split(",")
     if not set(chosen) <= {"train", "lm", "decode", "norms"}:
         parser.error("--works: train, lm, decode, norms")
-    model, flags = cpu_model()
-    rows = []
+    path, report = open_report(given.output, given.rounds)
     with tempfile.TemporaryDirectory() as scratch:
         COMPILED["TORCHINDUCTOR_CACHE_DIR"] = f"{scratch}/compiled"
         if "train" in chosen or "decode" in chosen:
@@ -390,22 +414,9 @@ def main():
                 works += decode_works(scratch, data, preset, given.lines, lambda name: given.match in name)
         for work in works:
             if given.match in work.name:
-                rows.append(work.measure(given.rounds, given.any_load))
+                add_rows(path, report, [work.measure(given.rounds, given.any_load)])
         if "norms" in chosen:
-            rows += norm_rows(given.rounds, given.any_load)
-    os.makedirs(given.output, exist_ok=True)
-    path = f"{given.output}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}.json"
-    report = {"cpu": model, "cores": CORES, "instructions": flags, "date": datetime.date.today().isoformat(),
-              "versions": versions(), "rounds": given.rounds, "works": rows}
-    if os.path.exists(path):  # works that were not measured now stay
-        with open(path, encoding="utf-8") as file:
-            old = json.load(file)
-        if old["versions"] == report["versions"]:
-            names = {row["work"] for row in rows}
-            report["works"] = [row for row in old["works"] if row["work"] not in names] + rows
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(report, file, indent=1)
-        file.write("\n")
+            add_rows(path, report, norm_rows(given.rounds, given.any_load))
     print(path)
 
 
