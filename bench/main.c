@@ -18,7 +18,7 @@ static const char usage[] =
     "  --scaling   Only training steps with 1, 2, 4, ... threads up to --threads: --parts scaling.\n"
     "  --match     Only kernels and norms whose name contains this text.\n"
     "  --threads   Number of threads; 0: one per core.\n"
-    "  --isa       CPU level: auto, base, avx2, avx512, vnni, avx512_bf16.\n"
+    "  --isa       CPU level: auto, base, avx2, avx512, vnni, avx512_bf16, amx.\n"
     "  --precision Precision of matrix multiplications.\n"
     "  --profile   Print the time of a training step by kernel.\n"
     "  --set       Set an option of training or decoding, e.g. model.norm=power.\n";

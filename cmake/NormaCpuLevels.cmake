@@ -1,6 +1,6 @@
 # One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
-# Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Level vnni is
-# avx512 with a different simd_int8.c. The levels bf16_* are the files with bf16 matrix multiplications, compiled with
+# Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Levels vnni and
+# amx are avx512 with a different simd_int8.c. The levels bf16_* are the files with bf16 matrix multiplications, compiled with
 # NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
 list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
@@ -14,17 +14,20 @@ if(NORMA_SANITIZE) # instrumented vector code takes minutes to compile above -O1
 endif()
 set(_flags_base "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(_levels base avx2 avx512 vnni bf16_base bf16_avx2 bf16_avx512 bf16_dot bf16_amx)
+  set(_levels base avx2 avx512 vnni amx bf16_base bf16_avx2 bf16_avx512 bf16_dot bf16_amx)
   set(_flags_avx2 -mavx2 -mfma -mf16c)
   set(_flags_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   set(_flags_vnni ${_flags_avx512} -mavx512vnni)
+  set(_flags_amx ${_flags_avx512} -mamx-tile -mamx-int8)
   set(_flags_bf16_dot ${_flags_avx512} -mavx512bf16)
   set(_flags_bf16_amx ${_flags_bf16_dot} -mamx-tile -mamx-bf16)
 else()
   set(_levels base bf16_base)
 endif()
-set(_files_vnni src/backend/cpu/simd_int8.c)
-set(_defines_vnni NM_LEVEL_avx512=1)
+foreach(_level IN ITEMS vnni amx)
+  set(_files_${_level} src/backend/cpu/simd_int8.c)
+  set(_defines_${_level} NM_LEVEL_avx512=1)
+endforeach()
 foreach(_level IN ITEMS base avx2 avx512 dot amx)
   set(_files_bf16_${_level} src/backend/cpu/simd_flash_attention.c src/backend/cpu/simd_gemm.c
                             src/backend/cpu/simd_linear.c src/backend/cpu/simd_loss.c)

@@ -7,9 +7,14 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -255,12 +260,72 @@ static void test_device_options(void **state)
     nm_options_free(options);
 }
 
+#if defined(__x86_64__)
+
+/* From now on, the kernel refuses arch_prctl in this process, and with it the permission to use the tiles of AMX. */
+static bool refuse_tiles(void)
+{
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {.len = sizeof code / sizeof *code, .filter = code};
+    return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+enum { CANNOT_REFUSE = 77 };
+
+/* Without the permission, auto selects another level, and level amx is refused. Returns 0, or the number of the failed check. */
+static int check_refused_tiles(void)
+{
+    nm_error err;
+    nm_backend *automatic = NULL, *tiles = NULL;
+    if (!refuse_tiles())
+        return CANNOT_REFUSE;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        nm_backend_options options = {.name = "cpu", .isa = "auto", .threads = 1, .bf16 = bf16 != 0};
+        if (nm_backend_create(&automatic, &options, &err) != NM_OK)
+            return 1;
+        bool other = strcmp(automatic->isa, "amx") != 0;
+        nm_backend_free(automatic);
+        if (!other)
+            return 2;
+        options.isa = "amx";
+        if (nm_backend_create(&tiles, &options, &err) != NM_UNSUPPORTED)
+            return 3;
+    }
+    return 0;
+}
+
+static void test_refused_tiles(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(check_refused_tiles());
+    int result;
+    assert_true(child > 0 && waitpid(child, &result, 0) == child && WIFEXITED(result));
+    if (WEXITSTATUS(result) == CANNOT_REFUSE)
+        skip();
+    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_retaking),       cmocka_unit_test(test_worker),
-        cmocka_unit_test(test_plan),           cmocka_unit_test(test_fence),
-        cmocka_unit_test(test_device_options), cmocka_unit_test(test_describe)};
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_retaking),
+        cmocka_unit_test(test_worker),
+        cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_device_options),
+        cmocka_unit_test(test_describe),
+#if defined(__x86_64__)
+        cmocka_unit_test(test_refused_tiles),
+#endif
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

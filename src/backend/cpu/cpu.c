@@ -11,7 +11,7 @@
 typedef struct cpu_level {
     const char *name;
     bool (*present)(void);
-    bool (*permitted)(void); /* by the operating system, for bf16; NULL: always */
+    bool (*permitted)(void); /* by the operating system; NULL: always */
     void (*fill[NM_CPU_N_GROUPS])(nm_kernels *k);
     void (*fill_bf16[NM_CPU_N_BF16_GROUPS])(nm_kernels *k);
 } cpu_level;
@@ -57,9 +57,9 @@ static bool has_avx512_bf16(void)
 
 static bool has_amx(void)
 {
-    const uint32_t amx_bf16 = 1u << 22, amx_tile = 1u << 24;
+    const uint32_t all = 1u << 22 | 1u << 24 | 1u << 25; /* bf16, tiles, int8 */
     uint32_t a, b, c, d = 0;
-    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & amx_bf16 && d & amx_tile;
+    return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & all) == all;
 }
 
 /* Asks Linux (5.16 or newer) for the permission to use tiles, which it grants to the process. */
@@ -73,7 +73,7 @@ static bool tiles_permitted(void)
 /* Best first. */
 static const cpu_level levels[] = {
 #if defined(__x86_64__)
-    {"amx", has_amx, tiles_permitted, FILL(avx512, vnni), FILL_BF16(amx)},
+    {"amx", has_amx, tiles_permitted, FILL(avx512, amx), FILL_BF16(amx)},
     {"avx512_bf16", has_avx512_bf16, NULL, FILL(avx512, vnni), FILL_BF16(dot)},
     {"vnni", has_vnni, NULL, FILL(avx512, vnni), FILL_BF16(avx512)},
     {"avx512", has_avx512, NULL, FILL(avx512, avx512), FILL_BF16(avx512)},
@@ -82,16 +82,16 @@ static const cpu_level levels[] = {
     {"base", always, NULL, FILL(base, base), FILL_BF16(base)},
 };
 
-static bool usable(const cpu_level *level, bool bf16)
+static bool usable(const cpu_level *level)
 {
-    return level->present() && (!bf16 || !level->permitted || level->permitted());
+    return level->present() && (!level->permitted || level->permitted());
 }
 
-static const cpu_level *find_level(const char *name, bool bf16)
+static const cpu_level *find_level(const char *name)
 {
     bool any = !name || strcmp(name, "auto") == 0;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
-        if (any ? usable(&levels[i], bf16) : strcmp(name, levels[i].name) == 0)
+        if (any ? usable(&levels[i]) : strcmp(name, levels[i].name) == 0)
             return &levels[i];
     return NULL;
 }
@@ -100,12 +100,12 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
 {
     if (options->dtype != NM_F32)
         return nm_fail(err, NM_UNSUPPORTED, "backend cpu supports float32 only; use backend ref for float64");
-    const cpu_level *level = find_level(options->isa, options->bf16);
+    const cpu_level *level = find_level(options->isa);
     if (!level)
         return nm_fail(err, NM_USAGE,
                        "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx)",
                        options->isa);
-    if (!usable(level, options->bf16))
+    if (!usable(level))
         return nm_fail(err, NM_UNSUPPORTED, "this %s does not support level %s; use auto",
                        level->present() ? "operating system" : "CPU", level->name);
     backend->isa = level->name;

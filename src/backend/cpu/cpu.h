@@ -36,6 +36,7 @@ NM_CPU_LEVEL(base)
 NM_CPU_LEVEL(avx2)
 NM_CPU_LEVEL(avx512)
 void nm_cpu_int8_vnni(nm_kernels *k); /* the other kernels of this level are those of avx512 */
+void nm_cpu_int8_amx(nm_kernels *k);  /* likewise */
 #endif
 
 /* Kernels with bf16 matrix multiplications, which replace those of the level on a bf16 backend. */

@@ -3,14 +3,65 @@
  *
  * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum of the row of
  * the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI, bytes are first widened to 16
- * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. */
+ * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. AMX multiplies signed bytes: 64 columns of 16
+ * input rows times the same columns of a panel.
+ *
+ * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x are read together. */
 #ifndef NM_DOT_INT8_H
 #define NM_DOT_INT8_H
 
 #include "backend/cpu/simd.h"
 #include "backend/int8.h"
 
-#if defined(NM_LEVEL_vnni)
+#if defined(NM_LEVEL_amx)
+
+#include "backend/cpu/amx.h"
+
+typedef __m512i dot_vector; /* sums of all rows of a panel */
+typedef int8_t dot_input;
+enum { DOT_VECTORS = 1, DOT_MATRIX = 16, DOT_ROWS = 2 * DOT_MATRIX, DOT_PANELS = 2, DOT_COLS = 64 };
+
+NM_INLINE void dot_begin(void)
+{
+    nm_amx_begin();
+}
+
+NM_INLINE void dot_end(void)
+{
+    nm_amx_end();
+}
+
+/* Adds the products of DOT_COLS columns. Tiles 0 to 3: sums, 4 and 5: x, 6 and 7: panels. */
+NM_INLINE void dot_add_matrices(const dot_input *x, size_t stride, bool two_rows, const int8_t *panel,
+                                size_t panel_bytes, bool two_panels)
+{
+    _tile_loadd(4, x, stride);
+    _tile_loadd(6, panel, DOT_COLS);
+    _tile_dpbssd(0, 4, 6);
+    if (two_panels) {
+        _tile_loadd(7, panel + panel_bytes, DOT_COLS);
+        _tile_dpbssd(1, 4, 7);
+    }
+    if (two_rows) {
+        _tile_loadd(5, x + DOT_MATRIX * stride, stride);
+        _tile_dpbssd(2, 5, 6);
+    }
+    if (two_rows && two_panels)
+        _tile_dpbssd(3, 5, 7);
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    out[0] = _mm512_cvtepi32_ps(sums[0]);
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low byte of each lane */
+{
+    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(quantized));
+}
+
+#elif defined(NM_LEVEL_vnni)
 
 typedef __m512i dot_vector; /* sums of all rows of a panel */
 typedef uint8_t dot_input;
@@ -138,6 +189,20 @@ NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of e
 {
     for (int i = 0; i < NM_W; i++)
         to[i] = (int16_t)(uint16_t)quantized[i];
+}
+
+#endif
+
+#if !defined(NM_LEVEL_amx)
+
+enum { DOT_MATRIX = 1, DOT_COLS = 16 };
+
+NM_INLINE void dot_begin(void)
+{
+}
+
+NM_INLINE void dot_end(void)
+{
 }
 
 #endif

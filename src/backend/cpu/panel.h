@@ -19,6 +19,9 @@
 #if defined(NM_BF16)
 #include "backend/bf16.h"
 #endif
+#if defined(NM_BF16_AMX)
+#include "backend/cpu/amx.h"
+#endif
 
 /* Number of values of k that are stored together, and number of their rows. */
 #if defined(NM_BF16_AMX)
@@ -37,56 +40,38 @@ NM_INLINE int32_t nm_panel_rows(int32_t depth)
     return (depth + NM_PANEL_GROUP - 1) / NM_PANEL_GROUP * NM_GROUP_ROWS;
 }
 
-/* ---- mode of the thread for matrix multiplications, between nm_flush_begin and nm_flush_end: denormal numbers are flushed to
+/* ---- mode of the thread for matrix multiplications, between nm_matmul_begin and nm_matmul_end: denormal numbers are flushed to
  * zero, by nm_flush and, if the CPU has such a mode, in all float arithmetic; the tiles of AMX are configured ---- */
 
 #if defined(NM_BF16) && !defined(NM_LEVEL_base)
 
-#if defined(NM_BF16_AMX)
-
-/* Eight tiles of 16 rows of 64 bytes. */
-typedef struct nm_tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} nm_tile_config;
-
-#define NM_EIGHT(x)                                                                                          \
-    {                                                                                                        \
-        x, x, x, x, x, x, x, x                                                                               \
-    }
-static const nm_tile_config nm_tiles = {.palette = 1, .row_bytes = NM_EIGHT(64), .rows = NM_EIGHT(16)};
-#undef NM_EIGHT
-
-#endif
-
-NM_INLINE uint32_t nm_flush_begin(void)
+NM_INLINE uint32_t nm_matmul_begin(void)
 {
     const uint32_t flush_to_zero = 0x8000, denormals_are_zero = 0x40;
     uint32_t mode = _mm_getcsr();
     _mm_setcsr(mode | flush_to_zero | denormals_are_zero);
 #if defined(NM_BF16_AMX)
-    _tile_loadconfig(&nm_tiles);
+    nm_amx_begin();
 #endif
     return mode;
 }
 
-NM_INLINE void nm_flush_end(uint32_t mode)
+NM_INLINE void nm_matmul_end(uint32_t mode)
 {
 #if defined(NM_BF16_AMX)
-    _tile_release();
+    nm_amx_end();
 #endif
     _mm_setcsr(mode);
 }
 
 #else
 
-NM_INLINE uint32_t nm_flush_begin(void)
+NM_INLINE uint32_t nm_matmul_begin(void)
 {
     return 0;
 }
 
-NM_INLINE void nm_flush_end(uint32_t mode)
+NM_INLINE void nm_matmul_end(uint32_t mode)
 {
     (void)mode;
 }

@@ -604,7 +604,7 @@ static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t
             __builtin_prefetch(nm_row(m, row + i) + col + j, 0, 2);
 }
 
-/* Heads first .. first + n - 1 of one sequence. Not inlined: see nm_flush_begin. */
+/* Heads first .. first + n - 1 of one sequence. Not inlined: see nm_matmul_begin. */
 static __attribute__((noinline)) void run_heads(const attention *call, const workspace *r, int32_t sequence,
                                                 int32_t first, int32_t n, bool backward)
 {
@@ -641,13 +641,13 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     {
         workspace local;
         workspace_floats(call, queries, keys, backward, base + (size_t)omp_get_thread_num() * floats, &local);
-        const uint32_t mode = nm_flush_begin();
+        const uint32_t mode = nm_matmul_begin();
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < n_seqs * split; i++) {
             int32_t first = i % split * part;
             run_heads(call, &local, i / split, first, nm_min_i32(call->heads - first, part), backward);
         }
-        nm_flush_end(mode);
+        nm_matmul_end(mode);
     }
 }
 

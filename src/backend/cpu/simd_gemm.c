@@ -12,7 +12,8 @@ enum {
     BLOCK_ROWS = PANELS * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
     EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS,
     MICRO_PANELS = PANELS + EXTRA_PANELS,
-    LEAST_ROWS = PANELS / 2 * NM_TILE_ROWS, /* of a block that is made lower to have THREAD_BLOCKS per thread */
+    /* a block is made lower, down to LEAST_ROWS, until there are THREAD_BLOCKS per thread */
+    LEAST_ROWS = PANELS / 2 * NM_TILE_ROWS,
     THREAD_BLOCKS = 2,
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
@@ -278,9 +279,9 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
                                        ((size_t)span_cols * (size_t)span_rows + PADDING) * sizeof(float));
 #pragma omp parallel num_threads(threads)
     {
-        const uint32_t mode = nm_flush_begin();
+        const uint32_t mode = nm_matmul_begin();
         run_spans(g, span_cols, panels, locals + (size_t)omp_get_thread_num() * local_floats, threads);
-        nm_flush_end(mode);
+        nm_matmul_end(mode);
     }
 }
 

@@ -6,10 +6,9 @@
 #include <omp.h>
 
 enum {
-    BLOCK_ROWS = 48,                     /* rows of x in one block */
-    GROUP = DOT_PANELS * NM_INT8_PANEL,  /* rows of the weight in a tile */
-    PANEL_FLOATS = NM_INT8_PANEL / NM_W, /* vectors of the results of a panel */
-    SERIAL_WORK = 1 << 18                /* multiplications below which one thread is used */
+    BLOCK_ROWS = DOT_MATRIX > 1 ? 64 : 48, /* rows of x in one block */
+    PANEL_FLOATS = NM_INT8_PANEL / NM_W,   /* vectors of the results of a panel */
+    SERIAL_WORK = 1 << 18                  /* multiplications below which one thread is used */
 };
 
 typedef struct int8_gemm {
@@ -18,7 +17,7 @@ typedef struct int8_gemm {
     const float *bias;
     nm_act act;
     dot_input *inputs; /* [rows, stride]: quantized rows of x */
-    size_t stride;     /* multiple of 16 */
+    size_t stride;     /* multiple of DOT_COLS */
     float *scales;     /* [rows]: of the rows of x */
 } int8_gemm;
 
@@ -82,7 +81,55 @@ typedef struct tile {
     int32_t row, rows, panel, panels;
 } tile;
 
-/* sums: [rows][panels][DOT_VECTORS] */
+#if defined(NM_LEVEL_amx)
+
+NM_INLINE void sum_matrices(const int8_gemm *p, const bool two_rows, const bool two_panels, const tile *at,
+                            dot_vector *sums)
+{
+    enum { MATRIX = DOT_COLS * NM_INT8_PANEL }; /* bytes of a panel that are multiplied at a time */
+    const nm_int8 *w = p->weight;
+    size_t bytes = nm_int8_panel_bytes(w->cols), stride = p->stride, full = (size_t)(w->cols / DOT_COLS);
+    const dot_input *x = p->inputs + (size_t)at->row * stride;
+    const int8_t *panel = nm_int8_panel(w->packed, w->rows, w->cols, (size_t)at->panel);
+    int8_t last[2][MATRIX]; /* the remaining columns, and zeros */
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (size_t k = 0; k < full; k++, x += DOT_COLS, panel += MATRIX)
+        dot_add_matrices(x, stride, two_rows, panel, bytes, two_panels);
+    if (bytes > full * MATRIX) {
+        memset(last, 0, sizeof last);
+        memcpy(last[0], panel, bytes - full * MATRIX);
+        if (two_panels)
+            memcpy(last[1], panel + bytes, bytes - full * MATRIX);
+        dot_add_matrices(x, stride, two_rows, last[0], MATRIX, two_panels);
+    }
+    const size_t panels = two_panels ? 2 : 1, row = panels * sizeof *sums;
+    _tile_stored(0, sums, row);
+    if (two_panels)
+        _tile_stored(1, sums + 1, row);
+    if (two_rows)
+        _tile_stored(2, sums + DOT_MATRIX * panels, row);
+    if (two_rows && two_panels)
+        _tile_stored(3, sums + DOT_MATRIX * panels + 1, row);
+}
+
+/* sums: [rows][panels] */
+static void sum_tile(const int8_gemm *p, const tile *at, dot_vector *sums)
+{
+    if (at->rows > DOT_MATRIX && at->panels > 1)
+        sum_matrices(p, true, true, at, sums);
+    else if (at->rows > DOT_MATRIX)
+        sum_matrices(p, true, false, at, sums);
+    else if (at->panels > 1)
+        sum_matrices(p, false, true, at, sums);
+    else
+        sum_matrices(p, false, false, at, sums);
+}
+
+#else
+
 NM_INLINE void sum_fixed(const int8_gemm *p, const int rows, const int panels, const tile *at,
                          dot_vector *sums)
 {
@@ -117,6 +164,29 @@ NM_INLINE void sum_fixed(const int8_gemm *p, const int rows, const int panels, c
                 sums[(r * panels + c) * DOT_VECTORS + v] = sum[r][c][v];
 }
 
+#define TILE_CASE(n)                                                                                         \
+    case n:                                                                                                  \
+        if (n <= DOT_ROWS && at->panels == DOT_PANELS)                                                       \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, DOT_PANELS, at, sums);                                       \
+        else if (n <= DOT_ROWS)                                                                              \
+            sum_fixed(p, n <= DOT_ROWS ? n : 1, 1, at, sums);                                                \
+        break;
+
+/* sums: [rows][panels][DOT_VECTORS] */
+static void sum_tile(const int8_gemm *p, const tile *at, dot_vector *sums)
+{
+    switch (at->rows) {
+        TILE_CASE(1)
+        TILE_CASE(2)
+        TILE_CASE(3)
+        TILE_CASE(4)
+        TILE_CASE(5)
+        TILE_CASE(6)
+    }
+}
+
+#endif
+
 static void write_tile(const int8_gemm *p, const tile *at, const dot_vector *sums)
 {
     const nm_int8 *w = p->weight;
@@ -129,37 +199,33 @@ static void write_tile(const int8_gemm *p, const tile *at, const dot_vector *sum
         }
 }
 
-#define TILE_CASE(n)                                                                                         \
-    case n:                                                                                                  \
-        if (n <= DOT_ROWS && at.panels == DOT_PANELS)                                                        \
-            sum_fixed(p, n <= DOT_ROWS ? n : 1, DOT_PANELS, &at, sums);                                      \
-        else if (n <= DOT_ROWS)                                                                              \
-            sum_fixed(p, n <= DOT_ROWS ? n : 1, 1, &at, sums);                                               \
-        break;
-
 /* panels: 1 or DOT_PANELS */
 static void run_tile(const int8_gemm *p, tile at)
 {
     dot_vector sums[DOT_ROWS * DOT_PANELS * DOT_VECTORS];
-    switch (at.rows) {
-        TILE_CASE(1)
-        TILE_CASE(2)
-        TILE_CASE(3)
-        TILE_CASE(4)
-        TILE_CASE(5)
-        TILE_CASE(6)
-    }
+    sum_tile(p, &at, sums);
     write_tile(p, &at, sums);
 }
 
-/* Tiles of x of nearly equal height, for each group of panels. */
+/* First row of tile i of a block. */
+static int32_t tile_row(int32_t rows, int32_t i, int32_t tiles)
+{
+#if defined(NM_LEVEL_amx) /* the time of a tile depends on its number of matrices */
+    (void)tiles;
+    return nm_min_i32(rows, i * DOT_ROWS);
+#else /* tiles of nearly equal height */
+    return rows * i / tiles;
+#endif
+}
+
+/* Tiles of x, for each group of panels. */
 static void run_block(const int8_gemm *p, int32_t row, int32_t rows, int32_t panel, int32_t panels)
 {
     int32_t tiles = nm_ceil_div(rows, DOT_ROWS), step;
     for (int32_t g = 0; g < panels; g += step) {
         step = panels - g < DOT_PANELS ? 1 : DOT_PANELS;
         for (int32_t t = 0; t < tiles; t++) {
-            int32_t from = rows * t / tiles, to = rows * (t + 1) / tiles;
+            int32_t from = tile_row(rows, t, tiles), to = tile_row(rows, t + 1, tiles);
             run_tile(p, (tile){row + from, to - from, panel + g, step});
         }
     }
@@ -184,12 +250,14 @@ static void run_gemm(const int8_gemm *p, int32_t threads)
 #pragma omp for schedule(static)
         for (int32_t r = 0; r < p->x.rows; r++)
             quantize_row(p, r);
+        dot_begin();
 #pragma omp for schedule(dynamic, 1)
         for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
             int32_t row = i / col_blocks * BLOCK_ROWS, panel = i % col_blocks * width;
             run_block(p, row, nm_min_i32(p->x.rows - row, BLOCK_ROWS), first + panel,
                       nm_min_i32(panels - panel, width));
         }
+        dot_end();
     }
 }
 
@@ -200,7 +268,7 @@ static void linear_int8(nm_backend *b, const nm_linear_int8_args *args)
     NM_ASSERT(x.rows == y.rows && x.cols == weight->cols && weight->first + y.cols <= weight->rows);
     if (y.rows == 0 || y.cols == 0)
         return;
-    size_t stride = (size_t)nm_round_up(x.cols, 16), rows = (size_t)x.rows;
+    size_t stride = (size_t)nm_round_up(x.cols, DOT_COLS), rows = (size_t)nm_round_up(x.rows, DOT_MATRIX);
     char *workspace =
         nm_backend_scratch(b, NM_CPU_PANELS, rows * (stride * sizeof(dot_input) + sizeof(float)));
     double work = (double)x.rows * (double)x.cols * (double)y.cols;

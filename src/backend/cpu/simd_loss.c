@@ -7,9 +7,9 @@
 
 enum {
     LOGIT_BYTES = 128 << 20, /* memory limit of a block of logits */
-    LOSS_ROWS = 512,        /* maximum number of rows of a block */
-    SUM_CHUNK = 512,        /* columns that are summed in float; sums of chunks are added in double */
-    MAX_CHUNK = 4 * NM_W    /* columns of a chunk of chunk_maxima */
+    LOSS_ROWS = 512,         /* maximum number of rows of a block */
+    SUM_CHUNK = 512,         /* columns that are summed in float; sums of chunks are added in double */
+    MAX_CHUNK = 4 * NM_W     /* columns of a chunk of chunk_maxima */
 };
 
 /* Target distribution: `base` for every allowed token, plus `peak` for the target. */

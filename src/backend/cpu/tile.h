@@ -107,12 +107,30 @@ NM_INLINE void store_amx_rows(gemm_tile t, const int vectors, const float *sums)
     }
 }
 
+NM_INLINE void store_amx_tiles(const bool two_rows, const bool two_cols, float *to, size_t stride)
+{
+    const size_t bytes = stride * sizeof(float);
+    _tile_stored(0, to, bytes);
+    if (two_cols)
+        _tile_stored(1, to + NM_W, bytes);
+    if (two_rows)
+        _tile_stored(2, to + NM_LINE * stride, bytes);
+    if (two_rows && two_cols)
+        _tile_stored(3, to + NM_LINE * stride + NM_W, bytes);
+}
+
+/* Whether c is the sums of whole tiles. */
+NM_INLINE bool is_plain(const gemm_tile *t, const bool two_rows, const bool two_cols)
+{
+    return t->rows == (two_rows ? 2 * NM_LINE : NM_LINE) && t->cols == (two_cols ? 2 * NM_W : NM_W) &&
+           t->alpha == 1 && !t->add && !t->epilogue.bias && !t->epilogue.relu;
+}
+
 /* Tiles 0 to 3: sums, 4 and 5: a, 6 and 7: b. */
 NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_cols)
 {
     NM_ALIGNED float sums[NM_TILE_ROWS * NM_TILE_COLS];
-    const size_t a_bytes = t.a_row * sizeof(float), b_bytes = t.b_step * sizeof(float),
-                 sum_bytes = NM_TILE_COLS * sizeof(float);
+    const size_t a_bytes = t.a_row * sizeof(float), b_bytes = t.b_step * sizeof(float);
     prefetch_result(&t);
     _tile_zero(0);
     if (two_cols)
@@ -137,13 +155,11 @@ NM_INLINE void amx_tile(const gemm_tile t, const bool two_rows, const bool two_c
         if (two_rows && two_cols)
             _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, sums, sum_bytes);
-    if (two_cols)
-        _tile_stored(1, sums + NM_W, sum_bytes);
-    if (two_rows)
-        _tile_stored(2, sums + NM_LINE * NM_TILE_COLS, sum_bytes);
-    if (two_rows && two_cols)
-        _tile_stored(3, sums + NM_LINE * NM_TILE_COLS + NM_W, sum_bytes);
+    if (is_plain(&t, two_rows, two_cols)) {
+        store_amx_tiles(two_rows, two_cols, t.c, t.ldc);
+        return;
+    }
+    store_amx_tiles(two_rows, two_cols, sums, NM_TILE_COLS);
     if (t.cols > NM_W)
         store_amx_rows(t, 2, sums);
     else
