@@ -5,7 +5,8 @@
 
 #include "backend/cpu/simd.h"
 
-#if defined(__AMX_TILE__)
+/* The level, not the macro of the compiler, whose name differs between versions of Clang. */
+#if defined(NM_LEVEL_amx)
 
 typedef struct nm_tile_config {
     uint8_t palette, start_row, reserved[14];
