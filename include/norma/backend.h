@@ -257,6 +257,18 @@ typedef struct nm_dropout_args {
     nm_mat y;
 } nm_dropout_args;
 
+/* y = x in bf16, rounded to nearest even; denormal numbers become zero of the same sign. */
+typedef struct nm_store_bf16_args {
+    nm_mat x;
+    uint16_t *y; /* [rows * cols], = */
+} nm_store_bf16_args;
+
+/* y = the values of bf16 numbers */
+typedef struct nm_load_bf16_args {
+    const uint16_t *x; /* [rows * cols] */
+    nm_mat y;          /* = */
+} nm_load_bf16_args;
+
 /* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2. */
 typedef enum nm_map_op {
     NM_MAP_RELU,     /* max(z, 0) */
@@ -687,6 +699,7 @@ typedef struct nm_sgd_args {
     K(linear) K(pack) K(round_int8) K(pack_int8) K(linear_int8)                             \
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
     K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad)                            \
+    K(store_bf16) K(load_bf16)                                                              \
     K(embed) K(embed_grad) K(gather)                                                        \
     K(attention) K(attention_grad) K(attention_cached) K(guided_attention)                  \
     K(block_term) K(block_term_grad)                                                        \

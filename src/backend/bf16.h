@@ -31,6 +31,15 @@ static inline float nm_bf16_round(float x)
     return x;
 }
 
+/* The bits of x rounded to bf16. */
+static inline uint16_t nm_bf16_bits(float x)
+{
+    uint32_t bits;
+    x = nm_bf16_round(x);
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)(isnan(x) ? 0x7FC0 | bits >> 16 : bits >> 16);
+}
+
 /* The float value of a bf16 number. */
 static inline float nm_bf16_value(uint16_t bits)
 {

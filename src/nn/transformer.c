@@ -233,24 +233,35 @@ bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, con
 
 /* ---- forward ---- */
 
-/* f: output of a sublayer with the norm `norm` and the residual input *x; `next`: norm of the next sublayer. Sets *x to the
- * residual input of the next sublayer and returns the input of its function F. */
-static nm_tensor *next_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_norm *next,
-                             nm_tensor **x, nm_tensor *f, double drop)
+/* f = F(h), the output of a sublayer: after the residual connection, F's linear layers read h in the backward pass, and
+ * nothing reads f. */
+static void finish_sublayer(nm_tape *tape, nm_tensor *h, nm_tensor *f)
 {
-    nm_tensor *sum;
-    nm_tensor *h = nm_residual_normalize(tape, stack->config.pre_norm ? next : norm, *x, f, drop, &sum);
-    *x = stack->config.pre_norm ? sum : h;
-    return h;
+    nm_tape_keep_operand(tape, h);
+    nm_tape_discard(tape, f);
 }
 
-/* The output of a layer, from the output f of its last sublayer. */
-static nm_tensor *layer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
-                               nm_tensor *f, double drop)
+/* f = F(h): output of a sublayer with the norm `norm` and the residual input *x; `next`: norm of the next sublayer. Sets *x to
+ * the residual input of the next sublayer and returns the input of its function F. */
+static nm_tensor *next_input(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_norm *next,
+                             nm_tensor **x, nm_tensor *h, nm_tensor *f, double drop)
 {
     nm_tensor *sum;
-    return stack->config.pre_norm ? nm_residual(tape, x, f, drop)
-                                  : nm_residual_normalize(tape, norm, x, f, drop, &sum);
+    nm_tensor *y = nm_residual_normalize(tape, stack->config.pre_norm ? next : norm, *x, f, drop, &sum);
+    finish_sublayer(tape, h, f);
+    *x = stack->config.pre_norm ? sum : y;
+    return y;
+}
+
+/* The output of a layer, from the output f = F(h) of its last sublayer. */
+static nm_tensor *layer_output(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x,
+                               nm_tensor *h, nm_tensor *f, double drop)
+{
+    nm_tensor *sum;
+    nm_tensor *y = stack->config.pre_norm ? nm_residual(tape, x, f, drop)
+                                          : nm_residual_normalize(tape, norm, x, f, drop, &sum);
+    finish_sublayer(tape, h, f);
+    return y;
 }
 
 typedef struct layer_call {
@@ -280,23 +291,24 @@ static nm_tensor *layer_forward(nm_tape *tape, const void *context)
     const nm_stack_config *c = &stack->config;
     const nm_layer *layer = &stack->layers[call->layer];
     const nm_sublayer_ffn *ffn = &layer->ffn;
-    nm_tensor *x = call->x;
+    nm_tensor *x = call->x, *f;
 
     /* TENER has no dropout on the output of attention. */
     double attention_drop = c->attention == NM_RELATIVE_ATTENTION ? 0 : c->drop;
     nm_tensor *h = c->pre_norm ? nm_normalize(tape, layer->self.norm, x) : x;
-    h = call->attention.self(tape, stack, call->layer, h, call->attention.context);
-    h = next_input(tape, stack, layer->self.norm, layer->cross.norm ? layer->cross.norm : ffn->norm, &x, h,
+    f = call->attention.self(tape, stack, call->layer, h, call->attention.context);
+    h = next_input(tape, stack, layer->self.norm, layer->cross.norm ? layer->cross.norm : ffn->norm, &x, h, f,
                    attention_drop);
 
     if (layer->cross.norm) {
-        h = call->attention.cross(tape, stack, call->layer, h, call->attention.context);
-        h = next_input(tape, stack, layer->cross.norm, ffn->norm, &x, h, c->drop);
+        f = call->attention.cross(tape, stack, call->layer, h, call->attention.context);
+        h = next_input(tape, stack, layer->cross.norm, ffn->norm, &x, h, f, c->drop);
     }
 
-    h = activated_linear(tape, h, ffn, c);
-    h = nm_linear(tape, h, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
-    return layer_output(tape, stack, ffn->norm, x, h, c->drop);
+    nm_tensor *hidden = activated_linear(tape, h, ffn, c);
+    f = nm_linear(tape, hidden, ffn->out_weight, ffn->out_bias, NM_ACT_NONE, 0);
+    nm_tape_keep_operand(tape, hidden);
+    return layer_output(tape, stack, ffn->norm, x, h, f, c->drop);
 }
 
 nm_tensor *nm_stack_forward_with(nm_tape *tape, const nm_stack *stack, nm_tensor *x,
@@ -341,6 +353,7 @@ static nm_tensor *self_attention(nm_tape *tape, const nm_stack *stack, int32_t l
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0);
     const nm_attention_shape shape = attention_shape(c, key_width(c), key_width(c), c->decoder);
     h = nm_attention(tape, qkv, qkv, &shape, &in->packing, &in->packing, c->attention_drop);
+    nm_tape_keep_operand(tape, qkv);
     return nm_linear(tape, h, self->out_weight, self->out_bias, NM_ACT_NONE, 0);
 }
 
@@ -353,9 +366,14 @@ static nm_tensor *cross_attention(nm_tape *tape, const nm_stack *stack, int32_t 
     nm_tensor *q = nm_linear(tape, h, cross->in_weight, cross->in_bias, NM_ACT_NONE, 0);
     nm_tensor *kv = nm_linear(tape, in->memory, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
     const nm_attention_shape shape = attention_shape(c, c->width, 0, false);
-    if (in->guide && in->guide->layer == layer)
+    const bool guided = in->guide && in->guide->layer == layer;
+    if (guided)
         nm_guided_attention(tape, q, kv, &shape, &in->packing, &in->memory_packing, in->guide);
     h = nm_attention(tape, q, kv, &shape, &in->packing, &in->memory_packing, c->attention_drop);
+    if (!guided) { /* guided attention reads them in float */
+        nm_tape_keep_operand(tape, q);
+        nm_tape_keep_operand(tape, kv);
+    }
     return nm_linear(tape, h, cross->out_weight, cross->out_bias, NM_ACT_NONE, 0);
 }
 

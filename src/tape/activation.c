@@ -26,5 +26,9 @@ nm_tensor *nm_activated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_r
     *saved = op;
     NM_CALL(tape->backend, map, .op = op, .x = nm_tensor_mat(x), .y = nm_tensor_mat(y));
     nm_tape_record(tape, &activation_op, y, saved)->in[0] = x;
-    return nm_dropped(tape, y, drop_rate);
+    nm_tensor *dropped = nm_dropped(tape, y, drop_rate);
+    y->unread = true;
+    if (dropped != y)
+        nm_tape_discard(tape, y);
+    return dropped;
 }

@@ -40,6 +40,7 @@ nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *
     if (nm_tape_exhausted(tape))
         return y;
     *saved = (linear_saved){act, drop};
+    y->unread = act == NM_ACT_NONE && drop.rate <= 0;
     nm_backend *b = tape->backend;
     NM_CALL(b, linear, .x = nm_tensor_mat(x), .weight = nm_tensor_mat(weight),
             .bias = bias ? bias->data : NULL, .act = act, .drop = &saved->drop, .y = nm_tensor_mat(y));

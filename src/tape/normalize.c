@@ -24,6 +24,7 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
     nm_norm_call *call = &saved->call;
     nm_tensor *y = node->out;
     nm_residual_grad residual;
+    call->y = nm_tensor_mat(y); /* nm_tape_keep_operand moves it */
     call->dy = nm_mat_of(y->grad, y->rows, y->cols);
     call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
     if (!call->dx.data || (saved->residual && !nm_residual_grad_of(tape, saved->residual, &residual).data))

@@ -105,6 +105,11 @@ static size_t tensor_bytes(const nm_tape *tape, const nm_tensor *tensor)
     return (size_t)tensor->rows * (size_t)tensor->cols * nm_dtype_bytes(tape->backend->dtype);
 }
 
+static size_t operand_bytes(const nm_tensor *tensor)
+{
+    return (size_t)tensor->rows * (size_t)tensor->cols * sizeof *tensor->operand;
+}
+
 void *nm_tape_alloc(nm_tape *tape, size_t bytes)
 {
     return nm_arena_alloc(&tape->device, bytes);
@@ -183,7 +188,48 @@ void nm_tape_free_data(nm_tape *tape, nm_tensor *tensor)
     if (!tensor->pooled)
         return;
     free_block(tape, tensor->data, tensor_bytes(tape, tensor));
+    free_block(tape, tensor->operand, operand_bytes(tensor));
     tensor->data = NULL;
+    tensor->operand = NULL;
+}
+
+void nm_tape_discard(nm_tape *tape, nm_tensor *tensor)
+{
+    if (tape->training && tensor->unread)
+        nm_tape_free_data(tape, tensor);
+}
+
+void nm_tape_keep_operand(nm_tape *tape, nm_tensor *tensor)
+{
+    if (!tape->training || !tape->backend->bf16 || tape->recompute || !tensor->pooled || !tensor->data)
+        return;
+    uint16_t *operand = alloc_block(tape, operand_bytes(tensor));
+    if (!operand)
+        return;
+    NM_CALL(tape->backend, store_bf16, .x = nm_tensor_mat(tensor), .y = operand);
+    nm_tape_free_data(tape, tensor);
+    tensor->operand = operand;
+}
+
+static void load_operand(nm_tape *tape, nm_tensor *tensor)
+{
+    if (!tensor || !tensor->operand)
+        return;
+    tensor->data = alloc_block(tape, tensor_bytes(tape, tensor));
+    if (!tensor->data)
+        return;
+    NM_CALL(tape->backend, load_bf16, .x = tensor->operand, .y = nm_tensor_mat(tensor));
+    free_block(tape, tensor->operand, operand_bytes(tensor));
+    tensor->operand = NULL;
+}
+
+/* Returns false if the memory is exhausted. */
+static bool load_operands(nm_tape *tape, const nm_node *node)
+{
+    for (size_t i = 0; i < sizeof node->in / sizeof *node->in; i++)
+        load_operand(tape, node->in[i]);
+    load_operand(tape, node->out);
+    return !nm_tape_exhausted(tape);
 }
 
 void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept)
@@ -201,7 +247,7 @@ void nm_tape_backward_from(nm_tape *tape, int first)
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;
         bool has_grad = !out || out->grad_started;
-        if (has_grad)
+        if (has_grad && load_operands(tape, node))
             node->op->backward(tape, node);
         if (has_grad && out && out->pooled) {
             free_block(tape, out->grad, tensor_bytes(tape, out));

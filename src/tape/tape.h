@@ -13,8 +13,10 @@
 
 typedef struct nm_tensor {
     void *data, *grad;
+    uint16_t *operand; /* while data is NULL: the data in bf16, see nm_tape_keep_operand */
     int32_t rows, cols;
     bool grad_started; /* the first gradient is assigned, later ones are added; always true for parameters */
+    bool unread;       /* the node that wrote the data does not read it in the backward pass */
     bool pooled;       /* the tape owns data and grad, which return to its pool */
     const char *name;  /* "enc.3.ffn.norm", for logs and probes; may be NULL */
 } nm_tensor;
@@ -122,6 +124,13 @@ double nm_tape_penalty(const nm_tape *tape);
 void nm_tape_backward_from(nm_tape *tape, int first);
 /* Returns the tensor's data to the pool. */
 void nm_tape_free_data(nm_tape *tape, nm_tensor *tensor);
+/* From now until the backward pass is done, the tensor is only read as operand of bf16 matrix multiplications. A training pass
+ * on a bf16 backend therefore stores it in bf16, and the backward pass loads it before the node that reads it. Gradients are
+ * bitwise identical. No effect on other tapes, and with activation checkpointing, which does not store such tensors. */
+void nm_tape_keep_operand(nm_tape *tape, nm_tensor *tensor);
+/* Frees the data of a tensor that no other node reads from now on. No effect if the node that wrote it reads it in the backward
+ * pass, or if the tape is not training. */
+void nm_tape_discard(nm_tape *tape, nm_tensor *tensor);
 /* Removes the nodes from `first` to the last and returns the data of their outputs, except `kept`, to the pool. */
 void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept);
 /* Runs segment(tape, context). With tape->recompute only its result is stored, and backward runs the segment again (activation

@@ -158,6 +158,10 @@ train resumed --resume --train.updates 150
 for run in threads checkpointed resumed; do
     [ "$(weights guided)" = "$(weights $run)" ] || fail "other weights: $run"
 done
+# In bf16, activations are stored in bf16, except those that guided alignment reads in float.
+train stored "${guided[@]}" --train.updates 20 --device.precision bf16
+train recomputed "${guided[@]}" --train.updates 20 --device.precision bf16 --train.activation-checkpointing layer
+[ "$(weights stored)" = "$(weights recomputed)" ] || fail "other weights with checkpointing in bf16"
 
 refuses 2 'has no word alignments' train small.ini --run.folder none --data.folder tokens --model.alignment-head 1
 refuses 2 'the model has 2 heads and 2 decoder layers' train small.ini --run.folder none --model.alignment-head 3

@@ -101,3 +101,44 @@ void check_gather(pair *p, size z)
     BOTH(p, gather, .rows = rows.memory[s], .x = x.m[s], .out = out.m[s]);
     mat_compare(p, "out", out, 0, 0);
 }
+
+/* Rounding must be exact, also for numbers that random matrices do not contain. */
+static double special(pair *p, uint64_t index)
+{
+    static const float values[] = {0,       -0.0f,     FLT_MIN,     -FLT_MIN / 2, 0x1.fffffep-127f,
+                                   FLT_MAX, -INFINITY, 1.00390625f, 1.01171875f};
+    return index % 3 ? pair_normal(p, index) : (double)values[index / 3 % 9];
+}
+
+/* Memory for the bf16 numbers of a matrix. */
+static pair_list bf16_list(pair *p, size z)
+{
+    size_t bytes = (size_t)z.rows * (size_t)z.cols * sizeof(uint16_t);
+    uint16_t *zeros = nm_allocate(bytes + 1);
+    pair_list list = pair_list_of(p, zeros, bytes);
+    free(zeros);
+    return list;
+}
+
+void check_store_bf16(pair *p, size z)
+{
+    test_mat x = pair_make(p, z.rows, z.cols, z.gap, special);
+    pair_list y = bf16_list(p, z);
+    BOTH(p, store_bf16, .x = x.m[s], .y = y.memory[s]);
+    size_t bytes = (size_t)z.rows * (size_t)z.cols * sizeof(uint16_t);
+    char *numbers[] = {nm_allocate(bytes + 1), nm_allocate(bytes + 1)};
+    for (int s = ACTUAL; s <= EXPECTED; s++)
+        nm_backend_download(p->on[s], numbers[s], y.memory[s], bytes);
+    assert_memory_equal(numbers[ACTUAL], numbers[EXPECTED], bytes);
+    free(numbers[ACTUAL]);
+    free(numbers[EXPECTED]);
+}
+
+void check_load_bf16(pair *p, size z)
+{
+    test_mat x = pair_random(p, z.rows, z.cols, 0), out = pair_random(p, z.rows, z.cols, z.gap);
+    pair_list y = bf16_list(p, z);
+    BOTH(p, store_bf16, .x = x.m[s], .y = y.memory[s]);
+    BOTH(p, load_bf16, .x = y.memory[s], .y = out.m[s]);
+    mat_compare(p, "out", out, 0, 0);
+}

@@ -147,9 +147,30 @@ static void test_tanh_error(void **state)
     }
 }
 
+/* A NaN remains a NaN of the same sign, whatever its bits are. */
+static void test_bf16_nan(void **state)
+{
+    (void)state;
+    const uint32_t bits[] = {0x7F800001, 0xFF800001, 0x7FFFFFFF, 0x7FC00000};
+    const uint16_t expected[] = {0x7FC0, 0xFFC0, 0x7FFF, 0x7FC0};
+    for (int i = 0; i <= N_CPU_LEVELS; i++) {
+        const bool is_ref = i == N_CPU_LEVELS;
+        nm_backend *b = level_create((nm_backend_options){
+            .name = is_ref ? "ref" : "cpu", .isa = is_ref ? NULL : cpu_levels[i], .threads = 1});
+        if (!b)
+            continue;
+        float x[4];
+        uint16_t y[4];
+        memcpy(x, bits, sizeof x);
+        NM_CALL(b, store_bf16, .x = nm_mat_of(x, 1, 4), .y = y);
+        assert_memory_equal(y, expected, sizeof y);
+        nm_backend_free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_vec_is_exact), cmocka_unit_test(test_map_limits),
-                                       cmocka_unit_test(test_tanh_error)};
+                                       cmocka_unit_test(test_tanh_error), cmocka_unit_test(test_bf16_nan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* train.activation_checkpointing = layer needs less memory than none and gives bitwise identical weights
+/* train.activation_checkpointing = layer needs less memory than none and gives, in float and in bf16, bitwise identical weights
  * and logs (penalties, running statistics and instruments included), for every norm and any number of
  * threads. */
 #include <setjmp.h>
@@ -44,7 +44,8 @@ static void release(outcome *o)
     free(o->log);
 }
 
-static void assert_exact(const char *norm, const char *norm_position, const char *threads)
+static void assert_exact(const char *norm, const char *norm_position, const char *threads,
+                         const char *precision)
 {
     const char *settings[] = {"train.activation_checkpointing",
                               "none",
@@ -56,6 +57,8 @@ static void assert_exact(const char *norm, const char *norm_position, const char
                               norm_position,
                               "device.threads",
                               threads,
+                              "device.precision",
+                              precision,
                               "model.encoder_layers",
                               "3",
                               "model.decoder_layers",
@@ -77,7 +80,7 @@ static void assert_exact(const char *norm, const char *norm_position, const char
     settings[1] = "layer";
     outcome recomputed = run(settings);
     if (stored.hash != recomputed.hash)
-        fail_msg("%s, %s-norm, %s threads: different weights", norm, norm_position, threads);
+        fail_msg("%s, %s-norm, %s threads, %s: different weights", norm, norm_position, threads, precision);
     assert_string_equal(stored.log, recomputed.log);
     assert_true(recomputed.bytes < stored.bytes);
     release(&stored);
@@ -89,17 +92,40 @@ static void test_every_norm_is_exact(void **state)
     (void)state;
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix")) {
-            assert_exact((*type)->name, "pre", "2");
-            assert_exact((*type)->name, "post", "1");
+            assert_exact((*type)->name, "pre", "2", "float");
+            assert_exact((*type)->name, "post", "1", "float");
         }
+}
+
+/* In bf16, stored operands are rounded, and recomputed ones are not. */
+static void test_stored_operands_are_exact(void **state)
+{
+    (void)state;
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
+        if (strcmp((*type)->name, "fix")) {
+            assert_exact((*type)->name, "pre", "1", "bf16");
+            assert_exact((*type)->name, "post", "2", "bf16");
+        }
+}
+
+static void test_stored_operands_need_less_memory(void **state)
+{
+    (void)state;
+    const char *settings[] = {"device.precision", "float", "train.updates", "2", NULL};
+    outcome in_float = run(settings);
+    settings[1] = "bf16";
+    outcome in_bf16 = run(settings);
+    assert_true(in_bf16.bytes < in_float.bytes);
+    release(&in_float);
+    release(&in_bf16);
 }
 
 static void test_threads_are_exact(void **state)
 {
     (void)state;
-    assert_exact("power", "pre", "1");
-    assert_exact("power", "pre", "3");
-    assert_exact("layer", "pre", "3");
+    assert_exact("power", "pre", "1", "float");
+    assert_exact("power", "pre", "3", "float");
+    assert_exact("layer", "pre", "3", "float");
 }
 
 /* ---- one norm in two recomputed segments ---- */
@@ -214,6 +240,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_norm_is_exact),
         cmocka_unit_test(test_threads_are_exact),
+        cmocka_unit_test(test_stored_operands_are_exact),
+        cmocka_unit_test(test_stored_operands_need_less_memory),
         cmocka_unit_test(test_shared_norm_has_exact_statistics),
         cmocka_unit_test(test_every_penalty_is_summed),
     };

@@ -68,6 +68,55 @@ static void dropout(nm_backend *b, const nm_dropout_args *args)
     drop_all(b, args->add ? y : (nm_mat){0}, args->x, args->drop, y);
 }
 
+/* Written without the vectors of simd.h, because compilers vectorize it at every CPU level. */
+static void store_part(const float *from, int32_t n, uint16_t *to)
+{
+    const uint32_t infinity = 0x7F800000, least_normal = 0x00800000, nan = 0x7FC0;
+    for (int32_t j = 0; j < n; j++) {
+        uint32_t bits, size;
+        memcpy(&bits, from + j, sizeof bits);
+        size = bits & 0x7FFFFFFF;
+        uint32_t rounded = (size + 0x7FFF + (size >> 16 & 1)) >> 16;
+        rounded = size < least_normal ? 0 : rounded;
+        rounded = size > infinity ? size >> 16 | nan : rounded;
+        to[j] = (uint16_t)(rounded | (bits >> 16 & 0x8000));
+    }
+}
+
+static void store_bf16(nm_backend *b, const nm_store_bf16_args *args)
+{
+    const nm_mat x = args->x;
+    int64_t parts = nm_parts(x);
+    int32_t threads = nm_threads_for(b, elements(x));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(x, i);
+        store_part(nm_row(x, part.row) + part.col, part.cols,
+                   args->y + (size_t)part.row * (size_t)x.cols + (size_t)part.col);
+    }
+}
+
+static void load_part(const uint16_t *from, int32_t n, float *to)
+{
+    for (int32_t j = 0; j < n; j++) {
+        uint32_t bits = (uint32_t)from[j] << 16;
+        memcpy(to + j, &bits, sizeof bits);
+    }
+}
+
+static void load_bf16(nm_backend *b, const nm_load_bf16_args *args)
+{
+    const nm_mat y = args->y;
+    int64_t parts = nm_parts(y);
+    int32_t threads = nm_threads_for(b, elements(y));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < parts; i++) {
+        nm_part part = nm_part_at(y, i);
+        load_part(args->x + (size_t)part.row * (size_t)y.cols + (size_t)part.col, part.cols,
+                  nm_row(y, part.row) + part.col);
+    }
+}
+
 /* y = drop(scale word + position), one row */
 static void embed_row(const float *word, const float *position, float factor, const nm_drop *drop,
                       nm_part part, float *y)
@@ -253,6 +302,8 @@ void NM_SIMD(nm_cpu_elementwise)(nm_kernels *k)
     k->add = add;
     k->add_dropout = add_dropout;
     k->dropout = dropout;
+    k->store_bf16 = store_bf16;
+    k->load_bf16 = load_bf16;
     k->embed = embed;
     k->embed_grad = embed_grad;
     k->gather = gather;
