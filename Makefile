@@ -21,7 +21,7 @@ WERROR ?= OFF
 JOBS   ?= $(shell nproc)
 WORKS  ?= train,lm,decode,norms
 ROUNDS ?= 5
-STEPS  ?= 6
+STEPS  ?= 8
 PEERS  ?= $(BUILD)/peers
 # Ninja for a new build folder if it is installed; an existing folder keeps its generator.
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
@@ -133,8 +133,8 @@ format:
 	@scripts/packages.sh lint
 	@clang-format -i $(SOURCES)
 
-# Norma and the current PyTorch and CTranslate2 from PyPI in turn, on a quiet machine; half an hour to an hour.
-#     make bench-peers [WORKS=train,lm,decode,norms] [MATCH='GPT-2'] [ROUNDS=5] [STEPS=6] [PEERS=FOLDER]
+# Norma and the current PyTorch and CTranslate2 from PyPI in turn, on a quiet machine; one to two hours.
+#     make bench-peers [WORKS=train,lm,decode,norms] [MATCH='GPT-2'] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER]
 # MATCH: only works whose name contains this text; PEERS: the virtual environment.
 bench-peers:
 	@scripts/packages.sh build bench

@@ -110,7 +110,7 @@ def torch_speed(script, arguments):
 
 
 def norma_speed(scratch, recipe, options):
-    """Median tokens/s of the updates after the first, and the peak of resident memory."""
+    """Target tokens/s of the updates after the first, and the peak of resident memory."""
     folder = f"{scratch}/run"
     shutil.rmtree(folder, ignore_errors=True)
     process = subprocess.Popen([NORMA, "train", recipe, "--run.folder", folder, "--quiet", *options],
@@ -122,8 +122,10 @@ def norma_speed(scratch, recipe, options):
         fail(f"norma train: {errors}")
     with open(f"{folder}/log.jsonl", encoding="utf-8") as file:
         records = [json.loads(line) for line in file]
-    speeds = [record["tokens_per_second"] for record in records if record["type"] == "train"]
-    return {"value": statistics.median(speeds[1:]), "mib": usage.ru_maxrss >> 10}
+    updates = [record for record in records if record["type"] == "train"]
+    tokens = [after["tokens"] - before["tokens"] for before, after in zip(updates, updates[1:])]
+    seconds = sum(count / update["tokens_per_second"] for count, update in zip(tokens, updates[1:]))
+    return {"value": sum(tokens) / seconds, "mib": usage.ru_maxrss >> 10}
 
 
 class Work:
@@ -157,20 +159,31 @@ class Work:
 
 # ---- data ----
 
-def write_corpus(path, count, words, seed, longest=60):
+def random_lengths(count, seed, longest=60):
+    generator = random.Random(seed)
+    return [min(longest, max(3, int(generator.lognormvariate(3.0, 0.55)))) for _ in range(count)]
+
+
+def similar_lengths(lengths, seed, longest=60):
+    """Lengths of translations, which differ by about 20 %."""
+    generator = random.Random(seed)
+    return [min(longest, max(3, round(length * generator.lognormvariate(0, 0.2)))) for length in lengths]
+
+
+def write_corpus(path, lengths, words, seed):
     """Lines of words whose frequencies follow Zipf's law."""
     generator = random.Random(seed)
     weights = [1 / (rank + 3) for rank in range(words)]
     with open(path, "w", encoding="ascii") as file:
-        for _ in range(count):
-            length = min(longest, max(3, int(generator.lognormvariate(3.0, 0.55))))
+        for length in lengths:
             file.write(" ".join(f"w{i:x}" for i in generator.choices(range(words), weights, k=length)) + "\n")
 
 
 def make_translation_data(scratch):
     for name, count, seed in (("train", 30000, 1), ("valid", 200, 2), ("test", 1000, 3)):
-        for side, offset in (("de", 0), ("en", 10)):
-            write_corpus(f"{scratch}/{name}.{side}", count, 30000, seed + offset)
+        lengths = random_lengths(count, seed)
+        write_corpus(f"{scratch}/{name}.de", lengths, 30000, seed)
+        write_corpus(f"{scratch}/{name}.en", similar_lengths(lengths, seed), 30000, seed + 10)
     run([NORMA, "prepare", "--train", f"{scratch}/train", "--valid", f"{scratch}/valid", "--test", f"{scratch}/test",
          "--source-lang", "de", "--target-lang", "en", "--tokenizer", "none", "--bpe-merges", "10000", "--ratio", "0",
          "--output", f"{scratch}/data"])
@@ -233,7 +246,7 @@ def lm_work(scratch, shape, length, tokens, steps, compiled):
     width, ff, heads, layers, words = LM_SHAPES[shape]
     folder = f"{scratch}/lm-{shape}"
     if not os.path.exists(folder):
-        write_corpus(f"{folder}.txt", 40000, words, 5)
+        write_corpus(f"{folder}.txt", random_lengths(40000, 5), words, 5)
         with open(f"{folder}.txt", "a", encoding="ascii") as file:  # every word occurs
             file.write("".join(f"w{i:x}\n" for i in range(words)))
         run([NORMA, "prepare", "--format", "text", "--tokenizer", "none", "--bpe-merges", "0", "--train", f"{folder}.txt",
@@ -341,17 +354,25 @@ def norm_rows(rounds, any_load):
     return rows
 
 
+MODULE_VERSIONS = r"""
+import json, re
+found = {}
+for name in ("torch", "ctranslate2", "numpy"):
+    try:
+        module = __import__(name)
+    except ImportError:
+        continue
+    found[name] = module.__version__
+    if name == "torch":
+        libraries = r"(?:MKL-DNN|oneDNN|Math Kernel Library Version|MKL) v?[0-9.]+"
+        found["torch libraries"] = ", ".join(re.findall(libraries, module.__config__.show()))
+print(json.dumps(found))
+"""
+
+
 def versions():
-    found = {"norma": run([NORMA, "--version"]).split("\n")[0]}
-    for name in ("torch", "ctranslate2", "numpy"):
-        try:
-            module = __import__(name)
-        except ImportError:
-            continue
-        found[name] = module.__version__
-        if name == "torch":
-            found["torch libraries"] = ", ".join(re.findall(r"(?:MKL-DNN|oneDNN|Math Kernel Library Version|MKL) v?[0-9.]+", module.__config__.show()))
-    return found
+    """In another process: the peak memory of a child includes that of this process when the child was started."""
+    return {"norma": run([NORMA, "--version"]).split("\n")[0], **json.loads(run([sys.executable, "-c", MODULE_VERSIONS]))}
 
 
 def open_report(folder, rounds):
@@ -384,7 +405,7 @@ def main():
     parser.add_argument("--works", default="train,lm,decode,norms")
     parser.add_argument("--match", default="", help="only works whose name contains this text")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=8, help="training steps of a round")
     parser.add_argument("--lines", type=int, default=1000, help="sentences to translate")
     parser.add_argument("--data", help="a data folder of norma prepare")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")

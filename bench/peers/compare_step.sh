@@ -20,7 +20,11 @@ for file in "$folder"/*; do
 done
 printf '[data]\nfolder = %s\n[model]\npreset = %s\n[train]\nmax_tokens = %s\nupdates = %s\nlog_every = 1\n[optim]\nbeta2 = 0.98\n' \
     "$scratch/data" "$preset" "$max_tokens" "$steps" >"$scratch/recipe.ini"
-median() { sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1" | tail -n +2 | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+# Target tokens/s of the updates after the first, whose batches have different numbers of target tokens.
+speed() {
+    sed -n 's/.*"tokens":\([0-9]*\),"tokens_per_second":\([0-9.]*\).*/\1 \2/p' "$1" |
+        awk 'NR > 1 { tokens += $1 - before; seconds += ($1 - before) / $2 } { before = $1 } END { print tokens / seconds }'
+}
 peak() { awk '/VmHWM/ { print int($2 / 1024) }' "$1"; }
 for ((round = 1; round <= rounds; round++)); do
     OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} "$python" "$here/torch_step.py" "$folder" --preset "$preset" \
@@ -34,5 +38,5 @@ for ((round = 1; round <= rounds; round++)); do
         sleep 0.2
     done
     wait $pid
-    echo "norma: median $(printf %.0f "$(median "$scratch/run/log.jsonl")") target tokens/s, peak $(peak "$scratch/status") MiB"
+    echo "norma: $(printf %.0f "$(speed "$scratch/run/log.jsonl")") target tokens/s, peak $(peak "$scratch/status") MiB"
 done

@@ -13,7 +13,6 @@ bfloat16; --compile: torch.compile with dynamic shapes, whose compilation is not
 import argparse
 import random
 import resource
-import statistics
 import time
 
 import torch
@@ -87,7 +86,7 @@ def main():
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.98))
     call = torch.compile(model, dynamic=True) if args.compile else model
     loss_of = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1, reduction="sum")
-    speeds = []
+    steps = []  # target tokens and seconds
     warm = 3 if args.compile else 1
     for source, target in make_batches(list(zip(*sides)), args.max_tokens, args.steps + warm):
         start = time.perf_counter()
@@ -99,10 +98,11 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        speeds.append(tokens / (time.perf_counter() - start))
+        steps.append((tokens, time.perf_counter() - start))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {len(speeds) - warm} steps "
-          f"{statistics.median(speeds[warm:]):.0f} target tokens/s, peak {peak} MiB")
+    tokens, seconds = (sum(column) for column in zip(*steps[warm:]))  # batches have different numbers of target tokens
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: {len(steps) - warm} steps, "
+          f"{tokens / seconds:.0f} target tokens/s, peak {peak} MiB")
 
 if __name__ == "__main__":
     main()
