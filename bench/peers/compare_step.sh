@@ -13,10 +13,10 @@ read -ra torch <<<"${TORCH:-}"
 [ "$precision" = float ] || torch+=("--$precision")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Training data only: with validation data a run would end with a validation.
+# Training data only: with validation data a run would end with a validation. The list of checksums names that data.
 mkdir "$scratch/data"
 for file in "$folder"/*; do
-    case $file in *valid*) ;; *) ln -s "$(realpath "$file")" "$scratch/data/" ;; esac
+    case $file in *valid* | */checksums.*) ;; *) ln -s "$(realpath "$file")" "$scratch/data/" ;; esac
 done
 printf '[data]\nfolder = %s\n[model]\npreset = %s\n[train]\nmax_tokens = %s\nupdates = %s\nlog_every = 1\n[optim]\nbeta2 = 0.98\n' \
     "$scratch/data" "$preset" "$max_tokens" "$steps" >"$scratch/recipe.ini"
@@ -37,6 +37,6 @@ for ((round = 1; round <= rounds; round++)); do
         cp "/proc/$pid/status" "$scratch/status" 2>/dev/null || true
         sleep 0.2
     done
-    wait $pid
+    wait $pid || { cat "$scratch/log" >&2 && exit 1; }
     echo "norma: $(printf %.0f "$(speed "$scratch/run/log.jsonl")") target tokens/s, peak $(peak "$scratch/status") MiB"
 done
