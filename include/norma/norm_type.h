@@ -85,7 +85,9 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return NULL too. */
     void *(*alloc)(void *allocator, size_t bytes);
     void *allocator;
-    nm_mat x, y; /* [rows, width], contiguous; both stay valid and unchanged until backward */
+    /* [rows, width], contiguous. In backward, x is unchanged; y may be at another address and, on a bf16 backend, rounded to
+     * bf16. */
+    nm_mat x, y;
     /* Types with NM_SUMS_RESIDUAL. Forward: the first kernel that reads x computes it from sum; backward: the kernel that
      * writes dx also writes the gradient of the residual. NULL: neither. */
     const nm_residual_sum *sum;
