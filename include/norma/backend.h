@@ -786,6 +786,9 @@ void nm_backend_unregister_weight(nm_backend *backend, const void *packed);
 
 /* Switches the dry run on or off: in a dry run no kernel touches memory. */
 void nm_backend_dry_run(nm_backend *backend, bool on);
+/* Bytes of scratch memory that the loss (logits of a block of tokens, packed weight, panels) needed in the last dry run. Other
+ * kernels share this memory; where they need more, it is a few MiB. */
+size_t nm_backend_scratch_bytes(const nm_backend *backend);
 
 /* ---- profiling ---- */
 

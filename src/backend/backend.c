@@ -209,10 +209,16 @@ const void *nm_backend_view(const nm_backend *backend, const void *device)
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
 {
     NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);
-    nm_region *scratch = &nm_backend_inside(backend)->scratch[slot];
+    nm_backend_private *inside = nm_backend_inside(backend);
+    nm_region *scratch = &inside->scratch[slot];
+    bool huge = bytes >= HUGE_MIN_BYTES;
+    size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
+    if (backend->dry_run) {
+        if (inside->scratch_requested[slot] < rounded)
+            inside->scratch_requested[slot] = rounded;
+        return scratch->base;
+    }
     if (scratch->bytes < bytes) {
-        bool huge = bytes >= HUGE_MIN_BYTES;
-        size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
         free(scratch->base);
         scratch->base = aligned_alloc(page, rounded);
         if (!scratch->base)
@@ -293,8 +299,20 @@ bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args)
 
 void nm_backend_dry_run(nm_backend *backend, bool on)
 {
+    nm_backend_private *inside = nm_backend_inside(backend);
+    if (on && !backend->dry_run)
+        memset(inside->scratch_requested, 0, sizeof inside->scratch_requested);
     backend->dry_run = on;
-    backend->k = on ? nm_dry_run_kernels() : nm_backend_inside(backend)->active;
+    const nm_kernels *active = inside->profiling.on ? &inside->profiling.untimed : &inside->active;
+    backend->k = on ? nm_dry_run_kernels(active) : inside->active;
+}
+
+size_t nm_backend_scratch_bytes(const nm_backend *backend)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
+        bytes += nm_backend_inside(backend)->scratch_requested[i];
+    return bytes;
 }
 
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)

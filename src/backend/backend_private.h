@@ -31,6 +31,7 @@ typedef struct nm_backend_private {
     nm_region *regions;
     size_t n_regions, regions_capacity;
     nm_region scratch[NM_SCRATCH_SLOTS];
+    size_t scratch_requested[NM_SCRATCH_SLOTS]; /* bytes, in the last dry run */
     nm_packed_weight *weights; /* [n_weights]: registered packed weights */
     size_t n_weights, weights_capacity;
     /* the backend whose registered weights a worker uses; otherwise NULL */
@@ -55,11 +56,13 @@ const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat
 bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args);
 
 /* Host scratch memory of a kernel: at least `bytes` bytes, aligned to 64 bytes, uninitialized. Each slot is one block, which
- * only grows; it is valid until the next call with this slot. Must not be called inside parallel regions. */
+ * only grows; it is valid until the next call with this slot. In a dry run nothing is allocated, and the result may be NULL.
+ * Must not be called inside parallel regions. */
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
 
-/* Kernels that do nothing, except that download and dot write zeros to host memory. */
-nm_kernels nm_dry_run_kernels(void);
+/* Kernels that do nothing, except that download and dot write zeros to host memory, and that softmax_loss requests its scratch
+ * memory. active: the kernels outside the dry run. */
+nm_kernels nm_dry_run_kernels(const nm_kernels *active);
 
 /* Replaces the kernels of the backend with ones that make device memory accessible only while they run. */
 void nm_fence_install(nm_backend *backend);

@@ -343,12 +343,11 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     trainer->tape.observer = NULL;
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
-    /* slabs: parameters, gradients and copies of gradients. The logits of one block and temporary memory are small and not
-     * counted. */
+    /* slabs: parameters, gradients and copies of gradients. */
     size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
     size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
-    trainer->peak_bytes = (slabs + n_lanes) * nm_params_bytes(params) +
-                          nm_optimizer_bytes(&trainer->optimizer) +
-                          (n_lanes ? n_lanes : 1) * nm_tape_peak(&trainer->tape);
+    trainer->peak_bytes =
+        (slabs + n_lanes) * nm_params_bytes(params) + nm_optimizer_bytes(&trainer->optimizer) +
+        (n_lanes ? n_lanes : 1) * (nm_tape_peak(&trainer->tape) + nm_backend_scratch_bytes(trainer->backend));
     return status;
 }

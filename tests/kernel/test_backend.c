@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/backend_private.h"
 #include "backend/device.h"
 #include "norma/backend.h"
 
@@ -184,6 +185,56 @@ static void test_plan(void **state)
     nm_backend_free(backend);
 }
 
+static void check_scratch_of_loss(nm_backend_options options, int32_t tokens)
+{
+    enum { WORDS = 3000, WIDTH = 64 };
+    nm_backend *b = create(options);
+    size_t floats = (size_t)tokens * WIDTH;
+    float *hidden = alloc_floats(b, floats * sizeof *hidden),
+          *d_hidden = alloc_floats(b, floats * sizeof *hidden);
+    float *weight = alloc_floats(b, sizeof(float[WORDS][WIDTH])),
+          *d_weight = alloc_floats(b, sizeof(float[WORDS][WIDTH]));
+    int32_t *targets = calloc((size_t)tokens, sizeof *targets);
+    double *sums = alloc_floats(b, 2 * sizeof *sums);
+    assert_non_null(targets);
+    const nm_softmax_loss_args loss = {.hidden = nm_mat_of(hidden, tokens, WIDTH),
+                                       .weight = nm_mat_of(weight, WORDS, WIDTH),
+                                       .targets = targets,
+                                       .grad_scale = 1,
+                                       .sums = sums,
+                                       .d_hidden = d_hidden,
+                                       .d_weight = d_weight};
+    nm_backend_dry_run(b, true);
+    b->k.softmax_loss(b, &loss);
+    nm_backend_dry_run(b, false);
+    size_t requested = nm_backend_scratch_bytes(b), allocated = 0;
+    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
+        assert_true(nm_backend_inside(b)->scratch[i].bytes == 0);
+    assert_true(sums[0] == 0);
+    b->k.softmax_loss(b, &loss);
+    assert_true(sums[0] > 0);
+    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
+        allocated += nm_backend_inside(b)->scratch[i].bytes;
+    assert_in_range(allocated, requested,
+                    requested + 65536); /* the panels of other GEMMs have another padding */
+    nm_backend_dry_run(b, true);
+    nm_backend_dry_run(b, false);
+    assert_int_equal(nm_backend_scratch_bytes(b), 0);
+    free(targets);
+    nm_backend_free(b);
+}
+
+/* The dry run counts the logits of a block, the packed weight and the panels of the loss, and allocates none of them. */
+static void test_dry_run_counts_the_scratch_memory_of_the_loss(void **state)
+{
+    (void)state;
+    for (int32_t tokens = 100; tokens <= 1100; tokens += 1000) { /* one block, several */
+        check_scratch_of_loss((nm_backend_options){.name = "cpu", .threads = 2}, tokens);
+        check_scratch_of_loss((nm_backend_options){.name = "cpu", .threads = 2, .bf16 = true}, tokens);
+    }
+    check_scratch_of_loss((nm_backend_options){.name = "ref"}, 50);
+}
+
 /* Signal that terminates a child process which reads (or writes) device memory. */
 static int death_by_touching(volatile float *memory, bool write)
 {
@@ -320,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_retaking),
         cmocka_unit_test(test_worker),
         cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_dry_run_counts_the_scratch_memory_of_the_loss),
         cmocka_unit_test(test_fence),
         cmocka_unit_test(test_device_options),
         cmocka_unit_test(test_describe),

@@ -277,6 +277,8 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
         nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
     float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
                                        ((size_t)span_cols * (size_t)span_rows + PADDING) * sizeof(float));
+    if (backend->dry_run)
+        return;
 #pragma omp parallel num_threads(threads)
     {
         const uint32_t mode = nm_matmul_begin();

@@ -158,8 +158,7 @@ typedef struct output_gemms {
     nm_gemm up, down;
 } output_gemms;
 
-/* For several blocks of rows, the weight is packed only once. */
-static output_gemms prepare_gemms(nm_backend *b, const nm_softmax_loss_args *loss, bool several)
+static output_gemms gemms_of(const nm_softmax_loss_args *loss)
 {
     int32_t words = loss->weight.rows, width = loss->weight.cols;
     const float *weight = loss->weight.data;
@@ -168,19 +167,46 @@ static output_gemms prepare_gemms(nm_backend *b, const nm_softmax_loss_args *los
                       gemm_of(false, false, NULL, (size_t)words, weight, stride)};
     p.up.cols = p.down.depth = words;
     p.up.depth = p.down.cols = width;
-    if (!several)
-        return p;
-    size_t up_bytes = NM_SIMD(nm_gemm_pack)(b, &p.up, NULL);
-    size_t down_bytes = loss->d_hidden ? NM_SIMD(nm_gemm_pack)(b, &p.down, NULL) : 0;
-    float *packed = nm_backend_scratch(b, NM_CPU_PACKED, up_bytes + down_bytes);
-    NM_SIMD(nm_gemm_pack)(b, &p.up, packed);
-    p.up.packed = packed;
-    if (loss->d_hidden) {
-        packed += up_bytes / sizeof(float);
-        NM_SIMD(nm_gemm_pack)(b, &p.down, packed);
-        p.down.packed = packed;
-    }
     return p;
+}
+
+/* Scratch memory of the loss. */
+typedef struct loss_scratch {
+    int32_t block;    /* rows whose logits are in memory at once */
+    double *sums;     /* [block, 2] */
+    float *logits;    /* [block, words] */
+    float *packed;    /* the weight for both GEMMs if there are several blocks; otherwise NULL */
+    size_t packed_up; /* offset of the second one */
+} loss_scratch;
+
+static loss_scratch scratch_of(nm_backend *b, const nm_softmax_loss_args *loss, const output_gemms *gemms)
+{
+    int32_t tokens = loss->hidden.rows, words = loss->weight.rows;
+    int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / words;
+    int32_t block = nm_min_i32(nm_min_i32(LOSS_ROWS, most < 1 ? 1 : most), tokens > 0 ? tokens : 1);
+    size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
+    size_t logit_bytes = (size_t)block * (size_t)words * sizeof(float);
+    loss_scratch s = {.block = block, .sums = nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + logit_bytes)};
+    s.logits = (float *)(void *)(s.sums + sum_bytes / sizeof(double));
+    if (tokens <= block)
+        return s;
+    size_t up_bytes = NM_SIMD(nm_gemm_pack)(b, &gemms->up, NULL);
+    size_t down_bytes = loss->d_hidden ? NM_SIMD(nm_gemm_pack)(b, &gemms->down, NULL) : 0;
+    s.packed = nm_backend_scratch(b, NM_CPU_PACKED, up_bytes + down_bytes);
+    s.packed_up = up_bytes / sizeof(float);
+    return s;
+}
+
+/* For several blocks of rows, the weight is packed only once. */
+static void pack_weight(nm_backend *b, const nm_softmax_loss_args *loss, float *packed, size_t packed_up,
+                        output_gemms *gemms)
+{
+    NM_SIMD(nm_gemm_pack)(b, &gemms->up, packed);
+    gemms->up.packed = packed;
+    if (!loss->d_hidden)
+        return;
+    NM_SIMD(nm_gemm_pack)(b, &gemms->down, packed + packed_up);
+    gemms->down.packed = packed + packed_up;
 }
 
 /* Gradients of a block of rows from the gradients of its logits. */
@@ -219,16 +245,18 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
 {
     int32_t tokens = loss->hidden.rows, width = loss->weight.cols;
     NM_ASSERT(loss->hidden.cols == width && loss->weight.rows > 0);
+    output_gemms gemms = gemms_of(loss);
+    const loss_scratch scratch = scratch_of(b, loss, &gemms);
+    const int32_t block = scratch.block;
+    double *sums = scratch.sums, total[2] = {0, 0};
+    float *logits = scratch.logits;
+    if (b->dry_run) {
+        run_gemm(b, gemms.up, width, false, nm_mat_of(logits, block, loss->weight.rows));
+        return;
+    }
     loss_call call = prepare(b, loss);
-    int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / call.words;
-    int32_t block = nm_min_i32(LOSS_ROWS, most < 1 ? 1 : most);
-    block = nm_min_i32(block, tokens > 0 ? tokens : 1);
-    size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
-    double *sums =
-        nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + (size_t)block * (size_t)call.words * sizeof(float));
-    float *logits = (float *)(void *)(sums + sum_bytes / sizeof(double));
-    output_gemms gemms = prepare_gemms(b, loss, tokens > block);
-    double total[2] = {0, 0};
+    if (scratch.packed)
+        pack_weight(b, loss, scratch.packed, scratch.packed_up, &gemms);
     for (int32_t first = 0; first < tokens; first += block) {
         int32_t rows = nm_min_i32(tokens - first, block);
         gemms.up.a = nm_row(loss->hidden, first);
