@@ -1,5 +1,5 @@
 /* norma recipes: lists the recipes that other commands find by name. They are in share/norma/recipes of the installation, or in
- * recipes/ of the source tree in which the program was built. */
+ * recipes/ of the build folder, a link to those of the source tree. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static nm_status fail_listing(const char *path, nm_error *err)
 /* *folder: the folder of the recipes, found relative to the folder of the program; heap, NULL if there is none. */
 static nm_status find_recipe_folder(char **folder, nm_error *err)
 {
-    static const char *const candidates[] = {"../share/norma/recipes", "../recipes"};
+    static const char *const candidates[] = {"../share/norma/recipes", "recipes"};
     nm_status status = NM_OK;
     *folder = NULL;
     for (size_t i = 0; status == NM_OK && !*folder && i < sizeof candidates / sizeof *candidates; i++) {

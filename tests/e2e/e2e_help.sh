@@ -95,6 +95,12 @@ same help again
 "$NORMA" recipes --paths >paths
 [ "$(wc -l <names)" = "$(wc -l <paths)" ] || fail "not as many paths as names"
 while read -r path; do [ -f "$path" ] || fail "no such recipe: $path"; done <paths
+# The program of a build folder finds them wherever the folder is.
+mkdir -p elsewhere/build
+cp "$NORMA" elsewhere/build/norma
+cp -P "$BUILD/recipes" elsewhere/build/recipes
+elsewhere/build/norma recipes --names >found
+same names found
 "$NORMA" recipes iwslt batchnorm >found
 has found 'pn/table1-iwslt-bn '
 lacks found 'pn/table1-iwslt-pn '
