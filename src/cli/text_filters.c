@@ -38,7 +38,7 @@ static const nm_option filter_rows[] = {
     NM_CHOICE(filter_config, side, "source", "source|target", "Side of the data folder or model of --like."),
     NM_OPTION(filter_config, undo, "false", 0, 0, "Reverse the step: join pieces, subwords or tokens to text."),
     NM_CHOICE(filter_config, tokenizer, "moses", "none|moses|basic_english|sentencepiece", "Tokenizer without --like."),
-    NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer, a code of two or three letters."),
+    NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer or of its punctuation rules, a code of two or three letters."),
     NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(filter_config, lowercase, "false", 0, 0, "Lowercasing."),
@@ -67,29 +67,70 @@ typedef struct filter {
 
 /* ---- settings ---- */
 
-/* Options that the settings of --like determine are errors with --like. Options of one step are errors in other steps. */
+/* The tokenizer without --like; that of a SentencePiece model if one is given. */
+static const char *given_tokenizer(const filter_config *config)
+{
+    return *config->spm_model ? "sentencepiece" : config->tokenizer;
+}
+
+/* Why an option that was given has no effect, or NULL if it has one. */
+static const char *no_effect(const filter *self, const char *option)
+{
+    const filter_config *config = self->config;
+    const char *tokenizer = given_tokenizer(config);
+    bool moses = !strcmp(tokenizer, "moses"), normalizes = self->step == NORMALIZE;
+    bool joins = self->step == DETOKENIZE || config->undo;
+    if (!strcmp(option, "side"))
+        return *config->like ? NULL : "without --like";
+    if (!strcmp(option, "codes"))
+        return self->step == SUBWORD ? NULL : ": only subword applies BPE";
+    if (!strcmp(option, "format"))
+        return self->step == SUBWORD ? NULL : ": only subword uses it";
+    if (!strcmp(option, "form")) {
+        if (!normalizes)
+            return ": only normalize uses it";
+        return *config->like        ? "with --like, which has the steps"
+               : *config->spm_model ? "with a SentencePiece model"
+                                    : NULL;
+    }
+    if (!strcmp(option, "tokenizer"))
+        return normalizes           ? ": normalize does not tokenize"
+               : *config->spm_model ? "with a SentencePiece model"
+                                    : NULL;
+    if (!strcmp(option, "language") && normalizes)
+        return config->form == FORM_PUNCTUATION && !*config->spm_model ? NULL : "without --form punctuation";
+    if (!strcmp(option, "language"))
+        return nm_tokenizer_has_language(tokenizer) ? NULL : "with this tokenizer";
+    if (!strcmp(option, "lowercase"))
+        return joins ? ": tokens are joined as they are" : NULL;
+    if (!strcmp(option, "aggressive") || !strcmp(option, "escape"))
+        return normalizes || joins ? ": nothing is tokenized" : moses ? NULL : "without the tokenizer moses";
+    return NULL;
+}
+
+/* Options that the settings of --like determine are errors with --like. So are options without effect. */
 static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
 {
-    static const char *const fixed[] = {"tokenizer", "language", "aggressive", "escape",
-                                        "lowercase", "codes",    "spm_model"};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        char *path = nm_format("text.%s", fixed[i]);
-        bool given = nm_options_origin(cli->options, path) != NM_ORIGIN_DEFAULT;
-        free(path);
-        if (given && *self->config->like)
-            return nm_fail(err, NM_USAGE, "text.%s cannot be combined with --like, which has the settings",
-                           fixed[i]);
-    }
-    if (!*self->config->like && nm_options_origin(cli->options, "text.side") != NM_ORIGIN_DEFAULT)
-        return nm_fail(err, NM_USAGE, "text.side has no effect without --like");
-    if (*self->config->codes && self->step != SUBWORD)
-        return nm_fail(err, NM_USAGE, "text.codes has no effect: only subword applies BPE");
-    if (self->step != SUBWORD && nm_options_origin(cli->options, "text.format") != NM_ORIGIN_DEFAULT)
-        return nm_fail(err, NM_USAGE, "text.format has no effect: only subword uses it");
-    if (self->step != NORMALIZE && nm_options_origin(cli->options, "text.form") != NM_ORIGIN_DEFAULT)
-        return nm_fail(err, NM_USAGE, "text.form has no effect: only normalize uses it");
+    static const char *const of_like[] = {"tokenizer", "language", "aggressive", "escape",
+                                          "lowercase", "codes",    "spm_model"};
     if (self->step == NORMALIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "normalization cannot be undone");
+    if (self->step == DETOKENIZE && self->config->undo)
+        return nm_fail(err, NM_USAGE, "detokenize has no --undo: use norma tokenize");
+    for (const nm_option *row = filter_rows; row->name; row++) {
+        char *path = nm_format("text.%s", row->name);
+        bool given = nm_options_origin(cli->options, path) != NM_ORIGIN_DEFAULT, fixed = false;
+        free(path);
+        for (size_t i = 0; i < sizeof of_like / sizeof *of_like; i++)
+            fixed |= !strcmp(of_like[i], row->name);
+        if (given && fixed && *self->config->like)
+            return nm_fail(err, NM_USAGE, "text.%s cannot be combined with --like, which has the settings",
+                           row->name);
+        const char *reason = given ? no_effect(self, row->name) : NULL;
+        if (reason)
+            return nm_fail(err, NM_USAGE, "text.%s has no effect%s%s", row->name, *reason == ':' ? "" : " ",
+                           reason);
+    }
     return NM_OK;
 }
 
@@ -209,7 +250,7 @@ static nm_status open_like(filter *self, nm_error *err)
 static nm_status open_given(filter *self, nm_error *err)
 {
     const filter_config *config = self->config;
-    nm_prepare_config prepare = {.tokenizer = *config->spm_model ? "sentencepiece" : config->tokenizer,
+    nm_prepare_config prepare = {.tokenizer = given_tokenizer(config),
                                  .aggressive = config->aggressive,
                                  .escape = config->escape,
                                  .lowercase = config->lowercase};
@@ -250,7 +291,7 @@ static nm_status filter_line(filter *self, const char *line, size_t bytes, nm_er
 {
     nm_text_coder *coder = &self->coder;
     bool spm = coder->tokenizer.type == &nm_tokenizer_sentencepiece, undo = self->config->undo;
-    bool detokenizes = (self->step == DETOKENIZE) != (undo && self->step != SUBWORD);
+    bool detokenizes = self->step == DETOKENIZE || (self->step == TOKENIZE && undo);
     nm_buffer *out = &self->out;
     nm_buffer_clear(out);
     nm_buffer_clear(&self->line);
@@ -265,10 +306,10 @@ static nm_status filter_line(filter *self, const char *line, size_t bytes, nm_er
             nm_utf8_lowercase(line, bytes, &self->line);
         else
             nm_buffer_append(&self->line, line, bytes);
-        if (cleans && !spm)
-            nm_buffer_append(out, self->line.data, self->line.bytes);
-        else if (spm)
+        if (spm)
             nm_spm_normalize(self->normalizer, self->line.data, self->line.bytes, out);
+        else if (cleans || *self->config->like)
+            nm_buffer_append(out, self->line.data, self->line.bytes);
         else
             NM_TRY(normalize_unicode(self->config->form, self->line.data, out, err));
     } else if (self->step == SUBWORD && undo) {
@@ -377,8 +418,12 @@ static int run_normalize(nm_cli *cli, int argc, char **argv)
     "are those of a data folder or model (--like), or the options."
 
 static const char *const not_of_tokenizers[] = {"text.codes", "text.format", "text.form", NULL};
+static const char *const not_of_detokenize[] = {
+    "text.codes",      "text.format", "text.form",      "text.undo",
+    "text.aggressive", "text.escape", "text.lowercase", NULL};
 static const char *const not_of_subword[] = {"text.form", NULL};
-static const char *const not_of_normalize[] = {"text.codes", "text.format", "text.undo", NULL};
+static const char *const not_of_normalize[] = {
+    "text.codes", "text.format", "text.undo", "text.tokenizer", "text.aggressive", "text.escape", NULL};
 
 const nm_command nm_command_tokenize = {
     .name = "tokenize",
@@ -399,7 +444,7 @@ const nm_command nm_command_detokenize = {
     .usage = "[FILE] [--like DATA|MODEL] [OPTION ...]",
     .details = SETTINGS_HELP,
     .section = "text",
-    .unlisted = not_of_tokenizers,
+    .unlisted = not_of_detokenize,
     .options = add_options,
     .run = run_detokenize,
 };

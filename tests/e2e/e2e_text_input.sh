@@ -91,6 +91,7 @@ same ids subwords
 same got wanted
 tr '[:upper:]' '[:lower:]' <valid.de | sed 's/ \.$/./' >wanted
 same got wanted
+cp wanted wanted_text
 "$NORMA" tokenize --like plain --undo plain/valid.source.words >got
 same got wanted
 "$NORMA" subword --codes plain/codes.bpe --lowercase --language de valid.de >got
@@ -107,6 +108,25 @@ printf 'caf\351\n' >latin1
 echo café >wanted
 same got wanted
 refuses 2 'normalization cannot be undone' normalize --undo forms
+# With --like, the steps of the data folder only: here lowercasing, without a Unicode normal form.
+"$NORMA" normalize --like plain forms >got
+printf 'ﬁ ａｂ\xcc\x81 ½\n' >wanted
+same got wanted
+# Options without effect.
+refuses 2 'detokenize has no --undo' detokenize --undo forms
+refuses 2 'text.form has no effect with --like' normalize --like plain --form nfc forms
+refuses 2 'text.tokenizer has no effect: normalize does not tokenize' normalize --tokenizer moses forms
+refuses 2 'text.language has no effect without --form punctuation' normalize --language de forms
+refuses 2 'text.language has no effect with this tokenizer' tokenize --tokenizer none --language de forms
+refuses 2 'text.lowercase has no effect: tokens are joined as they are' detokenize --lowercase forms
+refuses 2 'text.lowercase has no effect: tokens are joined as they are' subword --undo --lowercase forms
+refuses 2 'text.escape has no effect: nothing is tokenized' detokenize --escape false forms
+refuses 2 'text.aggressive has no effect: nothing is tokenized' normalize --aggressive forms
+refuses 2 'text.aggressive has no effect without the tokenizer moses' tokenize --tokenizer none --aggressive forms
+refuses 2 'text.format has no effect: only subword uses it' tokenize --format tokenized forms
+refuses 2 'text.form has no effect: only normalize uses it' tokenize --form nfc forms
+"$NORMA" tokenize --undo --language de plain/valid.source.words >got
+same got wanted_text
 refuses 2 'cannot be combined with --like' tokenize --like plain --lowercase forms
 refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
 refuses 3 'nowhere' tokenize --like nowhere forms
