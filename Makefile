@@ -102,7 +102,7 @@ bench:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
 	@cmake --build $(BUILD) -j $(JOBS)
-	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-30000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
+	@GOMP_SPINCOUNT=$${GOMP_SPINCOUNT:-1000} $(BUILD)/norma-bench $(if $(QUICK),--quick) --json $(BUILD)/bench.json $(BENCH)
 	@echo "JSON: $(BUILD)/bench.json"
 
 # Every fault of every command; the table of tries is $(BUILD)/fault-injection.md. A part: FAULTS_OPTIONS='--commands train'.

@@ -141,12 +141,12 @@ static int run(int argc, char **argv)
     return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
 }
 
-/* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads can then be slower
- * than one. The runtime reads the environment before main, so the program executes itself again with a short spin count. The
- * environment variable also ends the recursion. */
+/* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads can then be many
+ * times slower than one (docs/notes/performance-log.md). The runtime reads the environment before main, so the program executes
+ * itself again with a short spin count, some tens of microseconds. The environment variable also ends the recursion. */
 static void start_with_short_spin(char **argv)
 {
-    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "30000", 0))
+    if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "1000", 0))
         execv("/proc/self/exe", argv); /* returns only on failure: slower, with the same results */
 }
 
