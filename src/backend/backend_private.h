@@ -32,7 +32,7 @@ typedef struct nm_backend_private {
     size_t n_regions, regions_capacity;
     nm_region scratch[NM_SCRATCH_SLOTS];
     size_t scratch_requested[NM_SCRATCH_SLOTS]; /* bytes, in the last dry run */
-    nm_packed_weight *weights; /* [n_weights]: registered packed weights */
+    nm_packed_weight *weights;                  /* [n_weights]: registered packed weights */
     size_t n_weights, weights_capacity;
     /* the backend whose registered weights a worker uses; otherwise NULL */
     const struct nm_backend_private *main;

@@ -215,8 +215,8 @@ static void check_scratch_of_loss(nm_backend_options options, int32_t tokens)
     assert_true(sums[0] > 0);
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
         allocated += nm_backend_inside(b)->scratch[i].bytes;
-    assert_in_range(allocated, requested,
-                    requested + 65536); /* the panels of other GEMMs have another padding */
+    /* The panels of the other GEMMs have another padding. */
+    assert_in_range(allocated, requested, requested + 65536);
     nm_backend_dry_run(b, true);
     nm_backend_dry_run(b, false);
     assert_int_equal(nm_backend_scratch_bytes(b), 0);
