@@ -1,8 +1,9 @@
 #!/usr/bin/perl
 # The tables of results/*.md are recomputed from the logs of the runs, results/logs/NAME.tar.xz. Each follows a line
-#     <!-- results: NAME [paper=RECIPES] -->
+#     <!-- results: NAME [paper=RECIPES] [gap] -->
 # and has one row per variant of the comparison. paper=rbn/imdb-post adds the published results, from the recipes
-# rbn/imdb-post-VARIANT.ini.
+# rbn/imdb-post-VARIANT.ini; gap adds the negative log-likelihood of the last validation with running statistics, and how much
+# it is above that with batch statistics.
 #     <!-- recipe: NAME -->
 # begins a table of one recipe on several corpora, compared with the best baseline: one row per title, the mean over runs with
 # different seeds.
@@ -82,10 +83,9 @@ sub unpacked {
     return "$temporary/$_[0]";
 }
 
-# Runs norma compare on the archived comparison; returns what it prints.
+# Runs norma compare on an unpacked comparison; returns what it prints.
 sub table_of {
-    my ($name, $format) = @_;
-    my $folder = unpacked($name);
+    my ($name, $folder, $format) = @_;
     open my $pipe, '-|', $norma, 'compare', '--results', $folder, '--format', $format or fail "$norma: $!";
     my $text = do { local $/; <$pipe> };
     close $pipe or fail "$norma compare --results failed for $name";
@@ -97,8 +97,8 @@ sub table_of {
 # The published result of a variant, from the comment of its recipe; '' without that recipe.
 sub paper_number {
     my ($recipes, $variant) = @_;
-    my $path = sprintf 'recipes/%s-%s.ini', $recipes, lc $variant;
-    -e $path or return '';
+    my ($path) = grep { -e } map { "recipes/$recipes-$_.ini" } lc $variant, lc($variant =~ tr/-//dr);
+    defined $path or return '';
     return $1 if read_file($path) =~ /^# Published result: (?:perplexity )?([0-9.]+|infinite|0 BLEU)/m;
     fail "$path: no line 'Published result'";
 }
@@ -112,12 +112,29 @@ sub interval {
 
 sub p_value { my $p = shift; return !defined $p ? '' : $p < 0.001 ? '< 0.001' : sprintf '%.3f', $p }
 
+# The last validation of each run of a variant: mean loss in nats with running statistics, and its mean difference to the loss
+# with batch statistics ('' for norms without them).
+sub losses {
+    my ($folder, $variant) = @_;
+    my (@running, @gaps);
+    for my $path (grep { m{/\Q$variant->{norm}\E-[0-9]+/log.jsonl$} } sort glob "$folder/*/log.jsonl") {
+        my ($line) = reverse grep { /"type":"valid"/ } split /\n/, read_file($path);
+        my $last = decode_json(Encode::encode('UTF-8', $line));
+        push @running, $last->{nll};
+        push @gaps, $last->{nll} - $last->{batch_nll} if defined $last->{batch_nll};
+    }
+    @running == $variant->{n} or fail "$folder: " . @running . " logs of $variant->{norm}, $variant->{n} seeds";
+    return (number(mean(@running), 3), @gaps ? sprintf('%+.3f', mean(@gaps)) : '');
+}
+
 sub markdown_table {
-    my ($name, $paper) = @_;
-    my $o = decode_json(Encode::encode('UTF-8', table_of($name, 'json')));
+    my ($name, $paper, $gap) = @_;
+    my $folder = unpacked($name);
+    my $o = decode_json(Encode::encode('UTF-8', table_of($name, $folder, 'json')));
     my @variants = @{$o->{variants}};
     my $perplexity = $o->{score} =~ /perplexity/;
     my @titles = ('norm', 'seeds', $o->{score}, '±', '95 %', 'difference', 'p (Holm)', 'TID mean %', 'TID variance %');
+    push @titles, 'validation loss', 'above batch statistics' if $gap;
     push @titles, 'paper' if defined $paper;
     my @lines = ('| ' . join(' | ', @titles) . ' |', '|---|' . '--:|' x (@titles - 1));
     for my $v (@variants) {
@@ -129,6 +146,7 @@ sub markdown_table {
             $difference,
             p_value($v->{p_holm}),
             map { number(defined $_ ? 100 * $_ : undef, 1) } $v->{tid_mean_mean}, $v->{tid_variance_mean});
+        push @cells, losses($folder, $v) if $gap;
         push @cells, paper_number($paper, $v->{norm}) if defined $paper;
         push @lines, '| ' . join(' | ', @cells) . ' |';
         $lines[-1] =~ s/ +\|/ |/g;
@@ -182,16 +200,16 @@ sub update_page {
     my $differences = 0;
     my $text = read_file($page);
     my $replace = sub {
-        my ($marker, $kind, $name, $paper, $old) = @_;
+        my ($marker, $kind, $name, $paper, $gap, $old) = @_;
         return "$marker$old" if defined $only and $only ne $name;
-        my $new = $kind eq 'recipe' ? recipe_table($name) : markdown_table($name, $paper);
+        my $new = $kind eq 'recipe' ? recipe_table($name) : markdown_table($name, $paper, $gap);
         if ($new ne $old) {
             print "$page: $name differs from its logs; it should be\n$new" if $mode eq '--check';
             $differences++;
         }
         return "$marker$new" . ($old eq '' ? "\n" : '');
     };
-    $text =~ s/^(<!-- (results|recipe): (\S+)(?: paper=(\S+))? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4, $5)/gme;
+    $text =~ s/^(<!-- (results|recipe): (\S+)(?: paper=(\S+))?( gap)? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4, $5, $6)/gme;
     write_file($page, $text) if $mode eq '--write' and $differences;
     return $differences;
 }
@@ -200,7 +218,7 @@ require Encode;
 if ($mode eq '--pack') {
     pack_runs($only, $folder);
 } elsif ($mode eq '--show') {
-    print table_of($only, 'markdown');
+    print table_of($only, unpacked($only), 'markdown');
 } else {
     my $differences = 0;
     $differences += update_page($_) for sort glob 'results/*.md';
