@@ -732,7 +732,7 @@ typedef struct nm_backend_options {
     nm_dtype dtype;   /* cpu: NM_F32 only */
     const char *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni", "avx512_bf16", "amx" */
     bool bf16;        /* matrix multiplications on bf16 operands; NM_F32 only */
-    int32_t threads;  /* 0: one per core */
+    int32_t threads;  /* 0: one per core, at most the CPU limit of control groups */
     bool fenced;      /* ref: memory is accessible only while a kernel runs (for tests) */
 } nm_backend_options;
 

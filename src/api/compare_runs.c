@@ -1,7 +1,6 @@
 #include "norma/compare.h"
 
 #include <math.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "api/inference.h"
 #include "api/recipe.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "experiment/comparison_options.h"
 #include "experiment/experiment.h"
@@ -208,12 +208,6 @@ static void warn_same_weights(const nm_comparison *self)
 
 static const char sections[] = "compare,run";
 
-static int64_t core_count(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
-}
-
 static char *default_folder(const char *recipe, const char *profile)
 {
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe;
@@ -262,7 +256,7 @@ static void configure(nm_comparison *self)
                                                 .n_grids = experiment->config.n_grids,
                                                 .seeds = config->seeds,
                                                 .jobs = config->jobs,
-                                                .cores = core_count(),
+                                                .cores = nm_machine_cpus(),
                                                 .slurm = config->slurm,
                                                 .measurement = {config->tid_batches, config->average},
                                                 .margin = config->margin,

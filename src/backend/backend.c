@@ -1,7 +1,6 @@
 /* Creation of backends, their memory, and their description. */
 #include "norma/backend.h"
 
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "backend/backend_private.h"
 #include "backend/cpu/cpu.h"
 #include "backend/ref/ref.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/threads.h"
@@ -52,7 +52,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     made->isa = "base";
     made->dtype = options->dtype;
     made->bf16 = options->bf16;
-    int32_t requested = options->threads ? options->threads : omp_get_num_procs();
+    int32_t requested = options->threads ? options->threads : nm_machine_cpus();
     made->threads = nm_threads_available(requested);
     inside->lacks_threads = made->threads < requested;
     made->k = *nm_ref_kernels(options->dtype, options->bf16);
@@ -345,7 +345,7 @@ const char *nm_backend_warning(const nm_backend *backend)
 {
     if (nm_backend_lacks_threads(backend))
         return "the system cannot start as many threads as requested: fewer are used";
-    if (backend->threads <= omp_get_num_procs())
+    if (backend->threads <= nm_machine_cpus())
         return "";
     return "more threads than cores: expect lower throughput";
 }

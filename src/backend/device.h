@@ -11,7 +11,7 @@ typedef struct nm_device_config {
     const char *backend, *isa;
     nm_precision precision; /* of matrix multiplications; int8: of linear layers at inference */
     int64_t threads;        /* 0: all cores */
-    int64_t memory_mib;     /* limit for a training step; 0: the machine's memory */
+    int64_t memory_mib;     /* limit for a training step; 0: nm_machine_memory */
     bool fold;    /* fold norms that are affine per feature into the linear layers that follow them */
     bool profile; /* time every kernel */
 } nm_device_config;
@@ -28,7 +28,7 @@ nm_status nm_device_reject_int8(const nm_device_config *device, const char *acti
  * nm_backend_create. Free with nm_backend_free. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
-/* Bytes that a training step may use: memory_mib, or the machine's physical memory. */
+/* Bytes that a training step may use: memory_mib, or nm_machine_memory. */
 size_t nm_device_memory_bytes(const nm_device_config *device);
 
 #endif

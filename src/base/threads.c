@@ -1,7 +1,16 @@
 #include "base/threads.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "base/machine.h"
+
+int32_t nm_threads_default(void)
+{
+    int threads = omp_get_max_threads();
+    return threads == omp_get_num_procs() ? nm_machine_cpus() : threads;
+}
 
 static void *wait_for_end(void *mutex)
 {

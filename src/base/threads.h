@@ -1,8 +1,11 @@
-/* Number of threads that the system can start. */
+/* Default number of threads, and how many the system can start. */
 #ifndef NM_THREADS_H
 #define NM_THREADS_H
 
 #include <stdint.h>
+
+/* OMP_NUM_THREADS or what omp_set_num_threads has set, otherwise nm_machine_cpus. */
+int32_t nm_threads_default(void);
 
 /* Number of threads that can be used, from 1 to `wanted`. The OpenMP runtime ends the process when it cannot create a thread
  * (limits of processes or address space, containers), so the number is determined beforehand by starting and ending `wanted` - 1

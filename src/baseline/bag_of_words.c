@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/hash_map.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "baseline/baseline.h"
 #include "model/logistic.h"
@@ -195,7 +196,7 @@ static nm_status bag_of_words_run(const nm_task *task, const nm_baseline_config 
     bag words = {.parts = parts};
     fit self = {.parts = parts,
                 .classes = nm_classification_classes(parts),
-                .threads = config->threads ? (int)config->threads : omp_get_num_procs()};
+                .threads = config->threads ? (int)config->threads : nm_machine_cpus()};
     (void)err;
     collect(&words,
             config->max_features > 0 ? (size_t)config->max_features : MAX_WEIGHTS / (size_t)self.classes);

@@ -608,7 +608,7 @@ nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *eve
                        .report = report,
                        .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
-    self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : omp_get_max_threads());
+    self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : nm_threads_default());
     bool existed;
     NM_TRY(nm_file_find(config->output, &existed, err));
     nm_folder_lock lock = {0};

@@ -113,7 +113,7 @@ nm_status nm_subword_sampler_create(nm_subword_sampler **out, const nm_subword_s
     self->entries = nm_allocate((size_t)n * sizeof *self->entries);
     for (int32_t i = 0; i < n; i++)
         self->entries[i] = make_entry(&source->vocab->symbols.items[i], source->spm);
-    self->n_workers = nm_threads_available(source->threads ? source->threads : omp_get_max_threads());
+    self->n_workers = nm_threads_available(source->threads ? source->threads : nm_threads_default());
     self->workers = nm_allocate((size_t)self->n_workers * sizeof *self->workers);
     for (int32_t i = 0; i < self->n_workers; i++) {
         if (bpe)

@@ -63,7 +63,7 @@ static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of
                             const void *context, const nm_bootstrap_config *config, double **scores)
 {
     size_t row_bytes = (size_t)systems[0].n_counts * sizeof(int64_t);
-    int threads = nm_threads_available(omp_get_max_threads());
+    int threads = nm_threads_available(nm_threads_default());
 #pragma omp parallel num_threads(threads)
     {
         int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
