@@ -187,7 +187,7 @@ static loss_scratch scratch_of(nm_backend *b, const nm_softmax_loss_args *loss, 
     size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
     size_t logit_bytes = (size_t)block * (size_t)words * sizeof(float);
     loss_scratch s = {.block = block, .sums = nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + logit_bytes)};
-    s.logits = (float *)(void *)(s.sums + sum_bytes / sizeof(double));
+    s.logits = b->dry_run ? NULL : (float *)(void *)(s.sums + sum_bytes / sizeof(double));
     if (tokens <= block)
         return s;
     size_t up_bytes = NM_SIMD(nm_gemm_pack)(b, &gemms->up, NULL);
