@@ -51,7 +51,7 @@ sub pack_run {
     my ($from, $to, @others) = @_;
     mkdir $to or fail $!;
     write_file("$to/config.ini", without_folders(read_file("$from/config.ini")));
-    my $log = join '', grep { !/^\{"type":"sample"/ } map { "$_\n" } split /\n/, read_file("$from/log.jsonl");
+    my $log = join '', grep { !/^\{"type":"samples"/ } map { "$_\n" } split /\n/, read_file("$from/log.jsonl");
     $log =~ s/"host":"[^"]*",//g;
     write_file("$to/log.jsonl", without_folders($log));
     (my $test = read_file("$from/test.json")) =~ s/^ "samples": .*\n//m;

@@ -8,6 +8,11 @@ export NORMA
 
 tables="$SOURCE/scripts/results_tables.pl"
 "$tables" --check >out 2>err || fail "--check: $(cat out err)"
+# The archives contain no text of the corpora.
+for archive in "$SOURCE"/results/logs/*.tar.xz; do
+    n=$(tar --extract --xz --to-stdout --file "$archive" | grep -c '"samples"')
+    [ "$n" = 0 ] || fail "$archive has $n samples of its corpus"
+done
 mkdir -p copy/scripts copy/results && cp "$tables" copy/scripts
 cp -r "$SOURCE/results/logs" "$SOURCE"/results/*.md copy/results
 cp -r "$SOURCE/recipes" copy
