@@ -246,6 +246,8 @@ check_compare() { # FOLDER ARGUMENTS of norma compare...
     name=${1#recipes/}
     case " $* " in *" --profile small "*) mapfile -t arguments < <(small_sizes "${name%.ini}" small) ;;
         *) mapfile -t arguments < <(small_sizes "${name%.ini}" "") ;; esac
+    # Averages need several checkpoints.
+    [[ "$*" != *--compare.average* ]] || arguments+=(--train.validate-every 1)
     run_norma "" compare "$@" "${arguments[@]}" --compare.folder "$folder" --compare.jobs 1 --compare.seeds 1 \
         --compare.tid-batches 2 --compare.samples false || return 1
     find "$folder" -name last.safetensors | while read -r model; do weights_hash "$model"; done | sort >"$log.hashes"
