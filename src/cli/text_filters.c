@@ -94,9 +94,9 @@ static const char *no_effect(const filter *self, const char *option)
                                     : NULL;
     }
     if (!strcmp(option, "tokenizer"))
-        return normalizes           ? ": normalize does not tokenize"
-               : *config->spm_model ? "with a SentencePiece model"
-                                    : NULL;
+        return normalizes                             ? ": normalize does not tokenize"
+               : strcmp(config->tokenizer, tokenizer) ? "with a SentencePiece model"
+                                                      : NULL;
     if (!strcmp(option, "language") && normalizes)
         return config->form == FORM_PUNCTUATION && !*config->spm_model ? NULL : "without --form punctuation";
     if (!strcmp(option, "language"))

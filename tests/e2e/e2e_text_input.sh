@@ -123,6 +123,8 @@ refuses 2 'text.lowercase has no effect: tokens are joined as they are' subword 
 refuses 2 'text.escape has no effect: nothing is tokenized' detokenize --escape false forms
 refuses 2 'text.aggressive has no effect: nothing is tokenized' normalize --aggressive forms
 refuses 2 'text.aggressive has no effect without the tokenizer moses' tokenize --tokenizer none --aggressive forms
+refuses 2 'text.tokenizer has no effect with a SentencePiece model' tokenize --tokenizer moses --spm_model missing.model forms
+refuses 3 'missing.model' tokenize --tokenizer sentencepiece --spm_model missing.model forms
 refuses 2 'text.format has no effect: only subword uses it' tokenize --format tokenized forms
 refuses 2 'text.form has no effect: only normalize uses it' tokenize --form nfc forms
 "$NORMA" tokenize --undo --language de plain/valid.source.words >got
