@@ -67,7 +67,8 @@ NM_API nm_status nm_training_open(nm_training **training, const char *recipe, co
  * without validation data. NM_INTERRUPTED after nm_training_stop, with a checkpoint from which NM_TRAINING_RESUME continues
  * bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the divergence threshold. */
 NM_API nm_status nm_training_run(nm_training *training, nm_error *err);
-/* Requests the end of nm_training_run after the current update. May be called from a callback, another thread or a signal
+/* Requests the end of nm_training_run after the current update, or during a validation, which a resumed training then repeats
+ * (with several processes, its loss may end early, its score not). May be called from a callback, another thread or a signal
  * handler. */
 NM_API void nm_training_stop(nm_training *training);
 /* NULL is accepted. */

@@ -67,6 +67,7 @@ struct nm_decoder {
     nm_special_tokens special;
     const nm_beam_rule *rule;
     int32_t max_positions, layers, heads; /* minimum over the ensemble */
+    const nm_stop *stop;
 };
 
 nm_decode_options *nm_decode_options_add(nm_options *options)
@@ -189,6 +190,11 @@ nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err)
     return nm_scorer_refresh(&decoder->scorer, err);
 }
 
+void nm_decoder_set_stop(nm_decoder *decoder, const nm_stop *stop)
+{
+    decoder->stop = stop;
+}
+
 int32_t nm_decoder_longest(const nm_decoder *decoder)
 {
     return decoder->max_positions;
@@ -297,6 +303,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_score
     const nm_decoder *decoder = job->decoder;
     const ordered *order = job->order + here->first;
     int32_t n = here->n;
+    NM_TRY(nm_check_stop(decoder->stop, err));
     int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
     int32_t *limits = nm_allocate((size_t)n * sizeof *limits);
     nm_id_list *prefixes = job->prefixes ? nm_allocate((size_t)n * sizeof *prefixes) : NULL;

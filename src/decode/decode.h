@@ -6,6 +6,7 @@
 #ifndef NM_DECODE_H
 #define NM_DECODE_H
 
+#include "base/stop.h"
 #include "decode/constraints.h"
 #include "model/model.h"
 
@@ -68,6 +69,9 @@ nm_status nm_decoder_create_worker(nm_decoder **decoder, const nm_decoder *main,
 void nm_decoder_free(nm_decoder *decoder);
 /* Updates tables and packed weights; must be called after the parameters have changed. NM_MEMORY. */
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
+
+/* Translations end with NM_INTERRUPTED before the next batch once *stop is nonzero; NULL: never. */
+void nm_decoder_set_stop(nm_decoder *decoder, const nm_stop *stop);
 
 /* Maximum length of a source in tokens, eos included. */
 int32_t nm_decoder_longest(const nm_decoder *decoder);

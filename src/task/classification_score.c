@@ -29,6 +29,7 @@ static void softmax(const double *logits, int32_t n, double *probabilities)
 
 typedef struct finder {
     nm_model *model;
+    const nm_stop *stop;
     nm_tape tape;
     nm_arena host;
     nm_batching batching;
@@ -39,6 +40,7 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
                            nm_error *err)
 {
     static const nm_batch_words words = {0};
+    NM_TRY(nm_check_stop(self->stop, err));
     nm_arena_reset(&self->host);
     nm_batch batch = nm_batch_pack(&self->batching, examples, n, &words, &self->host);
     nm_tape_start(&self->tape, false, 0, 0);
@@ -83,6 +85,7 @@ nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const 
                                           double *probabilities, nm_error *err)
 {
     finder self = {.model = model,
+                   .stop = task->stop,
                    .batching = {.source = texts},
                    .classes = nm_classification_classes(nm_classification_parts_of(task))};
     nm_tape_init_growing(&self.tape, model->backend);

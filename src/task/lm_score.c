@@ -253,7 +253,8 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
                 break;
             tokens += windows[count++].length;
         }
-        if (count && self->batch % comm->size == comm->rank)
+        status = nm_check_stop(self->how->stop, err);
+        if (status == NM_OK && count && self->batch % comm->size == comm->rank)
             status = score_batch(self, windows, count, err);
         self->batch += count > 0;
     }
@@ -301,6 +302,7 @@ static nm_status score_streams(const nm_task *task, nm_model *model, const nm_co
     const nm_lm_task_config *config = task->config;
     const nm_lm_parts *parts = task->parts;
     nm_lm_scoring how = {.max_tokens = task->max_tokens,
+                         .stop = task->stop,
                          .before = parts->vocab->eos,
                          .drop_incomplete =
                              config->incomplete == NM_LM_INCOMPLETE_DROP || !nm_lm_config_of(model)->causal};

@@ -72,6 +72,7 @@ typedef struct nm_lm_scoring {
     double *token_nll;
     /* processes that divide the batches, all of which call; without token_nll. NULL: a single process */
     nm_comm *comm;
+    const nm_stop *stop; /* see nm_task */
 } nm_lm_scoring;
 
 typedef struct nm_lm_scored {

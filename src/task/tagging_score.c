@@ -38,6 +38,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
 {
     if (!p->n)
         return NM_OK;
+    NM_TRY(nm_check_stop(p->task->stop, err));
     nm_arena_reset(&p->arena);
     nm_batch batch = nm_tagging_pack(p->task, p->corpus, p->pieces, p->n, NULL, &p->arena);
     nm_tape_start(&p->tape, false, 0, 0);

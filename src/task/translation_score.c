@@ -126,6 +126,7 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
     nm_status status =
         nm_decoder_create(&decoder, &model, 1, nm_options_find(task->options, "decode"), &words, err);
     if (status == NM_OK) {
+        nm_decoder_set_stop(decoder, task->stop);
         status = nm_decode(decoder, inputs, n, found, err);
         nm_decoder_free(decoder);
     }

@@ -142,6 +142,7 @@ static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, 
     return status;
 }
 
+/* NM_INTERRUPTED at a request to stop: the state is then as before the validation. */
 static nm_status validate(nm_trainer *trainer, nm_error *err)
 {
     nm_validation v;
@@ -170,6 +171,13 @@ static bool stop_is_requested(const nm_trainer *trainer)
     return trainer->callbacks.stop && *trainer->callbacks.stop;
 }
 
+static nm_status stop(nm_trainer *trainer, nm_error *err)
+{
+    NM_TRY(save(trainer, err));
+    return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
+                   trainer->state.update);
+}
+
 static nm_status log_hook_records(nm_trainer *trainer, nm_error *err)
 {
     const nm_train_hooks *hooks = trainer->callbacks.hooks;
@@ -182,6 +190,23 @@ static bool validation_is_due(const nm_trainer *trainer)
     int64_t every = trainer->config->validate_every;
     return every ? trainer->state.update % every == 0
                  : finished_epochs(trainer) > trainer->state.checked_epochs;
+}
+
+/* The validation of this update was interrupted, or the run was resumed with another train.validate_every. */
+static bool validation_is_missing(const nm_trainer *trainer)
+{
+    const nm_train_state *state = &trainer->state;
+    return state->update && state->checked_update != state->update && validation_is_due(trainer);
+}
+
+/* An interrupted validation is not an error: the loop then writes the checkpoint, and the resumed run validates. */
+static nm_status validate_and_save(nm_trainer *trainer, bool validates, nm_error *err)
+{
+    nm_status status = validates ? validate(trainer, err) : NM_OK;
+    if (status == NM_INTERRUPTED)
+        return NM_OK;
+    NM_TRY(status);
+    return save(trainer, err);
 }
 
 static bool is_finished(const nm_trainer *trainer)
@@ -230,11 +255,10 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     NM_TRY(log_hook_records(trainer, err));
     if (trainer->callbacks.progress)
         trainer->callbacks.progress(trainer->callbacks.user, &progress);
-    bool due = validation_is_due(trainer);
-    if (due && validates)
-        NM_TRY(validate(trainer, err));
-    if (due || (trainer->config->save_every && state->update % trainer->config->save_every == 0))
-        NM_TRY(save(trainer, err));
+    if (validation_is_due(trainer))
+        return validate_and_save(trainer, validates, err);
+    if (trainer->config->save_every && state->update % trainer->config->save_every == 0)
+        return save(trainer, err);
     return NM_OK;
 }
 
@@ -249,15 +273,18 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
                            trainer->batches.skipped, trainer->batches.skipped == 1 ? "" : "s");
     if (trainer->config->save_initial && !trainer->state.update)
         NM_TRY(save(trainer, err));
+    if (validates && validation_is_missing(trainer))
+        NM_TRY(validate_and_save(trainer, true, err));
     while (!is_finished(trainer)) {
-        if (stop_is_requested(trainer)) {
-            NM_TRY(save(trainer, err));
-            return nm_fail(err, NM_INTERRUPTED, "stopped after update %" PRId64 "; checkpoint written",
-                           trainer->state.update);
-        }
+        if (stop_is_requested(trainer))
+            return stop(trainer, err);
         NM_TRY(step(trainer, validates, err));
     }
+    nm_status status = NM_OK;
     if (validates && trainer->state.checked_update != trainer->state.update)
-        NM_TRY(validate(trainer, err));
+        status = validate(trainer, err);
+    if (status == NM_INTERRUPTED)
+        return stop(trainer, err);
+    NM_TRY(status);
     return save(trainer, err);
 }

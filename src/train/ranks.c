@@ -98,6 +98,22 @@ nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
+nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err)
+{
+    nm_comm *comm = trainer->comm;
+    if (comm->size == 1)
+        return nm_check_stop(trainer->callbacks.stop, err);
+    bool *stops = nm_allocate((size_t)comm->size * sizeof *stops);
+    stops[comm->rank] = trainer->callbacks.stop && *trainer->callbacks.stop;
+    nm_status status = nm_comm_gather(comm, stops, sizeof *stops, err);
+    for (int32_t rank = 0; rank < comm->size && status == NM_OK; rank++)
+        trainer->stop |= stops[rank];
+    free(stops);
+    if (status == NM_OK && trainer->stop)
+        return nm_fail(err, NM_INTERRUPTED, "stopped");
+    return status;
+}
+
 nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;

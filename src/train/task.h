@@ -4,6 +4,7 @@
 #define NM_TASK_H
 
 #include "base/safetensors.h"
+#include "base/stop.h"
 #include "comm/comm.h"
 #include "data/batches.h"
 #include "metric/bootstrap.h"
@@ -104,7 +105,8 @@ struct nm_task {
     nm_norm_plan plan;    /* of the training run */
     uint64_t fingerprint; /* hash of the training data; checked when a run is resumed */
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
-    void *parts;   /* owned by the task type */
+    const nm_stop *stop; /* a score ends early, with NM_INTERRUPTED, if it becomes nonzero; NULL: never */
+    void *parts;         /* owned by the task type */
 };
 
 #endif

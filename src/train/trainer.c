@@ -35,7 +35,8 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
                               .config = nm_options_find(trainer->options, "data"),
                               .seed = (uint64_t)trainer->config->seed,
                               .max_tokens = trainer->config->max_tokens,
-                              .comm = trainer->comm};
+                              .comm = trainer->comm,
+                              .stop = trainer->comm->size == 1 ? trainer->callbacks.stop : NULL};
     return task->open(&trainer->task, err);
 }
 

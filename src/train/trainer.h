@@ -78,8 +78,9 @@ typedef struct nm_train_callbacks {
     void (*progress)(void *user, const nm_progress *progress);
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
-    /* non-zero requests to finish the update, save and return NM_INTERRUPTED */
-    const volatile sig_atomic_t *stop;
+    /* Nonzero requests to finish the update, or to end the validation, to save and to return NM_INTERRUPTED. A resumed run
+     * repeats the validation. With several processes, the score of a validation does not end early. */
+    const nm_stop *stop;
     const nm_train_hooks *hooks;
     /* The processes that train together, all with the same options; NULL: a single process. Rank 0 writes the files and calls
      * the callbacks; `stop` may be set in any process. After an error the caller calls nm_comm_finish. */

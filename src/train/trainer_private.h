@@ -51,7 +51,7 @@ struct nm_trainer {
     nm_lane *lanes;        /* [n_lanes], with lockstep */
     int32_t n_lanes;
     nm_workers workers; /* norm.state = worker */
-    bool stop;          /* with several processes: one of them was requested to stop, at the last update */
+    bool stop;          /* with several processes: one of them was requested to stop, when they last agreed */
     /* With several processes: messages of this one since nm_ranks_share_messages, each ending with a newline; heap or NULL. */
     char *messages;
     double logged_wait;   /* comm->wait_seconds at the last record of the log */
@@ -90,6 +90,8 @@ nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error 
 nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
 /* NM_MISMATCH unless the parameters of all ranks are bitwise equal. */
 nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);
+/* NM_INTERRUPTED on all ranks if one of them was requested to stop. */
+nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err);
 /* Copies the training state of rank 0 to all ranks. */
 nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
 /* Copies parameters, running statistics, optimizer state and training state of rank 0 to all ranks. */

@@ -24,13 +24,16 @@ typedef struct batch_loss {
     int64_t n_targets, n_ignored;
 } batch_loss;
 
-/* Losses of the batches of this process; batch_stats: of all batches, with batch statistics, without dropout. */
+/* Losses of the batches of this process; batch_stats: of all batches, with batch statistics, without dropout. Ends early at a
+ * request to stop, which the caller has to check with nm_ranks_share_stop. */
 static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                                 batch_loss *losses, nm_error *err)
 {
     nm_backend *b = trainer->backend;
     const nm_comm *comm = trainer->comm;
     for (int64_t i = 0; i < batches->n; i++) {
+        if (trainer->callbacks.stop && *trainer->callbacks.stop)
+            break;
         if (!batch_stats && i % comm->size != comm->rank)
             continue;
         nm_batch batch =
@@ -78,6 +81,8 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
     nm_status status = compute_losses(trainer, batches, batch_stats, losses, err);
     if (status == NM_OK && !batch_stats)
         status = share_losses(trainer->comm, losses, batches->n, err);
+    if (status == NM_OK)
+        status = nm_ranks_share_stop(trainer, err);
     double sums[2] = {0};
     int64_t n_targets = 0, ignored = 0;
     for (int64_t i = 0; i < batches->n; i++) {
@@ -106,11 +111,19 @@ static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches,
     return status;
 }
 
+/* The epoch of the last update: a resumed run may already be at the beginning of the next one. */
+static int64_t last_epoch(const nm_train_state *state)
+{
+    return state->batch || !state->epoch ? state->epoch : state->epoch - 1;
+}
+
 nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *err)
 {
     double start = nm_clock();
-    *v = (nm_validation){
-        .update = trainer->state.update, .epoch = trainer->state.epoch, .batch_loss = NAN, .batch_nll = NAN};
+    *v = (nm_validation){.update = trainer->state.update,
+                         .epoch = last_epoch(&trainer->state),
+                         .batch_loss = NAN,
+                         .batch_nll = NAN};
     nm_batches batches;
     NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, err));
     validation_loss mean = {NAN, NAN, 0};

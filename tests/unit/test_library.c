@@ -14,6 +14,7 @@
 #include "norma/tagger.h"
 #include "norma/train.h"
 #include "support/tiny_run.h"
+#include "train/trainer_private.h"
 
 enum { N_TEXTS = 20, N_THREADS = 16, ROUNDS = 3, LONGEST = 12 };
 
@@ -43,6 +44,21 @@ static void make_texts(void)
 
 /* ---- runs ---- */
 
+/* A request to stop ends the score of a task. */
+static void assert_score_can_stop(nm_trainer *trainer)
+{
+    nm_stop stop = 1;
+    nm_task *task = &trainer->task;
+    nm_task_score score;
+    nm_error err;
+    assert_int_equal(task->type->score(task, trainer->model, NM_SPLIT_TRAIN, 0, &score, &err), NM_OK);
+    nm_task_score_release(&score);
+    task->stop = &stop;
+    assert_int_equal(task->type->score(task, trainer->model, NM_SPLIT_TRAIN, 0, &score, &err),
+                     NM_INTERRUPTED);
+    task->stop = NULL;
+}
+
 static char *trained(const nm_task_type *task, const char *const *settings)
 {
     char *folder = tiny_folder();
@@ -56,6 +72,7 @@ static char *trained(const nm_task_type *task, const char *const *settings)
     if (nm_trainer_open(&trainer, task, options, folder, false, NULL, &err) != NM_OK ||
         nm_trainer_run(trainer, &err) != NM_OK)
         fail_msg("%s", err.text);
+    assert_score_can_stop(trainer);
     nm_trainer_close(trainer);
     nm_options_free(options);
     return folder;
