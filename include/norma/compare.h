@@ -3,7 +3,8 @@
  * complete program.
  *
  * Every run is trained by a process of the program `norma`, so that it has its own memory and threads and its failure does
- * not affect the others; models are scored in the calling process. All progress is stored in the run folders: a comparison
+ * not affect the others. Models are scored in the calling process, each after its training, while other runs are training; grid
+ * points after the training of all runs, unless all of them are scored. All progress is stored in the run folders: a comparison
  * that was interrupted or killed continues with the same calls, and finished runs are neither trained nor scored again. */
 #ifndef NORMA_COMPARE_H
 #define NORMA_COMPARE_H
@@ -27,8 +28,8 @@ typedef struct nm_compared_run {
     nm_run_state state;
     int32_t exit_code;   /* of the process, 128 + N for signal N; 0: no failure so far */
     const char *failure; /* why there is no result */
-    const char *line;    /* last message of the run; of one that waits, what it waits for; "": none */
-    /* After the training of all runs. */
+    const char *line;    /* last message of the run, or its score; before the run: what it waits for, or "" */
+    /* After the run was scored, and after the training of all runs. */
     int64_t updates;
     double loss, nll; /* of the best validation; nll: without label smoothing, per target token */
     double tokens_per_second, step_mib; /* throughput; memory of a training step in MiB */
@@ -63,7 +64,8 @@ typedef struct nm_comparison_events {
     /* About ten times per second while runs are training, and before each run is scored. */
     void (*progress)(void *user, nm_comparison *comparison);
     void (*finished)(void *user, const nm_compared_run *run); /* the training of a run has ended */
-    /* All runs have ended and the best grid points are selected; n_unscored runs will be scored. */
+    void (*scored)(void *user, const nm_compared_run *run);   /* a run has a score; others may be training */
+    /* All runs have ended and the best grid points are selected; n_unscored runs remain to be scored. */
     void (*trained)(void *user, nm_comparison *comparison, size_t n_unscored);
     void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
 } nm_comparison_events;

@@ -165,8 +165,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             elif line.startswith("warning: "):
                 calls.call(warnings.warn, line[len("warning: "):])
 
-        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_trained(),
-                                  comparison_message(on_message))
+        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_finished(),
+                                  comparison_trained(), comparison_message(on_message))
         status = lib.nm_comparison_open(byref(handle), os.fsencode(program_path()), os.fsencode(path),
                                         _option_list(options), byref(events), byref(err))
         try:

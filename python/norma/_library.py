@@ -212,7 +212,7 @@ comparison_message = CFUNCTYPE(None, c_void_p, c_char_p)
 class ComparisonEvents(Structure):
     """nm_comparison_events, norma/compare.h"""
     _fields_ = [("user", c_void_p), ("progress", comparison_progress), ("finished", comparison_finished),
-                ("trained", comparison_trained), ("message", comparison_message)]
+                ("scored", comparison_finished), ("trained", comparison_trained), ("message", comparison_message)]
 
 
 # ---- OpenMP ----

@@ -183,6 +183,14 @@ static void on_finished(void *user, const nm_run_job *job)
         self->events.finished(self->events.user, &run);
 }
 
+static void on_scored(void *user, const nm_run_job *job)
+{
+    const nm_comparison *self = user;
+    const nm_compared_run run = describe_run(job, job->last_line);
+    if (self->events.scored)
+        self->events.scored(self->events.user, &run);
+}
+
 static void on_message(void *user, const char *text)
 {
     const nm_comparison *self = user;
@@ -282,6 +290,7 @@ static nm_comparison *create(const nm_comparison_events *events)
     nm_run_queue *queue = &self->experiment.queue;
     queue->stop = &self->stop;
     queue->on_finished = on_finished;
+    queue->on_scored = on_scored;
     queue->on_tick = on_tick;
     queue->on_message = on_message;
     queue->user = self;

@@ -70,6 +70,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     const nm_comparison_events events = {.user = &progress,
                                          .progress = compare_progress_tick,
                                          .finished = compare_progress_finished,
+                                         .scored = compare_progress_scored,
                                          .trained = on_trained,
                                          .message = compare_progress_message};
     const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
@@ -112,9 +113,10 @@ const nm_command nm_command_compare = {
     .usage = "RECIPE [--profile small] [--norms a,b,c] [--seeds N] [--grid key=v,w] [--format "
              "text|markdown|latex|csv|json] [--section.key value ...]",
     .details =
-        "Each variant and seed is trained in its own run folder. After an interruption, the same command "
-        "continues: unfinished runs are resumed, finished runs are not trained again, and scored runs "
-        "are not scored again unless their model, data or settings changed.\n\n"
+        "Each variant and seed is trained in its own run folder and then scored on the test set. After an "
+        "interruption, the same command continues: unfinished runs are resumed, finished runs are not "
+        "trained again, and scored runs are not scored again unless their model, data or settings "
+        "changed.\n\n"
         "A variant replaces the norm that the recipe varies: model.encoder_norm if the recipe sets it "
         "(the decoder then keeps its norm), else model.norm. Two variants with the same configuration "
         "are an error, and variants with identical weights after training are reported.\n\n"

@@ -41,7 +41,7 @@ static void describe_run(const nm_compared_run *run, char *text, size_t bytes)
     if (run->state == NM_RUN_WAITING)
         snprintf(text, bytes, "waiting%s%.200s", *run->line ? ": " : "", run->line);
     else if (run->state == NM_RUN_FINISHED && run->scored)
-        snprintf(text, bytes, "finished and scored earlier");
+        snprintf(text, bytes, "%.255s", *run->line ? run->line : "finished and scored earlier");
     else if (run->failure)
         snprintf(text, bytes, "failed: %.240s", run->failure);
     else
@@ -130,4 +130,11 @@ void compare_progress_finished(void *user, const nm_compared_run *run)
     if (!progress->terminal)
         fprintf(stderr, "%s, seed %lld: %s\n", run->variant, (long long)run->seed,
                 run->failure ? run->failure : run->line);
+}
+
+void compare_progress_scored(void *user, const nm_compared_run *run)
+{
+    const compare_progress *progress = user;
+    if (!progress->terminal || progress->trained)
+        fprintf(stderr, "%s, seed %lld: %s\n", run->variant, (long long)run->seed, run->line);
 }

@@ -1,5 +1,5 @@
 /* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a line for each running
- * run every 20 seconds, and a line for each finished run. Then a line for each run that is scored. */
+ * run every 20 seconds, and a line for each run that has finished or has been scored. */
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 
@@ -17,6 +17,7 @@ compare_progress compare_progress_begin(bool score_grid);
 /* Callbacks of nm_comparison_events; user: a compare_progress. */
 void compare_progress_tick(void *user, nm_comparison *comparison);
 void compare_progress_finished(void *user, const nm_compared_run *run);
+void compare_progress_scored(void *user, const nm_compared_run *run);
 void compare_progress_message(void *user, const char *text);
 
 #endif

@@ -220,11 +220,79 @@ static nm_status check_signals(nm_error *err)
     return NM_OK;
 }
 
+static void report_scored(const nm_experiment *c, nm_run_job *job)
+{
+    snprintf(job->last_line, sizeof job->last_line, "%s %.2f on the test set", job->result.title,
+             job->result.value);
+    if (c->queue.on_scored)
+        c->queue.on_scored(c->queue.user, job);
+}
+
+/* The run is scored again after the training of all runs, and the error is then that of the comparison. */
+static void warn_not_scored(const nm_experiment *c, nm_run_job *job, const nm_error *why)
+{
+    char *text = nm_format("warning: %s, seed %lld is not scored: %s", job->variant->name,
+                           (long long)job->result.seed, why->text);
+    job->score_failed = true;
+    nm_run_queue_send_message(&c->queue, text);
+    free(text);
+}
+
+static void announce_wait(const nm_experiment *c, const nm_run_job *job)
+{
+    char *text = nm_format("waiting for the score of %s, seed %lld; a second signal discards it",
+                           job->variant->name, (long long)job->result.seed);
+    nm_run_queue_send_message(&c->queue, text);
+    free(text);
+}
+
+/* Stores the result of the run that was scored during the training of others. */
+static void collect_score(nm_experiment *c, bool wait)
+{
+    nm_error err;
+    nm_run_job *job = nm_background_scoring_collect(&c->scoring, wait, &err);
+    if (!job)
+        return;
+    if (job->result.measured)
+        report_scored(c, job);
+    else
+        warn_not_scored(c, job, &err);
+}
+
+static bool can_be_scored(const nm_experiment *c, const nm_run_job *job)
+{
+    return job->state == NM_RUN_FINISHED && !job->result.exit_code && !job->result.measured &&
+           !job->score_failed && (c->config.score_grid || !job->variant->point);
+}
+
+/* nm_run_queue.score_finished */
+static bool score_finished(void *user)
+{
+    nm_experiment *c = user;
+    nm_error err;
+    nm_run_measurement measurement = c->config.measurement;
+    measurement.threads = c->queue.share.threads;
+    collect_score(c, false);
+    for (size_t i = 0; i < c->queue.n && !c->scoring.job; i++) {
+        nm_run_job *job = &c->queue.jobs[i];
+        if (can_be_scored(c, job) &&
+            nm_background_scoring_start(&c->scoring, &c->queue, job, &measurement, &err) != NM_OK)
+            warn_not_scored(c, job, &err);
+    }
+    return c->scoring.job != NULL;
+}
+
 nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
 {
     NM_TRY(check_signals(err));
-    return by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
-                       : nm_run_queue_train(&c->queue, err);
+    c->queue.score_finished = score_finished;
+    c->queue.scorer = c;
+    nm_status status = by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
+                                   : nm_run_queue_train(&c->queue, err);
+    if (status == NM_INTERRUPTED && c->scoring.job)
+        announce_wait(c, c->scoring.job);
+    collect_score(c, true);
+    return status;
 }
 
 /* ---- results ---- */
@@ -286,6 +354,7 @@ nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
             if (c->queue.on_tick)
                 c->queue.on_tick(c->queue.user, &c->queue);
             NM_TRY(score_run(c, &c->queue.jobs[i], err));
+            report_scored(c, &c->queue.jobs[i]);
         }
     nm_experiment_test(c);
     for (size_t i = 0; i < c->queue.n; i++) /* saved again with the p values, which need all scores */

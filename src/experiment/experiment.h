@@ -2,9 +2,10 @@
  * set and summarized. The steps are separate functions, so that the caller can report between them:
  *
  *     nm_experiment_plan    determines variants and run folders, loads saved results, checks all options
- *     nm_experiment_train   trains the runs that are not finished
+ *     nm_experiment_train   trains the runs that are not finished; scores each after its training, unless a grid point must be
+ *                           selected first
  *     nm_experiment_select  reads the logs and selects the best grid point of each variant
- *     nm_experiment_score   scores the models on the test set and compares the variants
+ *     nm_experiment_score   scores the other models on the test set and compares the variants
  *
  * Finished work is reused: an interrupted comparison continues with the same calls. A comparison whose folder has
  * comparison.json can also be read without recipe, data and models: nm_experiment_open, nm_experiment_select,
@@ -12,6 +13,7 @@
 #ifndef NM_EXPERIMENT_H
 #define NM_EXPERIMENT_H
 
+#include "experiment/background_scoring.h"
 #include "experiment/comparison_table.h"
 #include "experiment/run_queue.h"
 
@@ -34,14 +36,15 @@ typedef struct nm_experiment {
     nm_run_queue queue;
     nm_variants variants, points; /* those of config.norms; the same expanded by the grid */
     nm_comparison_table table;
-    nm_error unreadable; /* of the first log that exists and cannot be read; status NM_OK: none */
+    nm_background_scoring scoring; /* of a run while others are training */
+    nm_error unreadable;           /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_experiment;
 
 /* Needs config, folder and the fields of queue up to settings. Creates and locks the folder. NM_USAGE for wrong options,
  * missing test data, or two variants with the same configuration. */
 nm_status nm_experiment_plan(nm_experiment *experiment, nm_error *err);
-/* Trains the runs and calls the callbacks of the queue. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and
- * nm_slurm_array_train. */
+/* Trains the runs and calls the callbacks of the queue. A run that cannot be scored now is left to nm_experiment_score, after a
+ * warning. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and nm_slurm_array_train. */
 nm_status nm_experiment_train(nm_experiment *experiment, nm_error *err);
 /* A run without a readable log becomes a failed run; see nm_experiment_check. */
 void nm_experiment_select(nm_experiment *experiment);

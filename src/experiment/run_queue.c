@@ -225,9 +225,22 @@ static void stop_all(nm_run_queue *queue)
     }
 }
 
+void nm_run_queue_send_message(const nm_run_queue *queue, const char *text)
+{
+    if (queue->on_message)
+        queue->on_message(queue->user, text);
+}
+
+bool nm_run_queue_score_finished(const nm_run_queue *queue)
+{
+    return queue->score_finished && queue->score_finished(queue->scorer);
+}
+
 static nm_status start_waiting(nm_run_queue *queue, nm_error *err)
 {
-    for (size_t i = 0; i < queue->n && count(queue, NM_RUN_RUNNING) < (size_t)queue->share.jobs; i++)
+    size_t scoring = nm_run_queue_score_finished(queue);
+    for (size_t i = 0; i < queue->n && count(queue, NM_RUN_RUNNING) + scoring < (size_t)queue->share.jobs;
+         i++)
         if (queue->jobs[i].state == NM_RUN_WAITING)
             NM_TRY(start(queue, &queue->jobs[i], err));
     return NM_OK;

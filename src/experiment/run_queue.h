@@ -16,9 +16,11 @@ typedef struct nm_run_job { /* one run */
     const nm_variant *variant;
     char *folder, *log_path; /* heap; log_path: standard error of the process */
     char key[NM_RUN_KEY_BYTES];
-    char last_line[256]; /* of log_path, after the run has ended; before: reason for waiting, or "" */
+    /* Before the run: reason for waiting, or ""; after it has ended: the last line of log_path, or the score. */
+    char last_line[256];
     nm_run_result result;
     nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
+    bool score_failed;  /* during the training of other runs; it is scored again after them */
     pid_t process;
 } nm_run_job;
 
@@ -37,9 +39,14 @@ typedef struct nm_run_queue {
     const volatile sig_atomic_t *stop; /* nonzero: stop all runs and return NM_INTERRUPTED; may be NULL */
     /* Callbacks; each may be NULL. on_tick is called about ten times per second during training, and before a run is scored. */
     void (*on_finished)(void *user, const nm_run_job *job);
+    void (*on_scored)(void *user, const nm_run_job *job);
     void (*on_tick)(void *user, const struct nm_run_queue *queue);
     void (*on_message)(void *user, const char *text); /* such as the number of a Slurm job */
     void *user;
+    /* Scores finished runs while others are training; called about ten times per second. Returns whether it uses the cores of
+     * one run. May be NULL. */
+    bool (*score_finished)(void *scorer);
+    void *scorer;
 } nm_run_queue;
 
 /* The options of a run: recipe and profile, overridden by the settings of the queue, those of the variant (NULL: none) and the
@@ -58,6 +65,9 @@ nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *e
 /* Trains all waiting runs. A run that fails is reported in its result. On NM_INTERRUPTED and on any other failure, all
  * processes have been stopped, each after writing a checkpoint. */
 nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err);
+/* Call on_message and score_finished. */
+void nm_run_queue_send_message(const nm_run_queue *queue, const char *text);
+bool nm_run_queue_score_finished(const nm_run_queue *queue);
 void nm_run_queue_release(nm_run_queue *queue);
 
 /* The last line of a text file, control characters replaced by spaces; "" if there is none. bytes: size of line. */

@@ -350,7 +350,7 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
                                 nm_options *options, const nm_run_measurement *measurement, nm_error *err)
 {
     nm_backend *backend = NULL;
-    nm_backend_options device = {.name = "cpu"};
+    nm_backend_options device = {.name = "cpu", .threads = (int32_t)measurement->threads};
     char *path = scored_model(folder, measurement), model[NM_RUN_KEY_BYTES];
     nm_loaded_model run;
     nm_status status = nm_backend_create(&backend, &device, err);

@@ -30,6 +30,7 @@ typedef struct nm_run_result {
 typedef struct nm_run_measurement {
     int64_t tid_batches; /* training batches for TID; 0: one epoch */
     int64_t average;     /* score the mean of the last `average` checkpoints; 0: the best model */
+    int64_t threads;     /* of scoring; 0: one per core. The results do not depend on it. */
 } nm_run_measurement;
 
 enum { NM_RUN_KEY_BYTES = 64 };

@@ -331,12 +331,6 @@ static nm_status next_number(const slurm *self, long *number, nm_error *err)
     return NM_OK;
 }
 
-static void send_message(const nm_run_queue *queue, const char *text)
-{
-    if (queue->on_message)
-        queue->on_message(queue->user, text);
-}
-
 static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm_error *err)
 {
     long number;
@@ -374,7 +368,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
             snprintf(task->log_path, sizeof task->log_path, "%s/%ld-%zu.txt", self->folder, number, i);
         }
         char *text = nm_format("Slurm job %.*s (%s%ld): %zu runs", length, id, self->name, number, n);
-        send_message(self->queue, text);
+        nm_run_queue_send_message(self->queue, text);
         free(text);
     }
     nm_buffer_release(&output);
@@ -397,7 +391,7 @@ static nm_status submit_missing(slurm *self, nm_error *err)
     }
     if (listed) {
         char *text = nm_format("%zu runs are in Slurm's queue already", listed);
-        send_message(queue, text);
+        nm_run_queue_send_message(queue, text);
         free(text);
     }
     for (size_t at = 0; at < n && status == NM_OK; at += MAX_TASKS)
@@ -512,6 +506,7 @@ static nm_status wait_for_tasks(slurm *self, nm_error *err)
             check_ends(self);
             next_check = now + first_pause;
         }
+        nm_run_queue_score_finished(queue);
         if (queue->on_tick)
             queue->on_tick(queue->user, queue);
         if (!is_finished(queue))

@@ -70,9 +70,8 @@ refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folde
 
 norms=layer,batch,power
 compare --norms $norms --seeds 2 --folder whole --format csv >whole.csv 2>err || fail "compare: $(cat err)"
-has err "scoring 6 runs"
-has err "scoring run 2 of 6"
-has err "scoring run 6 of 6"
+[ "$(grep -c ', seed [12]: ppl [0-9.]* on the test set$' err)" = 6 ] || fail "not six scores: $(cat err)"
+has err "power, seed 2: ppl "
 for format in text markdown latex csv json; do
     compare --norms $norms --seeds 2 --folder whole --format $format >table.$format 2>err || fail "$format: $(cat err)"
     [ -s err ] && fail "$format: something was left to do: $(cat err)"
@@ -138,8 +137,8 @@ again() { # WHAT COUNT OPTIONS...: COUNT runs are scored again, and the table is
     compare --norms $norms --seeds 2 --folder whole --format csv "$@" >again.csv 2>err || fail "$what: $(cat err)"
     cases=$((cases + 1))
     local scored
-    scored=$(sed -n 's/^norma: scoring \([0-9][0-9]*\) runs* on.*/\1/p' err)
-    [ "${scored:-0}" = "$wanted" ] || fail "$what: ${scored:-0} runs were scored, not $wanted: $(cat err)"
+    scored=$(grep -c ', seed [0-9]*: ppl [0-9.]* on the test set$' err)
+    [ "$scored" = "$wanted" ] || fail "$what: $scored runs were scored, not $wanted: $(cat err)"
     [ "$#" -gt 0 ] || cmp -s whole.csv again.csv || fail "$what: another table: $(diff whole.csv again.csv)"
 }
 truncate -s 2000 whole/batch-2/test.json
@@ -204,6 +203,26 @@ compare --norms $norms --folder stopped --train.updates 100000 --jobs 3 >out 2>e
 has err 'power-1.txt'
 flock -n stopped/lock true || fail "a run continues after its comparison has ended"
 
+# A run is scored while another is still training; the score remains after an interruption.
+"$NORMA" compare recipe.ini --tid-batches 2 --norms layer,slow=power:train.updates=5000 --folder partial --jobs 2 >out 2>err &
+process=$!
+while kill -0 $process 2>/dev/null && ! { [ -f partial/layer-1/test.json ] && grep -qs '"type":"train"' partial/slow-1/log.jsonl; }; do
+    sleep 0.02
+done
+kill -INT $process
+got=0
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got after Ctrl-C with one score: $(cat err)"
+cmp -s partial/layer-1/best.safetensors whole/layer-1/best.safetensors || fail "another model than in the first comparison"
+"$NORMA" compare --results partial --format json >partial.json 2>err || fail "--results with one score: $(cat err)"
+perl -MJSON::PP -0777 -e '
+    my ($partial, $whole) = map { open(my $in, "<", $_) or die; decode_json(<$in>)->{runs}[0] } @ARGV;
+    exit !($partial->{norm} eq "layer" && $partial->{updates} == 12 && $partial->{perplexity} > 0 &&
+            $partial->{perplexity} == $whole->{perplexity})' \
+    partial.json table.json || fail "another score of the run: $(cat partial.json)"
+compare --norms layer --folder partial >out 2>err || fail "the scored run again: $(cat err)"
+[ -s err ] && fail "a scored run is trained or scored again: $(cat err)"
+
 # The terminal is closed: the runs end with a checkpoint.
 "$NORMA" compare recipe.ini --norms layer --folder hangup --train.updates 100000 >out 2>err &
 process=$!
@@ -243,7 +262,8 @@ check_json grid.json
 
 points=(--norms "layer,rbn" --grid "norm.rbn.lambda=0,0.1,10" --seeds 2)
 compare "${points[@]}" --folder grid --score-grid >table 2>err || fail "score-grid: $(cat err)"
-has err "scoring 4 runs"
+has err "rbn:norm.rbn.lambda=10, seed 2: ppl "
+lacks err "layer, seed 1: ppl "
 has table "ppl"
 compare "${points[@]}" --folder grid --score-grid --format json >grid.json 2>err || fail "score-grid: $(cat err)"
 check_json grid.json
@@ -266,12 +286,14 @@ perl -MJSON::PP -0777 -e 'open(F, "<", $ARGV[0]); my $p = decode_json(<F>)->{per
 compare --norms layer,batch --folder averaged --average 3 --train.keep-last 1 --format json >again.json 2>err ||
     fail "average again: $(cat err)"
 cmp -s average.json again.json || fail "the second table differs"
-lacks err scoring
+lacks err "on the test set"
 compare --norms layer,batch --folder averaged --train.keep-last 3 --format json >best.json 2>err || fail "best: $(cat err)"
-has err "scoring 2 runs"
+has err "layer, seed 1: ppl "
 [ "$(score best.json)" != "$(score average.json)" ] || fail "the best checkpoint has the score of the mean"
 try compare recipe.ini --tid-batches 2 --norms layer --folder averaged --average 50
 [ "$got" = 5 ] || fail "exit code $got with too few checkpoints: $(cat err)"
+[ "$(tail -n 1 err)" = "norma: averaged/layer-1: $(sed -n 's/.*averaged.layer-1: //p' err | head -n 1)" ] ||
+    fail "another error than that of the warning: $(cat err)"
 has err 'compare.average is 50'
 
 # ---- comparisons of identical variants; a second call trains nothing ----
@@ -283,6 +305,6 @@ cmp -s identical/c0/B-1/test.json identical/pool/L-3/test.json || fail "the seco
 cmp -s identical/c1/A-1/test.json identical/pool/L-5/test.json || fail "comparisons share runs"
 "$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >again 2>err
 cmp -s out again || fail "the second call differs: $(cat again)"
-lacks err "scoring"
+lacks err "on the test set"
 
 echo "$cases cases; $kills kills, and the same table"
