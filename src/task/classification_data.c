@@ -59,6 +59,7 @@ typedef struct reading {
     const nm_classification_config *config;
     nm_classification_parts *parts;
     nm_counter words; /* the sets contain indices of its items until the dictionary is built */
+    int64_t n_train;  /* texts of the training file, including those that are held out */
 } reading;
 
 enum { FIRST = -1, LAST = -2 }; /* stand for <s> and </s> until the dictionary is built */
@@ -284,6 +285,7 @@ static nm_status read_all(reading *at, nm_error *err)
     nm_classification_parts *parts = at->parts;
     const nm_classification_config *config = at->config;
     NM_TRY(read_table(at, config->train, NM_SPLIT_TRAIN, err));
+    at->n_train = (int64_t)(parts->sets[NM_SPLIT_TRAIN].n + parts->sets[NM_SPLIT_VALID].n);
     if (parts->labels.n < 2)
         return nm_fail(err, NM_FORMAT, "%s: every text has the label \"%.60s\": there is nothing to learn",
                        config->train, parts->labels.items[0].text);
@@ -307,5 +309,6 @@ nm_status nm_classification_read(nm_task *task, nm_error *err)
     NM_TRY(check_train(at.config, err));
     nm_status status = read_all(&at, err);
     nm_counter_release(&at.words);
+    task->size = at.n_train;
     return status;
 }

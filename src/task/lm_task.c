@@ -80,9 +80,11 @@ static nm_status lm_open(nm_task *task, nm_error *err)
     for (int split = 0; split < NM_LM_SPLITS; split++)
         NM_TRY(nm_prepare_open_split(&parts->splits[split], config->folder, split, 1, 0,
                                      nm_vocab_size(parts->vocab), err));
-    task->fingerprint = parts->splits[NM_SPLIT_TRAIN].fingerprint;
+    const nm_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
+    task->size = (int64_t)train->offsets[train->n];
+    task->fingerprint = train->fingerprint;
     const nm_device_config *device = nm_options_find(task->options, "device");
-    const nm_subword_source source = {.corpus = &parts->splits[NM_SPLIT_TRAIN],
+    const nm_subword_source source = {.corpus = train,
                                       .vocab = parts->vocab,
                                       .settings = parts->texts[NM_LM_SETTINGS],
                                       .codes = parts->texts[NM_LM_CODES],

@@ -445,6 +445,7 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     nm_tagging_look_up(parts, config);
     set_sizes(parts);
     count_unknown_tags(parts);
+    task->size = parts->splits[NM_SPLIT_TRAIN].forms.n;
     task->fingerprint = fingerprint(parts);
     return NM_OK;
 }

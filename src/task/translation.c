@@ -174,6 +174,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
         set_batching(task, split);
     }
     NM_TRY(open_samplers(task, err));
+    task->size = parts->sides[NM_SPLIT_TRAIN][0].n;
     task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
     return open_alignments(task, err);
 }

@@ -79,9 +79,7 @@ static int64_t count_layers(const nm_params *params, unsigned traits)
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
     char device[256];
-    int64_t size;
     nm_backend_describe(nm_trainer_backend(trainer), device, sizeof device);
-    NM_TRY(trainer->task.type->measure(trainer->task.config, &size, err));
     json_t *o = json_object();
     json_object_set_new(o, "type", json_string("start"));
     json_object_set_new(o, "update", json_integer(trainer->state.update));
@@ -94,7 +92,7 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "batch_layers",
                         json_integer(count_layers(&trainer->model->params, NM_USES_BATCH)));
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
-    json_object_set_new(o, "data_size", json_integer((json_int_t)size));
+    json_object_set_new(o, "data_size", json_integer((json_int_t)trainer->task.size));
     json_object_set_new(o, "size_unit", json_string(trainer->task.type->size_unit));
     if (trainer->init_from)
         json_object_set(o, "init_from", trainer->init_from);

@@ -104,6 +104,7 @@ struct nm_task {
     int64_t max_tokens;   /* maximum number of tokens per batch and side */
     nm_norm_plan plan;    /* of the training run */
     uint64_t fingerprint; /* hash of the training data; checked when a run is resumed */
+    int64_t size;         /* of the training data, as `measure` returns it; set by `open` */
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
     const nm_stop *stop; /* a score ends early, with NM_INTERRUPTED, if it becomes nonzero; NULL: never */
     void *parts;         /* owned by the task type */
