@@ -3,8 +3,8 @@
 static void *score(void *argument)
 {
     nm_background_scoring *s = argument;
-    s->status =
-        nm_run_result_measure(&s->result, s->job->folder, s->task, s->options, &s->measurement, &s->err);
+    s->status = nm_run_result_measure(&s->result, s->job->folder, s->task, s->options, &s->measurement,
+                                      s->stop, &s->err);
     atomic_store(&s->done, true);
     return NULL;
 }
@@ -12,7 +12,8 @@ static void *score(void *argument)
 nm_status nm_background_scoring_start(nm_background_scoring *s, const nm_run_queue *queue, nm_run_job *job,
                                       const nm_run_measurement *measurement, nm_error *err)
 {
-    *s = (nm_background_scoring){.task = queue->task, .measurement = *measurement, .result = job->result};
+    *s = (nm_background_scoring){
+        .task = queue->task, .measurement = *measurement, .stop = queue->stop, .result = job->result};
     NM_TRY(nm_run_result_read_log(&s->result, job->folder, err));
     NM_TRY(nm_run_queue_options(queue, job->variant, job->result.seed, &s->options, err));
     s->job = job;

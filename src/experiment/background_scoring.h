@@ -14,6 +14,7 @@ typedef struct nm_background_scoring {
     atomic_bool done; /* the thread has ended; until then it uses the members below */
     const nm_task_type *task;
     nm_run_measurement measurement;
+    const nm_stop *stop;
     nm_options *options; /* of the run */
     nm_run_result result;
     nm_status status;
@@ -25,7 +26,7 @@ typedef struct nm_background_scoring {
 nm_status nm_background_scoring_start(nm_background_scoring *scoring, const nm_run_queue *queue,
                                       nm_run_job *job, const nm_run_measurement *measurement, nm_error *err);
 /* If the scoring has ended, or with `wait` after its end: stores the result in the run, writes its test.json, and returns the
- * run. After a failure, which *err describes, the run has no result. NULL: no scoring has ended. */
+ * run. After a failure, which *err describes, the run has no result: NM_INTERRUPTED if queue->stop was set. NULL: no scoring has ended. */
 nm_run_job *nm_background_scoring_collect(nm_background_scoring *scoring, bool wait, nm_error *err);
 
 #endif

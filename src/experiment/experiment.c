@@ -238,14 +238,6 @@ static void warn_not_scored(const nm_experiment *c, nm_run_job *job, const nm_er
     free(text);
 }
 
-static void announce_wait(const nm_experiment *c, const nm_run_job *job)
-{
-    char *text = nm_format("waiting for the score of %s, seed %lld; a second signal discards it",
-                           job->variant->name, (long long)job->result.seed);
-    nm_run_queue_send_message(&c->queue, text);
-    free(text);
-}
-
 /* Stores the result of the run that was scored during the training of others. */
 static void collect_score(nm_experiment *c, bool wait)
 {
@@ -255,7 +247,7 @@ static void collect_score(nm_experiment *c, bool wait)
         return;
     if (job->result.measured)
         report_scored(c, job);
-    else
+    else if (err.status != NM_INTERRUPTED)
         warn_not_scored(c, job, &err);
 }
 
@@ -289,8 +281,6 @@ nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
     c->queue.scorer = c;
     nm_status status = by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
                                    : nm_run_queue_train(&c->queue, err);
-    if (status == NM_INTERRUPTED && c->scoring.job)
-        announce_wait(c, c->scoring.job);
     collect_score(c, true);
     return status;
 }
@@ -339,11 +329,12 @@ size_t nm_experiment_unscored(const nm_experiment *c)
 static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
 {
     nm_options *options;
-    if (c->queue.stop && *c->queue.stop)
-        return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
     NM_TRY(nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err));
-    NM_TRY(nm_run_result_measure(&job->result, job->folder, c->queue.task, options, &c->config.measurement,
-                                 err));
+    nm_status status = nm_run_result_measure(&job->result, job->folder, c->queue.task, options,
+                                             &c->config.measurement, c->queue.stop, err);
+    if (status == NM_INTERRUPTED)
+        return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
+    NM_TRY(status);
     return nm_run_result_save(&job->result, job->folder, job->key, &c->config.measurement, err);
 }
 

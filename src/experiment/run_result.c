@@ -347,7 +347,8 @@ static nm_status measure(nm_run_result *result, nm_task *task, nm_model *model, 
 }
 
 nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
-                                nm_options *options, const nm_run_measurement *measurement, nm_error *err)
+                                nm_options *options, const nm_run_measurement *measurement,
+                                const nm_stop *stop, nm_error *err)
 {
     nm_backend *backend = NULL;
     nm_backend_options device = {.name = "cpu", .threads = (int32_t)measurement->threads};
@@ -361,6 +362,7 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
     else
         nm_options_free(options);
     if (status == NM_OK) {
+        run.task.stop = stop;
         status = measure(result, &run.task, run.model, measurement->tid_batches, err);
         nm_loaded_model_close(&run);
     }

@@ -58,9 +58,11 @@ nm_status nm_run_result_load(nm_run_result *result, const char *folder, const ch
  * file, NM_FORMAT if it is not of this version. */
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
 /* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
- * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. */
+ * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. NM_INTERRUPTED soon after *stop
+ * becomes nonzero; stop may be NULL. */
 nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
-                                nm_options *options, const nm_run_measurement *measurement, nm_error *err);
+                                nm_options *options, const nm_run_measurement *measurement,
+                                const nm_stop *stop, nm_error *err);
 /* Writes test.json with the key and the hash of the scored model file. NM_IO. */
 nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);

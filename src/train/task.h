@@ -106,8 +106,9 @@ struct nm_task {
     uint64_t fingerprint; /* hash of the training data; checked when a run is resumed */
     int64_t size;         /* of the training data, as `measure` returns it; set by `open` */
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
-    const nm_stop *stop; /* a score ends early, with NM_INTERRUPTED, if it becomes nonzero; NULL: never */
-    void *parts;         /* owned by the task type */
+    const nm_stop
+        *stop;   /* a score or TID ends early, with NM_INTERRUPTED, if it becomes nonzero; NULL: never */
+    void *parts; /* owned by the task type */
 };
 
 #endif
