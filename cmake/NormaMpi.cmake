@@ -10,9 +10,13 @@ elseif(NORMA_MPI)
 endif()
 
 # program: finds the module in its own folder or, installed, in NORMA_MODULE_FOLDER, which is relative to that of the program.
-function(norma_add_mpi program)
+function(norma_set_module_folder program)
   file(RELATIVE_PATH _folder ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/norma)
   target_compile_definitions(${program} PRIVATE NORMA_MODULE_FOLDER="${_folder}")
+endfunction()
+
+function(norma_add_mpi program)
+  norma_set_module_folder(${program})
   if(NORMA_MPI AND MPI_C_FOUND)
     find_package(Threads REQUIRED)
     set(_source ${CMAKE_SOURCE_DIR}/src/comm/mpi/comm_mpi.c)

@@ -56,9 +56,10 @@ execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VA
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")
   set(_openmp OpenMP::OpenMP_C)
 endif()
-add_executable(norma_python_program EXCLUDE_FROM_ALL ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
+add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
                $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS})
 target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
+norma_set_module_folder(norma_python_program)
 target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
 target_include_directories(norma_python_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
 target_link_options(norma_python_program PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
