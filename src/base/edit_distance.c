@@ -20,3 +20,8 @@ int nm_edit_distance(const char *a, const char *b)
     }
     return row[n];
 }
+
+bool nm_edit_distance_is_near(int distance, const char *name)
+{
+    return 2 * distance <= (int)strlen(name) + 1;
+}

@@ -2,9 +2,13 @@
 #ifndef NM_EDIT_DISTANCE_H
 #define NM_EDIT_DISTANCE_H
 
+#include <stdbool.h>
+
 enum { NM_EDIT_DISTANCE_BYTES = 63 };
 
 /* Levenshtein distance between the first NM_EDIT_DISTANCE_BYTES bytes of a and b. */
 int nm_edit_distance(const char *a, const char *b);
+/* Whether a name at this distance is a plausible correction of `name`. */
+bool nm_edit_distance_is_near(int distance, const char *name);
 
 #endif

@@ -38,7 +38,8 @@ static nm_status open_regular(int *fd, size_t *bytes, const char *path, nm_error
     if (fstat(*fd, &info))
         status = fail_errno(err, path, "", errno);
     else if (!S_ISREG(info.st_mode))
-        status = nm_fail(err, NM_IO, "%s: not a regular file", path);
+        status =
+            nm_fail(err, NM_IO, "%s: %s", path, S_ISDIR(info.st_mode) ? "is a folder" : "not a regular file");
     if (status != NM_OK)
         close(*fd);
     *bytes = (size_t)info.st_size;

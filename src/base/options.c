@@ -100,18 +100,30 @@ static const char *keep_text(nm_options *options, const char *value)
     return options->texts[options->n_texts++] = nm_duplicate(value);
 }
 
-static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
+static const char *last_name(const char *path)
 {
-    const nm_old_option *old = nm_old_option_find(path, NULL);
-    if (old)
-        return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* Distance of a known option from the one that was given. An option given without its section, or with the wrong one, is near to
+ * those with its name. */
+static int distance_to(const char *given, const char *known)
+{
+    int whole = nm_edit_distance(given, known), name = nm_edit_distance(last_name(given), last_name(known));
+    return whole < name + 1 ? whole : name + 1;
+}
+
+/* The known option that is nearest to the given one, heap; NULL if none is near. */
+static char *nearest_option(const nm_options *options, const char *given)
+{
     char *best = NULL;
     int best_distance = 1 << 20;
     for (size_t i = 0; i < options->n_sections; i++)
         for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
             char *full = nm_format("%s.%s", options->sections[i].name, row->name);
-            int d = nm_edit_distance(path, full);
-            if (d < best_distance) {
+            int d = distance_to(given, full);
+            if (d < best_distance && nm_edit_distance_is_near(d, last_name(given))) {
                 free(best);
                 best = full;
                 best_distance = d;
@@ -119,9 +131,25 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
                 free(full);
             }
         }
-    nm_status status =
-        best ? nm_fail(err, NM_USAGE, "unknown option %.200s; the nearest known one is %s", path, best)
-             : nm_fail(err, NM_USAGE, "unknown option %.200s", path);
+    return best;
+}
+
+static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
+{
+    const nm_old_option *old = nm_old_option_find(path, NULL);
+    if (old)
+        return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
+    const char *name = last_name(path);
+    const section *found = find_section(options, name, strlen(name));
+    char *best = nearest_option(options, path);
+    nm_status status;
+    if (found && found->rows && found->rows->name && !(best && distance_to(path, best) <= 1))
+        status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s is a section of options, such as %s.%s",
+                         path, name, name, found->rows->name);
+    else if (best)
+        status = nm_fail(err, NM_USAGE, "unknown option %.200s; the nearest known one is %s", path, best);
+    else
+        status = nm_fail(err, NM_USAGE, "unknown option %.200s; --help lists the options", path);
     free(best);
     return status;
 }

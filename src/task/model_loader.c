@@ -1,19 +1,32 @@
 #include "task/model_loader.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "model/model_file.h"
 #include "train/options.h"
 #include "train/schedule.h"
 
+/* Checksums of the tensors are verified when the model is opened. */
+static nm_status open_metadata(nm_safetensors **file, const char *path, nm_error *err)
+{
+    struct stat info;
+    if (!stat(path, &info) && S_ISDIR(info.st_mode))
+        return nm_fail(
+            err, NM_IO,
+            "%s: the folder contains no best.safetensors or last.safetensors: expected a run folder "
+            "or a model file",
+            path);
+    return nm_safetensors_open_metadata(file, path, err);
+}
+
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err)
 {
     char *chosen = nm_model_path(path);
     nm_safetensors *file;
-    /* Checksums of the tensors are verified when the model is opened. */
-    nm_status status = nm_safetensors_open_metadata(&file, chosen, err);
+    nm_status status = open_metadata(&file, chosen, err);
     if (status != NM_OK) {
         free(chosen);
         return status;

@@ -106,7 +106,7 @@ forged 4 'malformed' 's/"update":"/"update":"\\u0000/'
 forged 4 'malformed' 's/"update":"/"update":"\xff/'
 cp $model m.safetensors
 refuses 3 'absent: No such file' translate absent
-refuses 3 'data: not a regular file' translate data
+refuses 3 'data: the folder contains no best.safetensors or last.safetensors: expected a run folder' translate data
 : >m.safetensors
 refuses_model 4 'shorter than the header length'
 refuses 4 'malformed' translate recipe.ini
@@ -140,7 +140,7 @@ refuses_model 8 'not finite'
 refuses 2 'too few arguments' average
 refuses 2 'too few arguments' average mean
 refuses 3 'absent: No such file' average mean absent
-refuses 3 'data: not a regular file' average mean data
+refuses 3 'data: is a folder' average mean data
 refuses 4 'recipe.ini: malformed' average mean $model recipe.ini
 refuses 5 "wide/last.safetensors: tensor '" average mean $model wide/last.safetensors
 refuses 5 "other/last.safetensors: has no tensor '" average mean $model other/last.safetensors

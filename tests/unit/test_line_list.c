@@ -38,6 +38,8 @@ static void measures_names(void **state)
     assert_int_equal(nm_edit_distance("kitten", "sitting"), 3);
     assert_int_equal(nm_edit_distance("", "abc"), 3);
     assert_int_equal(nm_edit_distance("abc", ""), 3);
+    assert_true(nm_edit_distance_is_near(2, "prepear"));
+    assert_false(nm_edit_distance_is_near(3, "tag"));
 }
 
 int main(void)
