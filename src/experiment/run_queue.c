@@ -251,7 +251,7 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
     enum { TICK = 100000 }; /* microseconds */
     nm_status status = NM_OK;
     while (status == NM_OK && count(queue, NM_RUN_FINISHED) < queue->n) {
-        if (queue->stop && *queue->stop)
+        if (nm_stop_is_set(queue->stop))
             status = nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
         else
             status = start_waiting(queue, err);

@@ -491,7 +491,7 @@ static nm_status wait_for_tasks(slurm *self, nm_error *err)
     nm_run_queue *queue = self->queue;
     double pause = first_pause, next_poll = 0, next_check = 0;
     while (!is_finished(queue)) {
-        if (queue->stop && *queue->stop)
+        if (nm_stop_is_set(queue->stop))
             return nm_fail(err, NM_INTERRUPTED,
                            "interrupted; the runs continue in Slurm's queue, and the same command waits for "
                            "them (scancel --me "

@@ -168,7 +168,7 @@ static bool stop_is_requested(const nm_trainer *trainer)
 {
     if (trainer->comm->size > 1)
         return trainer->stop;
-    return trainer->callbacks.stop && *trainer->callbacks.stop;
+    return nm_stop_is_set(trainer->callbacks.stop);
 }
 
 static nm_status stop(nm_trainer *trainer, nm_error *err)

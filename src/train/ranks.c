@@ -104,7 +104,7 @@ nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err)
     if (comm->size == 1)
         return nm_check_stop(trainer->callbacks.stop, err);
     bool *stops = nm_allocate((size_t)comm->size * sizeof *stops);
-    stops[comm->rank] = trainer->callbacks.stop && *trainer->callbacks.stop;
+    stops[comm->rank] = nm_stop_is_set(trainer->callbacks.stop);
     nm_status status = nm_comm_gather(comm, stops, sizeof *stops, err);
     for (int32_t rank = 0; rank < comm->size && status == NM_OK; rank++)
         trainer->stop |= stops[rank];

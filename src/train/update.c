@@ -120,7 +120,7 @@ static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch,
                             .penalty = nm_tape_penalty(tape),
                             .tokens = batch->tokens,
                             .targets = batch->n_targets,
-                            .stop = trainer->callbacks.stop && *trainer->callbacks.stop,
+                            .stop = nm_stop_is_set(trainer->callbacks.stop),
                             .whole_gradients = trainer->hooks_due,
                             .seconds = trainer->seconds_before + nm_clock() - trainer->started};
     return NM_OK;

@@ -32,7 +32,7 @@ static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, 
     nm_backend *b = trainer->backend;
     const nm_comm *comm = trainer->comm;
     for (int64_t i = 0; i < batches->n; i++) {
-        if (trainer->callbacks.stop && *trainer->callbacks.stop)
+        if (trainer->stop || nm_stop_is_set(trainer->callbacks.stop))
             break;
         if (!batch_stats && i % comm->size != comm->rank)
             continue;
