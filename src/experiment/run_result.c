@@ -90,7 +90,7 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
                     .seed = (uint64_t)train->seed,
                     .max_tokens = train->max_tokens};
     nm_status status = type->open(&task, err);
-    *hash = task.fingerprint;
+    *hash = XXH3_64bits_withSeed(&task.valid_fingerprint, sizeof task.valid_fingerprint, task.fingerprint);
     if (status == NM_OK)
         status = hash_test_set(&task, hash, err);
     type->close(&task);

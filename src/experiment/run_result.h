@@ -35,9 +35,9 @@ typedef struct nm_run_measurement {
 
 enum { NM_RUN_KEY_BYTES = 64 };
 
-/* Computes a hash of everything that determines a score except the model: program version, settings, training and test
- * data, measurement. *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and the hash
- * of its files between calls; the data is opened only if the text has changed. NM_USAGE if there is no test set. */
+/* Computes a hash of everything that determines a score except the model: program version, settings, data, measurement.
+ * *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and the hash of its files between
+ * calls; the data is opened only if the text has changed. NM_USAGE if there is no test set. */
 nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
 /* The options of one section as text; heap. */

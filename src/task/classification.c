@@ -52,6 +52,8 @@ nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_
 
 static uint64_t fingerprint(const nm_labeled_set *set)
 {
+    if (!set->n)
+        return 0;
     uint64_t ids = XXH3_64bits(set->ids.data, set->ids.n * sizeof *set->ids.data),
              labels = XXH3_64bits(set->labels.data, set->labels.n * sizeof *set->labels.data);
     return ids ^ XXH3_64bits_withSeed(set->offsets, (set->n + 1) * sizeof *set->offsets, labels);
@@ -74,6 +76,7 @@ static nm_status classification_open(nm_task *task, nm_error *err)
                                                .seed = task->seed};
     }
     task->fingerprint = fingerprint(&parts->sets[NM_SPLIT_TRAIN]);
+    task->valid_fingerprint = fingerprint(&parts->sets[NM_SPLIT_VALID]);
     return NM_OK;
 }
 

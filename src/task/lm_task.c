@@ -83,6 +83,7 @@ static nm_status lm_open(nm_task *task, nm_error *err)
     const nm_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
     task->size = (int64_t)train->offsets[train->n];
     task->fingerprint = train->fingerprint;
+    task->valid_fingerprint = parts->splits[NM_SPLIT_VALID].fingerprint;
     const nm_device_config *device = nm_options_find(task->options, "device");
     const nm_subword_source source = {.corpus = train,
                                       .vocab = parts->vocab,

@@ -387,9 +387,9 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-static uint64_t fingerprint(const nm_tagging_parts *parts)
+static uint64_t fingerprint(const nm_tagging_parts *parts, int split)
 {
-    const nm_tag_corpus *corpus = &parts->splits[NM_SPLIT_TRAIN];
+    const nm_tag_corpus *corpus = &parts->splits[split];
     uint64_t hash = (uint64_t)corpus->forms.n;
     for (int64_t s = 0; s < corpus->forms.n; s++)
         for (uint64_t at = corpus->offsets[s]; at < corpus->offsets[s + 1]; at++) {
@@ -446,7 +446,8 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     set_sizes(parts);
     count_unknown_tags(parts);
     task->size = parts->splits[NM_SPLIT_TRAIN].forms.n;
-    task->fingerprint = fingerprint(parts);
+    task->fingerprint = fingerprint(parts, NM_SPLIT_TRAIN);
+    task->valid_fingerprint = fingerprint(parts, NM_SPLIT_VALID);
     return NM_OK;
 }
 

@@ -153,6 +153,11 @@ static nm_status open_alignments(nm_task *task, nm_error *err)
     return NM_OK;
 }
 
+static uint64_t pair_fingerprint(const nm_corpus sides[2])
+{
+    return sides[0].fingerprint ^ (sides[1].fingerprint << 1);
+}
+
 static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
@@ -175,7 +180,8 @@ static nm_status translation_open(nm_task *task, nm_error *err)
     }
     NM_TRY(open_samplers(task, err));
     task->size = parts->sides[NM_SPLIT_TRAIN][0].n;
-    task->fingerprint = parts->sides[0][0].fingerprint ^ (parts->sides[0][1].fingerprint << 1);
+    task->fingerprint = pair_fingerprint(parts->sides[NM_SPLIT_TRAIN]);
+    task->valid_fingerprint = pair_fingerprint(parts->sides[NM_SPLIT_VALID]);
     return open_alignments(task, err);
 }
 

@@ -17,6 +17,13 @@ static char *checkpoint_path(const nm_trainer *trainer, int64_t update, const ch
     return nm_format("%s/checkpoints/%08" PRId64 ".%s", trainer->folder, update, suffix);
 }
 
+enum { FINGERPRINT_BYTES = 17 };
+
+static void format_fingerprint(char text[FINGERPRINT_BYTES], uint64_t fingerprint)
+{
+    snprintf(text, FINGERPRINT_BYTES, "%016" PRIx64, fingerprint);
+}
+
 static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *err)
 {
     const nm_params *params = &trainer->model->params;
@@ -32,9 +39,11 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
     nm_workers_write(&trainer->workers, writer, type);
     nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
-    char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
+    char text[FINGERPRINT_BYTES];
+    format_fingerprint(text, trainer->task.fingerprint);
     nm_safetensors_add_metadata(writer, "data", text);
+    format_fingerprint(text, trainer->task.valid_fingerprint);
+    nm_safetensors_add_metadata(writer, "valid_data", text);
     nm_safetensors_add_metadata(writer, "level", nm_backend_training_level(trainer->backend));
     nm_status status = nm_safetensors_finish(writer, path, err);
     nm_host_copies_release(&copies);
@@ -173,6 +182,28 @@ static bool state_is_valid(const nm_train_state *s)
            s->schedule.best >= 0 && s->schedule.best <= 1 && memchr(s->score_title, 0, sizeof s->score_title);
 }
 
+/* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update: of the last
+ * validation; 0: none. States of earlier versions have no fingerprint of the validation data. */
+static nm_status check_data(const nm_trainer *trainer, const nm_safetensors *file, int64_t checked_update,
+                            nm_error *err)
+{
+    char text[FINGERPRINT_BYTES];
+    const char *data = nm_safetensors_metadata(file, "data"),
+               *valid = nm_safetensors_metadata(file, "valid_data");
+    format_fingerprint(text, trainer->task.fingerprint);
+    if (!data || strcmp(data, text))
+        return nm_fail(err, NM_MISMATCH,
+                       "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
+                       nm_safetensors_path(file), data ? data : "none", text);
+    format_fingerprint(text, trainer->task.valid_fingerprint);
+    if (valid && checked_update && strcmp(valid, text))
+        return nm_fail(err, NM_MISMATCH,
+                       "%s: the run was validated on other data (fingerprint %s, now %s), so its validations "
+                       "cannot be compared; restore the validation data or choose another folder",
+                       nm_safetensors_path(file), valid, text);
+    return NM_OK;
+}
+
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     const nm_params *params = &trainer->model->params;
@@ -181,13 +212,6 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
     NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, params->n_elements, &v, err));
     NM_TRY(nm_safetensors_expect(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
-    char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, trainer->task.fingerprint);
-    const char *data = nm_safetensors_metadata(file, "data");
-    if (!data || strcmp(data, text))
-        return nm_fail(err, NM_MISMATCH,
-                       "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
-                       nm_safetensors_path(file), data ? data : "none", text);
     const char *level = nm_safetensors_metadata(file, "level"),
                *current = nm_backend_training_level(trainer->backend);
     if (level && strcmp(level, current))
@@ -199,6 +223,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     memcpy(&loaded, state->data, sizeof loaded);
     if (!state_is_valid(&loaded))
         return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
+    NM_TRY(check_data(trainer, file, loaded.checked_update, err));
     int64_t optimizer = nm_optimizer_state_kind(trainer->optimizer.config);
     trainer->state = loaded;
     trainer->state.optimizer = optimizer;

@@ -100,15 +100,15 @@ struct nm_task {
     const nm_task_type *type;
     const nm_options *options;
     const void *config;
-    uint64_t seed;        /* train.seed */
-    int64_t max_tokens;   /* maximum number of tokens per batch and side */
-    nm_norm_plan plan;    /* of the training run */
-    uint64_t fingerprint; /* hash of the training data; checked when a run is resumed */
-    int64_t size;         /* of the training data, as `measure` returns it; set by `open` */
+    uint64_t seed;      /* train.seed */
+    int64_t max_tokens; /* maximum number of tokens per batch and side */
+    nm_norm_plan plan;  /* of the training run */
+    int64_t size;       /* of the training data, as `measure` returns it; set by `open` */
+    /* Hashes of the training and the validation data, checked when a run is resumed. */
+    uint64_t fingerprint, valid_fingerprint;
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
-    const nm_stop
-        *stop;   /* a score or TID ends early, with NM_INTERRUPTED, if it becomes nonzero; NULL: never */
-    void *parts; /* owned by the task type */
+    const nm_stop *stop; /* nonzero: a score or TID ends early, with NM_INTERRUPTED; NULL: never */
+    void *parts;         /* owned by the task type */
 };
 
 #endif

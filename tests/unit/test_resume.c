@@ -277,6 +277,28 @@ static void test_other_training_data_are_refused(void **state)
     tiny_data_remove(j.folder);
 }
 
+/* Validations of the two sessions would be compared with each other; a run that was never validated has none. */
+static void test_other_validation_data_are_refused(void **state)
+{
+    (void)state;
+    nm_error err;
+    for (int validated = 0; validated < 2; validated++) {
+        char *folder = tiny_data_create(120, 10);
+        const char *const settings[] = {"data.folder", folder, NULL};
+        job j = {.updates = "4", .folder = tiny_folder(), .settings = settings};
+        tiny_write_split(folder, "valid", validated ? 13 : 0, 10, 2);
+        run(&j, NM_OK, &err);
+        tiny_write_split(folder, "valid", 13, 10, 9);
+        j.resume = true;
+        j.updates = "8";
+        run(&j, validated ? NM_MISMATCH : NM_OK, &err);
+        if (validated)
+            assert_non_null(strstr(err.text, "validated on other data"));
+        tiny_data_remove(folder);
+        tiny_data_remove(j.folder);
+    }
+}
+
 /* Records after the checkpoint belong to updates that are computed again, except those of resumed sessions. */
 static void test_resume_cuts_the_log_at_the_checkpoint(void **state)
 {
@@ -312,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_resume_with_another_optimizer),
         cmocka_unit_test(test_resume_with_another_selection_metric),
         cmocka_unit_test(test_other_training_data_are_refused),
+        cmocka_unit_test(test_other_validation_data_are_refused),
         cmocka_unit_test(test_an_invalid_state_is_damage),
         cmocka_unit_test(test_resume_cuts_the_log_at_the_checkpoint),
     };
