@@ -357,6 +357,76 @@ static nm_status check_same_texts(const nm_safetensors *first, const nm_safetens
         nm_safetensors_path(other), key, nm_safetensors_path(first));
 }
 
+/* A section of the text of a configuration: the lines after "[name]" up to the next section. "" if there is none. */
+static char *section_text(const char *config, const char *name)
+{
+    char *heading = nm_format("[%s]\n", name), *text = nm_duplicate("");
+    const char *start = config ? strstr(config, heading) : NULL;
+    if (start) {
+        start += strlen(heading);
+        const char *end = strstr(start, "\n[");
+        free(text);
+        text = nm_format("%.*s", (int)(end ? end - start : (ptrdiff_t)strlen(start)), start);
+    }
+    free(heading);
+    return text;
+}
+
+/* The value in a line "key = value ; origin"; false: not such a line. Shortens the line to the key. */
+static bool split_line(char *line, char **value)
+{
+    char *equals = strstr(line, " = "), *next, *origin = NULL;
+    if (!equals)
+        return false;
+    *equals = 0;
+    *value = equals + 3;
+    for (char *at = *value; (next = strstr(at, " ; ")) != NULL; at = next + 1)
+        origin = next;
+    if (origin)
+        *origin = 0;
+    return true;
+}
+
+/* Options of [model] that only training uses. */
+static bool is_of_training(const char *key)
+{
+    static const char *const prefixes[] = {"preset", "init", "embedding_init", "freeze"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strncmp(key, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return nm_ends_with(key, "dropout");
+}
+
+/* Whether the section has the key with another value. Versions of the program differ in their keys. */
+static bool has_other_value(const char *section, const char *key, const char *value)
+{
+    char *copy = nm_duplicate(section), *rest = copy, *line, *found;
+    bool differs = false;
+    while ((line = strsep(&rest, "\n")) != NULL)
+        if (split_line(line, &found) && !strcmp(line, key))
+            differs = strcmp(found, value) != 0;
+    free(copy);
+    return differs;
+}
+
+/* Tensors of the same shapes may belong to different functions, such as those with another number of heads. */
+static nm_status check_same_section(const nm_safetensors *first, const nm_safetensors *other,
+                                    const char *name, nm_error *err)
+{
+    char *section = section_text(nm_safetensors_metadata(first, "config"), name), *rest = section, *line;
+    char *others = section_text(nm_safetensors_metadata(other, "config"), name), *value;
+    nm_status status = NM_OK;
+    while (status == NM_OK && (line = strsep(&rest, "\n")) != NULL)
+        if (split_line(line, &value) && !is_of_training(line) && has_other_value(others, line, value))
+            status = nm_fail(err, NM_MISMATCH,
+                             "%s: %s.%s differs from that of %s: models of different configurations have no "
+                             "common mean",
+                             nm_safetensors_path(other), name, line, nm_safetensors_path(first));
+    free(section);
+    free(others);
+    return status;
+}
+
 static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
     for (size_t i = 0; i < nm_safetensors_count(first); i++) {
@@ -457,6 +527,10 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
             status = nm_model_file_check_finite(files[f], err);
         if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
             status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
+        if (status == NM_OK && f > 0)
+            status = check_same_section(files[0], files[f], "model", err);
+        if (status == NM_OK && f > 0)
+            status = check_same_section(files[0], files[f], "norm", err);
     }
     if (status == NM_OK)
         status = write_average(files, n, out, err);

@@ -161,6 +161,15 @@ refuses 5 'have no common mean' average mean $model m.safetensors
 cp $model m.safetensors
 forge m.safetensors 's/("codes.bpe":"[^"]*?)t h/$1t i/ or die'
 refuses 5 'have no common mean' average mean $model m.safetensors
+# Tensors of the same shapes, but another function; dropout rates are those of training.
+cp $model m.safetensors
+forge m.safetensors 's/heads = 2/heads = 4/ or die'
+refuses 5 'm.safetensors: model.heads differs from that of' average mean $model m.safetensors
+forge m.safetensors 's/heads = 4/heads = 2/; s/norm_position = pre/norm_position = post/ or die'
+refuses 5 'm.safetensors: model.norm_position differs' average mean $model m.safetensors
+cp $model m.safetensors
+forge m.safetensors 's/\\ndropout = [0-9.]+/\\ndropout = 0.25/ or die' # \n of the JSON text
+accepts 'average of 2 models' average averaged $model m.safetensors
 [ ! -e mean ] && ! ls mean.*.new >/dev/null 2>&1 || fail "an average that failed leaves a file"
 cp $model mean
 cases=$((cases + 1)) got=0
