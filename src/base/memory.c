@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/c_locale.h"
+
 /* The only call of exit in the library, see memory.h. nm_panic, for programming errors, aborts. */
 void nm_out_of_memory(size_t bytes)
 {
@@ -34,6 +36,7 @@ void *nm_reallocate(void *block, size_t bytes)
 char *nm_format(const char *format, ...)
 {
     va_list args, again;
+    locale_t before = nm_c_locale_enter();
     va_start(args, format);
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
@@ -43,6 +46,7 @@ char *nm_format(const char *format, ...)
     char *text = nm_allocate((size_t)length + 1);
     vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
+    nm_c_locale_leave(before);
     return text;
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/edit_distance.h"
@@ -170,7 +171,7 @@ static nm_status parse_number(const char *path, const nm_option *row, const char
 {
     char *end;
     errno = 0;
-    double number = strtod(value, &end);
+    double number = nm_parse_double(value, &end);
     bool whole = row->kind == NM_INT;
     if (end == value || *end || !isfinite(number) || (whole && number != floor(number)))
         return nm_fail(err, NM_USAGE, "%s = %.200s: expected %s", path, value,
@@ -358,7 +359,7 @@ static char *row_value(const section *part, size_t index)
     case NM_REAL:
         for (int digits = 6; digits < 18; digits++) {
             char *text = nm_format("%.*g", digits, *(const double *)field);
-            if (strtod(text, NULL) == *(const double *)field || digits == 17)
+            if (nm_parse_double(text, NULL) == *(const double *)field || digits == 17)
                 return text;
             free(text);
         }
@@ -402,7 +403,7 @@ static bool is_listed(const char *values, const char *value)
 static bool turns_off(const char *value)
 {
     char *end;
-    return is_listed("false|none|", value) || (strtod(value, &end) == 0 && !*end);
+    return is_listed("false|none|", value) || (nm_parse_double(value, &end) == 0 && !*end);
 }
 
 static bool rule_has_effect(const nm_options *options, const nm_option_rule *rule)
@@ -423,7 +424,8 @@ static bool rule_has_effect(const nm_options *options, const nm_option_rule *rul
 static bool is_default(const nm_option *row, const char *value)
 {
     bool number = row->kind == NM_INT || row->kind == NM_REAL;
-    return number ? strtod(value, NULL) == strtod(row->initial, NULL) : !strcmp(value, row->initial);
+    return number ? nm_parse_double(value, NULL) == nm_parse_double(row->initial, NULL)
+                  : !strcmp(value, row->initial);
 }
 
 /* "with optim.name = adam: only SGD uses momentum" */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/utf8_cut.h"
 
 const char *nm_version(void)
@@ -44,6 +45,7 @@ static void format_message(nm_error *err, const char *format, va_list args)
     enum { TAIL = 200 };
     static const char mark[] = " ... ";
     va_list again;
+    locale_t before = nm_c_locale_enter();
     va_copy(again, args);
     int length = vsnprintf(err->text, sizeof err->text, format, args);
     char *whole = NULL;
@@ -56,6 +58,7 @@ static void format_message(nm_error *err, const char *format, va_list args)
     }
     free(whole);
     va_end(again);
+    nm_c_locale_leave(before);
 }
 
 nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)

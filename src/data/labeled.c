@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "base/c_locale.h"
 #include "base/text_input.h"
 
 /* ---- which columns ---- */
@@ -250,9 +251,11 @@ static nm_status append_field(const nm_labeled *texts, const json_t *object, con
             err, NM_FORMAT,
             "%s:%lld: the object has no text \"%.60s\"; the options label and text name its fields",
             texts->path, (long long)texts->table.line, name);
+    locale_t before = nm_c_locale_enter();
     int n = json_is_integer(value)
                 ? snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value))
                 : snprintf(number, sizeof number, "%g", json_real_value(value));
+    nm_c_locale_leave(before);
     nm_buffer_append(out, number, (size_t)n);
     return NM_OK;
 }

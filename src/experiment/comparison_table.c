@@ -430,8 +430,11 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
             "%sp: paired bootstrap over test segments against the first row, Holm's correction. It compares "
             "these models;\n%s   one seed is not enough to compare the norms (--seeds 3)\n",
             line, line);
-    if (table->margin > 0 && seeds)
-        fprintf(out, "%sp equiv: two one-sided tests of a difference of at least %g\n", line, table->margin);
+    if (table->margin > 0 && seeds) {
+        char *margin = nm_format("%g", table->margin);
+        fprintf(out, "%sp equiv: two one-sided tests of a difference of at least %s\n", line, margin);
+        free(margin);
+    }
     fprintf(out,
             "%sloss: training objective at the best validation; MiB: of a training step; TID: last encoder "
             "layer\n",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "decode/viterbi.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
@@ -156,10 +157,12 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
     score->value = 100 * total.f1;
     score->counts = (nm_counts){(const int64_t *)each, (size_t)n, NM_SPAN_COUNTS};
     score->of_counts = nm_span_f1_of_counts;
+    locale_t before = nm_c_locale_enter();
     snprintf(score->signature, sizeof score->signature,
              "f1|spans|scheme:%s|precision:%.2f|recall:%.2f|unknown tags:%lld",
              nm_tag_scheme_name(parts->scheme), 100 * total.precision, 100 * total.recall,
              (long long)corpus->unknown_tags);
+    nm_c_locale_leave(before);
     free(found);
 }
 

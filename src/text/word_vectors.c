@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/text_input.h"
 #include "base/memory.h"
@@ -40,7 +41,7 @@ static nm_status read_numbers(nm_word_vectors *v, const nm_lines *lines, size_t 
     char *end;
     for (int32_t i = 0; i < v->width; i++) {
         NM_ASSERT(nm_word_next(lines->text, lines->bytes, &at, &word, &bytes));
-        to[i] = strtof(word, &end);
+        to[i] = nm_parse_float(word, &end);
         if (end != word + bytes || !isfinite(to[i]))
             return nm_fail(err, NM_FORMAT, "%s:%lld: '%.*s' is not a finite number", lines->path,
                            (long long)lines->number, (int)(bytes < 40 ? bytes : 40), word);

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "backend/device.h"
+#include "base/c_locale.h"
 #include "base/file.h"
 #include "base/utf8_cut.h"
 #include "train/run_config.h"
@@ -17,10 +18,12 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
 {
     char text[1024];
     va_list args;
+    locale_t before = nm_c_locale_enter();
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     nm_utf8_trim(text);
     va_end(args);
+    nm_c_locale_leave(before);
     nm_ranks_keep_message(trainer, text);
     if (trainer->callbacks.message)
         trainer->callbacks.message(trainer->callbacks.user, text);

@@ -130,9 +130,9 @@ runs_example 3 train nowhere.ini run-other
 awk -F '\t' 'NR % 5 == 0 { print $1 "\t" "the cast was " $2 " unheard" }' reviews.tsv >heldout.tsv
 export NORMA
 options=(norms 'layer,power' seeds 2 data.test heldout.tsv data.valid heldout.tsv tid_batches 2 samples false)
-program_compare() { # FOLDER
+program_compare() { # FOLDER OPTIONS...
     "$NORMA" compare classify.ini --norms layer,power --seeds 2 --data.test heldout.tsv --data.valid heldout.tsv \
-        --tid-batches 2 --no-samples --format markdown --folder "$1" 2>err
+        --tid-batches 2 --no-samples --format markdown --folder "$@" 2>err
 }
 runs_example 0 compare classify.ini "${options[@]}" folder compared
 [ "$(grep -c ', seed [12]: trained$' out)" = 4 ] || fail "not four runs: $(cat out)"
@@ -169,5 +169,49 @@ has err 'option seeds has no value'
 runs_example 2 compare classify.ini norms layer results compared
 has err 'results are opened without a recipe'
 runs_example 3 compare nowhere.ini norms layer
+
+# ---- a program whose locale has a decimal comma reads and writes numbers with a decimal point ----
+mkdir locales
+if localedef -i de_DE -f UTF-8 locales/de_DE.UTF-8 2>/dev/null; then
+    cat >shim.c <<'X'
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+__attribute__((constructor)) static void set_locale(void)
+{
+    char text[8];
+    if (!setlocale(LC_ALL, "de_DE.UTF-8") || snprintf(text, sizeof text, "%.1f", 0.5) != 3 || text[1] != ',')
+        abort();
+}
+X
+    "${CC:-cc}" -shared -fPIC -o shim.so shim.c || fail "the shim does not compile"
+    local_runs() { # ARGUMENTS of runs_example, in that locale
+        LOCPATH=$PWD/locales LD_PRELOAD=$PWD/shim.so runs_example "$@"
+    }
+    local_runs 0 train classify.ini run-local optim.weight_decay 0.015
+    runs_example 0 train classify.ini run-point optim.weight_decay 0.015
+    same run-local/config.ini run-point/config.ini
+    numbers() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command)":("[^"]*"|[^,}]*)//g' "$1"; }
+    same <(numbers run-local/log.jsonl) <(numbers run-point/log.jsonl)
+    input=reviews.txt runs_example 0 classify run-local
+    cut -f 1 out >expected
+    input=reviews.txt local_runs 0 classify run-local
+    same expected <(cut -f 1 out)
+    local_runs 2 train classify.ini run-other optim.weight_decay 0,015
+    has err 'optim.weight_decay = 0,015: expected a number'
+    local_runs 2 train classify.ini run-other optim.weight_decay 1.5
+    has err 'outside 0 .. 1'
+    for metric in bleu chrf ter; do
+        "$NORMA" score $metric hyp --reference valid.en | sed -n '1s/^hyp: //p' >expected
+        input=/dev/null local_runs 0 score $metric hyp valid.en
+        has out "$(cat expected)"
+    done
+    local_runs 0 compare classify.ini "${options[@]}" folder compared margin 0.5
+    program_compare compared --margin 0.5 >expected || fail "compare: $(cat err)"
+    same expected <(sed -n '/^|/,$p' out)
+else
+    echo "no locale with a decimal comma: localedef cannot make de_DE"
+fi
 
 echo "e2e_library: $cases checks"
