@@ -19,8 +19,23 @@ static void *wait_for_end(void *mutex)
     return NULL;
 }
 
+/* In a process that was forked, GNU's OpenMP would wait forever for the threads of the team that the forking thread had. Parallel
+ * regions of that thread therefore have one thread; results do not depend on the number of threads. */
+static void compute_in_one_thread(void)
+{
+    omp_set_max_active_levels(0);
+}
+
+static void register_fork_handler(void)
+{
+    pthread_atfork(NULL, NULL, compute_in_one_thread);
+}
+
 int32_t nm_threads_available(int32_t wanted)
 {
+    static pthread_once_t registered = PTHREAD_ONCE_INIT;
+    if (wanted > 1)
+        pthread_once(&registered, register_fork_handler);
     pthread_t *started = wanted > 1 ? malloc(((size_t)wanted - 1) * sizeof *started) : NULL;
     pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
     int32_t n = 0;

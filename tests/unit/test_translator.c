@@ -6,6 +6,8 @@
 #include <cmocka.h>
 #include <math.h>
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "norma/translator.h"
 #include "support/tiny_run.h"
@@ -360,6 +362,33 @@ static void sixteen_threads_share_one_ensemble(void **state)
     run = single;
 }
 
+/* GNU's OpenMP would wait forever in the child for the threads of the team. */
+static void a_process_that_was_forked_can_translate(void **state)
+{
+    (void)state;
+    const char *const two[] = {"device.threads", "2", NULL};
+    nm_translator *translator = open_run(two);
+    nm_translations *expected = translate(translator, texts, N_TEXTS);
+    pid_t child = fork();
+    if (!child) {
+        nm_translations *found = NULL;
+        alarm(60); /* ends a child that waits */
+        bool equal = nm_translator_run(translator, texts, N_TEXTS, &found, NULL) == NM_OK;
+        for (size_t i = 0; i < N_TEXTS; i++)
+            equal = equal && same(expected, i, found, i);
+        _exit(equal ? 0 : 1);
+    }
+    int status;
+    assert_true(child > 0 && waitpid(child, &status, 0) == child);
+    assert_int_equal(status, 0);
+    /* The parent still has its team. */
+    nm_translations *after = translate(translator, texts, N_TEXTS);
+    assert_true(same(expected, 0, after, 0));
+    nm_translations_free(after);
+    nm_translations_free(expected);
+    nm_translator_close(translator);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +401,7 @@ int main(void)
         cmocka_unit_test(bad_texts),
         cmocka_unit_test(sixteen_threads_share_one_translator),
         cmocka_unit_test(sixteen_threads_share_one_ensemble),
+        cmocka_unit_test(a_process_that_was_forked_can_translate),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
