@@ -10,6 +10,7 @@ from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
 
+from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ComparisonEvents, ErrorText, FileError, UsageError, check, comparison_finished, comparison_message,
                        comparison_progress, comparison_trained, library)
@@ -38,7 +39,7 @@ class Comparison(Dict[str, Any]):
             check(lib.nm_comparison_run(handle, byref(err)), err)
             return _read(handle)
         finally:
-            lib.nm_comparison_close(handle)
+            close(handle, lib.nm_comparison_close)
 
     def text(self, format: str = "text") -> str:
         """The table as ``text``, ``markdown``, ``latex``, or ``csv`` with all digits. UsageError: another format."""
@@ -175,7 +176,7 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             if not status and calls.problem is None:
                 result = _read(handle)
         finally:
-            lib.nm_comparison_close(handle)
+            close(handle, lib.nm_comparison_close)
     if calls.problem is not None:
         raise calls.problem
     check(status, err)

@@ -2,11 +2,24 @@
 from __future__ import annotations
 
 import weakref
+from ctypes import c_void_p
 from typing import Any, Optional, TypeVar
 
 from ._library import UsageError
 
 _Self = TypeVar("_Self", bound="Closeable")
+
+
+def finalize(owner: Any, function: Any, *arguments: Any) -> None:
+    """Calls a function when nothing refers to the owner any more, but not when the interpreter exits: then daemon threads may
+    still be in a call that uses the memory."""
+    weakref.finalize(owner, function, *arguments).atexit = False
+
+
+def close(handle: c_void_p, function: Any) -> None:
+    """Frees an object of the library. A signal handler that runs meanwhile or later finds the handle empty."""
+    address, handle.value = handle.value, None
+    function(address)
 
 
 class Handle:
@@ -15,7 +28,7 @@ class Handle:
 
     def __init__(self, address: int, free: Any) -> None:
         self._as_parameter_ = address  # what ctypes passes
-        weakref.finalize(self, free, address)
+        finalize(self, free, address)
 
 
 class Closeable:

@@ -4,10 +4,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import threading
-import weakref
 from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ._handle import finalize
 from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, backend, check, library)
 
 _USES_BATCH, _HAS_STATE, _APPROX_GRAD, _HAS_PENALTY = 1, 2, 4, 8  # enum nm_norm_traits
@@ -137,7 +137,7 @@ class Layer:
             check(lib.nm_norm_create(byref(handle), self.backend.handle, spec.type.name.encode(),
                                      spec.settings.encode(), byref(site), byref(err)), err)
         self.handle: int = handle.value or 0
-        weakref.finalize(self, _free, lib.nm_norm_free, self.handle, self.backend)
+        finalize(self, _free, lib.nm_norm_free, self.handle, self.backend)
         self.params = {n: self._vector(n, lib.nm_norm_param, lib.nm_norm_param_grad)
                        for n in self._names(lib.nm_norm_param_name)}
         self.state = {n: self._vector(n, lib.nm_norm_state, None) for n in self._names(lib.nm_norm_state_name)}
@@ -200,7 +200,7 @@ class Pass:
 
     def __init__(self, layer: Layer) -> None:
         self.handle = library().nm_norm_pass_create(layer.handle)
-        weakref.finalize(self, library().nm_norm_pass_free, self.handle)
+        finalize(self, library().nm_norm_pass_free, self.handle)
 
     def forward(self, training: bool, rows: int, x: int, y: int) -> None:
         err, lib = ErrorText(), library()

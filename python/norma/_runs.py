@@ -12,6 +12,7 @@ from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Union
 
+from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, error_of, library,
                        training_message, training_progress, training_validated)
@@ -324,7 +325,7 @@ def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], res
             if not status and calls.problem is None:
                 status = lib.nm_training_run(training, byref(err))
         finally:
-            lib.nm_training_close(training)
+            close(training, lib.nm_training_close)
     if calls.problem is not None:
         raise calls.problem
     check(status, err)

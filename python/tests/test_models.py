@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import norma
+from norma._library import library
 from small_models import RECIPE, SENTENCES, norma_program
 
 @pytest.fixture(scope="module")
@@ -435,6 +437,40 @@ def test_interrupt_stops_the_training(folder, tmp_path):
                     callbacks=norma.Callbacks(progress))
     assert 2 <= updates[-1] <= 3 and list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupt_while_a_training_is_freed(folder, tmp_path, monkeypatch):
+    """The handler of SIGINT finds no training: its memory is free."""
+    lib, stopped = library(), []
+    free = lib.nm_training_close
+
+    def close(handle):
+        free(handle)
+        os.kill(os.getpid(), signal.SIGINT)
+    monkeypatch.setattr(lib, "nm_training_close", close)
+    monkeypatch.setattr(lib, "nm_training_stop", lambda handle: stopped.append(handle.value))
+    with pytest.raises(KeyboardInterrupt):
+        norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 2})
+    assert stopped == [None]
+
+
+def test_exit_during_the_call_of_a_daemon_thread(folder):
+    """The memory of models is not freed when the interpreter exits."""
+    code = """if True:
+        import sys, threading, norma
+        model, norm, begun = norma.Translator(sys.argv[1], threads=1), norma.Norm("layer", 64, threads=1), threading.Event()
+        rows = __import__("numpy").ones((20000, 64), "float32")
+        def work(call, *arguments):
+            while True:
+                call(*arguments)
+                begun.set()
+        for call in (lambda: model.translate(["haus rot hund ."] * 50), lambda: norm.forward(rows)):
+            threading.Thread(target=work, args=(call,), daemon=True).start()
+            begun.wait()
+            begun.clear()"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code, str(folder / "run")], stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_other_threads_run_during_a_training(folder, tmp_path):
