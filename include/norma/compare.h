@@ -98,6 +98,10 @@ NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
 /* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of the events,
  * another thread or a signal handler. */
 NM_API void nm_comparison_stop(nm_comparison *comparison);
+/* Stops the runs that train on this machine, and the calling process, with SIGSTOP; SIGCONT to the process continues all. For
+ * the handler of SIGTSTP (Ctrl-Z), which the terminal does not send to the runs. No effect while models are scored, or with
+ * compare.slurm. May be called from another thread or a signal handler. */
+NM_API void nm_comparison_suspend(nm_comparison *comparison);
 /* Unlocks the folder. NULL is accepted. */
 NM_API void nm_comparison_close(nm_comparison *comparison);
 

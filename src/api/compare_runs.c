@@ -23,7 +23,7 @@ struct nm_comparison {
     bool results_only;
     bool selected, complete; /* the table of the grid exists; the table of the scores exists */
     char *text;              /* result of the last call of nm_comparison_text or nm_comparison_grid_text */
-    volatile sig_atomic_t stop;
+    volatile sig_atomic_t stop, suspend;
 };
 
 /* ---- runs and variants ---- */
@@ -289,6 +289,7 @@ static nm_comparison *create(const nm_comparison_events *events)
         self->events = *events;
     nm_run_queue *queue = &self->experiment.queue;
     queue->stop = &self->stop;
+    queue->suspend = &self->suspend;
     queue->on_finished = on_finished;
     queue->on_scored = on_scored;
     queue->on_tick = on_tick;
@@ -409,6 +410,12 @@ void nm_comparison_stop(nm_comparison *self)
 {
     if (self)
         self->stop = 1;
+}
+
+void nm_comparison_suspend(nm_comparison *self)
+{
+    if (self)
+        self->suspend = 1;
 }
 
 void nm_comparison_close(nm_comparison *self)

@@ -22,6 +22,25 @@ static void on_signal(int number)
     nm_comparison_stop(opened);
 }
 
+static void on_suspend(int number)
+{
+    (void)number;
+    nm_comparison_suspend(opened);
+}
+
+/* While runs are trained on this machine, Ctrl-Z also stops them. An ignored signal stays ignored. */
+static void handle_suspend(void)
+{
+    if (signal(SIGTSTP, on_suspend) == SIG_IGN)
+        signal(SIGTSTP, SIG_IGN);
+}
+
+static void restore_suspend(void)
+{
+    if (signal(SIGTSTP, SIG_DFL) == SIG_IGN)
+        signal(SIGTSTP, SIG_IGN);
+}
+
 static void handle_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal}, inherited;
@@ -37,6 +56,7 @@ static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
 {
     compare_progress *progress = user;
     progress->trained = true;
+    restore_suspend();
     if (!progress->score_grid)
         fputs(nm_comparison_grid_text(comparison, NULL), stdout);
     fflush(stdout);
@@ -89,6 +109,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         handle_signals();
         status = nm_comparison_open(&comparison, program, argv[0], settings, &events, &err);
     }
+    if (!results && !*config->slurm)
+        handle_suspend();
     if (status == NM_OK)
         status = run_and_print(comparison, &progress, &err);
     nm_comparison_close(comparison);

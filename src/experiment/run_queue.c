@@ -209,13 +209,30 @@ static void reap(nm_run_queue *queue)
     }
 }
 
-/* Interrupts all runs and waits for them; each finishes its update and writes a checkpoint. */
+static void signal_runs(const nm_run_queue *queue, int number)
+{
+    for (size_t i = 0; i < queue->n; i++)
+        if (queue->jobs[i].state == NM_RUN_RUNNING)
+            kill(queue->jobs[i].process, number);
+}
+
+/* Stops the runs and this process (Ctrl-Z), until it receives SIGCONT. The runs are not stopped by the terminal, because each
+ * has its own process group. */
+static void suspend(nm_run_queue *queue)
+{
+    *queue->suspend = 0;
+    signal_runs(queue, SIGSTOP);
+    kill(getpid(), SIGSTOP);
+    signal_runs(queue, SIGCONT);
+}
+
+/* Interrupts all runs and waits for them; each finishes its update and writes a checkpoint. A run that is stopped would receive
+ * SIGINT only when it continues. */
 static void stop_all(nm_run_queue *queue)
 {
     int wait_status;
-    for (size_t i = 0; i < queue->n; i++)
-        if (queue->jobs[i].state == NM_RUN_RUNNING)
-            kill(queue->jobs[i].process, SIGINT);
+    signal_runs(queue, SIGINT);
+    signal_runs(queue, SIGCONT);
     for (size_t i = 0; i < queue->n; i++) {
         nm_run_job *job = &queue->jobs[i];
         while (job->state == NM_RUN_RUNNING && waitpid(job->process, &wait_status, 0) < 0 && errno == EINTR)
@@ -258,6 +275,8 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
         if (status != NM_OK)
             break;
         usleep(TICK);
+        if (queue->suspend && *queue->suspend)
+            suspend(queue);
         reap(queue);
         if (queue->on_tick)
             queue->on_tick(queue->user, queue);

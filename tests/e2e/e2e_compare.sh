@@ -161,6 +161,12 @@ cmp -s whole.csv again.csv && fail "another test set, the same table: $(cat agai
 rm -r data && mv aside/* .
 again "the first test set again" 6
 
+# Another validation set: the loss of a run that is finished cannot be compared with that of a new run.
+mv data aside && make_sentences valid.txt 40 5 && prepare_sentences data
+compare --norms layer,rms --folder whole >table 2>err || fail "another validation set: $(cat err)"
+has table 'validated on other data'
+rm -r data && mv aside/data . && make_sentences valid.txt 40 2
+
 # ---- killed ----
 
 # Without the throughput.
@@ -222,6 +228,45 @@ perl -MJSON::PP -0777 -e '
     partial.json table.json || fail "another score of the run: $(cat partial.json)"
 compare --norms layer --folder partial >out 2>err || fail "the scored run again: $(cat err)"
 [ -s err ] && fail "a scored run is trained or scored again: $(cat err)"
+
+# A run that is stopped receives SIGINT when it continues.
+"$NORMA" compare recipe.ini --norms layer --folder halted --train.updates 100000 >out 2>err &
+process=$!
+while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' halted/layer-1/log.jsonl; do sleep 0.02; done
+kill -STOP "$(pgrep -P $process)"
+kill -INT $process
+got=0
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got after Ctrl-C with a stopped run: $(cat err)"
+has halted/layer-1.txt 'to continue'
+
+# Ctrl-Z: the runs stop and continue with the comparison.
+state() { sed 's/.*) //; s/ .*//' "/proc/$1/stat"; }
+await_states() { # STATES: of the comparison and its runs
+    local one
+    cases=$((cases + 1))
+    for one in $process "${runs[@]}"; do
+        until [[ $(state "$one") =~ $1 ]]; do
+            kill -0 "$one" || { fail "process $one has ended"; break; }
+            sleep 0.02
+        done
+    done
+}
+perl -e '$SIG{TSTP} = "DEFAULT"; exec @ARGV' -- \
+    "$NORMA" compare recipe.ini --norms layer,batch --jobs 2 --folder suspended --train.updates 100000 >out 2>err &
+process=$!
+for norm in layer batch; do
+    while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' suspended/$norm-1/log.jsonl; do sleep 0.02; done
+done
+mapfile -t runs < <(pgrep -P $process)
+kill -TSTP $process
+await_states T
+kill -CONT $process
+await_states '[RSD]'
+kill -INT $process
+got=0
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got after Ctrl-Z and Ctrl-C: $(cat err)"
 
 # The terminal is closed: the runs end with a checkpoint.
 "$NORMA" compare recipe.ini --norms layer --folder hangup --train.updates 100000 >out 2>err &
