@@ -210,7 +210,7 @@ has err 'power-1.txt'
 flock -n stopped/lock true || fail "a run continues after its comparison has ended"
 
 # A run is scored while another is still training; the score remains after an interruption.
-"$NORMA" compare recipe.ini --tid-batches 2 --norms layer,slow=power:train.updates=5000 --folder partial --jobs 2 >out 2>err &
+"$NORMA" compare recipe.ini --tid-batches 2 --norms layer,slow=power:train.updates=100000 --folder partial --jobs 2 >out 2>err &
 process=$!
 while kill -0 $process 2>/dev/null && ! { [ -f partial/layer-1/test.json ] && grep -qs '"type":"train"' partial/slow-1/log.jsonl; }; do
     sleep 0.02
