@@ -4,7 +4,7 @@
 /* clang-format off */
 static const nm_option comparison_rows[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
-        "Variants, comma-separated: NORM, NORM+fix (with FixNorm), or NORM:key=value for further settings; LABEL=NORM... "
+        "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or NORM:key=value for further settings; LABEL=NORM... "
         "names a variant."),
     ROW(grid, "", 0, 0,
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "

@@ -13,6 +13,16 @@
 
 /* ---- variants ---- */
 
+/* If FixNorm distinguishes the variants, those that do not set it are without it, although the recipe has it. */
+static void set_fixnorm(nm_variants *variants, const nm_options *options)
+{
+    static const char key[] = "model.fixnorm";
+    char *value = nm_options_row(options, key) ? nm_options_get(options, key) : NULL;
+    if (value && !strcmp(value, "true") && nm_options_origin(options, key) != NM_ORIGIN_COMMAND)
+        nm_variants_set_default(variants, key, "false");
+    free(value);
+}
+
 static nm_status parse_variants(nm_experiment *c, nm_error *err)
 {
     nm_options *options;
@@ -23,6 +33,8 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
     nm_status status = nm_variants_parse(&c->variants, norms, err);
+    if (status == NM_OK)
+        set_fixnorm(&c->variants, options);
     nm_options_free(options);
     return status;
 }

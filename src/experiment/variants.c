@@ -88,6 +88,24 @@ static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
     return NM_OK;
 }
 
+static bool has_key(const nm_variant *variant, const char *key)
+{
+    bool found = false;
+    for (size_t i = 0; i < variant->settings.n; i++)
+        found = found || !strcmp(variant->settings.list[i].key, key);
+    return found;
+}
+
+void nm_variants_set_default(nm_variants *variants, const char *key, const char *value)
+{
+    bool used = false;
+    for (size_t i = 0; i < variants->n; i++)
+        used = used || has_key(&variants->list[i], key);
+    for (size_t i = 0; i < variants->n && used; i++)
+        if (!has_key(&variants->list[i], key))
+            nm_settings_add(&variants->list[i].settings, key, value);
+}
+
 /* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. */
 static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
 {

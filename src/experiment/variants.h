@@ -60,6 +60,8 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
 /* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, LABEL replaces the whole text as the variant's
  * name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err);
+/* If a variant sets the option, the variants that do not set it get this value. */
+void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);
 /* Whether an axis applies to a variant. An axis norm.X.* applies only if X is a value in the variant's settings or in the

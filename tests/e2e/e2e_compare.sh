@@ -341,6 +341,22 @@ try compare recipe.ini --tid-batches 2 --norms layer --folder averaged --average
     fail "another error than that of the warning: $(cat err)"
 has err 'compare.average is 50'
 
+# ---- a recipe with FixNorm: variants without +fix are without it if another one has it ----
+
+mkdir pairs && cd pairs && make_data
+compare_pairs() { # FOLDER OPTIONS...
+    "$NORMA" compare recipe.ini --tid-batches 1 --folder "$@" >table 2>err || fail "compare $*: $(cat err)"
+}
+sed -i 's/^norm = .*/norm = scale\nfixnorm = true/' recipe.ini
+compare_pairs both --norms "layer,scale,scale+fix"
+has both/layer-1/config.ini 'fixnorm = false ; command line'
+has both/scale-1/config.ini 'fixnorm = false ; command line'
+has both/scale+fix-1/config.ini 'fixnorm = true ; command line'
+compare_pairs recipe --norms layer
+has recipe/layer-1/config.ini 'fixnorm = true'
+refuses 2 'scale and scale+fix have the same configuration' compare recipe.ini --norms scale,scale+fix --model.fixnorm true --folder same
+cd ..
+
 # ---- comparisons of identical variants; a second call trains nothing ----
 
 "$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >out 2>err

@@ -39,6 +39,20 @@ static void test_variants_are_settings(void **state)
     nm_variants_release(&v);
 }
 
+static void test_default_of_an_option_that_variants_set(void **state)
+{
+    (void)state;
+    nm_variants v = {0};
+    nm_error err;
+    assert_int_equal(nm_variants_parse(&v, "layer,scale+fix", &err), NM_OK);
+    nm_variants_set_default(&v, "model.norm_position", "post");
+    assert_int_equal(v.list[0].settings.n, 1);
+    nm_variants_set_default(&v, "model.fixnorm", "false");
+    has_setting(&v.list[0], 1, "model.fixnorm", "false");
+    assert_int_equal(v.list[1].settings.n, 2);
+    nm_variants_release(&v);
+}
+
 static void test_labels_name_variants(void **state)
 {
     (void)state;
@@ -235,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variants_are_settings),
+        cmocka_unit_test(test_default_of_an_option_that_variants_set),
         cmocka_unit_test(test_labels_name_variants),
         cmocka_unit_test(test_malformed_variants),
         cmocka_unit_test(test_malformed_grids),
