@@ -141,14 +141,7 @@ static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *er
     free(profile);
     nm_options_free(own);
     NM_TRY(status);
-    NM_TRY(read_file_or_text(self->options, recipe, err));
-    status =
-        nm_recipe_apply_sizes(self->options, self->task, nm_recipe_is_text(recipe) ? "the recipe" : recipe,
-                              nm_recipe_is_text(recipe) ? recipe : NULL, &message, err);
-    if (message)
-        on_message(self, message);
-    free(message);
-    return status;
+    return read_file_or_text(self->options, recipe, err);
 }
 
 static nm_status set_options(nm_options *options, const char *const *settings, nm_error *err)
@@ -187,12 +180,32 @@ static nm_status check_task(const nm_training *self, nm_error *err)
     return status;
 }
 
+/* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not name. */
+static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume resume, nm_error *err)
+{
+    bool text = nm_recipe_is_text(recipe);
+    nm_options *run = NULL;
+    char *message = NULL;
+    nm_status status = resume == NM_RESUME_NO ? NM_OK : check_task(self, err);
+    if (status == NM_OK && resume != NM_RESUME_NO)
+        status = nm_run_config_read_data(&run, self->options, self->folder, err);
+    const nm_sized_recipe sized = {.name = text ? "the recipe" : recipe,
+                                   .text = text ? recipe : NULL,
+                                   .data = nm_options_find(run ? run : self->options, "data")};
+    if (status == NM_OK)
+        status = nm_recipe_apply_sizes(self->options, self->task, &sized, &message, err);
+    if (message)
+        on_message(self, message);
+    free(message);
+    nm_options_free(run);
+    return status;
+}
+
 /* Replaces the options with those of the run in the folder, if there is one. */
 static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *err)
 {
     nm_options *options;
     char *warning;
-    NM_TRY(check_task(self, err));
     NM_TRY(nm_run_config_merge(&options, self->options, self->folder, resume, &warning, err));
     if (options) {
         if (warning)
@@ -257,6 +270,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     if (!self->folder)
         return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
     resume = resume == NM_RESUME_NO ? run->resume : resume;
+    NM_TRY(apply_sizes(self, recipe, resume, err));
     if (resume != NM_RESUME_NO)
         NM_TRY(use_run_config(self, resume, err));
     NM_TRY(nm_probe_create(&self->probe, self->options, err));

@@ -84,8 +84,9 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_settings_release(&all);
     if (status == NM_OK)
         status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
+    const nm_sized_recipe recipe = {.name = queue->recipe, .data = nm_options_find(options, "data")};
     if (status == NM_OK)
-        status = nm_recipe_apply_sizes(options, queue->task, queue->recipe, NULL, &message, err);
+        status = nm_recipe_apply_sizes(options, queue->task, &recipe, &message, err);
     free(message);
     if (status != NM_OK) {
         nm_options_free(options);

@@ -23,15 +23,15 @@ static char *list_settings(const nm_options *options)
     return list;
 }
 
-nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, const char *recipe,
-                                const char *text, char **message, nm_error *err)
+nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, const nm_sized_recipe *recipe,
+                                char **message, nm_error *err)
 {
     int64_t size;
     *message = NULL;
     if (!nm_options_has_sizes(options))
         return NM_OK;
-    NM_TRY(task->measure(nm_options_find(options, "data"), &size, err));
-    NM_TRY(nm_options_read_sizes(options, recipe, text, size, err));
+    NM_TRY(task->measure(recipe->data, &size, err));
+    NM_TRY(nm_options_read_sizes(options, recipe->name, recipe->text, size, err));
     char *settings = list_settings(options);
     *message = nm_format("%lld %s for training: the recipe sets %s", (long long)size, task->size_unit,
                          *settings ? settings : "nothing for this size");

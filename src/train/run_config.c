@@ -170,6 +170,22 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     return NM_OK;
 }
 
+nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested, const char *folder,
+                                  nm_error *err)
+{
+    NM_TRY(read_config(run, requested, folder, err));
+    nm_status status = NM_OK;
+    char *path;
+    for (size_t i = 0; *run && status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
+        char *value = nm_options_get(requested, path);
+        if (!strncmp(path, "data.", 5) && nm_options_origin(requested, path) == NM_ORIGIN_COMMAND)
+            status = nm_options_set(*run, path, value, NM_ORIGIN_COMMAND, err);
+        free(value);
+        free(path);
+    }
+    return status;
+}
+
 nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err)
 {
     char *text = NULL;

@@ -29,6 +29,11 @@ nm_run_options *nm_run_options_add(nm_options *options);
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
                               nm_resume resume, char **warning, nm_error *err);
 
+/* The configuration of the run in folder, with the options of section [data] that `requested` has from the command line: its
+ * section [data] is that of the resumed run. Heap; *run is NULL if the folder has no config.ini. */
+nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested, const char *folder,
+                                  nm_error *err);
+
 /* Writes folder/config.ini. */
 nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err);
 

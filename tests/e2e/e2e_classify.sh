@@ -117,6 +117,18 @@ texts=$(wc -l <train.tsv)
 has err "norma: $texts texts for training: the recipe sets model.dropout = 0.3, train.epochs = 2"
 for line in 'epochs = 2 ; size' 'dropout = 0.3 ; size' 'log_every = 6 ; command line'; do has runs/sized/config.ini "$line"; done
 "$NORMA" train sized.ini --train.log-every 6 --resume 2>err || fail "resume with sections of sizes: $(cat err)"
+# The printed command that continues a run does not contain its data; the recipe without that data.
+"$NORMA" train sized.ini --data.train sized.tsv 2>err && fail "trained without data"
+cp train.tsv sized.tsv
+"$NORMA" train sized.ini --data.train sized.tsv --run.folder moved 2>err || fail "train with other data: $(cat err)"
+sed 's/^train = .*/train = absent.tsv/' sized.ini >without.ini
+"$NORMA" train without.ini --run.folder moved --resume 2>err || fail "resume without the data of the recipe: $(cat err)"
+has err "norma: $texts texts for training: the recipe sets model.dropout = 0.3, train.epochs = 2"
+lacks err 'the recipe has changed'
+mv sized.tsv elsewhere.tsv
+"$NORMA" train sized.ini --run.folder moved --resume 2>err && fail "resumed without the data of the run"
+has err 'sized.tsv: No such file'
+mv elsewhere.tsv sized.tsv
 "$NORMA" train sized.ini --profile small 2>err || fail "train with a size and a profile: $(cat err)"
 has runs/sized-small/config.ini 'epochs = 1 ; profile'
 "$NORMA" compare sized.ini --norms layer --seeds 1 >table.sized 2>err || fail "compare with sections of sizes: $(cat err)"
