@@ -1,8 +1,7 @@
 #!/bin/bash
-# norma-bench: selected parts as tables and as valid JSON; wrong arguments give one line of error. Results are not checked.
+# norma bench and norma-bench: selected parts as tables and as valid JSON; wrong arguments give one line of error. Results are not checked.
 set -euo pipefail
 bench=$BUILD/norma-bench
-[ -x "$bench" ] || { echo "skipped: built without the benchmarks"; exit 0; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -25,10 +24,33 @@ refuses() {
 
 has() { grep -qF -- "$1" "$2" || fail "'$1' is not in $2: $(cat "$2")"; }
 
-# norma bench executes norma-bench in the same folder.
-got=0
-cp "$NORMA" alone && ./alone bench --quick >out 2>err || got=$? # norma-bench is not in the folder of this copy
-[ "$got" = 7 ] && [ ! -s out ] && grep -q 'cannot start .*/norma-bench' err || fail "bench without its program ends with $got: $(cat err)"
+# norma bench executes norma-bench in the same folder; its exit code is that of norma bench. Here norma-bench is a script that
+# prints its arguments.
+runs_bench() { # CODE ARGUMENTS...: the output is in out and err
+    local code=$1 got=0
+    shift
+    ./alone bench "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || fail "exit code $got instead of $code: bench $*: $(cat err)"
+}
+cp "$NORMA" alone
+runs_bench 7 --quick # there is no norma-bench in the folder of this copy
+[ ! -s out ] && has 'norma: cannot start ' err
+has '/norma-bench: No such file or directory (norma-bench is built with cmake -D NORMA_BENCH=ON)' err
+runs_bench 2 models
+has 'bench: too many arguments' err
+printf '#!/bin/sh\necho "$@"\nexit 5\n' >norma-bench
+runs_bench 3
+has 'norma-bench: Permission denied' err
+chmod +x norma-bench
+runs_bench 5
+has '--parts ceilings,kernels,norms,step,decode --match  --isa auto --threads 0 --precision float' out
+! grep -q -- '--quick\|--profile\|--json' out || fail "options that were not given: $(cat out)"
+runs_bench 5 --parts kernels --match dot --isa avx2 --threads 2 --precision bf16 --json all.json --quick --profile
+has '--parts kernels --match dot --isa avx2 --threads 2 --precision bf16 --json all.json --quick --profile' out
+runs_bench 5 --scaling
+has '--parts scaling ' out
+
+[ -x "$bench" ] || { echo "the rest is skipped: built without the benchmarks"; exit 0; }
 "$NORMA" bench --quick --threads 1 --parts kernels --match dot >table
 has "dot" table
 

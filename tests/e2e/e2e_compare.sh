@@ -268,6 +268,24 @@ got=0
 wait $process || got=$?
 [ "$got" = 9 ] || fail "exit code $got after Ctrl-Z and Ctrl-C: $(cat err)"
 
+# A second Ctrl-C does not wait for the runs, here for one that waits to write a checkpoint.
+"$NORMA" compare recipe.ini --norms layer --folder twice --model.ff 2000 --train.updates 100000 --train.save_every 1 >out 2>err &
+process=$!
+while kill -0 $process 2>/dev/null && ! ls twice/layer-1/checkpoints/*.state.safetensors >/dev/null 2>&1; do sleep 0.02; done
+run=$(pgrep -P $process)
+kill -STOP "$run"
+newest=$(find twice/layer-1/checkpoints -name '????????.state.safetensors' | sort | tail -n 1)
+newest=${newest##*/}
+continue_to_write "$run" "twice/layer-1/checkpoints/$(printf %08d $((10#${newest%%.*} + 8))).safetensors"
+kill -INT $process
+while grep -qs '^ShdPnd:.*[1-9a-f]' /proc/$process/status; do sleep 0.01; done # until the first signal is handled
+kill -0 $process 2>/dev/null || fail "the comparison does not wait for its run: $(cat err)"
+kill -INT $process
+await_end
+[ "$got" = 130 ] || fail "exit code $got after a second Ctrl-C: $(cat err)"
+exec 3>&-
+flock -w 5 twice/lock true || fail "a run outlived a second Ctrl-C"
+
 # The terminal is closed: the runs end with a checkpoint.
 "$NORMA" compare recipe.ini --norms layer --folder hangup --train.updates 100000 >out 2>err &
 process=$!

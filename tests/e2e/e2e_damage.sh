@@ -1,6 +1,6 @@
 #!/bin/bash
 # Models, training states and token files with changed bits are rejected, or the change has no effect on the result.
-# Token files may change after training has opened them.
+# Token files may change after training has opened them; a model that is truncated while it is in use is named.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
@@ -123,4 +123,22 @@ process=
 [ "$got" = 0 ] || fail "exit code $got after a change of the token files: $(head -c 300 err)"
 "$NORMA" train recipe.ini --run.folder y --train.updates 300 --run.quiet >out 2>err
 [ "$(weights x/last.safetensors)" = "$(weights y/last.safetensors)" ] || fail "another model after a change of the token files"
+
+# A model file that is truncated while norma translate uses it.
+cp $model m.safetensors
+mkfifo lines
+"$NORMA" translate m.safetensors --buffer 1 --threads 1 <lines >out 2>err &
+process=$!
+exec 3>lines
+head -n 1 test.xx >&3
+until [ -s out ] || ! kill -0 $process 2>/dev/null; do sleep 0.01; done
+head -n 1 expected | same out -
+truncate -s 0 m.safetensors
+sed -n 2p test.xx >&3
+exec 3>&-
+got=0
+wait $process || got=$?
+process=
+check_failure 3 "$work/m.safetensors: was truncated while it was read, or cannot be read" 'translate with a truncated model'
+head -n 1 expected | same out -
 hostile_end

@@ -104,6 +104,36 @@ same names found
 "$NORMA" recipes iwslt batchnorm >found
 has found 'pn/table1-iwslt-bn '
 lacks found 'pn/table1-iwslt-pn '
+# A program without a folder of recipes, and with folders that contain other files or cannot be read.
+built=$NORMA
+mkdir own
+cp "$built" own/norma
+NORMA=$work/own/norma
+refuses 3 "no recipes found: neither share/norma/recipes nor the source tree's recipes exists" recipes
+refuses 3 'multi30k-de-en: No such file, and the folder of the recipes was not found' train multi30k-de-en
+ln -s recipes own/recipes
+refuses 3 'cannot list the recipes: ' recipes
+has err '/own/recipes: Too many levels of symbolic links'
+refuses 3 '/own/recipes: Too many levels of symbolic links' train multi30k-de-en
+rm own/recipes
+mkdir -p own/recipes/{nmt,common}
+printf '# Small model. For tests.\n[run]\ntask = lm\n' >own/recipes/nmt/small.ini
+printf '[run]\ntask = lm\n' >own/recipes/without-comment.ini
+printf '# No line end...' >own/recipes/one-line.ini
+: >own/recipes/common/part.ini
+: >own/recipes/notes.txt
+: >own/recipes/.hidden.ini
+ln -s nowhere own/recipes/dangling.ini
+mkfifo own/recipes/pipe.ini
+try recipes
+printf '%-32s  %s\n' nmt/small 'Small model' one-line 'No line end' without-comment '' >wanted
+same wanted out
+try recipes MODEL small --paths
+echo "$work/own/recipes/nmt/small.ini" >wanted
+same wanted out
+ln -s loop own/recipes/nmt/loop
+refuses 3 'own/recipes/nmt/loop: Too many levels of symbolic links' recipes --names
+NORMA=$built
 # By name, in any folder; a file of that name takes precedence.
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
 refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer

@@ -2,7 +2,8 @@
 # A run that is killed (SIGKILL) at random times and while it writes checkpoints, and resumed each time, ends with
 # weights bitwise identical to those of an uninterrupted run, and never loses more than the updates since the last
 # complete checkpoint.
-# SIGINT, SIGTERM, SIGHUP and SIGPIPE end it with a checkpoint and exit code 9, unless the parent process ignores them.
+# SIGINT, SIGTERM, SIGHUP and SIGPIPE end it with a checkpoint and exit code 9, unless the parent process ignores them; a second
+# SIGINT or SIGTERM ends it at once.
 # A second process in the run folder is rejected.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
@@ -44,15 +45,21 @@ decays=$(grep -o '"lr":[0-9.e-]*' whole/log.jsonl | sort -u | wc -l)
 [ "$decays" -ge 3 ] || fail "only $decays learning rates in the run that is killed"
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
-# Kills the stopped process while it writes a file of a later update $1: the file is a FIFO, which is written directly and
-# is full after 64 KiB. The bytes read until then become the temporary file of that checkpoint.
-kill_in_write() {
-    local path
-    path=killed/checkpoints/$(printf %08d "$1").$2
+# Continues the stopped process and returns when it writes the checkpoint file $path: the file is a FIFO, which is written
+# directly and is full after 64 KiB, so the process waits. The file `part` has the bytes read until then.
+continue_to_write() {
     mkfifo "$path"
     exec 3<>"$path"
     kill -CONT "$process"
-    timeout 60 head -c 5000 <&3 >part || fail "update $1 was not written"
+    timeout 60 head -c 5000 <&3 >part || fail "$path was not written"
+}
+
+# Kills the stopped process while it writes a file of a later update $1. The bytes read until then become the temporary file of
+# that checkpoint.
+kill_in_write() {
+    local path
+    path=killed/checkpoints/$(printf %08d "$1").$2
+    continue_to_write
     kill -9 "$process" 2>/dev/null
     rm "$path"
     cp part "$path.0123abcd.new"
@@ -127,6 +134,26 @@ for signal in INT TERM HUP; do
     at=$(sed -n 's/^norma: stopped after update \([0-9]*\);.*/\1/p' err)
     [ "$(newest stopped)" = "${at:-none}" ] || fail "stopped at $at, but the newest checkpoint is $(newest stopped)"
     resumes_exactly stopped SIG$signal
+done
+
+# A second SIGINT or SIGTERM ends a run that does not get to its end, here because it waits to write a checkpoint.
+for signal in INT TERM; do
+    rm -rf stopped
+    start stopped
+    await_checkpoint stopped
+    kill -STOP $process
+    path=stopped/checkpoints/$(printf %08d $(($(newest stopped) + 8))).safetensors
+    continue_to_write
+    kill -$signal $process
+    while grep -qs '^ShdPnd:.*[1-9a-f]' /proc/$process/status; do sleep 0.01; done # until the first signal is handled
+    kill -0 $process || fail "SIG$signal ended the run without a checkpoint: $(cat err)"
+    kill -$signal $process
+    got=0 cases=$((cases + 1))
+    wait $process || got=$?
+    [ "$got" = $((128 + $(kill -l $signal))) ] || fail "exit code $got after a second SIG$signal: $(cat err)"
+    rm "$path"
+    exec 3>&-
+    resumes_exactly stopped "a second SIG$signal"
 done
 
 # SIGPIPE: the reader of the messages exits.

@@ -64,6 +64,8 @@ timeout 120 "$MPIEXEC" -n 2 "$NORMA" inspect one missing rbn1 </dev/null >out 2>
 [ "$(grep -c '^norma: .*missing' err)" = 1 ] || fail "inspect: not one line for a missing run: $(cat err)"
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm <lm_test.txt >out 2>err && fail "2 ranks scored standard input"
 has err 'an input file is required with several processes'
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm lm_test.txt --tokens </dev/null >out 2>err && fail "2 ranks printed tokens"
+[ "$(grep -c '^norma: --tokens requires a single process' err)" = 1 ] || fail "not one message: $(cat err)"
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"

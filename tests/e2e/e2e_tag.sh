@@ -165,6 +165,7 @@ refuses 2 'tag.tag_column = 2 has no effect with tag.evaluate = false' tag run v
 refuses 2 'tag.token_column = 2 has no effect with tag.input_format = text' tag run text --input-format text --token-column 2
 refuses 2 'unknown option tag.profile' tag run text --profile
 refuses 3 'absent' tag run absent
+refuses 2 'inspect.data: the data of run are files, not a folder' inspect run --data .
 refuses 3 'absent' tag absent text
 refuses 4 'malformed' tag text text
 refuses 2 'tag.scheme' tag run text --scheme bilou

@@ -46,6 +46,7 @@ mv data moved
 mv moved data
 refuses 2 'no test data' perplexity run --split test
 refuses 2 'splits of its data folder' perplexity run train.en
+refuses 2 'run: --tokens is for language models; norma rescore scores translations' perplexity run --tokens
 refuses 2 'perplexity.interval has no effect on a translation model' perplexity run --split valid --interval
 
 # ---- lines in, lines out ----
