@@ -42,6 +42,10 @@ refuses 4 "broken.txt:201: not UTF-8" lm broken.txt
 yes 'a line' | head -n 200 >one.txt
 yes 'a line' | head -n 199 >other.txt
 refuses 4 "other.txt has 199 lines, the other text 200" translation one.txt other.txt
+# A file that cannot be written: no other file of the text is left.
+mkdir -p blocked/test.txt
+refuses 3 "blocked/test.txt: is a folder" lm one.txt --folder blocked
+[ "$(ls -A blocked)" = test.txt ] || fail "a text that was not split left files: $(ls -A blocked)"
 rm -rf demo-*
 
 # ---- a language model ----

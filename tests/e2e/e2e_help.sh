@@ -88,6 +88,15 @@ same help again
 "$NORMA" help --help >again
 same help again
 
+try
+[ "$got" = 2 ] || fail "exit code $got without a command"
+same err help
+# An unknown task: its name, and the options of the other sections.
+try train --help --run.task summarization
+[ "$got" = 0 ] || fail "exit code $got: $(cat err)"
+has out '(run.task = summarization: no such task; known: translation, lm, classification, tagging)'
+has out '--schedule.lr'
+
 # ---- recipes ----
 "$NORMA" recipes --names >names
 [ "$(wc -l <names)" -ge 280 ] || fail "$(wc -l <names) recipes"
@@ -133,6 +142,13 @@ echo "$work/own/recipes/nmt/small.ini" >wanted
 same wanted out
 ln -s loop own/recipes/nmt/loop
 refuses 3 'own/recipes/nmt/loop: Too many levels of symbolic links' recipes --names
+# A program file that is removed, as by an upgrade, while the program starts.
+exec 9<own/norma
+rm own/norma
+NORMA=/proc/self/fd/9
+refuses 3 'cannot list the recipes: /proc/self/exe: No such file or directory' recipes
+refuses 3 '/proc/self/exe: No such file or directory' compare own/recipes/nmt/small.ini --norms layer
+exec 9<&-
 NORMA=$built
 # By name, in any folder; a file of that name takes precedence.
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
@@ -163,6 +179,7 @@ rm folder/config.ini
 
 # ---- completion ----
 refuses 2 'known: bash, zsh' completion fish
+refuses 2 'completion: too few arguments; usage: norma completion bash|zsh' completion
 "$NORMA" completion bash >norma.bash
 bash -n norma.bash || fail "the bash script has a syntax error"
 # Completions of the last word.

@@ -45,21 +45,12 @@ decays=$(grep -o '"lr":[0-9.e-]*' whole/log.jsonl | sort -u | wc -l)
 [ "$decays" -ge 3 ] || fail "only $decays learning rates in the run that is killed"
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
-# Continues the stopped process and returns when it writes the checkpoint file $path: the file is a FIFO, which is written
-# directly and is full after 64 KiB, so the process waits. The file `part` has the bytes read until then.
-continue_to_write() {
-    mkfifo "$path"
-    exec 3<>"$path"
-    kill -CONT "$process"
-    timeout 60 head -c 5000 <&3 >part || fail "$path was not written"
-}
-
 # Kills the stopped process while it writes a file of a later update $1. The bytes read until then become the temporary file of
 # that checkpoint.
 kill_in_write() {
     local path
     path=killed/checkpoints/$(printf %08d "$1").$2
-    continue_to_write
+    continue_to_write "$process" "$path"
     kill -9 "$process" 2>/dev/null
     rm "$path"
     cp part "$path.0123abcd.new"
@@ -143,13 +134,12 @@ for signal in INT TERM; do
     await_checkpoint stopped
     kill -STOP $process
     path=stopped/checkpoints/$(printf %08d $(($(newest stopped) + 8))).safetensors
-    continue_to_write
+    continue_to_write "$process" "$path"
     kill -$signal $process
     while grep -qs '^ShdPnd:.*[1-9a-f]' /proc/$process/status; do sleep 0.01; done # until the first signal is handled
     kill -0 $process || fail "SIG$signal ended the run without a checkpoint: $(cat err)"
     kill -$signal $process
-    got=0 cases=$((cases + 1))
-    wait $process || got=$?
+    await_end
     [ "$got" = $((128 + $(kill -l $signal))) ] || fail "exit code $got after a second SIG$signal: $(cat err)"
     rm "$path"
     exec 3>&-

@@ -31,9 +31,7 @@ start_on_terminal() {
     exec 4>keys
 }
 finish() {
-    got=0
-    cases=$((cases + 1))
-    wait $process || got=$?
+    await_end
     exec 4>&-
 }
 # The lines of the terminal after every redraw, without escape sequences.

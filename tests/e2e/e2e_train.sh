@@ -39,7 +39,8 @@ grep -q '"schedule_position":' duration/log.jsonl || fail "the schedule does not
 
 # ---- interruption and resume ----
 # Without job control bash ignores SIGINT in background processes.
-perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder "Jan's run" --train.updates 100000 2>err &
+{ cat small.ini && printf '[profile.narrow]\nmodel.ff = 32\n'; } >profiled.ini
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train profiled.ini --profile narrow --run.folder "Jan's run" --train.updates 100000 2>err &
 for ((i = 0; i < 200; i++)); do
     grep -q '"update":20,' "Jan's run/log.jsonl" 2>/dev/null && break
     sleep 0.1
@@ -49,6 +50,7 @@ wait $!
 code=$?
 [ "$code" = 9 ] || fail "Ctrl-C gave exit code $code: $(tail -n 3 err)"
 # The printed command is one for the shell.
+has err 'to continue: norma train profiled.ini --profile narrow --run.folder '
 command=$(sed -n 's/^to continue: norma \(.*\)/\1/p' err)
 eval "\"\$NORMA\" $command --train.updates 100000 --train.seconds 1" 2>err || fail "resume: $(cat err)"
 has err "resumed at update"

@@ -303,6 +303,7 @@ refuses 3 'nowhere' translate nowhere
 refuses 3 'nowhere' translate run nowhere
 refuses 2 'decode.beam' translate run --beam 0
 refuses 2 'unknown option' translate run --beams 2
+refuses 2 'unknown option translate.no_beam' translate run --no-beam
 head -c 3000 run/best.safetensors >cut.safetensors
 input=in refuses 4 'cut.safetensors' translate cut.safetensors
 

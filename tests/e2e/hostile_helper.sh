@@ -40,6 +40,19 @@ make_data() {
         schedule.warmup=4 decode.beam=2 device.threads=1
 }
 
+# Waits for the end of $process, which is killed after half a minute. Sets $got to its exit code.
+await_end() {
+    local i
+    cases=$((cases + 1))
+    for ((i = 0; i < 600; i++)); do
+        kill -0 "$process" 2>/dev/null || break
+        sleep 0.05
+    done
+    kill -9 "$process" 2>/dev/null
+    got=0
+    wait "$process" || got=$?
+}
+
 # Copies a folder; an existing target is removed.
 fresh() {
     rm -rf "$2"
