@@ -40,6 +40,15 @@ make_data() {
         schedule.warmup=4 decode.beam=2 device.threads=1
 }
 
+# continue_to_write PROCESS FILE: continues a stopped process and returns when it writes the file, which is a FIFO: it is written
+# directly and is full after 64 KiB, so the process waits. The file `part` has the bytes read until then, descriptor 3 is the FIFO.
+continue_to_write() {
+    mkfifo "$2"
+    exec 3<>"$2"
+    kill -CONT "$1"
+    timeout 60 head -c 5000 <&3 >part || fail "$2 was not written"
+}
+
 # Waits for the end of $process, which is killed after half a minute. Sets $got to its exit code.
 await_end() {
     local i
