@@ -107,9 +107,11 @@ lacks screen 'layer    2'
 on_terminal 24x60 "${compare[@]}" --norms layer,batch --folder table
 [ "$got" = 0 ] || fail "compare: exit code $got: $(cat -v screen)"
 has_line '4 runs: 4 finished, 0 running, 0 waiting; 1 in parallel'
-has_line 'layer    1  done: 4 updates, .*'
+has_line 'layer    1  BLEU [0-9.]* on the test set'
+has_line 'batch    2  done: 4 updates, .*'
 has screen $'\033[J\033[5A' # a table replaces the one before it
-has_line 'norma: scoring run 2 of 4'
+has_line 'norma: scoring 1 run on the test set'
+has_line 'batch, seed 2: BLEU [0-9.]* on the test set'
 [ "$(lines | awk '/^(layer|batch) / && length($0) > 59' | wc -l)" = 0 ] || fail "a line is wider than the terminal: $(cat -v screen)"
 has out 'BLEU'
 # A second call with one more variant, which fails. Its name is cut.
