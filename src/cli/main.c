@@ -67,7 +67,7 @@ static int unknown_command(const char *name)
         if (nm_edit_distance(name, nm_commands[i]->name) < nm_edit_distance(name, nearest->name))
             nearest = nm_commands[i];
     nm_error err;
-    nm_fail(&err, NM_USAGE, "unknown command %.200s; the nearest known one is %s", name, nearest->name);
+    nm_fail(&err, NM_USAGE, "unknown command %.200s; the most similar one is %s", name, nearest->name);
     return nm_cli_fail(&err);
 }
 

@@ -183,9 +183,9 @@ static nm_status no_recipe(const char *name, nm_error *err)
         if (nm_edit_distance(name, list.names[i]) < nm_edit_distance(name, list.names[nearest]))
             nearest = i;
     if (status == NM_OK && list.n)
-        status =
-            nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",
-                    name, list.names[nearest]);
+        status = nm_fail(err, NM_IO,
+                         "%.300s: No such file, and no recipe of this name; the most similar one is %s", name,
+                         list.names[nearest]);
     else if (status == NM_OK)
         status =
             nm_fail(err, NM_IO, "%.300s: No such file, and the folder of the recipes was not found", name);

@@ -36,7 +36,7 @@ accepts "C 2," baseline "$recipes/classify.ini" "${files[@]}" --regularization 2
 lacks out "majority"
 lacks out "["
 accepts ", 9 n-grams" baseline "$recipes/classify.ini" "${files[@]}" --max-features 9 --only bag-of-words
-refuses 2 "known: majority, bag-of-words" baseline "$recipes/classify.ini" "${files[@]}" --only kneser-ney
+refuses 2 "available: majority, bag-of-words" baseline "$recipes/classify.ini" "${files[@]}" --only kneser-ney
 refuses 3 "none.tsv" baseline "$recipes/classify.ini" --data.train none.tsv
 refuses 2 "neither a validation nor a test set" baseline "$recipes/classify.ini" --data.train train.tsv --data.valid-share 0
 

@@ -107,9 +107,9 @@ lacks found 'pn/table1-iwslt-pn '
 # By name, in any folder; a file of that name takes precedence.
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
 refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer
-refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the nearest one is multi30k-de-en' train multi30k-de-em
+refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the most similar one is multi30k-de-en' train multi30k-de-em
 # Its task is unknown, and so are the options of the task: the reported error is the name of the recipe.
-refuses 3 'clasify: No such file, and no recipe of this name; the nearest one is classify' train clasify --data.train reviews.csv
+refuses 3 'clasify: No such file, and no recipe of this name; the most similar one is classify' train clasify --data.train reviews.csv
 printf '[run]\ntask = lm\n[data]\nfolder = of-this-file\n' >multi30k-de-en
 refuses 3 'of-this-file' train multi30k-de-en
 mkdir demo
@@ -122,7 +122,7 @@ refuses 3 'folder: is a run folder, not a recipe; the recipe of the run is folde
 rm folder/config.ini
 
 # ---- completion ----
-refuses 2 'known: bash, zsh' completion fish
+refuses 2 'available: bash, zsh' completion fish
 "$NORMA" completion bash >norma.bash
 bash -n norma.bash || fail "the bash script has a syntax error"
 # Completions of the last word.
