@@ -133,7 +133,7 @@ format:
 	@scripts/packages.sh lint
 	@clang-format -i $(SOURCES)
 
-# Norma and the current PyTorch and CTranslate2 from PyPI in turn, on a quiet machine; one to two hours.
+# Norma and the current PyTorch and CTranslate2 from PyPI alternately, on an idle machine; one to two hours.
 #     make bench-peers [WORKS=train,lm,decode,norms] [MATCH='GPT-2'] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER]
 # MATCH: only works whose name contains this text; PEERS: the virtual environment.
 bench-peers:

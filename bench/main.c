@@ -73,7 +73,7 @@ static void read_setting(bench_options *options, const char *text)
 {
     char *key = nm_duplicate(text), *equals = strchr(key, '='); /* lives until the program ends */
     if (!equals || options->n_settings == BENCH_MAX_SETTINGS)
-        bench_fail("--set wants SECTION.KEY=VALUE, at most %d times: %s", BENCH_MAX_SETTINGS, text);
+        bench_fail("--set expects SECTION.KEY=VALUE, at most %d times: %s", BENCH_MAX_SETTINGS, text);
     *equals = 0;
     options->settings[2 * options->n_settings] = key;
     options->settings[2 * options->n_settings++ + 1] = equals + 1;

@@ -1,4 +1,4 @@
-/* End-to-end text processing of files, for comparisons with other programs:
+/* End-to-end text processing of files, for comparisons with other toolkits:
  *     norma-bench-text [--quick]                          all of it, on a synthetic text
  *     norma-bench-text learn MERGES TEXT CODES            counts words, learns merges, fastBPE format
  *     norma-bench-text apply CODES TEXT OUTPUT THREADS    segments every line

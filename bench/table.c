@@ -107,7 +107,7 @@ void bench_table_scaling(const json_t *scaling)
     size_t i, k;
     json_array_foreach(scaling, i, one)
     {
-        printf("\n%s, %s tokens   threads   tokens/s  speed-up  per thread\n", text(one, "preset"),
+        printf("\n%s, %s tokens   threads   tokens/s   speedup  per thread\n", text(one, "preset"),
                text(one, "max_tokens"));
         json_array_foreach(json_object_get(one, "rows"), k, row)
             printf("%*s %9.0f %10.0f %9.2f %10.0f%%\n",

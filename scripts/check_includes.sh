@@ -26,10 +26,10 @@ awk '
         from = header ~ /\// ? part[1] : folder
         if (from == "norma" || from == folder) next
         if (folder == "include/norma") complain("public headers include public headers only")
-        else if (!(folder in rank)) complain("the folder has no place in the order")
+        else if (!(folder in rank)) complain("the folder is not in the list")
         else if (!(from in rank)) complain("there is no such folder")
         else if ((folder == "metric" || folder == "report") && from != "base" && from != "text" && from != "metric")
-            complain(folder " stands on base, text and metric alone")
-        else if (rank[from] > rank[folder]) complain("it lies below")
+            complain(folder " may include base, text and metric only")
+        else if (rank[from] > rank[folder]) complain("it is a preceding folder")
     }
     END { exit bad > 0 }' "${files[@]}"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The demo: real German-English sentences are tokenized, five variants of one Transformer are trained on them for a few
-# minutes, and one table compares them. The trainings have a fixed number of updates, so the scores are the same everywhere.
+# minutes, and one table compares them. The training runs have a fixed number of updates, so the scores are the same everywhere.
 #     scripts/demo.sh PROGRAM
-# DEMO_UPDATES: updates of each training (default 1,500). The runs are kept in runs/demo-DEMO_UPDATES, so an interrupted
+# DEMO_UPDATES: updates of each training run (default 1,500). The runs are kept in runs/demo-DEMO_UPDATES, so an interrupted
 # demo continues.
 set -euo pipefail
 program=$(realpath "$1")

@@ -47,7 +47,7 @@ if [ -f "$out/complete" ] && [ "$(cat "$out/complete")" = "$(checksum "$out" 2>/
     exit 0
 fi
 if [ $# -eq 2 ] && ! has_pages "$help"; then
-    say "$help does not hold help pages as de/text and en-US/text"
+    say "$help does not contain help pages as de/text and en-US/text"
     exit 2
 fi
 mkdir -p "$out" || exit 3
@@ -58,7 +58,7 @@ if ! has_pages "$help"; then
     fetch_pages "$work"
     help=$work/usr/share/libreoffice/help
     if ! has_pages "$help"; then
-        say "the packages ${packages[*]} do not hold help pages as de/text and en-US/text"
+        say "the packages ${packages[*]} do not contain help pages as de/text and en-US/text"
         exit 3
     fi
 fi

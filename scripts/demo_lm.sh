@@ -2,7 +2,7 @@
 # The language model demo: four variants of a small model are trained on the King James Bible for a few minutes, one
 # table compares their perplexities, and the first one generates text.
 #     scripts/demo_lm.sh PROGRAM
-# DEMO_UPDATES: updates of each training (default 2,400). The runs are kept in runs/demo-lm-DEMO_UPDATES, so an
+# DEMO_UPDATES: updates of each training run (default 2,400). The runs are kept in runs/demo-lm-DEMO_UPDATES, so an
 # interrupted demo continues.
 set -euo pipefail
 program=$(realpath "$1")

@@ -44,7 +44,7 @@ verses=${2:-$work/verses}
 if [ $# -eq 1 ]; then
     fetch_verses "$work" || { say "no verses from the packages bible-kjv-text and bible-kjv"; exit 2; }
 fi
-# A reference, a blank, the verse; notes in braces and headings in << >> are removed.
+# A reference, a space, the verse; notes in braces and headings in << >> are removed.
 awk -v out="$work" '
     !/^[^ ]+[0-9]+:[0-9]+ / { bad++; next }
     {
@@ -53,7 +53,7 @@ awk -v out="$work" '
         n = n + 1
         print > (out "/" (block == 18 ? "valid" : block == 19 ? "test" : "train") ".txt")
     }
-    END { exit n < 1200 || bad > n / 100 }' "$verses" || { say "$verses does not hold the verses"; exit 2; }
+    END { exit n < 1200 || bad > n / 100 }' "$verses" || { say "$verses does not contain the verses"; exit 2; }
 mv "$work"/{train,valid,test}.txt "$out/"
 checksum "$out" >"$out/complete"
 say "wrote $out/{train,valid,test}.txt, $(cat "$out"/*.txt | wc -l) verses, checksum $(cat "$out/complete")"

@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# The rate of false positives of norma compare, with trained models: comparisons of two identical variants whose runs differ only
+# The false-positive rate of norma compare, with trained models: comparisons of two identical variants whose runs differ only
 # in the seed.
 #
 #     scripts/false_positives.pl RECIPE FOLDER [COMPARISONS [SEEDS [OPTION ...]]]

@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 # Parallel text from the help pages of LibreOffice: one page exists per language under the same name, and its
-# headings and paragraphs carry the same ids in the same order.
+# headings and paragraphs have the same ids in the same order.
 #
 #     help_pairs.pl HELP/de HELP/en-US > pairs.tsv
 #
-# Prints one "source<TAB>target" line per sentence where both sides divide into equally many sentences, and per
+# Prints one "source<TAB>target" line per sentence where both sides have the same number of sentences, and per
 # paragraph otherwise. Needs the package perl-base only.
 use strict;
 use warnings;

@@ -39,7 +39,7 @@ awk -v every=9 -v step=4 '
     function share(x) { return step * (ratio[int(1 + x * (NR - 1) + 0.5)] - 1) }
     END {
         if (NR < 3) { print "too few updates for a comparison" >"/dev/stderr"; exit 2 }
-        printf "a look takes %.2f of an update (median of %d; the middle half from %.2f to %.2f)\n",
+        printf "a measurement takes %.2f of an update (median of %d; the middle half from %.2f to %.2f)\n",
             share(0.5), NR, share(0.25), share(0.75)
         printf "at every 100 updates: %.2f %% of the time\n", share(0.5)
     }'

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Norma and other toolkits in turn, each at its best setting, and writes results/performance/CPU.json.
+"""Measures Norma and other toolkits alternately, each at its best setting, and writes results/performance/CPU.json.
 
     bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
                                [--any-load] [--compile] [--lines 1000]
@@ -78,7 +78,7 @@ def wait_until_quiet(limit=8.0):
             return
         if attempt == 5:
             print("waiting until other processes use less than 8 % of the CPUs", file=sys.stderr)
-    fail("the machine is not quiet (--any-load measures anyway)")
+    fail("the machine is not idle (--any-load measures anyway)")
 
 
 def cpu_model():
@@ -413,7 +413,7 @@ def main():
     parser.add_argument("--lines", type=int, default=1000, help="sentences to translate")
     parser.add_argument("--data", help="a data folder of norma prepare")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")
-    parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is quiet")
+    parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is idle")
     parser.add_argument("--compile", action="store_true", help="also measure the PyTorch models with torch.compile")
     given = parser.parse_args()
     chosen = given.works.split(",")

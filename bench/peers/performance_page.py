@@ -45,7 +45,7 @@ def table(report):
     about = (f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {report['date']}, "
              f"{report['rounds']} rounds. {names}.")
     lines = [f"### {report['cpu']}", "", *textwrap.wrap(about, 98), "",
-             "| work | program | tokens/s, median | from, to | MiB | speed-up of Norma |", "|---|---|--:|--:|--:|--:|"]
+             "| work | program | tokens/s, median | from, to | MiB | speedup of Norma |", "|---|---|--:|--:|--:|--:|"]
     for work in report["works"]:
         lines += [line.replace("|  |", "| |").replace("|  |", "| |") for line in rows_of(work)]
     return "\n".join(lines) + "\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Norms as modules of PyTorch, float32 on the CPU, in one process: norma.torch against torch.nn.LayerNorm and against PowerNorm
-re-derived in plain PyTorch (python/tests/plain_power_norm.py). The modules are measured in turn in every round; printed are
+re-derived in plain PyTorch (python/tests/plain_power_norm.py). The modules are measured alternately in every round; printed are
 medians in microseconds over the rounds, and the ratio to the module of PyTorch.
     torch_modules.py [--rounds 15] [--threads 1] [--shapes 512x512,4096x512]
 NORMA_LIBRARY: the library, unless the package is installed (build/python/libnorma.so)."""

@@ -23,7 +23,7 @@ typedef struct nm_perplexity nm_perplexity; /* of text files */
  * see norma/translator.h, and
  *     perplexity.context           minimum number of preceding tokens in sliding windows, where the text has them; 0 (default):
  *                                  segments as in training
- *     perplexity.drop_incomplete   in nm_language_model_perplexity: leave out the last segment if it is shorter than model.context
+ *     perplexity.drop_incomplete   in nm_language_model_perplexity: drop the last segment if it is shorter than model.context
  *     perplexity.batch_tokens      number of tokens in a batch; does not change results
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
@@ -42,11 +42,11 @@ NM_API const char *nm_language_model_warning(const nm_language_model *model);
 /* ---- log probabilities ---- */
 
 typedef enum nm_lm_context {
-    NM_LM_LINES, /* every line is a text: the first token is predicted from the end symbol */
+    NM_LM_LINES, /* every line is a text: the first token is predicted from the EOS token */
     NM_LM_TEXT   /* the lines are one text, as in norma perplexity: earlier lines are context */
 } nm_lm_context;
 
-/* Scores n lines, UTF-8; a line end after a line is ignored. Every line ends with the end symbol, which is scored as a token.
+/* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token.
  * *scores is set on success only; free it with nm_lm_scores_free.
  *
  * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_USAGE: NULL; NM_UNSUPPORTED: a
@@ -59,7 +59,7 @@ NM_API void nm_lm_scores_free(nm_lm_scores *scores);
 /* The accessors below return 0 or NULL for a line or token that does not exist. What they return is valid until
  * nm_lm_scores_free. */
 
-/* Number of lines of the call, and of the tokens of a line, the end symbol included. */
+/* Number of lines of the call, and of the tokens of a line, the EOS token included. */
 NM_API size_t nm_lm_scores_n(const nm_lm_scores *scores);
 NM_API size_t nm_lm_scores_n_tokens(const nm_lm_scores *scores, size_t line);
 /* A token as in the dictionary; "<unk>" for an unknown one. */
@@ -89,8 +89,8 @@ NM_API void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *perplex
 
 typedef struct nm_perplexity_sums {
     double nll;     /* sum of the negative log probabilities in nats; the perplexity is exp(nll / tokens) */
-    int64_t tokens; /* scored tokens, end symbols included */
-    /* words and end symbols of the files: exp(nll / words) can be compared between vocabularies */
+    int64_t tokens; /* scored tokens, EOS tokens included */
+    /* words and EOS tokens of the files: exp(nll / words) can be compared between vocabularies */
     int64_t words;
     int64_t unknown;  /* tokens that are not in the dictionary */
     int64_t left_out; /* tokens of segments that were not scored */
@@ -115,7 +115,7 @@ NM_API void nm_lm_texts_free(nm_lm_texts *texts);
 /* Number of prompts of the call; and the text that continues a prompt, without the prompt. Valid until nm_lm_texts_free. */
 NM_API size_t nm_lm_texts_n(const nm_lm_texts *texts);
 NM_API const char *nm_lm_texts_get(const nm_lm_texts *texts, size_t prompt);
-/* The prompt as the model reads it, and its continuation, as one text: unknown tokens are <unk>, and white space is that of
+/* The prompt as the model reads it, and its continuation, as one text: unknown tokens are <unk>, and whitespace is that of
  * the detokenizer. */
 NM_API const char *nm_lm_texts_with_prompt(const nm_lm_texts *texts, size_t prompt);
 

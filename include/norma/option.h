@@ -85,7 +85,7 @@ nm_status nm_options_check(const nm_options *options, char **warning, nm_error *
 /* The struct of a section, or NULL. */
 void *nm_options_find(const nm_options *options, const char *section);
 
-/* Sets "section.key". Unknown names are NM_USAGE and name the nearest known one. */
+/* Sets "section.key". Unknown names are NM_USAGE and name the most similar one. */
 nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
                          nm_error *err);
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to

@@ -67,7 +67,7 @@ typedef struct nm_prepared_split {
     int64_t lines, kept;           /* lines, or pairs of lines */
     int64_t held_out;              /* of the training pairs: the validation set of valid_every */
     int64_t words[2];              /* of the kept lines, before BPE */
-    int64_t tokens[2], unknown[2]; /* after BPE, without the end symbol */
+    int64_t tokens[2], unknown[2]; /* after BPE, without the EOS token */
     int64_t links;                 /* of the training pairs: word alignments, as links of subwords */
 } nm_prepared_split;
 /* false also for a split that was not given. */
@@ -76,7 +76,7 @@ NM_API bool nm_prepared_get_split(const nm_prepared *prepared, int32_t split, nm
 /* Why lines of a split were dropped. */
 typedef struct nm_prepared_drop {
     const char *reason; /* "too long" */
-    const char *option; /* that decides it, "prepare.max_length"; "" if none does */
+    const char *option; /* that controls it, "prepare.max_length"; "" if none does */
     int64_t lines;
 } nm_prepared_drop;
 /* Reason number index, from 0, of those with lines. */

@@ -46,7 +46,7 @@ NM_API nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const ch
 /* No call may be in progress. Scores remain valid. NULL is accepted. */
 NM_API void nm_scorer_close(nm_scorer *scorer);
 
-/* Scores n segments, UTF-8; a line end after a segment is ignored. references [n_references, n]: all segments of the first
+/* Scores n segments, UTF-8; a newline after a segment is ignored. references [n_references, n]: all segments of the first
  * reference, then those of the second. *scores is set on success only; free it with nm_scores_free.
  *
  * NM_FORMAT with the index of the segment (from 0): not UTF-8, a line break within it, something that is not a tag;

@@ -18,7 +18,7 @@ typedef struct nm_training_progress {
     int64_t epoch, tokens;   /* epoch from 0; target tokens so far */
     double loss, nll, learning_rate, grad_norm, tokens_per_second, seconds;
     double seconds_left;    /* NaN: not known */
-    int64_t batch, batches; /* of the epoch: how many are done, and their number */
+    int64_t batch, batches; /* of the epoch: number of finished batches, number of all batches */
     double perplexity;      /* exp(nll); NaN if the loss has none */
     double fraction;        /* of the training that is done, 0 to 1; NaN: no limit is set */
 } nm_training_progress;
@@ -48,7 +48,7 @@ typedef struct nm_training_events {
 } nm_training_events;
 
 typedef enum nm_training_resume {
-    NM_TRAINING_NEW, /* what the option run.resume says; without it NM_USAGE if the folder contains a run */
+    NM_TRAINING_NEW, /* the value of the option run.resume; by default NM_USAGE if the folder contains a run */
     NM_TRAINING_RESUME,           /* continue with the configuration of the run; see `norma train --help` */
     NM_TRAINING_RESUME_OVERRIDING /* options that differ from those of the run replace them */
 } nm_training_resume;

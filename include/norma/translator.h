@@ -39,12 +39,12 @@ NM_API void nm_translator_close(nm_translator *translator);
 NM_API const char *nm_translator_option(const nm_translator *translator, const char *name);
 NM_API const char *nm_translator_warning(const nm_translator *translator);
 
-/* Maximum number of source tokens of a text, including the end symbol. */
+/* Maximum number of source tokens of a text, including the EOS token. */
 NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
 /* Number of translations per text: decode.nbest. */
 NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 
-/* Translates n texts, UTF-8, one sentence each; a line end after a text is ignored. *translations is set on success only;
+/* Translates n texts, UTF-8, one sentence each; a newline after a text is ignored. *translations is set on success only;
  * free it with nm_translations_free. A batch of many texts is faster than many calls.
  *
  * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL; NM_DIVERGED: the
@@ -52,7 +52,7 @@ NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
 /* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the
- * training text; an empty one leaves the translation free. The format is translate.output_format. The text, tokens and scores
+ * training text; "": no prefix. The format is translate.output_format. The text, tokens and scores
  * of a translation include the prefix. nm_translations_too_long: the text or its prefix. */
 NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
                                             const char *const *prefixes, size_t n,
@@ -67,7 +67,7 @@ NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const 
                                                size_t n, nm_translations **translations, nm_error *err);
 /* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training
  * text. Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
- * nm_translator_run gives a translation of the same tokens. A target without words consists of the end symbol; a source
+ * nm_translator_run gives a translation of the same tokens. A target without words consists of the EOS token; a source
  * without words has no translation. nm_translations_too_long: source or target. The log probability of a token that the model
  * may not output (data.mask_words) is -infinity. The format of the targets is translate.output_format.
  *
@@ -91,7 +91,7 @@ NM_API bool nm_translations_too_long(const nm_translations *translations, size_t
 NM_API const char *nm_translations_text(const nm_translations *translations, size_t text, size_t rank);
 /* Sum of the log probabilities of the tokens, divided by the length penalty. */
 NM_API double nm_translations_score(const nm_translations *translations, size_t text, size_t rank);
-/* Target tokens of a translation as in the dictionary, the end symbol included unless the length limit was reached: their
+/* Target tokens of a translation as in the dictionary, the EOS token included unless the length limit was reached: their
  * number, each token, and the log probabilities of all [number of tokens]. */
 NM_API size_t nm_translations_n_tokens(const nm_translations *translations, size_t text, size_t rank);
 NM_API const char *nm_translations_token(const nm_translations *translations, size_t text, size_t rank,
@@ -99,17 +99,17 @@ NM_API const char *nm_translations_token(const nm_translations *translations, si
 NM_API const double *nm_translations_token_scores(const nm_translations *translations, size_t text,
                                                   size_t rank);
 
-/* A word of a translation, separated from others by white space. */
+/* A word of a translation, separated from others by whitespace. */
 typedef struct nm_translation_word {
     size_t begin, end; /* bytes of the translation's text */
     double score;      /* sum of the log probabilities of its tokens */
-    int32_t source;    /* the word of the source text with the greatest attention, from 0; -1: none */
+    int32_t source;    /* the word of the source text with the highest attention weight, from 0; -1: none */
 } nm_translation_word;
 
 /* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
  * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one), averaged over its
  * heads or of translate.alignment_head, in the steps that predict the tokens; that of a word is the sum over its
- * tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by white space, too. */
+ * tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by whitespace, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
 NM_API const nm_translation_word *nm_translations_words(const nm_translations *translations, size_t text,
                                                         size_t rank);

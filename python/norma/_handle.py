@@ -32,7 +32,7 @@ class Handle:
 
 
 class Closeable:
-    """What owns memory of the library: a context manager with ``close``."""
+    """Base class of objects that own memory of the library: a context manager with ``close``."""
 
     _owned: Optional[Any] = None  # None: closed
 

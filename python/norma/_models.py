@@ -106,8 +106,8 @@ class _Model(Closeable):
 # ---- translation ----
 
 class Word(NamedTuple):
-    """A word of a translation, separated from others by white space."""
-    text: str  #: without white space
+    """A word of a translation, separated from others by whitespace."""
+    text: str  #: without whitespace
     begin: int  #: characters of the translation, text[begin:end]
     end: int  #: after its last character
     score: float  #: sum of the log probabilities of its tokens
@@ -118,7 +118,7 @@ class Translation(NamedTuple):
     """One translation of a text."""
     text: str  #: as ``norma translate`` writes it
     score: float  #: sum of the log probabilities of the tokens, divided by the length penalty
-    tokens: List[str]  #: as in the dictionary, the end symbol included unless the length limit was reached
+    tokens: List[str]  #: as in the dictionary, the EOS token included unless the length limit was reached
     token_scores: List[float]  #: log probability of each token
     words: Sequence[Word] = ()  #: with the option alignment=True
 
@@ -147,7 +147,7 @@ class Translator(_Model):
 
     @property
     def max_tokens(self) -> int:
-        """Maximum number of source tokens of a text, including the end symbol."""
+        """Maximum number of source tokens of a text, including the EOS token."""
         return int(library().nm_translator_max_tokens(self._handle))
 
     @property
@@ -262,7 +262,7 @@ class Translator(_Model):
 class LineScore(NamedTuple):
     """Log probabilities of a line, in nats."""
     log_probability: float  #: sum over the tokens
-    tokens: List[str]  #: as in the dictionary, the end symbol last
+    tokens: List[str]  #: as in the dictionary, the EOS token last
     token_scores: List[float]  #: log probability of each token
 
 
@@ -273,8 +273,8 @@ class Perplexity(NamedTuple):
     low: float  #: lower end of the 95 % bootstrap interval over blocks of 64 tokens
     high: float  #: upper end of the interval
     nll: float  #: sum of the negative log probabilities in nats
-    tokens: int  #: scored, end symbols included
-    words: int  #: words and end symbols
+    tokens: int  #: scored, EOS tokens included
+    words: int  #: words and EOS tokens
     unknown: int  #: tokens that are not in the dictionary
     left_out: int  #: tokens that were not scored: a last segment that is incomplete
 
@@ -290,7 +290,7 @@ class LanguageModel(_Model):
     _name = "language_model"
 
     def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
-        """Log probabilities of the tokens of each line, the end symbol included. text: the lines are one text, earlier
+        """Log probabilities of the tokens of each line, the EOS token included. text: the lines are one text, earlier
         lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break within a line."""
         return self._score(lines, text)[0]
 

@@ -19,7 +19,7 @@ class PreparedSplit(NamedTuple):
     held_out: int  #: of the training pairs, for validation
     dropped: Dict[str, int]  #: by reason
     words: Tuple[int, ...]  #: of the kept lines, before BPE
-    tokens: Tuple[int, ...]  #: after BPE, without the end symbol
+    tokens: Tuple[int, ...]  #: after BPE, without the EOS token
     unknown: Tuple[int, ...]  #: tokens that are not in the dictionary
     links: int  #: of the training pairs: word alignments, as links of subwords
 

@@ -254,7 +254,7 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
     if not process:
         return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(), reader)
     if callbacks is not None:
-        raise UsageError("callbacks need a training in this process; callback also follows a separate one")
+        raise UsageError("callbacks require training in this process; callback also follows a separate one")
     return _train_process(recipe, Path(folder), settings or {}, resume, reader, interval)
 
 

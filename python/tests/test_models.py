@@ -566,7 +566,7 @@ def test_scores_of_labels_and_tags():
     f1 = norma.score("f1", ["B-PER I-PER O", "O"], ["B-PER I-PER O", "B-LOC"])
     assert f1.segments == [100, 0] and "precision 100.00, recall 50.00" in f1.line
     for problem, match, arguments in (
-            (norma.UsageError, "known: bleu", ("rouge", ["a"], ["a"])),
+            (norma.UsageError, "available: bleu", ("rouge", ["a"], ["a"])),
             (norma.MismatchError, "1 hypotheses, 2 references", ("bleu", ["a"], ["a", "b"])),
             (norma.UsageError, "all be files", ("bleu", ["a"], "file")),
             (norma.UsageError, "0 references", ("bleu", ["a"])),

@@ -19,7 +19,7 @@ typedef struct scoring_config { /* section [perplexity] */
 /* clang-format off */
 static const nm_option scoring_rows[] = {
     NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
-    NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Leave out the last segment if it is shorter than model.context."),
+    NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
     {0}};
 /* clang-format on */
@@ -167,7 +167,7 @@ static nm_status begin_call(nm_language_model *self, const char *cannot, workspa
 
 /* ---- log probabilities ---- */
 
-/* Appends the ids of all lines, each with the end symbol. ends [n]: index after the last id of each line. */
+/* Appends the ids of all lines, each with the EOS token. ends [n]: index after the last id of each line. */
 static void encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
                          nm_ids *ids, int64_t *ends)
 {
@@ -370,7 +370,7 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
 
 /* ---- generation ---- */
 
-/* Appends the ids of a prompt, with the end symbol between lines, as in the training text. */
+/* Appends the ids of a prompt, with the EOS token between lines, as in the training text. */
 static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
 {
     const char *end = prompt + nm_text_length(prompt);

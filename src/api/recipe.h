@@ -1,4 +1,4 @@
-/* Recipes of trainings and comparisons, before their options are read. */
+/* Recipes of training runs and comparisons, before their options are read. */
 #ifndef NM_RECIPE_H
 #define NM_RECIPE_H
 
@@ -6,7 +6,7 @@
 
 /* Registers the sections of recipes and saved configurations that are not part of the trainer: [run] and [comm]. */
 void nm_recipe_options_add(nm_options *options);
-/* Whether a recipe is the text of a recipe (it contains a line end), not the path of a file. */
+/* Whether a recipe is the text of a recipe (it contains a newline), not the path of a file. */
 bool nm_recipe_is_text(const char *recipe);
 /* *task: run.task of the settings (alternating names and values, ends with NULL, or NULL), otherwise of the recipe, otherwise
  * translation. NM_USAGE for an unknown task; NM_IO or NM_FORMAT if the recipe cannot be read. */

@@ -68,7 +68,7 @@ static nm_status configure(nm_scorer *self, const char *name, nm_error *err)
     const score_options *score = self->score;
     const nm_score_metric *metric = nm_score_metric_find(name);
     if (!metric)
-        return nm_fail(err, NM_USAGE, "score: unknown metric '%.40s'; known: " NM_SCORE_METRICS, name);
+        return nm_fail(err, NM_USAGE, "score: unknown metric '%.40s'; available: " NM_SCORE_METRICS, name);
     NM_TRY(check_options(self->options, metric, err));
     bool sacrebleu = score->metric_variant != MULTI_BLEU;
     if (nm_options_origin(self->options, "score.tokenize") != NM_ORIGIN_DEFAULT) {

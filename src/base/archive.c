@@ -113,8 +113,8 @@ static nm_status find_member(nm_archive *self, const char *member, nm_error *err
         }
     }
     if (status == NM_OK && !found)
-        status = nm_fail(err, NM_IO, "%s: the archive has no file %s; the nearest name is %s", self->file,
-                         member, nearest ? nearest : "none: it is empty");
+        status = nm_fail(err, NM_IO, "%s: the archive has no file %s; the most similar name is %s",
+                         self->file, member, nearest ? nearest : "none: it is empty");
     free(nearest);
     return status;
 }

@@ -12,7 +12,7 @@ typedef struct nm_archive nm_archive;
 
 /* Opens the archive of a path with a positive nm_archive_prefix and searches the member that the rest of the path names;
  * nm_archive_read then returns its data. NM_UNSUPPORTED without libarchive; NM_IO for a missing member, the message names the
- * nearest one; NM_FORMAT for a file that is not an archive. *archive is NULL after an error. */
+ * most similar one; NM_FORMAT for a file that is not an archive. *archive is NULL after an error. */
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err);
 /* Opens an archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT as above. */
 nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *err);

@@ -1,4 +1,4 @@
-/* Edit distance, so that the message about an unknown name can suggest the nearest known one. */
+/* Edit distance, so that the message about an unknown name can suggest the most similar one. */
 #ifndef NM_EDIT_DISTANCE_H
 #define NM_EDIT_DISTANCE_H
 

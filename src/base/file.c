@@ -87,7 +87,7 @@ nm_status nm_file_map_copy(nm_file_map *map, const char *path, nm_error *err)
     if (bytes > 0) {
         void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (data == MAP_FAILED) {
-            status = nm_fail(err, NM_MEMORY, "%s: no memory for %zu MiB", path, bytes >> 20);
+            status = nm_fail(err, NM_MEMORY, "%s: out of memory (%zu MiB)", path, bytes >> 20);
         } else {
             *map = (nm_file_map){data, bytes};
             status = read_bytes(fd, data, bytes, path, err);
@@ -155,7 +155,7 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     if (stream != stdin)
         fclose(stream);
     if (!buffer)
-        return nm_fail(err, NM_MEMORY, "%s: no memory for the file", path);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
     if (failed) {
         free(buffer);
         return cause == EISDIR ? nm_fail(err, NM_IO, "%s: is a folder", path)

@@ -1,6 +1,6 @@
 /* Files: read-only mapping, atomic writing through a temporary file, line reader, folders and their locks.
  *
- * Errors name the path. NM_IO when the system refuses; NM_MEMORY when it has no memory for the request. */
+ * Errors name the path. NM_IO: a system call has failed; NM_MEMORY: out of memory. */
 #ifndef NM_FILE_H
 #define NM_FILE_H
 
@@ -71,7 +71,7 @@ nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
 /* nm_file_flush, then fclose (except standard input and output). */
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err);
 
-/* Line reader: one line per call, without its line end ("\n" or "\r\n"), of any length that fits memory. A byte order mark
+/* Line reader: one line per call, without its newline ("\n" or "\r\n"), of any length that fits memory. A byte order mark
  * at the start of the file is skipped. */
 typedef struct nm_lines {
     FILE *stream;

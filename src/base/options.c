@@ -148,7 +148,7 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
         status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s is a section of options, such as %s.%s",
                          path, name, name, found->rows->name);
     else if (best)
-        status = nm_fail(err, NM_USAGE, "unknown option %.200s; the nearest known one is %s", path, best);
+        status = nm_fail(err, NM_USAGE, "unknown option %.200s; the most similar one is %s", path, best);
     else
         status = nm_fail(err, NM_USAGE, "unknown option %.200s; --help lists the options", path);
     free(best);
@@ -209,11 +209,12 @@ static nm_status check_text(const char *path, const char *value, nm_error *err)
         if (value[i] == '\n' || value[i] == '\r' ||
             (value[i] == ';' && (!i || isspace((unsigned char)value[i - 1]))))
             survives = false;
-    return survives ? NM_OK
-                    : nm_fail(err, NM_USAGE,
-                              "%s = %.200s: a value must not contain a line end, start or end with a blank, "
-                              "or contain ; after a blank",
-                              path, value);
+    return survives
+               ? NM_OK
+               : nm_fail(err, NM_USAGE,
+                         "%s = %.200s: a value must not contain a newline, start or end with whitespace, "
+                         "or contain ; after whitespace",
+                         path, value);
 }
 
 static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
@@ -519,7 +520,8 @@ static nm_status read_text(nm_options *options, const char *path, const char *te
 static nm_status read_file(nm_options *options, const char *path, int depth, nm_error *err)
 {
     if (depth > MAX_INCLUDE_DEPTH)
-        return nm_fail(err, NM_USAGE, "%s: includes nested deeper than %d", path, MAX_INCLUDE_DEPTH);
+        return nm_fail(err, NM_USAGE, "%s: included files are nested more than %d levels deep", path,
+                       MAX_INCLUDE_DEPTH);
     char *text;
     size_t bytes;
     NM_TRY(nm_file_read(path, &text, &bytes, err));
@@ -554,7 +556,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A comment starts with # or ; at the start of a line, or with ; after a blank. */
+/* A comment starts with # or ; at the start of a line, or with ; after whitespace. */
 static void cut_comment(char *line)
 {
     for (char *at = line; *at; at++)

@@ -45,7 +45,7 @@ size_t nm_tensor_type_bytes(nm_tensor_type type)
 /* ---- checksums ---- */
 
 /* The metadata key "xxh3": XXH3-64 of the header and of the data of each tensor in the order of the data, as 16 hexadecimal
- * digits each, separated by blanks. */
+ * digits each, separated by spaces. */
 static const char checksum_key[] = "xxh3";
 enum { CHECKSUM_DIGITS = 16 };
 
@@ -94,7 +94,7 @@ static nm_status read_header(nm_safetensors *file, size_t *data_start, nm_error 
     file->header = json_loadb(file->map.data + LENGTH_BYTES, (size_t)length, JSON_REJECT_DUPLICATES, &cause);
     /* jansson reports a failed allocation by its code or without a text. */
     if (!file->header && (json_error_code(&cause) == json_error_out_of_memory || !*cause.text))
-        return nm_fail(err, NM_MEMORY, "%s: no memory for the header", file->path);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory for the header", file->path);
     if (!file->header)
         return nm_fail(err, NM_FORMAT, "%s: malformed safetensors file: header, byte %d: %s", file->path,
                        cause.position, cause.text);
@@ -225,7 +225,7 @@ static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *
     if (json_string_length(list) != (file->count + 1) * (CHECKSUM_DIGITS + 1) - 1)
         status = malformed(file, "the number of checksums is not that of the tensors", err);
     else if (!header_checksum(file->header, &actual))
-        status = nm_fail(err, NM_MEMORY, "%s: no memory for the header", file->path);
+        status = nm_fail(err, NM_MEMORY, "%s: out of memory for the header", file->path);
     else if (strtoull(expected, NULL, 16) != actual)
         status = damaged(file, "the header", "", err);
     for (size_t i = 0; of_data && i < file->count && status == NM_OK; i++) {

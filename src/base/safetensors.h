@@ -42,7 +42,7 @@ typedef struct nm_safetensor {
     nm_tensor_type type;
     int rank; /* 0: one number */
     int64_t shape[NM_TENSOR_MAX_RANK];
-    /* In the mapped file. Files of other programs may have unaligned data: copy it with memcpy or upload. */
+    /* In the mapped file. Files of other toolkits may have unaligned data: copy it with memcpy or upload. */
     const void *data;
     size_t count, bytes; /* elements; bytes of data */
 } nm_safetensor;

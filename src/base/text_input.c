@@ -304,7 +304,7 @@ static nm_status add_layer(FILE **stream, const char *path, decode_function deco
                            void *state, nm_error *err)
 {
     if (!state)
-        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
     layer *self = nm_allocate(sizeof *self);
     *self = (layer){{.stream = *stream, .bytes = nm_allocate(CHUNK)}, decode, close, state};
     FILE *decoded = fopencookie(self, "r", (cookie_io_functions_t){.read = layer_read, .close = layer_close});
@@ -312,7 +312,7 @@ static nm_status add_layer(FILE **stream, const char *path, decode_function deco
         close(state);
         free(self->from.bytes);
         free(self);
-        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
     }
     setvbuf(decoded, NULL, _IOFBF, CHUNK);
     *stream = decoded;
@@ -374,7 +374,7 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
         return NM_OK;
     iconv_t converter = iconv_open("UTF-8", encoding);
     if (converter == (iconv_t)-1 && errno == ENOMEM)
-        return nm_fail(err, NM_MEMORY, "%s: no memory to decode it", path);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
     if (converter == (iconv_t)-1)
         return nm_fail(err, NM_USAGE, "%s: unknown encoding \"%.40s\"; iconv --list prints the known ones",
                        path, encoding);

@@ -124,7 +124,7 @@ static nm_status unknown_name(const job *self, nm_error *err)
             free(known);
             known = longer;
         }
-    nm_fail(err, NM_USAGE, "output.only = %.100s: no such baseline of %s; known: %s", self->output->only,
+    nm_fail(err, NM_USAGE, "output.only = %.100s: no such baseline of %s; available: %s", self->output->only,
             self->task.type->name, known);
     free(known);
     return err->status;

@@ -71,7 +71,7 @@ const nm_command nm_command_bench = {
     .summary = "measure kernels, norms, training steps and decoding",
     .usage = "[--quick] [--parts LIST] [--json FILE] [--profile] [--scaling]",
     .details = "Prints tables; docs/performance.md describes what each part measures.\n"
-               "norma-bench --help has further options.\n",
+               "norma-bench --help lists further options.\n",
     .section = "bench",
     .options = bench_options,
     .run = run,

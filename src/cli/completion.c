@@ -208,7 +208,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     else if (!strcmp(argv[0], "zsh"))
         write_zsh(stdout);
     else
-        return nm_fail(&err, NM_USAGE, "completion: unknown shell %.100s; known: bash, zsh", argv[0]),
+        return nm_fail(&err, NM_USAGE, "completion: unknown shell %.100s; available: bash, zsh", argv[0]),
                nm_cli_fail(&err);
     return NM_OK;
 }

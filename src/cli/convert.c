@@ -1,4 +1,4 @@
-/* norma convert: converts models to and from the formats of other programs. */
+/* norma convert: converts models to and from the formats of other toolkits. */
 #include <stdio.h>
 
 #include "cli.h"
@@ -56,7 +56,7 @@ static int run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_convert = {
     .name = "convert",
-    .summary = "convert models to and from the formats of other programs",
+    .summary = "convert models to and from the formats of other toolkits",
     .usage = "MODEL --to FORMAT -o FOLDER | PATH --from FORMAT -o FILE",
     .details =
         "MODEL is a model file or a run folder, of which the best model is used, or else the last one.\n\n"
@@ -67,7 +67,7 @@ const nm_command nm_command_convert = {
         "pre-norm and Marian for post-norm translation models, GPT-2 for language models. All norms are "
         "layer.\n\n"
         "marian: an npz file of Marian with its vocabularies (--vocabs).\n\n"
-        "The other program reads subwords, as norma subword writes them (docs/interchange.md). A part of a "
+        "The other toolkit reads subwords, as norma subword writes them (docs/interchange.md). A part of a "
         "model "
         "that it cannot compute is named with the reason.",
     .section = "convert",

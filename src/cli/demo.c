@@ -299,9 +299,9 @@ static const demo_kind *parse_kind(int argc, char **argv, nm_error *err)
         nm_fail(err, NM_USAGE, "norma demo %s expects %d file%s, not %d", kind->name, kind->n_files,
                 kind->n_files == 1 ? "" : "s", n);
     else if (!argc || !*argv[0])
-        nm_fail(err, NM_USAGE, "demo: no kind given; known: translation, lm, tag");
+        nm_fail(err, NM_USAGE, "demo: no kind given; available: translation, lm, tag");
     else
-        nm_fail(err, NM_USAGE, "demo: unknown kind %.60s; known: translation, lm, tag", argv[0]);
+        nm_fail(err, NM_USAGE, "demo: unknown kind %.60s; available: translation, lm, tag", argv[0]);
     return NULL;
 }
 
@@ -330,11 +330,12 @@ const nm_command nm_command_demo = {
              "a,b,c]",
     .details =
         "Splits the text into training, validation and test sets (of every 20 blocks of lines or "
-        "sentences, one each for the latter two), prepares it, trains several variants of a small model "
+        "sentences, one for validation and one for testing), prepares it, trains several variants of a small "
+        "model "
         "for --seconds each, and prints the table of norma compare; a language model then generates "
         "text. All files are in FOLDER, including the recipe, recipe.ini, for further experiments. After "
         "an interruption, the same command continues.\n\n"
-        "Without a text it prints which files it expects and which Debian packages contain some.",
+        "Without a text, it prints the expected files and Debian packages that contain suitable text.",
     .section = "demo",
     .options = demo_options_add,
     .run = demo_start,

@@ -24,7 +24,7 @@ static int output_width(FILE *out)
 }
 
 /* Prints words, starting at column `column`, in lines of up to `width` columns with an indentation of `indent` columns. An empty
- * line in the text separates paragraphs. Ends with a line end. */
+ * line in the text separates paragraphs. Ends with a newline. */
 static void print_wrapped(const char *text, int column, int indent, int width, FILE *out)
 {
     bool first = true;

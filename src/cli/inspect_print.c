@@ -58,15 +58,17 @@ static void print_bounds(const nm_gradient_bounds *b, FILE *out)
 {
     if (b->n_lemma)
         fprintf(out,
-                "Lemma 2 (%lld batches): |dL/dh|^2 over its limit, at most 1\n  %-20s %8s %9s %9s %9s %9s\n",
+                "Lemma 2 (%lld batches): |dL/dh|^2 relative to its bound, at most 1\n  %-20s %8s %9s %9s %9s "
+                "%9s\n",
                 (long long)b->batches, "site", "largest", "equality", "g/psi<=1", "|dh|/|dy|", "backward");
     for (size_t i = 0; i < b->n_lemma; i++)
         fprintf(out, "  %-20s %8.4f %9.1e %8.1f%% %9.3f %9.1e\n", b->lemma[i].name, b->lemma[i].ratio,
                 b->lemma[i].equality, 100 * b->lemma[i].below_one, b->lemma[i].shrink, b->lemma[i].backward);
     if (b->n_theorem)
-        fprintf(out,
-                "Theorem 4 (%lld batches): |nu| over its limit, at most 1\n  %-20s %8s %9s %9s %9s %9s\n",
-                (long long)b->batches, "site", "largest", "|nu|", "|Lambda|", "Gamma>=", "assumed");
+        fprintf(
+            out,
+            "Theorem 4 (%lld batches): |nu| relative to its bound, at most 1\n  %-20s %8s %9s %9s %9s %9s\n",
+            (long long)b->batches, "site", "largest", "|nu|", "|Lambda|", "Gamma>=", "assumed");
     for (size_t i = 0; i < b->n_theorem; i++)
         fprintf(out, "  %-20s %8.4f %9.3g %9.3g %9.3g %8.1f%%\n", b->theorem[i].name, b->theorem[i].ratio,
                 b->theorem[i].nu, b->theorem[i].lambda, b->theorem[i].gamma_least,

@@ -68,7 +68,7 @@ static int unknown_command(const char *name)
             nearest = nm_commands[i];
     nm_error err;
     if (nm_edit_distance_is_near(nm_edit_distance(name, nearest->name), name))
-        nm_fail(&err, NM_USAGE, "unknown command %.200s; the nearest known one is %s", name, nearest->name);
+        nm_fail(&err, NM_USAGE, "unknown command %.200s; the most similar one is %s", name, nearest->name);
     else
         nm_fail(&err, NM_USAGE, "unknown command %.200s; norma --help lists the commands", name);
     return nm_cli_fail(&err);

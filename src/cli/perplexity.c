@@ -31,11 +31,11 @@ enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* value of perplexity.split; the other
 /* clang-format off */
 static const nm_option perplexity_rows[] = {
     ROW(context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
-    ROW(drop_incomplete, "false", 0, 1, "Leave out the last segment if it is shorter than model.context."),
+    ROW(drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
     NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
-    ROW(data, "", 0, 0, "Data folder of a translation model, if it has been moved since the training; empty: the folder of the run."),
+    ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
     ROW(tokens, "false", 0, 1, "Print one JSON object per line of the text with the log probability of every token, instead of the perplexity."),
     ROW(each_line, "false", 0, 1, "With perplexity.tokens: each line is a separate text, without earlier lines as context."),
@@ -380,7 +380,7 @@ const nm_command nm_command_perplexity = {
         "printed too, and can be compared between vocabularies. A non-causal model (model.causal = false) "
         "has no perplexity; the output is marked. With --tokens the output is one JSON object per line of "
         "the "
-        "text: tokens and their log probabilities (docs/formats.md).\n\n"
+        "text: tokens and their log probabilities (docs/json.md).\n\n"
         "Translation models: scores the target side of the splits of the run's data folder, given the source "
         "and the preceding reference tokens, per subword: exp of the mean negative log-likelihood, and exp "
         "of the mean loss with the label smoothing of the training. Target tokens outside the output "

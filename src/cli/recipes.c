@@ -184,9 +184,9 @@ static nm_status no_recipe(const char *name, nm_error *err)
             nearest = i;
     if (status == NM_OK && list.n &&
         nm_edit_distance_is_near(nm_edit_distance(name, list.names[nearest]), name))
-        status =
-            nm_fail(err, NM_IO, "%.300s: No such file, and no recipe of this name; the nearest one is %s",
-                    name, list.names[nearest]);
+        status = nm_fail(err, NM_IO,
+                         "%.300s: No such file, and no recipe of this name; the most similar one is %s", name,
+                         list.names[nearest]);
     else if (status == NM_OK && list.n)
         status = nm_fail(err, NM_IO,
                          "%.300s: No such file, and no recipe of this name; norma recipes lists the recipes",

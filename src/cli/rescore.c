@@ -18,7 +18,7 @@ typedef struct rescore_config { /* section [rescore] */
 static const nm_option rescore_rows[] = {
     NM_OPTION(rescore_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_CHOICE(rescore_config, input_format, "raw", NM_TEXT_FORMATS, "Format of both files: raw text, tokenized text as norma prepare writes it, or subwords."),
-    NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts: large values batch sentences of similar length, 1 answers each pair immediately."),
+    NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts: large values batch sentences of similar length; 1: each pair is scored immediately."),
     NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
     NM_OPTION(rescore_config, json, "false", 0, 1, "Write one JSON object per pair: log probability, tokens and their log probabilities."),
     NM_CLI_ALIGNMENT_OPTIONS(rescore_config),
@@ -204,7 +204,7 @@ const nm_command nm_command_rescore = {
         "Scores given translations, such as n-best lists of another system or reference translations (forced "
         "decoding). Reads two files of the same number of lines, UTF-8, one sentence per line; - is standard "
         "input. Writes the log probability of every target given its source, in nats: the sum over the "
-        "subwords and the end symbol, for a translation of norma translate bitwise identical to the sum of "
+        "subwords and the EOS token, for a translation of norma translate bitwise identical to the sum of "
         "its token scores. Several models form an ensemble.\n\n"
         "With --alignment every line continues with the word alignment in Pharaoh format, as in norma "
         "translate.\n\n"
@@ -214,7 +214,7 @@ const nm_command nm_command_rescore = {
         "output "
         "(data.mask_words) is -inf. With --json every line is an object with the pair, its number, the "
         "log probability, the score with the length penalty of the model, the tokens and their log "
-        "probabilities; numbers that are not finite are null (docs/formats.md).\n",
+        "probabilities; numbers that are not finite are null (docs/json.md).\n",
     .section = "rescore,device",
     .options = rescore_options,
     .run = rescore_run,

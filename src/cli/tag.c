@@ -363,7 +363,7 @@ static int tag_run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_tag = {
     .name = "tag",
-    .summary = "tag named entities in text or in files of columns",
+    .summary = "tag named entities in text or in CoNLL columns",
     .usage = "MODEL [FILE] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
         "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line and a "

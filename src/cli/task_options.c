@@ -57,7 +57,7 @@ static nm_status unknown_task(const char *name, nm_error *err)
         free(known);
         known = longer;
     }
-    nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; known: %s", name, known);
+    nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; available: %s", name, known);
     free(known);
     return err->status;
 }

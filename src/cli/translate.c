@@ -21,7 +21,7 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_CHOICE(translate_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the input: raw text, tokenized text as norma prepare writes it, or subwords."),
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
-    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length, 1 answers each line immediately."),
+    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length; 1: each line is translated immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
@@ -240,18 +240,19 @@ const nm_command nm_command_translate = {
         "are averaged, and they must have the same dictionaries.\n\n"
         "With --alignment every translation is followed by \" ||| \" and its word alignment in Pharaoh "
         "format: "
-        "pairs SOURCE-TARGET of word numbers from 0, for words separated by white space. A word of the "
-        "translation is aligned to the source word with the greatest cross-attention (--alignment-layer, "
-        "--alignment-head).\n\n"
+        "pairs SOURCE-TARGET of word numbers from 0, for words separated by whitespace. A word of the "
+        "translation is aligned to the source word with the highest cross-attention weight "
+        "(--alignment-layer, --alignment-head).\n\n"
         "With --search sample the N translations of --nbest are samples; with --diverse-groups G the beam is "
-        "divided into groups that prefer different tokens (Vijayakumar et al. 2018). --prefix FILE gives the "
+        "divided into groups with a penalty for equal tokens (Vijayakumar et al. 2018). --prefix FILE gives "
+        "the "
         "beginning of each translation, --constraints FILE the phrases that it must contain, separated by "
         "tabs "
         "(docs/translation.md).\n\n"
         "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
         "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
         "from 0, best first. With --json every line is an object with the source line, its number, and the "
-        "translations with scores, tokens and log probabilities (docs/formats.md); with --buffer 1 it is "
+        "translations with scores, tokens and log probabilities (docs/json.md); with --buffer 1 it is "
         "written before the next line is read, for programs that keep the model loaded. The defaults of "
         "[decode] below apply if the model has no other value.\n",
     .section = "translate,decode,device",

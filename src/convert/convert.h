@@ -1,7 +1,7 @@
-/* Conversion of models to and from the formats of other programs.
+/* Conversion of models to and from the formats of other toolkits.
  *
  * A format is one file that defines an nm_foreign_format, and one line in formats.c. Conversion is exact: a part of a model
- * that the other program or Norma does not support is NM_UNSUPPORTED, and the message names the part and the reason. */
+ * that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the message names the part and the reason. */
 #ifndef NM_CONVERT_H
 #define NM_CONVERT_H
 

@@ -45,7 +45,7 @@ static nm_status find_task(nm_ct2_reader *from)
     if (from->lm || (!strcmp(file->spec, NM_CT2_SEQ2SEQ_SPEC) && file->revision == NM_CT2_SEQ2SEQ_REVISION))
         return NM_OK;
     return nm_fail(from->err, NM_UNSUPPORTED,
-                   "%s: %.60s in revision %lld; supported are %s in revision %d and %s in revision %d",
+                   "%s: %.60s in revision %lld; supported: %s in revision %d and %s in revision %d",
                    file->path, file->spec, (long long)file->revision, NM_CT2_SEQ2SEQ_SPEC,
                    NM_CT2_SEQ2SEQ_REVISION, NM_CT2_LM_SPEC, NM_CT2_LM_REVISION);
 }
@@ -67,7 +67,7 @@ static nm_status check_variant(nm_ct2_reader *from)
     if (!from->lm && (nm_json_flag(from->config, "add_source_bos", false) ||
                       !nm_json_flag(from->config, "add_source_eos", true)))
         return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: a source of Norma ends with the end symbol and has no other special tokens",
+                       "%s: a source of Norma ends with the EOS token and has no other special tokens",
                        from->config_path);
     return NM_OK;
 }
@@ -320,11 +320,11 @@ static nm_status find_specials(nm_ct2_reader *from, int stack, const char *path)
     vocab->first = zero[NM_CT2_DECODER] != 0 ? -1 : special(from, vocab, start, "<s>");
     bool needs_first = stack == NM_CT2_DECODER && zero[NM_CT2_DECODER] == 0;
     if (vocab->eos < 0 || (vocab->unk < 0 && !from->lm) || (needs_first && vocab->first < 0))
-        return nm_fail(from->err, NM_FORMAT, "%s: has no end symbol, unknown token or first token of %s",
-                       path, from->config_path);
+        return nm_fail(from->err, NM_FORMAT, "%s: has no EOS token, unknown token or first token of %s", path,
+                       from->config_path);
     if (from->lm && vocab->first != vocab->eos)
         return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: 'bos_token' is not the end symbol, with which texts of Norma begin",
+                       "%s: 'bos_token' is not the EOS token, with which texts of Norma begin",
                        from->config_path);
     return NM_OK;
 }

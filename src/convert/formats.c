@@ -28,7 +28,7 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
             return NM_OK;
         }
     char *names = names_of_formats();
-    nm_status status = nm_fail(err, NM_USAGE, "unknown model format '%.100s'; known are %s", name, names);
+    nm_status status = nm_fail(err, NM_USAGE, "unknown model format '%.100s'; available: %s", name, names);
     free(names);
     return status;
 }

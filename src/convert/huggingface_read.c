@@ -387,8 +387,8 @@ static nm_status read_folder(reader *from, const char *output)
     if (type && !strcmp(type, "gpt2"))
         return read_gpt2(from, output);
     return nm_fail(from->err, NM_UNSUPPORTED,
-                   "%s: unsupported model_type '%.50s'; supported are marian, m2m_100, gpt2",
-                   from->config_path, type ? type : "");
+                   "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2", from->config_path,
+                   type ? type : "");
 }
 
 nm_status nm_huggingface_read(const char *path, const nm_convert_settings *settings, const char *output,

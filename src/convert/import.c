@@ -78,8 +78,8 @@ static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, 
     }
     if (!*symbol || strpbrk(symbol, " \t\r\n\v\f"))
         return nm_fail(err, NM_UNSUPPORTED,
-                       "%s: token %d is '%.50s': a dictionary cannot contain tokens with blanks", path, index,
-                       symbol);
+                       "%s: token %d is '%.50s': a dictionary cannot contain tokens with whitespace", path,
+                       index, symbol);
     nm_buffer_append(text, symbol, strlen(symbol));
     nm_buffer_append(text, count, 3);
     return NM_OK;
@@ -131,7 +131,7 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* Whether a token must not be generated: the first input of the decoder in the order tears, and tokens that the other program
+/* Whether a token must not be generated: the first input of the decoder in the order tears, and tokens that the other toolkit
  * does not have. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {

@@ -1,4 +1,4 @@
-/* Creation of a Norma model from a model of another program: options, vocabularies, tensors, model file. In this order:
+/* Creation of a Norma model from a model of another toolkit: options, vocabularies, tensors, model file. In this order:
  *     nm_import_begin, nm_import_set, nm_import_vocab, nm_import_texts, nm_import_declare, nm_import_load, nm_import_finish
  * Memory for the model is allocated after the shapes of all tensors have been compared with those of the options, so that
  * damaged sizes are errors. A format must compare the size of a vocabulary with the embeddings before it reads the
@@ -9,7 +9,7 @@
 #include "convert/tensor_map.h"
 #include "task/tasks.h"
 
-/* The vocabulary of another program. Special tokens are indices; -1: there is none. */
+/* The vocabulary of another toolkit. Special tokens are indices; -1: there is none. */
 typedef struct nm_foreign_vocab {
     char **symbols; /* [n], heap; NULL: no token has this index */
     int32_t n, bos, pad, eos, unk;

@@ -1,4 +1,4 @@
-/* JSON files of other programs. */
+/* JSON files of other toolkits. */
 #ifndef NM_JSON_FILE_H
 #define NM_JSON_FILE_H
 

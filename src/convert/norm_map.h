@@ -1,4 +1,4 @@
-/* The norms of a trained model as functions that other programs support. At inference, every norm that has a counterpart is
+/* The norms of a trained model as functions that other toolkits support. At inference, every norm that has a counterpart is
  * one of three functions:
  *     layer     y = gain (x - mean) / sqrt(variance + eps) + shift
  *     rms       y = gain x / sqrt(mean square + eps)

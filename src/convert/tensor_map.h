@@ -1,4 +1,4 @@
-/* The correspondence between the parameters of a model and the tensors of another program. A format lists the tensors once,
+/* The correspondence between the parameters of a model and the tensors of another toolkit. A format lists the tensors once,
  * for reading and writing. An entry is a block of rows of a parameter:
  *     tensor = factor * rows                     or its transpose */
 #ifndef NM_TENSOR_MAP_H
@@ -50,11 +50,11 @@ typedef struct nm_tensor_source {
     bool (*ignored)(const char *name); /* whether a tensor may be missing from the map; NULL: none may */
 } nm_tensor_source;
 
-/* Order of vocabularies. ids[vocab][id]: index of token `id` in the vocabulary of the other program; -1: the token has no
+/* Order of vocabularies. ids[vocab][id]: index of token `id` in the vocabulary of the other toolkit; -1: the token has no
  * counterpart, and its rows become 0. */
 typedef struct nm_map_ids {
     const int32_t *ids[3]; /* indexed by nm_map_vocab */
-    int32_t size[3];       /* of the vocabularies of the other program */
+    int32_t size[3];       /* of the vocabularies of the other toolkit */
 } nm_map_ids;
 
 /* Compares the shapes of tensors and parameters, which need no memory yet. NM_MISMATCH if a tensor is missing or has another

@@ -120,7 +120,7 @@ static nm_status check_depth(const void *text, size_t bytes, const char *name, n
     bool ended = false;
     nm_status status = NM_OK;
     if (!yaml_parser_initialize(&parser))
-        return nm_fail(err, NM_MEMORY, "%s: no memory", name);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
     yaml_parser_set_input_string(&parser, text, bytes);
     while (!ended && status == NM_OK) {
         if (!yaml_parser_parse(&parser, &event)) {
@@ -146,7 +146,7 @@ nm_status nm_yaml_parse(json_t **value, const void *text, size_t bytes, const ch
     *value = NULL;
     NM_TRY(check_depth(text, bytes, name, err));
     if (!yaml_parser_initialize(&parser))
-        return nm_fail(err, NM_MEMORY, "%s: no memory", name);
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
     yaml_parser_set_input_string(&parser, text, bytes);
     if (!yaml_parser_load(&parser, &self.document)) {
         nm_status status = nm_fail(err, NM_FORMAT, "%s:%zu: %s", name, parser.problem_mark.line + 1,

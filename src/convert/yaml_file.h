@@ -1,4 +1,4 @@
-/* YAML files of other programs, read by libyaml as JSON values. */
+/* YAML files of other toolkits, read by libyaml as JSON values. */
 #ifndef NM_YAML_FILE_H
 #define NM_YAML_FILE_H
 

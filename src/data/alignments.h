@@ -1,5 +1,5 @@
 /* Word alignments of the training pairs, for guided alignment. The input has a line of links SOURCE-TARGET for each pair
- * (Pharaoh format); words are separated by white space and numbered from 0. In a data folder, train.alignment.ids and .off
+ * (Pharaoh format); words are separated by whitespace and numbered from 0. In a data folder, train.alignment.ids and .off
  * contain the links between subwords, two numbers (target, source) per link, sorted by target, then by source. */
 #ifndef NM_ALIGNMENTS_H
 #define NM_ALIGNMENTS_H

@@ -74,7 +74,7 @@ typedef struct nm_labeled {
  * caller closes the reader, also after an error. */
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config,
                           nm_error *err);
-/* Reads the next text; *more is false at the end of the file. label and text are valid until the next call. Line ends within
+/* Reads the next text; *more is false at the end of the file. label and text are valid until the next call. Newlines within
  * a text become spaces. NM_FORMAT with file and line: the errors of nm_delimited_next, rows with different numbers of fields,
  * an invalid label, a malformed object. NM_USAGE: a missing column. */
 nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err);

@@ -240,7 +240,7 @@ static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
     return self->config->sides == 2 && has[0] != has[1] ? fail_unequal(self, err) : NM_OK;
 }
 
-/* Copies a field with its line ends replaced with spaces. */
+/* Copies a field with its newlines replaced with spaces. */
 static void set_text(nm_pair_input *self, int side, const char *text, size_t bytes, int64_t line)
 {
     nm_buffer *out = &self->texts[side];
@@ -292,7 +292,7 @@ static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_er
     const char *name = field_name(self->config, side);
     int64_t line = self->lines[0].line;
     const json_t *value = find_field(object, name);
-    if (!value && !*self->config->fields[side]) /* as in the data sets of WMT at Hugging Face */
+    if (!value && !*self->config->fields[side]) /* as in the datasets of WMT at Hugging Face */
         value = find_field(json_object_get(object, "translation"), name);
     if (json_is_string(value)) {
         set_text(self, side, json_string_value(value), json_string_length(value), line);

@@ -29,10 +29,9 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, alignments, "", 0, 0,
               "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
               "with a line of links SOURCE-TARGET for each pair (Pharaoh format), numbers from 0."),
-    NM_CHOICE(
-        C, alignment_words, "raw", "raw|tokens",
-        "Words that the links of --alignments number: words of the raw lines, separated by white space, "
-        "or tokens of the lines as norma tokenize writes them."),
+    NM_CHOICE(C, alignment_words, "raw", "raw|tokens",
+              "Words that the links of --alignments number: words of the raw lines, separated by whitespace, "
+              "or tokens of the lines as norma tokenize writes them."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),

@@ -49,8 +49,8 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
         nm_lines_init(&self->alignments, stream, config->alignments);
     }
     return self->n_sources ? open_source(self, err)
-                           : nm_fail(err, NM_USAGE, "%s = %s: names no file", nm_prepare_split_names[split],
-                                     nm_prepare_prefix(config, split));
+                           : nm_fail(err, NM_USAGE, "%s = %s: does not name a file",
+                                     nm_prepare_split_names[split], nm_prepare_prefix(config, split));
 }
 
 void nm_prepare_reader_close(nm_prepare_reader *self)

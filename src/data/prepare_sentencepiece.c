@@ -145,7 +145,7 @@ static nm_status start_training(const nm_prepare_config *config, const char *rul
         return nm_fail(
             err, NM_UNSUPPORTED,
             "spm_train, which learns SentencePiece models, is not installed; its Debian package is "
-            "sentencepiece. A model that exists needs no program (--spm-model)");
+            "sentencepiece. An existing model (--spm-model) does not require it");
     return failed ? nm_fail(err, nm_file_error_status(failed), "cannot start spm_train: %s", strerror(failed))
                   : NM_OK;
 }

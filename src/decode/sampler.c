@@ -15,10 +15,10 @@ static const nm_option sample_options[] = {
     ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
-    ROW(lines, "0", 0, 1e9, "Number of line ends after which a text is finished; 0: no limit."),
+    ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops; 0: no limit."),
     ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
     ROW(batch, "16", 1, 4096, "Number of prompts per batch; changes speed and memory, not the text."),
-    ROW(unknown, "false", 0, 1, "Allows <unk> in the output."),
+    ROW(unknown, "false", 0, 1, "Allow <unk> in the output."),
     {0}};
 /* clang-format on */
 
@@ -44,7 +44,7 @@ typedef struct sequence { /* a prompt and its continuation */
     const nm_id_list *prompt;
     nm_ids *out;
     uint64_t number; /* of the prompt, for the random numbers */
-    int64_t lines;   /* number of generated line ends */
+    int64_t lines;   /* number of generated newlines */
 } sequence;
 
 typedef struct batch {
@@ -181,7 +181,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
             *last = nm_tape_host(tape, bytes);
     int32_t *offsets = nm_tape_host(tape, ((size_t)b->n + 1) * sizeof *offsets);
     if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", tokens);
     for (int32_t i = 0; i < b->n; i++) {
         offsets[i + 1] = (i + 1) * length;
         last[i] = offsets[i + 1] - 1;
@@ -199,7 +199,7 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
     nm_tensor *all = self->output.hidden, *rows = nm_tape_tensor(tape, b->n, all->cols);
     const int32_t *device_last = nm_tape_upload(tape, last, (size_t)b->n * sizeof *last);
     if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "no memory for a batch of %d tokens", tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", tokens);
     NM_CALL(tape->backend, gather, .rows = device_last, .x = nm_tensor_mat(all), .out = nm_tensor_mat(rows));
     *hidden = nm_tensor_mat(rows);
     return NM_OK;

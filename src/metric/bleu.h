@@ -59,7 +59,7 @@ nm_bleu_score nm_bleu_compute(const nm_bleu_config *config, const nm_bleu_stats 
 /* nm_bleu_compute(...).bleu for a row of counts, for nm_bootstrap_*; context is a const nm_bleu_config *. */
 double nm_bleu_of_counts(const int64_t *counts, const void *context);
 
-/* The line that the reference implementation prints, without a line end: "BLEU = 35.87, 69.5/..." or
+/* The line that the reference implementation prints, without a newline: "BLEU = 35.87, 69.5/..." or
  * "BLEU|nrefs:1|... = 35.9 69.5/... (BP = ...". The caller frees it. */
 char *nm_bleu_line(const nm_bleu_config *config, const nm_bleu_score *score, int n_references);
 /* "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-X". The caller frees it. */

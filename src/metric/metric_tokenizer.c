@@ -212,7 +212,7 @@ nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metr
                 tokenizer->type = types[i];
             return status;
         }
-    return nm_fail(err, NM_USAGE, "unknown tokenizer of BLEU \"%.40s\"; known are " NM_METRIC_TOKENIZERS,
+    return nm_fail(err, NM_USAGE, "unknown tokenizer of BLEU \"%.40s\"; available: " NM_METRIC_TOKENIZERS,
                    config->name);
 }
 

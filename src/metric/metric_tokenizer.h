@@ -28,7 +28,7 @@ typedef struct nm_metric_tokenizer_type {
     const char *name;
     /* Creates the state; NULL: there is none. */
     nm_status (*open)(const nm_metric_tokenizer_config *config, void **state, nm_error *err);
-    /* Appends the tokens of text, separated by white space. scratch is overwritten. */
+    /* Appends the tokens of text, separated by whitespace. scratch is overwritten. */
     void (*tokenize)(void *state, const char *text, nm_buffer *scratch, nm_buffer *out);
     void (*close)(void *state); /* may be NULL */
 } nm_metric_tokenizer_type;
@@ -46,7 +46,7 @@ typedef struct nm_metric_tokenizer {
 nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metric_tokenizer_config *config,
                                    nm_error *err);
 void nm_metric_tokenizer_close(nm_metric_tokenizer *tokenizer);
-/* Appends the tokens of text, whose trailing white space is ignored, separated by white space. scratch is overwritten. */
+/* Appends the tokens of text, whose trailing whitespace is ignored, separated by whitespace. scratch is overwritten. */
 void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, nm_buffer *scratch,
                         nm_buffer *out);
 

@@ -11,7 +11,7 @@
 nm_status nm_score_count_files(const nm_score_config *config, const char *hypothesis,
                                const char *const *references, int n_references, nm_counts *out,
                                nm_error *err);
-/* The same for n > 0 segments in memory, which may end with a line end and contain none otherwise; references
+/* The same for n > 0 segments in memory, which may end with a newline and contain none otherwise; references
  * [n_references, n]. The errors of the metric, with the index of the segment. */
 nm_status nm_score_count_texts(const nm_score_config *config, const char *const *hypotheses, size_t n,
                                const char *const *references, int n_references, nm_counts *out,

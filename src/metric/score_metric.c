@@ -173,7 +173,7 @@ static int accuracy_n_counts(const nm_score_config *config)
     return NM_ACCURACY_COUNTS;
 }
 
-/* The label without surrounding white space, and its length. */
+/* The label without surrounding whitespace, and its length. */
 static const char *label_of(const char *text, size_t *bytes)
 {
     while (*text && nm_space_length(text))

@@ -48,7 +48,7 @@ static const nm_option classifier_options[] = {
     ROW(final_norm, "", 0, 0, "Normalization after the encoder, in pre-norm only; empty: as model.norm."),
     PICK(init, "torch", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
     PICK(positions, "none", "none|learned|sinusoid", "Position embeddings."),
-    ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including its begin and end symbols."),
+    ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including <s> and </s>."),
     PICK(pooling, "first", "first|mean", "Representation of a text: the output at the first token, or the mean over all tokens."),
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
     ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),

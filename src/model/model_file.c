@@ -285,7 +285,7 @@ nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err
     return load_model(file, model, nm_safetensors_make_writable(file), err);
 }
 
-/* Elements are copied in blocks, because the data may be unaligned in files of other programs. */
+/* Elements are copied in blocks, because the data may be unaligned in files of other toolkits. */
 static bool is_finite_tensor(const nm_safetensor *tensor)
 {
     enum { BLOCK = 1024 };
@@ -438,7 +438,7 @@ static nm_status check_same(const nm_safetensors *first, const nm_safetensors *o
 
 enum { AVERAGE_BLOCK = 4096 };
 
-/* sum[i] += element first + i of the tensor, whose data may be unaligned in files of other programs. */
+/* sum[i] += element first + i of the tensor, whose data may be unaligned in files of other toolkits. */
 static void add_elements(const nm_safetensor *tensor, size_t first, size_t n, double *sum)
 {
     double f64;

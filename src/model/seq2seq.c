@@ -29,8 +29,8 @@ static const nm_option seq2seq_options[] = {
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
     PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor", "Sinusoidal position table: fairseq's, that of Transformers without Tears, that of Marian models in transformers, or that of tensor2tensor and Marian."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
-    ROW(alignment_head, "0", 0, 1000, "Head of a cross-attention that learns the word alignments of the data folder in training (guided alignment) and that translate --alignment uses, from 1; 0: none."),
-    ROW(alignment_layer, "0", 0, 1000, "Decoder layer of that cross-attention, from 1; 0: the penultimate one."),
+    ROW(alignment_head, "0", 0, 1000, "Guided alignment: cross-attention head that is trained on the word alignments of the data folder, from 1; translate --alignment uses it; 0: none."),
+    ROW(alignment_layer, "0", 0, 1000, "Guided alignment: decoder layer of model.alignment_head, from 1; 0: the penultimate one."),
     {0}};
 
 static const nm_option_rule seq2seq_rules[] = {

@@ -57,8 +57,8 @@ typedef struct nm_stack_options {
 /* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the help of
  * norm_position and dropout names what the model's stacks do. */
 #define NM_STACK_ROWS(T, width_, ff_, heads_, position_, position_help, dropout_, dropout_help, attention_, relu_, embedding_)  \
-    NM_OPTION(T, width, width_, 2, 65536, "Number of features per token (d)."),                              \
-    NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner width of the feed-forward layers."),                            \
+    NM_OPTION(T, width, width_, 2, 65536, "Model dimension d (d_model): number of features per token."),                              \
+    NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner dimension of the feed-forward layers (d_ff)."),                            \
     NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
     NM_CHOICE(T, norm_position, position_, "pre|post", position_help),                                       \
     NM_CHOICE(T, activation, "relu", "relu|gelu|gelu-tanh|silu", "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \

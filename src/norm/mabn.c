@@ -55,7 +55,7 @@ typedef struct mabn_config {
 static const nm_option mabn_options[] = {
     NM_OPTION(mabn_config, window, "16", 1, 4096, "Number of updates in the moving averages."),
     NM_OPTION(mabn_config, warmup, "lr", 0, 0, "Number of updates that use batch statistics; lr: the warm-up of the learning rate."),
-    NM_OPTION(mabn_config, decay, "0.98", 0, 1, "Weight of the old running mean square in its moving average."),
+    NM_OPTION(mabn_config, decay, "0.98", 0, 1, "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
     NM_OPTION(mabn_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(mabn_config, r_limit, "5", 1, 1e6, "Limit of the correction r, which stays between 1/r_limit and r_limit."),
     NM_OPTION(mabn_config, r_hold, "1000", 0, 1e15, "Number of updates without the correction r."),

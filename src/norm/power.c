@@ -59,8 +59,8 @@ typedef struct power_config {
 /* clang-format off */
 static const nm_option power_options[] = {
     NM_CHOICE(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
-    NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old running mean square in its moving average."),
-    NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the moving average of the backward pass."),
+    NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
+    NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the running statistic of the backward pass."),
     NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(power_config, warmup, "lr", 0, 0,
               "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in the encoder's final norm)."),

@@ -40,14 +40,14 @@ typedef struct rbn_config {
 
 /* clang-format off */
 static const nm_option rbn_options[] = {
-    NM_CHOICE(rbn_config, penalty, "diff", "diff|diff2|reldiff", "Distance: of the released commands, of the paper, or relative."),
+    NM_CHOICE(rbn_config, penalty, "diff", "diff|diff2|reldiff", "Distance in the penalty: that of the released commands (diff), that of the paper (diff2), or relative distances (reldiff)."),
     NM_OPTION(rbn_config, lambda, "0.1", 0, 1e6, "Weight of the distance of means."),
     NM_OPTION(rbn_config, nu, "0.01", 0, 1e6, "Weight of the distance of variances."),
-    NM_CHOICE(rbn_config, reference, "after", "before|after", "Running values of the penalty: before or after the update of the batch."),
+    NM_CHOICE(rbn_config, reference, "after", "before|after", "Running statistics in the penalty: before or after their update with the batch."),
     NM_CHOICE(rbn_config, scale, "auto", "auto|sum|mean",
-              "Loss that the penalty is added to: the sum over tokens (as in the released translation program) or the mean; "
+              "Loss that the penalty is added to: the sum over tokens (as in the released translation code) or the mean; "
               "auto: mean in classification and tagging, sum otherwise."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old running value in its moving average."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero."),
     NM_OPTION(nm_batch_norm_policy, clamp, "true", 0, 0, "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
     NM_OPTION(nm_batch_norm_policy, unbiased_running, "false", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),

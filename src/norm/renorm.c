@@ -49,7 +49,7 @@ typedef struct renorm_config {
 
 /* clang-format off */
 static const nm_option renorm_options[] = {
-    NM_OPTION(renorm_config, decay, "0.99", 0, 1, "Weight of the old running value in its moving average."),
+    NM_OPTION(renorm_config, decay, "0.99", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_CHOICE(renorm_config, eps_mode, "inside", "inside|added", "Constant epsilon added to the variance, or to the standard deviation."),
     NM_OPTION(renorm_config, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added."),
     NM_OPTION(renorm_config, r_max, "3", 1, 1e6, "Final limit of the factor r."),

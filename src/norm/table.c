@@ -49,7 +49,7 @@ static nm_status unknown_type(const char *name, nm_error *err)
     for (const nm_norm_type *const *type = nm_norm_types; *type && length < sizeof known; type++)
         length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "",
                                    (*type)->name);
-    return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; known are %s", name, known);
+    return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; available: %s", name, known);
 }
 
 nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *site,

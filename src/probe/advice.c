@@ -176,8 +176,9 @@ static void advise_penalty(const nm_advice_inputs *f, nm_advice *a)
     bool discrepancy = f->tid_variance >= TID_LIMIT, worse = gap >= GAP_LIMIT;
     char cost[120] = "";
     if (gap > 0)
-        snprintf(cost, sizeof cost, "; running statistics cost %.3f nats in the best validation (limit %.2f)",
-                 gap, GAP_LIMIT);
+        snprintf(cost, sizeof cost,
+                 "; running statistics cost %.3f nats in the best validation (threshold %.2f)", gap,
+                 GAP_LIMIT);
     else if (isfinite(gap))
         snprintf(cost, sizeof cost, "; running statistics cost nothing in the best validation (%.3f nats)",
                  gap);
@@ -188,12 +189,12 @@ static void advise_penalty(const nm_advice_inputs *f, nm_advice *a)
     else if (!isfinite(f->tid_variance))
         SET(a, NM_VERDICT_UNKNOWN, "TID was not measured");
     else if (discrepancy || worse)
-        SET(a, NM_VERDICT_INDICATED, "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s%s",
+        SET(a, NM_VERDICT_INDICATED, "TID at %s: mean %.1f %%, variance %.1f %% (threshold %.0f %%)%s%s",
             f->tid_site, 100 * f->tid_mean, 100 * f->tid_variance, 100 * TID_LIMIT, cost,
             f->has_penalty ? "; the penalty is too weak" : "");
     else
         SET(a, f->has_penalty ? NM_VERDICT_ENABLED : NM_VERDICT_NOT_NEEDED,
-            "TID at %s: mean %.1f %%, variance %.1f %% (limit %.0f %%)%s", f->tid_site, 100 * f->tid_mean,
+            "TID at %s: mean %.1f %%, variance %.1f %% (threshold %.0f %%)%s", f->tid_site, 100 * f->tid_mean,
             100 * f->tid_variance, 100 * TID_LIMIT, cost);
 }
 
@@ -208,7 +209,7 @@ static void advise_power(const nm_advice_inputs *f, nm_advice *a)
             f->uses_batch && !f->centers ? NM_VERDICT_ENABLED
             : f->uses_batch && steadier  ? NM_VERDICT_INDICATED
                                          : NM_VERDICT_NOT_NEEDED,
-            "%sTID at %s: variance %.1f %% (limit %.0f %%), quadratic mean of scaled rows %.1f %%",
+            "%sTID at %s: variance %.1f %% (threshold %.0f %%), quadratic mean of scaled rows %.1f %%",
             f->uses_batch ? "" : "no norm of this model uses batch statistics; ", f->tid_site,
             100 * f->tid_variance, 100 * TID_LIMIT, 100 * f->tid_square);
 }
@@ -230,11 +231,12 @@ static void advise_warmup(const nm_advice_inputs *f, nm_advice *a)
         SET(a, NM_VERDICT_INDICATED,
             "gradient norm relative to the loss: maximum %.3g in the first 5 %% of the updates, later median "
             "%.3g: %.1f "
-            "times as large (limit %.0f); warm-up is %.1f %% of the updates",
+            "times as large (threshold %.0f); warm-up is %.1f %% of the updates",
             f->early_gradient, f->later_gradient, spike, SPIKE_LIMIT, 100 * f->warmup_fraction);
     else
         SET(a, f->pre_norm ? NM_VERDICT_NOT_NEEDED : NM_VERDICT_INDICATED,
-            "the gradient norm relative to the loss is at first %.2f times its later median (limit %.0f)%s",
+            "the gradient norm relative to the loss is at first %.2f times its later median (threshold "
+            "%.0f)%s",
             spike, SPIKE_LIMIT,
             f->pre_norm ? "" : ", but post-norm without warm-up is known to fail in deeper models");
 }
@@ -251,8 +253,8 @@ static void advise_init(const nm_advice_inputs *f, nm_advice *a)
             f->small_init         ? NM_VERDICT_ENABLED
             : times >= LOSS_LIMIT ? NM_VERDICT_INDICATED
                                   : NM_VERDICT_NOT_NEEDED,
-            "the first loss of the log is %.2f, %.2f times the chance-level loss (limit %.1f)", f->first_loss,
-            times, LOSS_LIMIT);
+            "the first loss of the log is %.2f, %.2f times the chance-level loss (threshold %.1f)",
+            f->first_loss, times, LOSS_LIMIT);
 }
 
 static void advise_norm_position(const nm_advice_inputs *f, nm_advice *a)
@@ -260,9 +262,9 @@ static void advise_norm_position(const nm_advice_inputs *f, nm_advice *a)
     double ratio = f->last_layer_gradient / f->first_layer_gradient, spread = fmax(ratio, 1 / ratio);
     char depth[160] = "the gradients of two or more layers were not measured";
     if (isfinite(ratio))
-        snprintf(depth, sizeof depth, "gradient norm of %.20s %.3g, of %.20s %.3g: %.1f times (limit %.0f)",
-                 f->last_layer, f->last_layer_gradient, f->first_layer, f->first_layer_gradient, ratio,
-                 DEPTH_LIMIT);
+        snprintf(depth, sizeof depth,
+                 "gradient norm of %.20s %.3g, of %.20s %.3g: %.1f times (threshold %.0f)", f->last_layer,
+                 f->last_layer_gradient, f->first_layer, f->first_layer_gradient, ratio, DEPTH_LIMIT);
     if (f->pre_norm)
         SET(a, NM_VERDICT_ENABLED, "%s", depth);
     else

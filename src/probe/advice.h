@@ -1,5 +1,5 @@
 /* Recommends remedies of the papers according to the measurements of a run: one entry per remedy, with the values that justify
- * it. The limits and their sources are in advice.c. */
+ * it. The thresholds and their sources are in advice.c. */
 #ifndef NM_ADVICE_H
 #define NM_ADVICE_H
 

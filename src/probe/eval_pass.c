@@ -18,7 +18,7 @@ static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_bat
     } else {
         out = model->type->forward(model, tape, batch);
         if (nm_tape_exhausted(tape))
-            return nm_fail(err, NM_MEMORY, "not enough memory for a batch of %d tokens", batch->tokens);
+            return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch->tokens);
     }
     if (pass->batch)
         pass->batch(pass->user, tape, batch, &out);

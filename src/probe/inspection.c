@@ -28,7 +28,7 @@ nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_e
         if (!found)
             status = nm_fail(
                 err, NM_USAGE,
-                "unknown measurement %.64s; known are tid, spectrum, condition, bounds, confidence", name);
+                "unknown measurement %.64s; available: tid, spectrum, condition, bounds, confidence", name);
     }
     free(copy);
     return status;

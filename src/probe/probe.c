@@ -112,7 +112,7 @@ static nm_status unknown_instrument(const char *name, nm_error *err)
     for (int i = 1; i < N_INSTRUMENTS; i++)
         if (nm_edit_distance(name, nm_instruments[i]->name) < nm_edit_distance(name, best))
             best = nm_instruments[i]->name;
-    return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the closest known one is %s",
+    return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the most similar one is %s",
                    name, best);
 }
 

@@ -263,7 +263,7 @@ void nm_tape_backward_from(nm_tape *tape, int first)
 static nm_status check_memory(const nm_tape *tape, nm_error *err)
 {
     if (nm_tape_exhausted(tape))
-        return nm_fail(err, NM_MEMORY, "this batch does not fit into memory (%zu MiB are allocated)",
+        return nm_fail(err, NM_MEMORY, "out of memory for this batch (%zu MiB are allocated)",
                        tape->device.peak >> 20);
     return NM_OK;
 }

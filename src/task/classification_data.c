@@ -241,7 +241,7 @@ nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at,
         used += more > 0 ? (size_t)more : 0;
     }
     return nm_fail(err, NM_MISMATCH,
-                   "%s:%lld: label \"%.60s\" does not occur in the training data; known are %s%s", at->path,
+                   "%s:%lld: label \"%.60s\" does not occur in the training data, which has %s%s", at->path,
                    (long long)nm_labeled_line(at), at->label, known,
                    strlen(known) + 1 == sizeof known ? " ..." : "");
 }

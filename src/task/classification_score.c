@@ -47,8 +47,7 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
     nm_model_output out = self->model->type->forward(self->model, &self->tape, &batch);
     nm_tensor *logits = nm_linear(&self->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
     if (nm_tape_exhausted(&self->tape))
-        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory",
-                       batch.source.n_tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.source.n_tokens);
     nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * (size_t)self->classes);
     for (int32_t i = 0; i < n * self->classes; i++)
         if (!isfinite(probabilities[i]))

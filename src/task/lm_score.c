@@ -78,7 +78,7 @@ static nm_status score_block(scorer *self, nm_tensor *rows, const int32_t *targe
     const double *device = nm_lm_loss(self->model, &self->tape, rows, &spec);
     double sums[2];
     if (!device)
-        return nm_fail(err, NM_MEMORY, "a block of %d tokens does not fit into memory", rows->rows);
+        return nm_fail(err, NM_MEMORY, "out of memory for a block of %d tokens", rows->rows);
     nm_backend_download(self->tape.backend, sums, device, sizeof sums);
     *nll = sums[1];
     return NM_OK;
@@ -106,8 +106,7 @@ static nm_status alloc_token_workspace(scorer *self, token_workspace *space, nm_
                                .best_columns = nm_tape_alloc(tape, NM_LM_BLOCK_TOKENS * sizeof(int32_t))};
     return space->raw && !nm_tape_exhausted(tape)
                ? NM_OK
-               : nm_fail(err, NM_MEMORY, "the logits of %d tokens do not fit into memory",
-                         NM_LM_BLOCK_TOKENS);
+               : nm_fail(err, NM_MEMORY, "out of memory for the logits of %d tokens", NM_LM_BLOCK_TOKENS);
 }
 
 /* Losses of the tokens of a block, nll [rows]; each is independent of the other rows. */
@@ -179,7 +178,7 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
     nm_tensor *rows =
         scored_rows(self, nm_lm_hidden(self->model, &self->tape, &batch), windows, &batch, scored);
     if (nm_tape_exhausted(&self->tape))
-        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", batch.tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     return score_rows(self, rows, windows[0].begin + windows[0].length - windows[0].scored, scored, err);
 }
 

@@ -107,7 +107,7 @@ void nm_lm_text_free(nm_lm_text *text);
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids, int64_t *words);
 /* Decodes ids and appends the text to out; eos ends a line. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
-/* Appends the ids of a text file, each line with eos. Adds the numbers of words (and line ends) and of unknown tokens to *words
+/* Appends the ids of a text file, each line with eos. Adds the numbers of words (and newlines) and of unknown tokens to *words
  * and *unknown. */
 nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, nm_ids *ids, int64_t *words, int64_t *unknown,
                             nm_error *err);

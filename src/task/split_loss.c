@@ -25,7 +25,7 @@ static nm_status measure_batch(evaluation *self, const nm_batches *batches, int6
     nm_tape_start(&self->tape, false, 0, 0);
     const double *device_sums = self->task->type->loss(self->task, self->model, &self->tape, &batch, true);
     if (!device_sums)
-        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", batch.tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     nm_backend_download(self->model->backend, sums, device_sums, sizeof sums);
     *loss = (batch_loss){sums[0], sums[1], batch.n_targets, batch.n_ignored};
     return NM_OK;

@@ -23,7 +23,7 @@ static const nm_option tagging_options[] = {
     ROW(zero_digits, "true", 0, 1, "Replace every digit by 0 in words and characters."),
     ROW(min_count, "1", 1, 1e9, "Minimum count of words and bigrams in the training text; rarer ones are unknown."),
     ROW(min_char_count, "2", 1, 1e9, "Minimum count of characters in the training text; rarer ones are unknown."),
-    ROW(max_chars, "40", 1, 65536, "Maximum number of characters of a word that are used."),
+    ROW(max_chars, "40", 1, 65536, "Maximum number of characters of a word; further characters are ignored."),
     ROW(vectors, "", 0, 0, "File of word vectors in the text format of GloVe or word2vec; vectors are L2-normalized. Empty: none."),
     ROW(bigram_vectors, "", 0, 0, "File of vectors of bigrams, which are a token concatenated with the next token; empty: none."),
     ROW(batch, "16", 1, 1 << 20, "Maximum number of sentences in a batch, within train.max_tokens."),

@@ -45,7 +45,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     nm_tape_start(&p->tape, false, 0, 0);
     nm_tensor *emissions = nm_tagger_emissions(p->model, &p->tape, &batch);
     if (nm_tape_exhausted(&p->tape))
-        return nm_fail(err, NM_MEMORY, "a batch of %d tokens does not fit into memory", batch.tokens);
+        return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     size_t tags = (size_t)p->chain.tags;
     double *scores = nm_allocate((size_t)batch.tokens * tags * sizeof *scores);
     nm_backend_read(p->model->backend, scores, emissions->data, (size_t)batch.tokens * tags);

@@ -130,8 +130,8 @@ static nm_status open_samplers(nm_task *task, nm_error *err)
     }
     if (parts->samplers[0] && config->mask_words)
         return nm_fail(err, NM_USAGE,
-                       "data.mask_words removes target subwords that the prepared text does not have, which "
-                       "data.subword_dropout and data.subword_sampling draw");
+                       "data.mask_words excludes target subwords that do not occur in the data folder, but "
+                       "data.subword_dropout and data.subword_sampling sample them");
     return NM_OK;
 }
 
@@ -148,7 +148,7 @@ static nm_status open_alignments(nm_task *task, nm_error *err)
         return nm_fail(
             err, NM_USAGE,
             "model.alignment_head: the alignments are those of the subwords of the data folder, but "
-            "data.subword_dropout and data.subword_sampling draw others");
+            "data.subword_dropout and data.subword_sampling sample others");
     task->fingerprint ^= parts->alignments.fingerprint << 2;
     return NM_OK;
 }

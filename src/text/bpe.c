@@ -105,7 +105,7 @@ static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_heade
     else if (end - version == 3 && !memcmp(version, "0.1", 3))
         bpe->format = NM_BPE_SUBWORD_NMT_0_1;
     else
-        return bad_line(line, "unknown version of BPE codes; supported are 0.1 and 0.2", err);
+        return bad_line(line, "unknown version of BPE codes; supported: 0.1 and 0.2", err);
     return NM_OK;
 }
 

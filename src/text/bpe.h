@@ -91,7 +91,7 @@ typedef struct nm_bpe_applier nm_bpe_applier;
  * the threshold has no effect. Model and vocabulary must outlive the applier. */
 nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocabulary, int64_t threshold);
 void nm_bpe_applier_free(nm_bpe_applier *applier);
-/* Appends the segmented line, which must be UTF-8. Spaces and line ends at the start and end of the line are kept; spaces
+/* Appends the segmented line, which must be UTF-8. Spaces and newlines at the start and end of the line are kept; spaces
  * between words become one. */
 void nm_bpe_apply_line(nm_bpe_applier *applier, const char *line, size_t bytes, nm_buffer *out);
 /* Appends the segmentation of a word (UTF-8 without spaces) with BPE-dropout (Provilkov et al. 2020), like apply_bpe.py

@@ -33,7 +33,7 @@ static void move_english_quotes(const nm_buffer *text, nm_buffer *out)
     }
 }
 
-/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". At the end of a line, [^<] matches the line end, which the script keeps. */
+/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". At the end of a line, [^<] matches the newline, which the script keeps. */
 static void move_other_quotes(const nm_buffer *text, nm_buffer *out)
 {
     for (size_t i = 0; i < text->bytes;) {

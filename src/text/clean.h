@@ -33,7 +33,7 @@ static inline bool nm_cleaner_is_active(const nm_cleaner *cleaner)
 {
     return cleaner->punctuation != NM_PUNCTUATION_KEEP || cleaner->non_printing;
 }
-/* Cleans a line of valid UTF-8 without line end and zero bytes. The result is valid until the next call. */
+/* Cleans a line of valid UTF-8 without newline and zero bytes. The result is valid until the next call. */
 const nm_buffer *nm_clean(nm_cleaner *cleaner, const char *line, size_t bytes);
 
 #endif

@@ -35,7 +35,7 @@ static nm_status fail_here(const nm_columns *columns, nm_error *err, const char 
                    what);
 }
 
-/* Splits the line into fields at tabs or, without tabs, at runs of blanks. `at` is the position of the line in the text,
+/* Splits the line into fields at tabs or, without tabs, at runs of spaces. `at` is the position of the line in the text,
  * fields receives positions in the text. Returns the number of fields, at most NM_COLUMNS_MAX + 1. */
 static int32_t cut(char *line, size_t at, size_t *fields)
 {
@@ -68,7 +68,7 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     if (!c->n_columns)
         c->n_columns = n;
     if (n != c->n_columns)
-        return fail_here(c, err, "%d columns, the lines before have %d", n, c->n_columns);
+        return fail_here(c, err, "%d columns, the preceding lines have %d", n, c->n_columns);
     if (c->n >= NM_SENTENCE_MAX)
         return fail_here(c, err,
                          "a sentence of more than %d tokens: sentences must be separated by blank lines",

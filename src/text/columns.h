@@ -1,4 +1,4 @@
-/* CoNLL column files: one token per line, its columns separated by a tab (if the line contains one) or by blanks, and a blank
+/* CoNLL column files: one token per line, its columns separated by a tab (if the line contains one) or by spaces, and a blank
  * line after each sentence. All lines of a file have the same number of columns. Lines are kept unchanged. */
 #ifndef NM_COLUMNS_H
 #define NM_COLUMNS_H

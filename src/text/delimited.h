@@ -1,5 +1,5 @@
 /* Delimited text: tab-separated values, and comma-separated values with the quoting of RFC 4180 (a quoted field may contain
- * commas, line ends and doubled quotes). One row per call. LF and CRLF end a row; a byte order mark at the start and, unless
+ * commas, newlines and doubled quotes). One row per call. LF and CRLF end a row; a byte order mark at the start and, unless
  * keep_empty is set, empty lines are skipped. */
 #ifndef NM_DELIMITED_H
 #define NM_DELIMITED_H

@@ -30,7 +30,7 @@ typedef struct nm_markup {
 } nm_markup;
 
 void nm_markup_init(nm_markup *markup, nm_markup_kind kind, FILE *stream, const char *path);
-/* Reads the next sentence; *more is false at the end of the file. White space around a segment is removed, line ends within it
+/* Reads the next sentence; *more is false at the end of the file. Whitespace around a segment is removed, newlines within it
  * become spaces. NM_FORMAT for a segment without end tag and for a file without segments; NM_IO. */
 nm_status nm_markup_next(nm_markup *markup, bool *more, nm_error *err);
 void nm_markup_release(nm_markup *markup);

@@ -116,7 +116,7 @@ static unsigned note_seen(unsigned seen, uint32_t point)
     }
 }
 
-/* Reduces white space to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
+/* Reduces whitespace to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
  * Splits off punctuation except the marks of later substitutions. */
 static void read_line(moses *self, const char *line, size_t bytes)
 {
@@ -355,7 +355,7 @@ static void split_periods(moses *self)
     end_step(self, to);
 }
 
-/* Reduces white space to single spaces, none at the ends. Then splits .' at the end of the line into two tokens, with a
+/* Reduces whitespace to single spaces, none at the ends. Then splits .' at the end of the line into two tokens, with a
  * trailing space, as the script does. */
 static void clean_spaces(moses *self)
 {

@@ -97,7 +97,7 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
     if (!bytes || bytes >= MAX_PIECE_BYTES || nm_utf8_find_invalid(from->piece, bytes) < bytes)
         return bad_piece(name, i, "is empty, too long or not UTF-8", err);
     if (strpbrk(from->piece, " \n\r"))
-        return bad_piece(name, i, "contains a space or a line end, which Norma does not support", err);
+        return bad_piece(name, i, "contains a space or a newline, which Norma does not support", err);
     if (nm_counter_add(&spm->texts, from->piece, bytes, 0) != i)
         return bad_piece(name, i, "occurs twice", err);
     if (from->type < NM_SPM_NORMAL || from->type > NM_SPM_BYTE || !isfinite(from->score))

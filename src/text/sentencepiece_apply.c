@@ -522,7 +522,7 @@ static void spm_tokenize(void *state, const char *line, size_t bytes, nm_buffer 
     nm_spm_encode(state, line, bytes, false, out);
 }
 
-/* Removes the space that the model adds after the text. Line ends and zero bytes, which byte pieces can produce, become
+/* Removes the space that the model adds after the text. Newlines and zero bytes, which byte pieces can produce, become
  * spaces. */
 static void spm_detokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
 {

@@ -31,8 +31,7 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
         return (*type)->create(options, &tokenizer->state, err);
     }
     return nm_fail(err, NM_USAGE,
-                   "unknown tokenizer \"%.40s\"; known are none, moses, basic_english and sentencepiece",
-                   name);
+                   "unknown tokenizer \"%.40s\"; available: none, moses, basic_english, sentencepiece", name);
 }
 
 void nm_tokenizer_close(nm_tokenizer *tokenizer)
@@ -52,7 +51,7 @@ void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes
     tokenizer->type->detokenize(tokenizer->state, line, bytes, out);
 }
 
-/* none: for tokenized text. Runs of Unicode white space become single spaces; other control characters are removed. */
+/* none: for tokenized text. Runs of Unicode whitespace become single spaces; other control characters are removed. */
 
 static nm_status none_create(const nm_tokenizer_options *options, void **state, nm_error *err)
 {
@@ -93,7 +92,7 @@ static void none_free(void *state)
 
 const nm_tokenizer_type nm_tokenizer_none = {
     .name = "none",
-    .title = "tokens separated by white space already",
+    .title = "tokens separated by whitespace already",
     .create = none_create,
     .tokenize = none_tokenize,
     .detokenize = none_detokenize,

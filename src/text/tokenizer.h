@@ -16,7 +16,7 @@ typedef struct nm_tokenizer_options {
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
 nm_tokenizer_options nm_tokenizer_options_default(void);
 
-/* tokenize and detokenize take one line per call, valid UTF-8 without its line end, and append the result. */
+/* tokenize and detokenize take one line per call, valid UTF-8 without its newline, and append the result. */
 typedef struct nm_tokenizer_type {
     const char *name, *title;
     nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);

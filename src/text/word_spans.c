@@ -10,7 +10,7 @@
 
 enum { MOST_CHARACTERS = 4096, SPACE_MARK = 0x2581 /* of SentencePiece */ };
 
-typedef struct characters { /* in lower case, without white space */
+typedef struct characters { /* in lower case, without whitespace */
     uint32_t *points;
     int32_t *owners; /* index of the word or subword of each character */
     size_t n, capacity, owners_capacity;

@@ -60,7 +60,7 @@ static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_co
     if (!v->width)
         v->width = fields - 1;
     if (fields - 1 != v->width)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: %d numbers, the lines before have %d", lines->path,
+        return nm_fail(err, NM_FORMAT, "%s:%lld: %d numbers, the preceding lines have %d", lines->path,
                        (long long)lines->number, fields - 1, v->width);
     size_t at = 0, bytes;
     const char *word;

@@ -19,7 +19,7 @@
  * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and no-warmup are those of
  * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP.
  *
- * The schedules with T end when training ends. Before update n of a training limited to N updates and S seconds, after s
+ * The schedules with T end when training ends. Before update n of a training run limited to N updates and S seconds, after s
  * seconds,
  *
  *     b = max(n/N, s/S n/(n-1))          fraction of the limits
@@ -54,7 +54,7 @@ const nm_option nm_schedule_options[] = {
     ROW(warmup_fraction, "0", 0, 1, "Warm-up as a fraction of the planned updates, in place of schedule.warmup; 0: schedule.warmup applies."),
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
-    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be below to cause a decay (val-decay, no-warmup)."),
+    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be worse than to cause a decay (val-decay, no-warmup)."),
     ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
     ROW(early_stopping, "false", 0, 1, "Shortening of cosine and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),

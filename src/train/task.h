@@ -55,7 +55,7 @@ typedef struct nm_task_type {
     /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a checkpoint is
      * loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
-    /* Fits parameters to the training data. Called by rank 0 when a training starts, not when it is resumed. Returns a line of
+    /* Fits parameters to the training data. Called by rank 0 when a training run starts, not when it is resumed. Returns a line of
      * text for the user, heap; NULL: none. May be NULL. */
     char *(*fit_params)(nm_task *task, nm_model *model);
     /* Whether a warm start may copy a parameter. source: the task of the model it comes from; NULL: another task than this one.

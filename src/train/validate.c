@@ -47,7 +47,7 @@ static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, 
             nm_params_update_norms(&trainer->model->params, trainer->tape.grad_scale);
         if (!device_sums)
             return nm_fail(err, NM_MEMORY,
-                           "no memory for a validation batch of %d tokens: lower train.max_tokens",
+                           "out of memory for a validation batch of %d tokens: lower train.max_tokens",
                            batch.tokens);
         nm_backend_download(b, losses[i].sums, device_sums, sizeof losses[i].sums);
         losses[i].n_targets = batch.n_targets;

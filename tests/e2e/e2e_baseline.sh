@@ -36,7 +36,7 @@ accepts "C 2," baseline "$recipes/classify.ini" "${files[@]}" --regularization 2
 lacks out "majority"
 lacks out "["
 accepts ", 9 n-grams" baseline "$recipes/classify.ini" "${files[@]}" --max-features 9 --only bag-of-words
-refuses 2 "known: majority, bag-of-words" baseline "$recipes/classify.ini" "${files[@]}" --only kneser-ney
+refuses 2 "available: majority, bag-of-words" baseline "$recipes/classify.ini" "${files[@]}" --only kneser-ney
 accepts "test accuracy" baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-share 0 --only majority
 lacks out "valid"
 accepts '"test": {' baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-share 0 --only majority --json

@@ -90,7 +90,7 @@ grep -q '"cblas"' all.json || has "No CBLAS" table
 has '"of_ceiling"' all.json
 has linear_grad_weight table
 grep -qE '^tiny +150 ' table || fail "no step of 150 tokens: $(cat table)"
-# Eight translations of 25 words and the end symbol.
+# Eight translations of 25 words and the EOS token.
 has '"tokens": 208' all.json
 if command -v python3 >/dev/null; then
     python3 -c 'import json, sys; d = json.load(open("all.json")); sys.exit(d["threads"] != 1 or not d["quick"] or

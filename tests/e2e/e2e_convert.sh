@@ -1,6 +1,6 @@
 #!/bin/bash
 # norma convert: folders of CTranslate2 and Hugging Face. The files have the documented structure; a part of a model
-# that the other program does not support is named, and no file is written. tests/interchange runs the other programs.
+# that the other toolkit does not support is named, and no file is written. tests/interchange runs the other toolkits.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -65,7 +65,7 @@ grep -q '"transformer.h.0.attn.c_attn.weight":{"dtype":"F32","shape":\[32,96\]' 
     fail "c_attn is not transposed"
 
 # ---- Hugging Face folders are read: the same tensors and the same texts ----
-same_model() { # MODEL MODEL: bitwise the same translations with scores
+same_model() { # MODEL MODEL: bitwise identical translations with scores
     "$NORMA" translate "$1" --threads 1 --nbest 2 --beam 2 <valid.de >first.txt
     "$NORMA" translate "$2" --threads 1 --nbest 2 --beam 2 <valid.de >second.txt
     same first.txt second.txt
@@ -169,7 +169,7 @@ read_ct2 7 "not version 6 of CTranslate2's binary format but 5"
 change_ct2 TransformerSpec TransformerSpeck
 read_ct2 4 'a name is malformed'
 change_ct2 TransformerSpec WhisperrrrrSpec
-read_ct2 7 'WhisperrrrrSpec in revision 7; supported are TransformerSpec in revision 7 and TransformerDecoderSpec in revision 8'
+read_ct2 7 'WhisperrrrrSpec in revision 7; supported: TransformerSpec in revision 7 and TransformerDecoderSpec in revision 8'
 change_ct2 encoder/layer_0/ffn/linear_1/bias encoder/layer_0/ffn/linear_1/bean
 read_ct2 7 "tensor 'encoder/layer_0/ffn/linear_1/bean' does not belong to any part of the model that Norma supports"
 change_ct2 decoder/layer_0/attention/linear_1/weight decoder/layer_0/attention/linear_1/weighs
@@ -188,7 +188,7 @@ change_ct2 'activation\0\0\x01\x01\0\0\0\0' 'activation\0\0\x01\x01\0\0\0\x07'
 read_ct2 7 'activation 7 is not supported'
 change_ct2 nothing nothing
 sed -i 's/"add_source_bos": false/"add_source_bos": true/' ct2-bad/config.json
-read_ct2 7 'ct2-bad/config.json: a source of Norma ends with the end symbol'
+read_ct2 7 'ct2-bad/config.json: a source of Norma ends with the EOS token'
 cp ct2-pre/config.json ct2-bad
 sed -i 's/"katze"/"hund"/' ct2-bad/shared_vocabulary.json
 read_ct2 4 'is no text or occurs twice'
@@ -257,7 +257,7 @@ change_lm() { # FROM TO: of the same length
 }
 change_lm nothing nothing
 sed -i 's/"bos_token": "<\/s>"/"bos_token": "<s>"/' ct2-bad/config.json
-read_ct2 7 "'bos_token' is not the end symbol"
+read_ct2 7 "'bos_token' is not the EOS token"
 change_lm decoder/layer_0/ffn/linear_1/bias decoder/layer_0/ffn/linear_1/bean
 read_ct2 7 "tensor 'decoder/layer_0/ffn/linear_1/bean' does not belong to any part"
 change_lm decoder/position_encodings/encodings decoder/position_encodings/encodinks
@@ -279,7 +279,7 @@ read_bad() { # CODE TEXT
 changed config.json 's/"relu"/"mish"/'
 read_bad 7 "hf-bad/config.json: activation_function 'mish' is not supported"
 changed config.json 's/"m2m_100"/"t5"/'
-read_bad 7 "unsupported model_type 't5'; supported are marian, m2m_100, gpt2"
+read_bad 7 "unsupported model_type 't5'; supported: marian, m2m_100, gpt2"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 0/'
 read_bad 4 "'encoder_layers' is not an integer between 1 and 1000"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
@@ -328,11 +328,11 @@ read_bad 7 "pickle files are not supported"
 refuses 3 "no-such-folder/config.json" convert no-such-folder --from huggingface -o no.safetensors
 refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --from huggingface -o no
 
-# ---- what the other programs lack is named ----
+# ---- what the other toolkits lack is named ----
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
-refuses 2 "unknown model format 'onnx'; known are ctranslate2, huggingface, fairseq, marian" convert pre --to onnx -o no
+refuses 2 "unknown model format 'onnx'; available: ctranslate2, huggingface, fairseq, marian" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no
 [ ! -e no ] || [ -z "$(ls no)" ] || fail "files in spite of a failure: $(ls no)"

@@ -23,7 +23,7 @@ refuses() { # CODE MESSAGE ARGUMENT...
 }
 
 # ---- without a text: the expected files ----
-refuses 2 "no kind given; known: translation, lm, tag"
+refuses 2 "no kind given; available: translation, lm, tag"
 has out "norma demo translation SOURCE TARGET"
 refuses 2 "unknown kind classes" classes
 refuses 2 "expects 1 file, not 0" lm

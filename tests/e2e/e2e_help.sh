@@ -153,16 +153,16 @@ NORMA=$built
 # By name, in any folder; a file of that name takes precedence.
 refuses 3 'data/multi30k-de-en' train multi30k-de-en
 refuses 3 'data/multi30k-de-en' compare multi30k-de-en.ini --norms layer
-refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the nearest one is multi30k-de-en' train multi30k-de-em
+refuses 3 'multi30k-de-em: No such file, and no recipe of this name; the most similar one is multi30k-de-en' train multi30k-de-em
 # Its task is unknown, and so are the options of the task: the reported error is the name of the recipe.
-refuses 3 'clasify: No such file, and no recipe of this name; the nearest one is classify' train clasify --data.train reviews.csv
+refuses 3 'clasify: No such file, and no recipe of this name; the most similar one is classify' train clasify --data.train reviews.csv
 refuses 3 'wmt99: No such file, and no recipe of this name; norma recipes lists the recipes' train wmt99
 # Options without their section, or with another one; nothing is suggested that is not similar.
-refuses 2 'unknown option run.norm; the nearest known one is model.norm' train translate --norm power
-refuses 2 'unknown option run.lr; the nearest known one is schedule.lr' train translate --lr 0.1
-refuses 2 'unknown option compare.norm; the nearest known one is compare.norms' compare translate --norm layer
-refuses 2 'unknown option translate.thread; the nearest known one is device.threads' translate model --thread 1
-refuses 2 'unknown option compare.updates; the nearest known one is train.updates' compare translate --updates 9
+refuses 2 'unknown option run.norm; the most similar one is model.norm' train translate --norm power
+refuses 2 'unknown option run.lr; the most similar one is schedule.lr' train translate --lr 0.1
+refuses 2 'unknown option compare.norm; the most similar one is compare.norms' compare translate --norm layer
+refuses 2 'unknown option translate.thread; the most similar one is device.threads' translate model --thread 1
+refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
 refuses 2 'unknown option translate.shortlist; --help lists the options' translate model --shortlist lex.s2t
 refuses 2 'unknown command run; norma --help lists the commands' run
@@ -178,7 +178,7 @@ refuses 3 'folder: is a run folder, not a recipe; the recipe of the run is folde
 rm folder/config.ini
 
 # ---- completion ----
-refuses 2 'known: bash, zsh' completion fish
+refuses 2 'available: bash, zsh' completion fish
 refuses 2 'completion: too few arguments; usage: norma completion bash|zsh' completion
 "$NORMA" completion bash >norma.bash
 bash -n norma.bash || fail "the bash script has a syntax error"

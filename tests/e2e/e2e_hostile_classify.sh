@@ -74,7 +74,7 @@ awk 'BEGIN { for (i = 0; i < 200; i++) print "text " i "\t" (i % 2 ? "good" : "b
 refuses 4 'swapped.tsv: 200 different labels of 200 texts; is column 1 that of the label? Choose it with data.label' \
     train recipe.ini --run.folder none --data.train swapped.tsv
 printf 'good\ta\nugly\tb\n' >other.tsv
-refuses 5 'other.tsv:2: label "ugly" does not occur in the training data; known are good, bad' train recipe.ini --run.folder none --data.valid other.tsv
+refuses 5 'other.tsv:2: label "ugly" does not occur in the training data, which has good, bad' train recipe.ini --run.folder none --data.valid other.tsv
 refuses 5 'other.tsv:2: label "ugly"' train recipe.ini --run.folder none --data.test other.tsv
 printf 'no codes at all\n' >codes.bpe
 refuses 4 'codes.bpe' train recipe.ini --run.folder none --data.codes codes.bpe
@@ -85,7 +85,7 @@ refuses 2 'no such task' train recipe.ini --run.folder none --run.task clasifica
 refuses 2 'outside' train recipe.ini --run.folder none --data.max_length 2
 refuses 2 'recipe.ini: there is no profile small' train recipe.ini --profile small
 { cat recipe.ini; printf '[profile.small]\ntrain.epohcs = 3\n'; } >small.ini
-refuses 2 'small.ini:18: unknown option train.epohcs; the nearest known one is train.epochs' train small.ini --profile small
+refuses 2 'small.ini:18: unknown option train.epohcs; the most similar one is train.epochs' train small.ini --profile small
 chatty=1
 refuses 2 'no sequence has 1 to 512 tokens (max_length, max_tokens)' train recipe.ini --run.folder none --train.max_tokens 2
 chatty=''

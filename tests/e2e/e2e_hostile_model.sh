@@ -113,7 +113,7 @@ refuses 4 'malformed' translate recipe.ini
 refuses 4 'malformed' translate "$NORMA"
 refuses 2 'too few arguments' translate
 refuses 4 'malformed' translate $model,m.safetensors
-refuses 2 'nearest known one is' translate $model --baem 3
+refuses 2 'most similar one is' translate $model --baem 3
 refuses 2 'outside' translate $model --decode.beam 0
 refuses 2 'outside' translate $model --decode.beam 1e9
 
@@ -318,7 +318,7 @@ recipe 3 'recipe.ini' --run.folder recipe.ini
 recipe 2 'base already contains a run' --run.folder base
 recipe 4 'the options: not UTF-8' --data.folder data --run.folder "$(printf 'never\xff')"
 printf '[model]\nwidht = 3\n' >bad.ini
-refuses 2 'bad.ini:2: unknown option model.widht; the nearest known one is model.width' train bad.ini
+refuses 2 'bad.ini:2: unknown option model.widht; the most similar one is model.width' train bad.ini
 rm -rf never
 chatty=1
 recipe 8 'update 1: loss ' --schedule.lr 100 --schedule.warmup 0 --train.updates 50 --model.norm none --train.divergence_factor 1.01

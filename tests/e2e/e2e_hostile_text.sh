@@ -8,12 +8,12 @@ make_data
 
 # ---- the command line
 
-refuses 2 'the nearest known one is prepare' prepear
+refuses 2 'the most similar one is prepare' prepear
 refuses 2 'unknown command' ''
 refuses 2 'unknown command' "$(printf 'two\nlines')"
 refuses 2 'unknown command' "$(printf '\033[2Jtrain')"
 refuses 2 'unknown command' "$(head -c 100000 /dev/zero | tr '\0' x)"
-refuses 2 'nearest known one is prepare.output' prepare --outptu x
+refuses 2 'most similar one is prepare.output' prepare --outptu x
 refuses 2 'unknown option' prepare --=x
 refuses 2 'unknown option' prepare --.=x
 refuses 2 'unknown option -x' prepare -x
@@ -38,9 +38,9 @@ refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
 refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
 refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
 refuses 2 'max_length is below min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
-refuses 2 'must not contain a line end' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
-refuses 2 'start or end with a blank' prepare "${prepare_arguments[@]}" --output ' data'
-refuses 2 'contain ; after a blank' prepare "${prepare_arguments[@]}" --output 'a ;b'
+refuses 2 'must not contain a newline' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
+refuses 2 'start or end with whitespace' prepare "${prepare_arguments[@]}" --output ' data'
+refuses 2 'contain ; after whitespace' prepare "${prepare_arguments[@]}" --output 'a ;b'
 refuses 2 'two different languages' prepare "${prepare_arguments[@]}" --output o --target-lang xx
 refuses 2 'no text given' prepare --source-lang xx --target-lang yy --output o
 refuses 2 'no output folder' prepare "${prepare_arguments[@]}"
@@ -52,7 +52,7 @@ ini() { # ini TEXT: printf syntax
     printf "$1" >bad.ini
 }
 ini '[prepare]\noutptu = x\n'
-refuses 2 'bad.ini:2: unknown option prepare.outptu; the nearest known one is prepare.output' prepare bad.ini
+refuses 2 'bad.ini:2: unknown option prepare.outptu; the most similar one is prepare.output' prepare bad.ini
 ini '\n\n[prepare]\nbpe_merges = 2x\n'
 refuses 2 'bad.ini:4: prepare.bpe_merges = 2x' prepare bad.ini
 ini '[prepare]\nthreads = 5000\n'
@@ -68,7 +68,7 @@ refuses 2 'bad.ini:1: unknown option' prepare bad.ini
 ini 'include = absent.ini\n'
 refuses 3 'bad.ini:1: absent.ini: No such file' prepare bad.ini
 ini 'include = bad.ini\n'
-refuses 2 'includes nested deeper' prepare bad.ini
+refuses 2 'included files are nested more than' prepare bad.ini
 ini 'include = \n'
 refuses 3 'bad.ini:1: ' prepare bad.ini
 ini 'include = .\n'
@@ -233,7 +233,7 @@ input=two refuses 5 'has 2 lines' score bleu --reference three
 refuses 5 'standard input has 0 lines, two has 2' score bleu --reference two
 refuses 3 'absent: No such file' score bleu two --reference absent
 refuses 3 'is a folder' score bleu . --reference two
-refuses 2 'known: bleu, chrf' score rouge two --reference two
+refuses 2 'available: bleu, chrf' score rouge two --reference two
 refuses 2 'no --reference' score bleu two
 refuses 2 'outside' score chrf two --char-order 99 --reference two
 refuses 2 'outside' score bleu two --bootstrap -5 --reference two

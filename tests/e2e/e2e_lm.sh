@@ -13,7 +13,7 @@ make_sentences test.txt 60 3
 echo >>test.txt
 words=(--format text --tokenizer none --bpe-merges 0 --threads 1)
 
-# ---- prepare: every line has its end symbol, including the empty one ----
+# ---- prepare: every line has its EOS token, including the empty one ----
 accepts '61 lines read, 61 kept' prepare "${words[@]}" --train train.txt --valid valid.txt --test test.txt --output data
 for file in data.ini dict.txt train.text.ids train.text.off valid.text.words test.text.ids; do
     [ -s data/$file ] || fail "data/$file is missing"

@@ -159,7 +159,7 @@ done
 prepare --train "" --test news --codes many1/codes.bpe --dict-source many1/dict.source.txt --output news
 cmp news/test.source.ids many1/valid.source.ids
 cmp news/test.target.words many1/valid.target.words
-# CRLF line ends, and a missing one at the end of the file, change nothing.
+# CRLF line endings, and a missing one at the end of the file, have no effect.
 for side in de en; do
     sed 's/$/\r/' many.$side >crlf.$side
     head -c -1 many.$side >open.$side
@@ -266,8 +266,8 @@ rm words/.lock
 diff -r words kept || fail 'a refused preparation changed the folder'
 
 # --- the command line ---------------------------------------------------------------------------------------------
-refuses 2 'unknown command prepar; the nearest known one is prepare' prepar
-refuses 2 'the nearest known one is prepare.source_lang' prepare --sorce-lang de
+refuses 2 'unknown command prepar; the most similar one is prepare' prepar
+refuses 2 'the most similar one is prepare.source_lang' prepare --sorce-lang de
 refuses 2 'unknown option -t' prepare -t 2
 refuses 2 'option --train needs a value' prepare --train
 refuses 2 'option --train needs a value' prepare --train --lowercase

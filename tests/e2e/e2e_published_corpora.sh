@@ -51,7 +51,7 @@ else
     mkdir elsewhere && cp de-en.tgz elsewhere
     accepts 'held out for validation' prepare data/iwslt14-de-en --folder elsewhere --output other
     same_data iwslt other "${train[@]}" "${valid[@]}" "${test[@]}"
-    refuses 3 'the nearest name is de-en/train.tags.de-en.' prepare data/iwslt14-de-en --folder . --train de-en.tgz/de-en/train.tag --output x
+    refuses 3 'the most similar name is de-en/train.tags.de-en.' prepare data/iwslt14-de-en --folder . --train de-en.tgz/de-en/train.tag --output x
     head -c 3000 de-en.tgz >cut.tgz
     refuses 4 'truncated' prepare data/iwslt14-de-en --folder . --train cut.tgz/de-en/train.tags.de-en --output x
     refuses 4 'not an archive' prepare data/iwslt14-de-en --folder . --train train.de/de-en/train.tags.de-en --output x

@@ -73,7 +73,7 @@ refuses 4 'empty: ' score bleu empty --reference empty
 refuses 3 'absent: ' score bleu hyp --reference absent
 refuses 3 ': is a folder' score bleu hyp --reference .
 refuses 2 'reference' score bleu hyp
-refuses 2 'known: bleu, chrf' score rouge hyp --reference ref
+refuses 2 'available: bleu, chrf' score rouge hyp --reference ref
 refuses 2 'multi-bleu|sacrebleu' score bleu hyp --metric-variant other --reference ref
 refuses 2 'standard input' score bleu --reference -
 refuses 2 'bootstrap' score bleu hyp --reference ref --against hyp --bootstrap 0

@@ -118,8 +118,8 @@ bad() { # CODE TEXT CONTENTS [OPTIONS...]
     printf "$contents" >bad.txt
     refuses "$code" "$text" train tiny.ini --run.folder no --data.train bad.txt "$@"
 }
-bad 4 'bad.txt:2: 2 columns, the lines before have 3' 'a X O\nb X\n'
-bad 4 'bad.txt:4: 4 columns, the lines before have 3' 'a X O\n\na X O\nb X O O\n'
+bad 4 'bad.txt:2: 2 columns, the preceding lines have 3' 'a X O\nb X\n'
+bad 4 'bad.txt:4: 4 columns, the preceding lines have 3' 'a X O\n\na X O\nb X O O\n'
 bad 4 "bad.txt:2: 'Q-PER' is not a tag" 'a O\nb Q-PER\n'
 bad 4 "bad.txt:1: 'NNP' is not a tag" 'a NNP\n'
 bad 4 'bad.txt:2: tag I-PER is illegal in scheme bio after O' 'a O\nb I-PER\n' --data.file-scheme bio
@@ -142,7 +142,7 @@ head -c 3000000 /dev/zero | tr '\0' 'a' >huge
 bad 4 "bad.txt:1: 'aaaa" "x $(head -c 100000 huge)\n"
 refuses 4 'huge:1' train tiny.ini --run.folder no --data.train huge
 printf 'anna 1 2\nrom 1\n' >narrow
-refuses 4 'narrow:2: 1 numbers, the lines before have 2' train tiny.ini --run.folder no --data.vectors narrow
+refuses 4 'narrow:2: 1 numbers, the preceding lines have 2' train tiny.ini --run.folder no --data.vectors narrow
 printf 'anna 1 x\n' >letters
 refuses 4 "letters:1: 'x' is not a finite number" train tiny.ini --run.folder no --data.vectors letters
 printf 'anna 1 2\n' >two

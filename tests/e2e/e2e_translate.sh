@@ -67,7 +67,7 @@ cmp lines again || fail "another batch size, another translation"
 tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
 cmp lines again || fail "another order, another translation"
 printf '%s' "$(cat in)" | "$NORMA" translate run >again # the last line without an end
-cmp lines again || fail "a missing line end changed something"
+cmp lines again || fail "a missing newline changed something"
 sed 's/$/\r/' in | "$NORMA" translate run >again
 cmp lines again || fail "carriage returns changed something"
 

@@ -69,7 +69,7 @@ fresh() {
 }
 
 # forge FILE PERL: changes a safetensors file: $_ is its header (JSON text), $data the rest; the header length is updated.
-# The checksums are removed, as in files of other programs.
+# The checksums are removed, as in files of other toolkits.
 forge() {
     perl -e '
         my ($path, $code) = @ARGV;

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (!bytes)
         return 0;
     char *first = read_all((const char *)data, bytes);
-    /* A \r at the end of a line is part of the line end, a byte order mark in the first column is part of the file. */
+    /* A \r at the end of a line is part of the newline, a byte order mark in the first column is part of the file. */
     if (first && *first && !strchr(first, '\r') && strncmp(first, "\xEF\xBB\xBF", 3)) {
         char *again = read_all(first, strlen(first));
         NM_ASSERT(again && !strcmp(first, again));

@@ -28,7 +28,7 @@ static void check_split(const char *folder, int split, int sides, const nm_prepa
         NM_ASSERT(nm_prepare_open_split(&corpus, folder, split, sides, side, size, &err) == NM_OK);
         NM_ASSERT(corpus.n == report->splits[split].kept);
         for (int64_t i = 0; i < corpus.n; i++)
-            NM_ASSERT(nm_corpus_length(&corpus, i) >= 1); /* the end symbol */
+            NM_ASSERT(nm_corpus_length(&corpus, i) >= 1); /* the EOS token */
         nm_corpus_close(&corpus);
     }
 }

@@ -1,4 +1,4 @@
-/* YAML files of other programs: the JSON value is written and read back unchanged. */
+/* YAML files of other toolkits: the JSON value is written and read back unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

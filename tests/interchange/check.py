@@ -1,4 +1,4 @@
-"""norma convert against the other programs: CTranslate2, transformers, sentencepiece and torch from PyPI, and pymarian, which is
+"""norma convert against the other toolkits: CTranslate2, transformers, sentencepiece and torch from PyPI, and pymarian, which is
 left out where it has no wheel.
 
     check.py NORMA FOLDER

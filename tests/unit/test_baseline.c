@@ -171,7 +171,7 @@ static void distributions_sum_to_one(void **state)
     nm_kneser_ney_free(model);
 }
 
-/* No text, one empty line, and a text without line ends. */
+/* No text, one empty line, and a text without newlines. */
 static void unusual_texts(void **state)
 {
     static const int32_t empty[] = {EOS}, stream[] = {4, 5, 4, 5, 4, 6};

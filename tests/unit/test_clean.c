@@ -1,4 +1,4 @@
-/* Cleaning of raw text: results of mosesdecoder's scripts (Perl 5.36), with the line end that they keep. */
+/* Cleaning of raw text: results of mosesdecoder's scripts (Perl 5.36), with the newline that they keep. */
 #include "text_helper.h"
 
 #include <string.h>

@@ -85,8 +85,8 @@ static void check_broken(const char *text, size_t bytes, const char *message)
 static void refuses_broken_columns(void **state)
 {
     (void)state;
-    BROKEN("a b\nc\n", "file:2: 1 columns, the lines before have 2");
-    BROKEN("a b\n\nc d e\n", "file:3: 3 columns, the lines before have 2");
+    BROKEN("a b\nc\n", "file:2: 1 columns, the preceding lines have 2");
+    BROKEN("a b\n\nc d e\n", "file:3: 3 columns, the preceding lines have 2");
     BROKEN("a\t\tb\n", "file:1: column 2 is empty");
     BROKEN("a\tb\t\n", "file:1: column 3 is empty");
     BROKEN("a b\n\xff b\n", "file:2: not UTF-8: byte 0xff at position 1");
@@ -170,8 +170,8 @@ static void check_bad_vectors(const char *text, size_t bytes, const char *messag
 static void refuses_broken_vectors(void **state)
 {
     (void)state;
-    BAD_VECTORS("a 1 2\nb 1\n", "2: 1 numbers, the lines before have 2");
-    BAD_VECTORS("b 1 2\nb 1 2 3\n", "2: 3 numbers, the lines before have 2");
+    BAD_VECTORS("a 1 2\nb 1\n", "2: 1 numbers, the preceding lines have 2");
+    BAD_VECTORS("b 1 2\nb 1 2 3\n", "2: 3 numbers, the preceding lines have 2");
     BAD_VECTORS("a 1 x\n", "1: 'x' is not a finite number");
     BAD_VECTORS("a 1 nan\n", "1: 'nan' is not a finite number");
     BAD_VECTORS("a 1 2e99\n", "1: '2e99' is not a finite number");

@@ -1,4 +1,4 @@
-/* Tables as text: quoting, line ends, limits, and the choice of columns. */
+/* Tables as text: quoting, newlines, limits, and the choice of columns. */
 #include "text_helper.h"
 
 #include "data/labeled.h"

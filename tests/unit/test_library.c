@@ -376,7 +376,7 @@ static nm_status generate(void *model, size_t first, size_t n, double *numbers, 
     return NM_OK;
 }
 
-/* A line break in a prompt is an end symbol, and a prompt that is repeated has several continuations. */
+/* A line break in a prompt is an EOS token, and a prompt that is repeated has several continuations. */
 static void check_prompt_lines(nm_language_model *model)
 {
     const char *const prompts[] = {"w1 w2\nw3", "w1 w2\nw3\n", "w1 w2 w3", "w1 w2\nw3"};

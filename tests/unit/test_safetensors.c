@@ -187,7 +187,7 @@ static void checksums(void **unused)
     char *data = memmem(content, bytes, weight, sizeof weight);
     data[5] ^= 1;
     rejects(content, bytes, "damaged file: tensor 'enc.weight' does not match its checksum");
-    /* Files of other programs have no checksums. */
+    /* Files of other toolkits have no checksums. */
     replace_text(content, bytes, "\"xxh3\"", "\"none\"");
     assert_int_equal(nm_file_write(path, content, bytes, &err), NM_OK);
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);

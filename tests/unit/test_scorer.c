@@ -186,7 +186,7 @@ static void refuses_texts(nm_status wanted, const char *text, const char *metric
 static void test_errors(void **state)
 {
     (void)state;
-    refuses_options(NM_USAGE, "known: bleu, chrf", "rouge", NULL, NULL);
+    refuses_options(NM_USAGE, "available: bleu, chrf", "rouge", NULL, NULL);
     refuses_options(NM_USAGE, "metric is NULL", NULL, NULL, NULL);
     refuses_options(NM_USAGE, "tokenizer", "bleu", "tokenizer", "13a");
     refuses_options(NM_USAGE, "no value", "bleu", "tokenize", NULL);

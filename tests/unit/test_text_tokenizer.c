@@ -109,7 +109,7 @@ static void white_space_and_control_characters(void **state)
                               "e \r";
     for (const nm_tokenizer_type *const *type = nm_tokenizer_types; *type; type++) {
         nm_tokenizer tokenizer;
-        if (*type == &nm_tokenizer_sentencepiece) /* needs a model, whose rules treat white space */
+        if (*type == &nm_tokenizer_sentencepiece) /* needs a model, whose rules treat whitespace */
             continue;
         assert_int_equal(nm_tokenizer_open(&tokenizer, (*type)->name, &options, &err), NM_OK);
         nm_tokenize(&tokenizer, raw, sizeof raw - 1, &out);
@@ -217,8 +217,8 @@ static void unknown_names_are_refused(void **state)
     nm_tokenizer_options options = nm_tokenizer_options_default();
     nm_error err;
     assert_int_equal(nm_tokenizer_open(&tokenizer, "mosse", &options, &err), NM_USAGE);
-    assert_string_equal(
-        err.text, "unknown tokenizer \"mosse\"; known are none, moses, basic_english and sentencepiece");
+    assert_string_equal(err.text,
+                        "unknown tokenizer \"mosse\"; available: none, moses, basic_english, sentencepiece");
     static const char *const bad[] = {"", "d", "german", "DE", "d/", "e\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         options.language = bad[i];

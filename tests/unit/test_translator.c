@@ -134,7 +134,7 @@ static void scores_of_translations_are_those_of_the_search(void **state)
         nm_translations_free(scored);
     }
     nm_translations_free(all);
-    /* no source; no target; a target that is too long; a line end */
+    /* no source; no target; a target that is too long; a newline */
     char too_long[200] = "";
     for (int i = 0; i < 40; i++)
         strcat(too_long, "w1 ");
