@@ -73,6 +73,11 @@ cmp -s report report.csv || fail "the same texts as CSV give another report"
 has report.json '"macro_f1"'
 has report.json '"confusion"'
 grep -q accuracy_low report.json && fail "an interval without draws"
+if [ -w /dev/full ]; then # the report is written at the end
+    got=0
+    "$NORMA" classify runs/reviews test.tsv --evaluate >/dev/full 2>err || got=$?
+    check_failure 3 'standard output: writing failed: No space left on device' 'classify --evaluate on a full disk'
+fi
 
 # ---- training from the CSV table gives the same model ----
 "$NORMA" train reviews.ini --data.train train.csv --data.test test.csv --data.label stars --data.text review \

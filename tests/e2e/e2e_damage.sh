@@ -1,6 +1,6 @@
 #!/bin/bash
 # Models, training states and token files with changed bits are rejected, or the change has no effect on the result.
-# Token files may change after training has opened them; a model that is truncated while it is in use is named.
+# Token files may change after training has opened them; the message names a model file that is truncated while it is read.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"

@@ -91,6 +91,9 @@ same help again
 try
 [ "$got" = 2 ] || fail "exit code $got without a command"
 same err help
+try --manual
+has out '.SH COMMANDS'
+for command in "${commands[@]}"; do has out ".BR norma\\-$command (1)"; done
 # An unknown task: its name, and the options of the other sections.
 try train --help --run.task summarization
 [ "$got" = 0 ] || fail "exit code $got: $(cat err)"

@@ -74,6 +74,12 @@ done
 has out '"update": 15'
 has out '"quadratic_mean": '
 grep -q 'confidence\|lemma2' out && fail "more was measured than requested"
+# The advice names the option that the recipe varies.
+"$NORMA" train small.ini --run.folder encoder --model.norm layer --model.encoder_norm batch --train.updates 5 2>err || fail "train: $(cat err)"
+for pair in 'runs/small model.norm' 'encoder model.encoder_norm'; do
+    "$NORMA" inspect ${pair% *} --json --advise --measure tid --batches 2 >out 2>err || fail "inspect --advise: $(cat err)"
+    for norm in rbn power; do has out "\"setting\": \"${pair#* } = $norm\""; done
+done
 "$NORMA" inspect runs/small/best.safetensors --measure spectrum >out 2>err || fail "inspect FILE: $(cat err)"
 has out "the largest"
 "$NORMA" inspect some --checkpoints --measure tid --batches 2 --save >out 2>err || fail "inspect --save: $(cat err)"

@@ -93,6 +93,14 @@ if [ "$sanitized" = 0 ]; then
         THREADS=$threads LD_PRELOAD=$work/shim.so try rescore base test.xx test.yy --threads 8
         [ "$got" = 0 ] || fail "rescore with $threads threads to start: exit code $got: $(tail -n 1 err)"
         has err 'warning: the system cannot start as many threads as requested'
+        for command in "perplexity base --split test" "inspect base --measure condition --batches 1"; do
+            # shellcheck disable=SC2086
+            THREADS=$threads LD_PRELOAD=$work/shim.so try $command --threads 8
+            [ "$got" = 0 ] || fail "$command with $threads threads to start: exit code $got: $(tail -n 1 err)"
+            has err 'warning: the system cannot start as many threads as requested'
+            "$NORMA" $command --threads 1 >one 2>err || fail "$command: $(cat err)"
+            same out one
+        done
         THREADS=$threads LD_PRELOAD=$work/shim.so try prepare "${prepare_arguments[@]}" --threads 8 --output few/data
         [ "$got" = 0 ] || fail "prepare with $threads threads to start: exit code $got: $(tail -n 1 err)"
         same few/data/dict.source.txt data/dict.source.txt

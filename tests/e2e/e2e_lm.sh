@@ -165,6 +165,9 @@ refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zer
 refuses 3 'nothere.txt' perplexity softmax nothere.txt
 refuses 2 'more than model.context = 8' perplexity softmax test.txt --context 9
 refuses 4 'broken.txt:2' generate softmax broken.txt
+refuses 4 'zero.txt:1: not text: contains a zero byte' generate softmax zero.txt
+{ echo the dog && head -c 1048577 /dev/zero | tr '\0' x; } >huge.txt
+refuses 4 'huge.txt:2: a prompt of 1048577 bytes, the limit is 1048576' generate softmax huge.txt
 refuses 2 'exclude each other' generate softmax prompts --prompt x
 cp prompts same
 refuses 2 'same: input and output are the same file' generate softmax same --output same

@@ -190,6 +190,9 @@ refuses 7 'comm.backend = mpi: this program was built without MPI' train recipe.
 echo 'const char nm_comm_mpi_module[64] = "9.9.9";' >other.c
 "${CC:-cc}" -shared -fPIC -o alone/norma-mpi.so other.c || fail "the module of another version does not compile"
 refuses 5 'norma-mpi.so is of version 9.9.9, but this is norma' train recipe.ini --run.folder no --comm.backend mpi
+echo 'not a library' >alone/norma-mpi.so
+refuses 7 'the module for MPI cannot be loaded: ' train recipe.ini --run.folder no --comm.backend mpi
+has err 'alone/norma-mpi.so'
 NORMA=$built
 
 # The launcher of another MPI library does not connect the processes. The first one prints the error.
@@ -200,6 +203,13 @@ for rank in 0 1; do
     [ "$(grep -c 'the launcher has started 2 processes, but MPI does not connect them' err)" = $((1 - rank)) ] ||
         fail "unconnected processes, rank $rank: $(cat err)"
     [ ! -e unconnected ] || fail "unconnected processes: a run was started"
+    for command in 'translate one test.xx' 'perplexity one' 'inspect one'; do
+        got=0 cases=$((cases + 1))
+        # shellcheck disable=SC2086
+        OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=$rank timeout 120 "$NORMA" $command </dev/null >out 2>err || got=$?
+        [ "$got" = 7 ] && [ ! -s out ] || fail "unconnected processes, $command: exit code $got: $(cat err)"
+        [ "$(grep -c 'MPI does not connect them' err)" = $((1 - rank)) ] || fail "unconnected processes, $command, rank $rank: $(cat err)"
+    done
 done
 
 # A comparison whose runs are started by a launcher equals one without.

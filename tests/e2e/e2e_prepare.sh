@@ -282,6 +282,13 @@ got=0
 [ "$got" = 2 ] && [ ! -s out ] && grep -q '^usage: norma' err || fail 'no usage without a command'
 "$NORMA" prepare --help >help 2>err && "$NORMA" help prepare | cmp - help || fail 'two different help texts'
 grep -q -- '--bpe_merges' help && [ ! -s err ] || fail 'help lacks options'
+# A setting of a recipe without effect is a warning, before the report.
+printf '[prepare]\ntokenizer = none\nspm_vocab_size = 100\n' >settings.ini
+try prepare settings.ini --train huge --source-lang de --target-lang en --bpe-merges 0 --output settings
+[ "$got" = 0 ] || fail "prepare with a setting without effect: exit code $got: $(cat err)"
+head -n 1 err >first
+has first 'norma: warning: prepare.spm_vocab_size = 100 has no effect here: only a SentencePiece model that is learned has it'
+
 "$NORMA" --version >out || fail 'version'
 grep -qx 'norma [0-9.]*' out || fail "version: $(cat out)"
 for command in $("$NORMA" help --list); do

@@ -76,6 +76,7 @@ refuses 2 'reference' score bleu hyp
 refuses 2 'available: bleu, chrf' score rouge hyp --reference ref
 refuses 2 'multi-bleu|sacrebleu' score bleu hyp --metric-variant other --reference ref
 refuses 2 'standard input' score bleu --reference -
+refuses 2 'score: --against compares corpus scores, not those of --sentence' score bleu hyp --reference ref --against hyp --sentence
 refuses 2 'bootstrap' score bleu hyp --reference ref --against hyp --bootstrap 0
 if [ -w /dev/full ]; then
     got=0

@@ -27,6 +27,15 @@ done
 [ "$(grep -c '"type":"train"' runs/small/log.jsonl)" = 6 ] || fail "the log has not 6 training lines"
 [ "$(grep -c '"bleu"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 scores"
 
+# ---- time by kernel ----
+"$NORMA" train small.ini --run.folder profile --train.updates 10 --device.profile 2>err || fail "train: $(cat err)"
+has err 'profile of 9 updates, ' # without the first one
+# The shares of the kernels and of the time outside kernels add up to 100 %; GEMM kernels have a rate.
+awk '/^profile of/ { table = 1; next } table && $1 != "kernel" && !/^all GEMM/ { for (i = 2; i <= NF; i++) if ($i == "%") sum += $(i - 1); n++ }
+    END { exit !(n > 5 && sum > 98 && sum < 102) }' err || fail "the shares do not add up: $(cat err)"
+grep -qE '^all GEMM kernels .* % +[0-9.]+ GFLOP/s$' err || fail "no rate of the GEMM kernels: $(cat err)"
+grep -qE '^outside kernels +[0-9.]+ +[0-9.]+ %$' err || fail "no time outside the kernels: $(cat err)"
+
 # ---- config.ini is a recipe of the same run ----
 "$NORMA" train runs/small/config.ini --run.folder again 2>err || fail "train again: $(cat err)"
 cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
