@@ -97,7 +97,7 @@ for command in "${commands[@]}"; do has out ".BR norma\\-$command (1)"; done
 # An unknown task: its name, and the options of the other sections.
 try train --help --run.task summarization
 [ "$got" = 0 ] || fail "exit code $got: $(cat err)"
-has out '(run.task = summarization: no such task; known: translation, lm, classification, tagging)'
+has out '(run.task = summarization: no such task; available: translation, lm, classification, tagging)'
 has out '--schedule.lr'
 
 # ---- recipes ----
