@@ -2,8 +2,8 @@
 # The tables of results/*.md are recomputed from the logs of the runs, results/logs/NAME.tar.xz. Each follows a line
 #     <!-- results: NAME [paper=RECIPES] [gap] -->
 # and has one row per variant of the comparison. paper=rbn/imdb-post adds the published results, from the recipes
-# rbn/imdb-post-VARIANT.ini; gap adds the negative log-likelihood of the last validation with running statistics, and how much
-# it is above that with batch statistics.
+# rbn/imdb-post-VARIANT.ini; gap adds the negative log-likelihood of the last validation, and if norms use running statistics how
+# much it is above that with batch statistics.
 #     <!-- recipe: NAME -->
 # begins a table of one recipe on several corpora, compared with the best baseline: one row per title, the mean over runs with
 # different seeds.
@@ -99,7 +99,9 @@ sub paper_number {
     my ($recipes, $variant) = @_;
     my ($path) = grep { -e } map { "recipes/$recipes-$_.ini" } lc $variant, lc($variant =~ tr/-//dr);
     defined $path or return '';
-    return $1 if read_file($path) =~ /^# Published result: (?:perplexity )?([0-9.]+|infinite|0 BLEU)/m;
+    my ($published) = read_file($path) =~ /^# Published result: (.*)/m;
+    return $1 if ($published // '') =~ /(?<![\w.])([0-9.]+)(?: BLEU| F1)? on the test set/;
+    return $1 if ($published // '') =~ /^(?:perplexity )?([0-9.]+|infinite|0 BLEU)/;
     fail "$path: no line 'Published result'";
 }
 
@@ -134,7 +136,10 @@ sub markdown_table {
     my @variants = @{$o->{variants}};
     my $perplexity = $o->{score} =~ /perplexity/;
     my @titles = ('norm', 'seeds', $o->{score}, '±', '95 %', 'difference', 'p (Holm)', 'TID mean %', 'TID variance %');
-    push @titles, 'validation loss', 'above batch statistics' if $gap;
+    my %losses = $gap ? map { $_->{norm} => [losses($folder, $_)] } @variants : ();
+    my $gaps = grep { $_->[1] ne '' } values %losses; # some norms use running statistics
+    push @titles, 'validation loss' if $gap;
+    push @titles, 'above batch statistics' if $gaps;
     push @titles, 'paper' if defined $paper;
     my @lines = ('| ' . join(' | ', @titles) . ' |', '|---|' . '--:|' x (@titles - 1));
     for my $v (@variants) {
@@ -146,7 +151,7 @@ sub markdown_table {
             $difference,
             p_value($v->{p_holm}),
             map { number(defined $_ ? 100 * $_ : undef, 1) } $v->{tid_mean_mean}, $v->{tid_variance_mean});
-        push @cells, losses($folder, $v) if $gap;
+        push @cells, @{$losses{$v->{norm}}}[0 .. ($gaps ? 1 : 0)] if $gap;
         push @cells, paper_number($paper, $v->{norm}) if defined $paper;
         push @lines, '| ' . join(' | ', @cells) . ' |';
         $lines[-1] =~ s/ +\|/ |/g;

@@ -115,7 +115,13 @@ static int distance_to(const char *given, const char *known)
     return whole < name + 1 ? whole : name + 1;
 }
 
-/* The known option that is nearest to the given one, heap; NULL if none is near. */
+static bool is_near(const char *given, const char *known)
+{
+    const char *name = last_name(given);
+    return nm_edit_distance_is_near(nm_edit_distance(name, last_name(known)), name);
+}
+
+/* The known option that is nearest to the given one, of several the one with the shortest name; heap. NULL if none is near. */
 static char *nearest_option(const nm_options *options, const char *given)
 {
     char *best = NULL;
@@ -124,7 +130,8 @@ static char *nearest_option(const nm_options *options, const char *given)
         for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
             char *full = nm_format("%s.%s", options->sections[i].name, row->name);
             int d = distance_to(given, full);
-            if (d < best_distance && nm_edit_distance_is_near(d, last_name(given))) {
+            bool nearer = d < best_distance || (d == best_distance && strlen(full) < strlen(best));
+            if (nearer && is_near(given, full)) {
                 free(best);
                 best = full;
                 best_distance = d;

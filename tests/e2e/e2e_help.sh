@@ -163,6 +163,8 @@ refuses 3 'wmt99: No such file, and no recipe of this name; norma recipes lists 
 # Options without their section, or with another one; nothing is suggested that is not similar.
 refuses 2 'unknown option run.norm; the most similar one is model.norm' train translate --norm power
 refuses 2 'unknown option run.lr; the most similar one is schedule.lr' train translate --lr 0.1
+refuses 2 'unknown option run.warmpu; the most similar one is schedule.warmup' train translate --warmpu 9
+refuses 2 'unknown option translate.baem; the most similar one is decode.beam' translate model --baem 3
 refuses 2 'unknown option compare.norm; the most similar one is compare.norms' compare translate --norm layer
 refuses 2 'unknown option translate.thread; the most similar one is device.threads' translate model --thread 1
 refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9

@@ -172,7 +172,7 @@ runs_example 3 compare nowhere.ini norms layer
 
 # ---- a program whose locale has a decimal comma reads and writes numbers with a decimal point ----
 mkdir locales
-if localedef -i de_DE -f UTF-8 locales/de_DE.UTF-8 2>/dev/null; then
+if ! grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt" && localedef -i de_DE -f UTF-8 locales/de_DE.UTF-8 2>/dev/null; then
     cat >shim.c <<'X'
 #include <locale.h>
 #include <stdio.h>
@@ -211,7 +211,7 @@ X
     program_compare compared --margin 0.5 >expected || fail "compare: $(cat err)"
     same expected <(sed -n '/^|/,$p' out)
 else
-    echo "no locale with a decimal comma: localedef cannot make de_DE"
+    echo "not tested: a locale with a decimal comma (sanitizers must be loaded first; or localedef cannot make de_DE)"
 fi
 
 echo "e2e_library: $cases checks"
