@@ -66,5 +66,8 @@ target_link_options(norma_python_program PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,
 target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
 set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma
                       RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
+if(NORMA_SANITIZE) # the program of the package has no sanitizers
+  set_target_properties(norma_python_program PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()
 install(TARGETS norma_python_program RUNTIME DESTINATION bin COMPONENT python EXCLUDE_FROM_ALL)
 install(DIRECTORY recipes DESTINATION share/norma COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.ini")

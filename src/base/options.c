@@ -107,12 +107,13 @@ static const char *last_name(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Distance of a known option from the one that was given. An option given without its section, or with the wrong one, is near to
- * those with its name. */
-static int distance_to(const char *given, const char *known)
+/* Distance of a known option from the one that was given, for comparisons. An option given without its section, or with the wrong
+ * one, is near to those with its name; of several with the same distance, the nearest is the one with the shortest name. */
+static size_t distance_to(const char *given, const char *known)
 {
-    int whole = nm_edit_distance(given, known), name = nm_edit_distance(last_name(given), last_name(known));
-    return whole < name + 1 ? whole : name + 1;
+    int whole = 2 * nm_edit_distance(given, known);
+    int name = 2 * nm_edit_distance(last_name(given), last_name(known)) + 3;
+    return ((size_t)(whole < name ? whole : name) << 16) + strlen(known);
 }
 
 static bool is_near(const char *given, const char *known)
@@ -121,17 +122,16 @@ static bool is_near(const char *given, const char *known)
     return nm_edit_distance_is_near(nm_edit_distance(name, last_name(known)), name);
 }
 
-/* The known option that is nearest to the given one, of several the one with the shortest name; heap. NULL if none is near. */
+/* The known option that is nearest to the given one, heap; NULL if none is near. */
 static char *nearest_option(const nm_options *options, const char *given)
 {
     char *best = NULL;
-    int best_distance = 1 << 20;
+    size_t best_distance = SIZE_MAX;
     for (size_t i = 0; i < options->n_sections; i++)
         for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
             char *full = nm_format("%s.%s", options->sections[i].name, row->name);
-            int d = distance_to(given, full);
-            bool nearer = d < best_distance || (d == best_distance && strlen(full) < strlen(best));
-            if (nearer && is_near(given, full)) {
+            size_t d = distance_to(given, full);
+            if (d < best_distance && is_near(given, full)) {
                 free(best);
                 best = full;
                 best_distance = d;
@@ -150,8 +150,9 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
     const char *name = last_name(path);
     const section *found = find_section(options, name, strlen(name));
     char *best = nearest_option(options, path);
+    bool close = best && (!strcmp(last_name(best), name) || nm_edit_distance(path, best) <= 1);
     nm_status status;
-    if (found && found->rows && found->rows->name && !(best && distance_to(path, best) <= 1))
+    if (found && found->rows && found->rows->name && !close)
         status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s is a section of options, such as %s.%s",
                          path, name, name, found->rows->name);
     else if (best)
