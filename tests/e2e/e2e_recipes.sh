@@ -263,7 +263,7 @@ documented_comparisons() {
     awk 'FNR == 1 { block = 0 } /^```/ { block = !block; line = ""; next } !block { next }
         { sub(/[ \t]#.*/, "") }
         line ~ /[^\\]$/ && line ~ /^[a-z]+="[^"]*$/ { line = line " " $0; if (/"[ \t]*$/) { print line; line = "" } next }
-        { line = line $0 } line ~ /\\$/ { sub(/\\$/, " ", line); next }
+        { line = line $0 } line ~ /\\$/ { sub(/\\$/, "", line); next }
         line ~ /^[a-z]+="[^"]*$/ { next }
         line ~ /^[a-z]+="/ || line ~ /^norma compare / { print line }
         { line = "" }' "$SOURCE/README.md" "${pages[@]}"
