@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/edit_distance.h"
+#include "base/nearest_option.h"
 #include "base/old_options.h"
 
 /* A configuration that is stored in another file (metadata of a model) must not include files. */
@@ -101,56 +102,15 @@ static const char *keep_text(nm_options *options, const char *value)
     return options->texts[options->n_texts++] = nm_duplicate(value);
 }
 
-static const char *last_name(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot ? dot + 1 : path;
-}
-
-/* Distance of a known option from the one that was given, for comparisons. An option given without its section, or with the wrong
- * one, is near to those with its name; of several with the same distance, the nearest is the one with the shortest name. */
-static size_t distance_to(const char *given, const char *known)
-{
-    int whole = 2 * nm_edit_distance(given, known);
-    int name = 2 * nm_edit_distance(last_name(given), last_name(known)) + 3;
-    return ((size_t)(whole < name ? whole : name) << 16) + strlen(known);
-}
-
-static bool is_near(const char *given, const char *known)
-{
-    const char *name = last_name(given);
-    return nm_edit_distance_is_near(nm_edit_distance(name, last_name(known)), name);
-}
-
-/* The known option that is nearest to the given one, heap; NULL if none is near. */
-static char *nearest_option(const nm_options *options, const char *given)
-{
-    char *best = NULL;
-    size_t best_distance = SIZE_MAX;
-    for (size_t i = 0; i < options->n_sections; i++)
-        for (const nm_option *row = options->sections[i].rows; row && row->name; row++) {
-            char *full = nm_format("%s.%s", options->sections[i].name, row->name);
-            size_t d = distance_to(given, full);
-            if (d < best_distance && is_near(given, full)) {
-                free(best);
-                best = full;
-                best_distance = d;
-            } else {
-                free(full);
-            }
-        }
-    return best;
-}
-
 static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
 {
     const nm_old_option *old = nm_old_option_find(path, NULL);
     if (old)
         return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
-    const char *name = last_name(path);
+    const char *name = nm_option_name(path);
     const section *found = find_section(options, name, strlen(name));
-    char *best = nearest_option(options, path);
-    bool close = best && (!strcmp(last_name(best), name) || nm_edit_distance(path, best) <= 1);
+    char *best = nm_nearest_option(options, path);
+    bool close = best && (!strcmp(nm_option_name(best), name) || nm_edit_distance(path, best) <= 1);
     nm_status status;
     if (found && found->rows && found->rows->name && !close)
         status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s is a section of options, such as %s.%s",

@@ -341,9 +341,12 @@ size_t nm_experiment_unscored(const nm_experiment *c)
 static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
 {
     nm_options *options;
-    NM_TRY(nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err));
-    nm_status status = nm_run_result_measure(&job->result, job->folder, c->queue.task, options,
-                                             &c->config.measurement, c->queue.stop, err);
+    nm_status status = nm_check_stop(c->queue.stop, err);
+    if (status == NM_OK)
+        status = nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err);
+    if (status == NM_OK)
+        status = nm_run_result_measure(&job->result, job->folder, c->queue.task, options,
+                                       &c->config.measurement, c->queue.stop, err);
     if (status == NM_INTERRUPTED)
         return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
     NM_TRY(status);
