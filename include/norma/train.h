@@ -45,6 +45,8 @@ typedef struct nm_training_events {
     void (*validated)(void *user, const nm_training_validation *validation);
     void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
     const char *command; /* for the start record of the log; NULL: "nm_training_open" */
+    /* Before a validation; last_seconds: the duration of the one before, 0 if there was none since nm_training_open. */
+    void (*validating)(void *user, int64_t update, double last_seconds);
 } nm_training_events;
 
 typedef enum nm_training_resume {

@@ -191,7 +191,7 @@ training_message = CFUNCTYPE(None, c_void_p, c_char_p)
 class TrainingEvents(Structure):
     """nm_training_events, norma/train.h"""
     _fields_ = [("user", c_void_p), ("progress", training_progress), ("validated", training_validated),
-                ("message", training_message), ("command", c_char_p)]
+                ("message", training_message), ("command", c_char_p), ("validating", c_void_p)]
 
 
 class ComparedRun(Structure):

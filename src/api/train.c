@@ -82,6 +82,13 @@ static void on_progress(void *user, const nm_progress *p)
         events->progress(events->user, &progress);
 }
 
+static void on_validating(void *user, int64_t update, double last_seconds)
+{
+    const nm_training_events *events = &((const nm_training *)user)->events;
+    if (events->validating)
+        events->validating(events->user, update, last_seconds);
+}
+
 static void on_validated(void *user, const nm_validation *v)
 {
     const nm_training *self = user;
@@ -253,6 +260,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     nm_train_callbacks callbacks = {.user = self,
                                     .command = self->command,
                                     .progress = on_progress,
+                                    .validating = on_validating,
                                     .validated = on_validated,
                                     .message = on_message,
                                     .stop = &self->stop,

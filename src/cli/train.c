@@ -43,6 +43,7 @@ static void handle_signals(void)
 typedef struct console {
     nm_training *training; /* NULL: not opened yet */
     bool terminal, line_open, quiet;
+    bool validating;             /* the open line announces a validation, whose result replaces it */
     double last, report_seconds; /* training time at the last progress line; interval between two lines */
     struct {                     /* state after the first update of this session; update 0: none yet */
         int64_t update;
@@ -55,7 +56,7 @@ static void close_line(console *t)
 {
     if (t->line_open)
         fputc('\n', stderr);
-    t->line_open = false;
+    t->line_open = t->validating = false;
 }
 
 static void show_duration(char *text, size_t bytes, double seconds)
@@ -117,10 +118,31 @@ static void on_progress(void *user, const nm_training_progress *p)
     t->line_open = t->terminal;
 }
 
+/* Long validations would look like a program that hangs. */
+static void on_validating(void *user, int64_t update, double last_seconds)
+{
+    console *t = user;
+    if (t->quiet || !t->terminal)
+        return;
+    close_line(t);
+    fprintf(stderr, "validation at update %lld", (long long)update);
+    if (last_seconds >= 1) {
+        char last[32];
+        show_duration(last, sizeof last, last_seconds);
+        fprintf(stderr, " (the last one took %s)", last);
+    }
+    fputs(" ...", stderr);
+    t->line_open = t->validating = true;
+}
+
 static void on_validated(void *user, const nm_training_validation *v)
 {
     console *t = user;
-    close_line(t);
+    if (t->validating)
+        fputs("\r\033[K", stderr);
+    else
+        close_line(t);
+    t->line_open = t->validating = false;
     fprintf(stderr, "validation at update %lld: loss %.4f", (long long)v->update, v->loss);
     if (isfinite(v->perplexity))
         fprintf(stderr, "  ppl %.3f", v->perplexity);
@@ -187,6 +209,7 @@ static nm_status train(console *t, const nm_cli *cli, const char *recipe, const 
 {
     const nm_training_events events = {.user = t,
                                        .progress = on_progress,
+                                       .validating = on_validating,
                                        .validated = on_validated,
                                        .message = on_message,
                                        .command = cli->command_line};

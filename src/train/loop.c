@@ -147,7 +147,11 @@ static nm_status validate(nm_trainer *trainer, nm_error *err)
 {
     nm_validation v;
     NM_TRY(nm_workers_share_first(&trainer->workers, &trainer->model->params, trainer->comm, err));
+    if (trainer->callbacks.validating && !trainer->comm->rank)
+        trainer->callbacks.validating(trainer->callbacks.user, trainer->state.update,
+                                      trainer->last_validation);
     NM_TRY(nm_trainer_validate(trainer, &v, err));
+    trainer->last_validation = v.seconds;
     if (trainer->comm->rank)
         nm_task_score_release(&v.score);
     else

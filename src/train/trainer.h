@@ -76,6 +76,8 @@ typedef struct nm_train_callbacks {
     void *user;          /* first argument of the callbacks */
     const char *command; /* command line, for the log */
     void (*progress)(void *user, const nm_progress *progress);
+    /* before a validation; last_seconds: the duration of the one before in this session, 0 if there was none */
+    void (*validating)(void *user, int64_t update, double last_seconds);
     void (*validated)(void *user, const nm_validation *validation);
     void (*message)(void *user, const char *text);
     /* Nonzero requests to finish the update, or to end the validation, to save and to return NM_INTERRUPTED. A resumed run

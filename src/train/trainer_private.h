@@ -58,12 +58,13 @@ struct nm_trainer {
     int64_t logged_bytes; /* comm->sent_bytes at the last record of the log */
     size_t peak_bytes;
     FILE *log;
-    json_t *init_from;     /* record of nm_warm_start for the log; NULL: none */
-    double started;        /* nm_clock at open */
-    double seconds_before; /* training time of earlier sessions */
-    double validating;     /* duration of validations since the last record of the log */
-    double report_clock;   /* nm_clock at the last record of the log */
-    nm_load_meter load;    /* read at each record of the log */
+    json_t *init_from;      /* record of nm_warm_start for the log; NULL: none */
+    double started;         /* nm_clock at open */
+    double seconds_before;  /* training time of earlier sessions */
+    double validating;      /* duration of validations since the last record of the log */
+    double last_validation; /* duration of the last validation of this session, 0: none */
+    double report_clock;    /* nm_clock at the last record of the log */
+    nm_load_meter load;     /* read at each record of the log */
     struct {
         int64_t updates, tokens;
         double seconds;

@@ -56,7 +56,7 @@ on_terminal 24x80 train recipe.ini --run.folder run
 [ "$got" = 0 ] || fail "train: exit code $got: $(cat -v screen)"
 has screen $'\r\033[K25 %  epoch 1 ('
 has_line '25 %  epoch 1 \(1/[0-9]+\)  update 1  loss .*  left 0:00'
-has_line 'validation at update 2: loss .*'
+has screen 'validation at update 2 ...'$'\r\033[K''validation at update 2: loss '
 has_line 'done: 4 updates, .*'
 on_terminal 24x80 train recipe.ini --run.folder quiet --run.quiet
 lacks screen 'epoch 1'

@@ -539,9 +539,9 @@ static void bad_files(void **state)
 typedef struct observer {
     nm_training *training;
     int64_t stop_after; /* 0: never */
-    int progress, validations, best;
+    int progress, announced, validations, best;
     int64_t best_update;
-    double best_loss;
+    double best_loss, last_validation; /* last_validation: duration of the last one */
 } observer;
 
 static void count_progress(void *user, const nm_training_progress *progress)
@@ -555,9 +555,18 @@ static void count_progress(void *user, const nm_training_progress *progress)
         nm_training_stop(self->training);
 }
 
+static void check_announcement(void *user, int64_t update, double last_seconds)
+{
+    observer *self = user;
+    assert_int_equal(update, 4 * (self->announced++ + 1));
+    assert_true(last_seconds == self->last_validation);
+}
+
 static void count_validation(void *user, const nm_training_validation *validation)
 {
     observer *self = user;
+    assert_int_equal(self->announced, self->validations + 1);
+    self->last_validation = validation->seconds;
     assert_true(validation->loss > 0 && isnan(validation->perplexity));
     assert_true(validation->nll > 0 && validation->seconds > 0 && !validation->noncausal);
     assert_true(isnan(validation->batch_nll) && isnan(validation->batch_loss) && !validation->masked);
@@ -584,8 +593,10 @@ static char *train_parts(int64_t stop_after, size_t *bytes)
     char *folder = tiny_folder(), *run = nm_path_join(folder, "run"), *recipe = recipe_text(), *file;
     nm_error err;
     observer seen = {.stop_after = stop_after};
-    const nm_training_events events = {
-        .user = &seen, .progress = count_progress, .validated = count_validation};
+    const nm_training_events events = {.user = &seen,
+                                       .progress = count_progress,
+                                       .validating = check_announcement,
+                                       .validated = count_validation};
     assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
                      NM_OK);
     assert_true(nm_training_parameters(seen.training) > 100 && nm_training_bytes(seen.training) > 1000);
@@ -603,6 +614,7 @@ static char *train_parts(int64_t stop_after, size_t *bytes)
     assert_int_equal(nm_training_get_profile(seen.training).updates, 0);
     nm_training_close(seen.training);
     seen.stop_after = 0;
+    seen.last_validation = 0; /* of this session */
     if (stop_after) {
         assert_int_equal(nm_training_open(&seen.training, recipe, run, NULL, NM_TRAINING_NEW, &events, &err),
                          NM_USAGE);
