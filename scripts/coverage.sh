@@ -19,9 +19,12 @@ if ! { cmake -S . -B "$build" "${generator[@]}" -DCMAKE_C_COMPILER="${CC:-gcc}" 
     tail -n 40 "$build/build.log" >&2
     exit 1
 fi
+# Every user may write the counts: some cases run without root privileges.
 find "$build" -name '*.gcda' -delete
+find "$build" -name '*.gcno' | sed 's/gcno$/gcda/' | xargs -r -d '\n' sh -c 'touch "$@" && chmod 666 "$@"' _
 # Where a test limits the size of files, counts cannot be written; the test expects one line of error, that of the program.
 export GCOV_ERROR_FILE=/dev/null
 scripts/test.sh "$build" "$@"
 tests=$?
+find "$build" -name '*.gcda' -empty -delete
 perl scripts/coverage.pl --minimum src=97 --minimum src/cli=95 --minimum src/report=95 "$build" && exit "$tests"
