@@ -9,14 +9,11 @@
 #include <string.h>
 
 #include "base/c_locale.h"
-#include "base/file.h"
+#include "base/ini_file.h"
 #include "base/memory.h"
 #include "base/edit_distance.h"
 #include "base/nearest_option.h"
 #include "base/old_options.h"
-
-/* A configuration that is stored in another file (metadata of a model) must not include files. */
-enum { MAX_INCLUDE_DEPTH = 8, NO_INCLUDES = MAX_INCLUDE_DEPTH + 1 };
 
 typedef struct section {
     char *name;
@@ -34,15 +31,8 @@ struct nm_options {
     size_t n_rules, rules_capacity;
     char **texts; /* all text values that have been set; configs point to them */
     size_t n_texts, texts_capacity;
-    bool ignore_unknown; /* ignore unregistered sections, in a configuration saved by another command */
-    bool saved;          /* read from a saved configuration, which was checked before it was saved */
-    const char *only;    /* nm_options_peek: the only option to read; NULL: all options are set */
-    char *found;         /* its value */
-    const char *profile; /* NAME of the section [profile.NAME] to read; NULL or "": none */
-    bool profile_found;
-    bool has_sizes;  /* sections [size.N] were found */
-    bool only_sizes; /* read sections [size.N] with N >= size only */
-    int64_t size;
+    bool saved;     /* read from a saved configuration, which was checked before it was saved */
+    bool has_sizes; /* sections [size.N] were found */
 };
 
 static const char *const origin_names[] = {"default", "preset", "file", "size", "profile", "command line"};
@@ -481,174 +471,108 @@ bool nm_options_section(const nm_options *options, size_t index, const char **na
     return true;
 }
 
-/* ---- INI files. inih is not used because it limits lines to 200 bytes; paths can be longer. ---- */
+/* ---- INI files ---- */
 
-static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err);
+/* What a reading function does with the settings. */
+typedef struct reading {
+    nm_options *options;
+    bool saved; /* a configuration that nm_options_write wrote, possibly for another command */
+    bool sizes; /* read only sections [size.N] with N >= size */
+    int64_t size;
+    const char *profile; /* NAME of the section [profile.NAME] to read; NULL or "": none */
+    bool profile_found, sizes_found;
+    const char *only; /* nm_options_peek: the only option to read; NULL: all options are set */
+    char *found;      /* its value */
+} reading;
 
-static nm_status read_file(nm_options *options, const char *path, int depth, nm_error *err)
+/* The origin that nm_options_write appended to the line as a comment. Saved values of defaults and presets have the origin file,
+ * so that they take precedence over the presets of this version. */
+static nm_origin saved_origin(const char *comment)
 {
-    if (depth > MAX_INCLUDE_DEPTH)
-        return nm_fail(err, NM_USAGE, "%s: included files are nested more than %d levels deep", path,
-                       MAX_INCLUDE_DEPTH);
-    char *text;
-    size_t bytes;
-    NM_TRY(nm_file_read(path, &text, &bytes, err));
-    /* byte order mark of Windows editors */
-    const char *start = strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3;
-    nm_status status = strlen(text) == bytes ? read_text(options, path, start, depth, err)
-                                             : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
-    free(text);
-    return status;
-}
-
-static nm_status include_file(nm_options *options, const char *path, const char *value, int depth,
-                              nm_error *err)
-{
-    if (depth == NO_INCLUDES)
-        return nm_fail(err, NM_FORMAT, "include = %.200s is not allowed here", value);
-    const char *slash = strrchr(path, '/');
-    char *other = value[0] == '/' || !slash ? nm_duplicate(value)
-                                            : nm_format("%.*s%s", (int)(slash - path + 1), path, value);
-    nm_status status = read_file(options, other, depth + 1, err);
-    free(other);
-    return status;
-}
-
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t length = strlen(text);
-    while (length && isspace((unsigned char)text[length - 1]))
-        text[--length] = 0;
-    return text;
-}
-
-/* A comment starts with # or ; at the start of a line, or with ; after whitespace. */
-static void cut_comment(char *line)
-{
-    for (char *at = line; *at; at++)
-        if (*at == ';' && (at == line || isspace((unsigned char)at[-1])))
-            *at = 0;
-    if (*line == '#')
-        *line = 0;
-}
-
-/* The origin that nm_options_write appended to the line, such as " ; command line". Saved values of defaults and presets have
- * the origin file, so that they take precedence over the presets of this version. */
-static nm_origin saved_origin(const char *line)
-{
-    const char *comment = NULL;
-    for (const char *at = line; (at = strstr(at, " ; ")) != NULL; at += 3)
-        comment = at + 3;
-    nm_origin origin = NM_ORIGIN_FILE;
     for (int i = NM_ORIGIN_FILE; comment && i <= NM_ORIGIN_COMMAND; i++)
         if (!strcmp(comment, origin_names[i]))
-            origin = (nm_origin)i;
-    return origin;
+            return (nm_origin)i;
+    return NM_ORIGIN_FILE;
 }
 
 /* Whether the settings of a section apply. *origin is set for profiles and sizes and otherwise unchanged. */
-static nm_status section_applies(nm_options *options, const char *part, bool *applies, nm_origin *origin,
+static nm_status section_applies(reading *self, const char *part, bool *applies, nm_origin *origin,
                                  nm_error *err)
 {
     bool profile = part && !strncmp(part, "profile.", 8), size = part && !strncmp(part, "size.", 5);
-    *applies = options->only_sizes == size;
+    *applies = self->sizes == size;
     if (profile) {
-        *applies = *applies && options->profile && !strcmp(part + 8, options->profile);
-        options->profile_found |= *applies;
+        *applies = *applies && self->profile && !strcmp(part + 8, self->profile);
+        self->profile_found |= *applies;
         *origin = NM_ORIGIN_PROFILE;
     } else if (size) {
         char *end;
         long long most = strtoll(part + 5, &end, 10);
         if (most <= 0 || *end)
             return nm_fail(err, NM_FORMAT, "[%.100s]: expected [size.N] with a positive number N", part);
-        *applies = *applies && options->size <= most;
-        options->has_sizes = true;
+        *applies = *applies && self->size <= most;
+        self->sizes_found = true;
         *origin = NM_ORIGIN_SIZE;
     }
     return NM_OK;
 }
 
-static nm_status read_line(nm_options *options, const char *path, char *line, char **part, int depth,
-                           nm_error *err)
+/* path, value: the option, with its present name and value. */
+static nm_status apply(reading *self, const char *path, const char *value, nm_origin origin, nm_error *err)
 {
-    line = trim(line);
-    nm_origin origin = options->ignore_unknown ? saved_origin(line) : NM_ORIGIN_FILE;
-    cut_comment(line);
-    line = trim(line);
-    size_t length = strlen(line);
-    if (!length)
-        return NM_OK;
-    if (line[0] == '[' && line[length - 1] == ']') {
-        line[length - 1] = 0;
-        free(*part);
-        *part = nm_duplicate(trim(line + 1));
-        return NM_OK;
+    if (!self->only)
+        return nm_options_set(self->options, path, value, origin, err);
+    if (!strcmp(path, self->only)) {
+        free(self->found);
+        self->found = nm_duplicate(value);
     }
-    char *equals = strchr(line, '=');
-    if (!equals)
-        return nm_fail(err, NM_FORMAT, "expected [section] or name = value");
-    *equals = 0;
-    const char *name = trim(line), *value = trim(equals + 1);
-    if (!*part && !strcmp(name, "include"))
-        return include_file(options, path, value, depth, err);
-    if (options->ignore_unknown && *part && !find_section(options, *part, strlen(*part)))
+    return NM_OK;
+}
+
+static nm_status read_setting(void *user, const nm_ini_setting *setting, nm_error *err)
+{
+    reading *self = user;
+    const char *part = setting->section;
+    if (self->saved && part && !find_section(self->options, part, strlen(part)))
         return NM_OK;
     bool applies;
     nm_origin own = NM_ORIGIN_DEFAULT;
-    NM_TRY(section_applies(options, *part, &applies, &own, err));
+    NM_TRY(section_applies(self, part, &applies, &own, err));
     if (!applies)
         return NM_OK;
-    char *full = *part && !own ? nm_format("%s.%s", *part, name) : nm_duplicate(name);
-    const nm_old_option *old = nm_old_option_find(full, value);
-    if (old) {
-        free(full);
-        full = nm_duplicate(old->name);
-        value = old->value ? old->value : value;
-    }
-    nm_status status = NM_OK;
-    if (!options->only) {
-        status = nm_options_set(options, full, value, own ? own : origin, err);
-    } else if (!strcmp(full, options->only)) {
-        free(options->found);
-        options->found = nm_duplicate(value);
-    }
-    free(full);
+    char *path = part && !own ? nm_format("%s.%s", part, setting->name) : nm_duplicate(setting->name);
+    const nm_old_option *old = nm_old_option_find(path, setting->value);
+    nm_origin origin = own ? own : self->saved ? saved_origin(setting->comment) : NM_ORIGIN_FILE;
+    nm_status status =
+        apply(self, old ? old->name : path, old && old->value ? old->value : setting->value, origin, err);
+    free(path);
     return status;
 }
 
-static nm_status read_text(nm_options *options, const char *path, const char *text, int depth, nm_error *err)
+/* Reads the text or, if text is NULL, the file of this name. */
+static nm_status read_settings(reading *self, const char *name, const char *text, nm_error *err)
 {
-    char *copy = nm_duplicate(text), *rest = copy, *part = NULL;
-    nm_status status = NM_OK;
-    int number = 0;
-    for (char *line; status == NM_OK && (line = strsep(&rest, "\n")) != NULL;) {
-        number++;
-        status = read_line(options, path, line, &part, depth, err);
-        if (status != NM_OK)
-            nm_error_prefix(err, "%s:%d", path, number);
-    }
-    free(part);
-    free(copy);
+    nm_status status = text ? nm_ini_read_text(name, text, read_setting, self, err)
+                            : nm_ini_read_file(name, read_setting, self, err);
+    if (self->options)
+        self->options->has_sizes |= self->sizes_found;
     return status;
 }
 
 nm_status nm_options_read(nm_options *options, const char *path, nm_error *err)
 {
-    return read_file(options, path, 0, err);
+    reading self = {.options = options};
+    return read_settings(&self, path, NULL, err);
 }
 
 nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err)
 {
-    options->profile = profile;
-    options->profile_found = false;
-    nm_status status = read_file(options, path, 0, err);
-    options->profile = NULL;
-    if (status == NM_OK && *profile && !options->profile_found)
+    reading self = {.options = options, .profile = profile};
+    NM_TRY(read_settings(&self, path, NULL, err));
+    if (*profile && !self.profile_found)
         return nm_fail(err, NM_USAGE, "%s: there is no profile %.100s (section [profile.%.100s])", path,
                        profile, profile);
-    return status;
+    return NM_OK;
 }
 
 bool nm_options_has_sizes(const nm_options *options)
@@ -659,32 +583,27 @@ bool nm_options_has_sizes(const nm_options *options)
 nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
                                 nm_error *err)
 {
-    options->only_sizes = true;
-    options->size = size;
-    nm_status status =
-        text ? read_text(options, name, text, NO_INCLUDES, err) : read_file(options, name, 0, err);
-    options->only_sizes = false;
-    return status;
+    reading self = {.options = options, .sizes = true, .size = size};
+    return read_settings(&self, name, text, err);
 }
 
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err)
 {
-    nm_options options = {.only = option};
-    nm_status status = read_file(&options, path, 0, err);
-    *value = options.found;
+    reading self = {.only = option};
+    nm_status status = read_settings(&self, path, NULL, err);
+    *value = self.found;
     return status;
 }
 
 nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err)
 {
-    return read_text(options, name, text, NO_INCLUDES, err);
+    reading self = {.options = options};
+    return read_settings(&self, name, text, err);
 }
 
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
 {
-    options->ignore_unknown = true;
-    nm_status status = read_text(options, name, text, NO_INCLUDES, err);
-    options->ignore_unknown = false;
+    reading self = {.options = options, .saved = true};
     options->saved = true;
-    return status;
+    return read_settings(&self, name, text, err);
 }
