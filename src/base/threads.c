@@ -20,15 +20,20 @@ static void *wait_for_end(void *mutex)
 }
 
 /* In a process that was forked, GNU's OpenMP would wait forever for the threads of the team that the forking thread had. Parallel
- * regions of that thread therefore have one thread; results do not depend on the number of threads. */
+ * regions of that thread therefore have one thread; results do not depend on the number of threads. LLVM's OpenMP restarts by
+ * itself; before it has done so, its functions wait for a lock that another thread of the parent may have held. */
+#ifndef __clang__
 static void compute_in_one_thread(void)
 {
     omp_set_max_active_levels(0);
 }
+#endif
 
 static void register_fork_handler(void)
 {
+#ifndef __clang__
     pthread_atfork(NULL, NULL, compute_in_one_thread);
+#endif
 }
 
 int32_t nm_threads_available(int32_t wanted)
