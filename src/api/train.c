@@ -7,6 +7,7 @@
 
 #include "api/option_values.h"
 #include "api/recipe.h"
+#include "backend/device.h"
 #include "base/file.h"
 #include "experiment/variants.h"
 #include "probe/probe.h"
@@ -281,6 +282,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     NM_TRY(apply_sizes(self, recipe, resume, err));
     if (resume != NM_RESUME_NO)
         NM_TRY(use_run_config(self, resume, err));
+    NM_TRY(nm_device_choose_precision(self->options, err));
     NM_TRY(nm_probe_create(&self->probe, self->options, err));
     callbacks.hooks = nm_probe_hooks(self->probe);
     NM_TRY(nm_trainer_open(&self->trainer, self->task, self->options, self->folder, resume != NM_RESUME_NO,

@@ -1,5 +1,8 @@
 #include "backend/device.h"
 
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
 #include "base/machine.h"
 
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
@@ -10,7 +13,7 @@
     NM_CHOICE(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16|amx", "CPU instruction set of the cpu backend; auto: the best one that the CPU supports."), \
     DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core, at most the CPU limit of the container."), \
     DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."), \
-    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8", "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AMX, and on AMD CPUs with AVX512_BF16; at inference only, dynamic int8 quantization.")
+    NM_CHOICE(nm_device_config, precision, "float", "float|bf16|int8|auto", "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AMX, and on AMD CPUs with AVX512_BF16; at inference only, dynamic int8 quantization; auto: bf16 on these CPUs, otherwise float.")
 
 static const nm_option inference_options[] = {INFERENCE_ROWS, {0}};
 static const nm_option device_options[] = {
@@ -38,11 +41,26 @@ nm_status nm_device_reject_int8(const nm_device_config *device, const char *acti
                    "device.precision = int8 is for inference only; %s computes in float or bf16", activity);
 }
 
+static bool is_bf16(const nm_device_config *device)
+{
+    bool automatic = device->precision == NM_PRECISION_AUTO && !strcmp(device->backend, "cpu");
+    return device->precision == NM_PRECISION_BF16 || (automatic && nm_cpu_bf16_is_faster(device->isa));
+}
+
+nm_status nm_device_choose_precision(nm_options *options, nm_error *err)
+{
+    const nm_device_config *device = nm_options_find(options, "device");
+    if (device->precision != NM_PRECISION_AUTO)
+        return NM_OK;
+    return nm_options_set(options, "device.precision", is_bf16(device) ? "bf16" : "float",
+                          nm_options_origin(options, "device.precision"), err);
+}
+
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err)
 {
     const nm_backend_options options = {.name = device->backend,
                                         .isa = device->isa,
-                                        .bf16 = device->precision == NM_PRECISION_BF16,
+                                        .bf16 = is_bf16(device),
                                         .threads = (int32_t)device->threads};
     return nm_backend_create(backend, &options, err);
 }

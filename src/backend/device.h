@@ -5,7 +5,12 @@
 #include "norma/backend.h"
 #include "norma/option.h"
 
-typedef enum nm_precision { NM_PRECISION_FLOAT, NM_PRECISION_BF16, NM_PRECISION_INT8 } nm_precision;
+typedef enum nm_precision {
+    NM_PRECISION_FLOAT,
+    NM_PRECISION_BF16,
+    NM_PRECISION_INT8,
+    NM_PRECISION_AUTO /* bf16 if the CPU computes faster in bf16, otherwise float */
+} nm_precision;
 
 typedef struct nm_device_config {
     const char *backend, *isa;
@@ -23,6 +28,9 @@ void nm_device_inference_options_add(nm_options *options);
 
 /* NM_USAGE if the precision is for inference only. activity: for the message, for example "training". */
 nm_status nm_device_reject_int8(const nm_device_config *device, const char *activity, nm_error *err);
+
+/* Replaces device.precision = auto by the precision of this machine, for a configuration that is stored. */
+nm_status nm_device_choose_precision(nm_options *options, nm_error *err);
 
 /* Creates the configured backend in float32, with bf16 matrix multiplications if the precision is bf16. Errors: those of
  * nm_backend_create. Free with nm_backend_free. */

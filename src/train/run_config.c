@@ -119,13 +119,19 @@ static void list_difference(char **text, int *n, const char *path, const char *o
     *text = longer;
 }
 
+/* Whether the run has the requested value; auto leaves the precision to the run. */
+static bool agrees(const char *path, const char *old, const char *new)
+{
+    return !strcmp(old, new) || (!strcmp(path, "device.precision") && !strcmp(new, "auto"));
+}
+
 static nm_status merge_option(nm_options *run, const nm_options *requested, const char *path,
                               const char *folder, nm_resume resume, nm_error *err)
 {
     char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
     bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND || !strncmp(path, "run.", 4);
     nm_status status = NM_OK;
-    if (given && strcmp(old, new)) {
+    if (given && !agrees(path, old, new)) {
         bool allowed = is_changeable(path) && !sets_schedule_length(run, path);
         status = allowed || resume == NM_RESUME_OVERRIDE
                      ? nm_options_set(run, path, new, NM_ORIGIN_COMMAND, err)
@@ -151,7 +157,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
-            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) && strcmp(old, new))
+            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) && !agrees(path, old, new))
             list_difference(&differences, &n, path, old, new);
         free(old);
         free(new);

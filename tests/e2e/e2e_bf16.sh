@@ -38,6 +38,27 @@ code=0
 [ "$code" = 2 ] || fail "training in int8 gave exit code $code: $(cat err)"
 has err "int8 is for inference only"
 
+# ---- auto: the configuration records the precision of the machine, and a resumed run keeps its own ----
+sed 's/^precision = bf16/precision = auto/' small.ini >auto.ini
+has auto.ini 'precision = auto'
+"$NORMA" train auto.ini --run.folder auto 2>err || fail "train: $(cat err)"
+level=$(sed -n 's/.*, level \([a-z0-9_]*\),.*/\1/p' err)
+case "$level $(grep -m 1 -o AuthenticAMD /proc/cpuinfo)" in
+amx* | 'avx512_bf16 AuthenticAMD') machine=bf16 like=one ;;
+*) machine=float like=float ;;
+esac
+has auto/config.ini "precision = $machine"
+lacks auto/config.ini 'precision = auto'
+[ "$(weights auto)" = "$(weights $like)" ] || fail "auto is not $machine at level $level"
+"$NORMA" train auto.ini --run.folder base --device.isa base --train.updates 2 2>err || fail "train: $(cat err)"
+has base/config.ini 'precision = float'
+"$NORMA" train small.ini --run.folder rest --train.updates 20 2>err || fail "train: $(cat err)"
+"$NORMA" train auto.ini --run.folder rest --resume --train.updates 30 2>err || fail "resume with auto: $(cat err)"
+lacks err 'the recipe has changed'
+"$NORMA" train auto.ini --run.folder rest --resume --device.precision auto --train.updates 40 2>err || fail "resume with auto: $(cat err)"
+has rest/config.ini 'precision = bf16'
+[ "$(weights one)" = "$(weights rest)" ] || fail "a run in bf16 was resumed in another precision"
+
 # ---- inference ----
 for precision in float bf16 int8; do
     "$NORMA" translate one --device.precision $precision test.de >"out.$precision" 2>err || fail "$precision: $(cat err)"

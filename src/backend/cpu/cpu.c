@@ -96,6 +96,20 @@ static const cpu_level *find_level(const char *name)
     return NULL;
 }
 
+bool nm_cpu_bf16_is_faster(const char *isa)
+{
+    const cpu_level *level = find_level(isa);
+    bool faster = false;
+#if defined(__x86_64__)
+    if (level && usable(level))
+        faster =
+            !strcmp(level->name, "amx") || (!strcmp(level->name, "avx512_bf16") && __builtin_cpu_is("amd"));
+#else
+    (void)level;
+#endif
+    return faster;
+}
+
 nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
 {
     if (options->dtype != NM_F32)
