@@ -168,6 +168,17 @@ refuses 2 'unknown option translate.baem; the most similar one is decode.beam' t
 refuses 2 'unknown option compare.norm; the most similar one is compare.norms' compare translate --norm layer
 refuses 2 'unknown option translate.thread; the most similar one is device.threads' translate model --thread 1
 refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9
+# The beginning or the end of a name, and names of other toolkits.
+refuses 2 'unknown option translate.max_length; the most similar one is decode.max_length_a' translate model --max-length 30
+refuses 2 'unknown option score.ref; the most similar one is score.reference' score bleu hyp --ref ref
+refuses 2 'unknown option prepare.merges; the most similar one is prepare.bpe_merges' prepare --merges 100
+refuses 2 'unknown option run.batch_size; the most similar one is train.max_tokens' train translate --batch-size 32
+refuses 2 'unknown option run.batch_size; the most similar one is data.batch' train classify --batch-size 32
+refuses 2 'unknown option train.steps; the most similar one is train.updates' train translate --train.steps 9
+refuses 2 'unknown option train.clip_norm; the most similar one is train.max_grad_norm' train translate --train.clip-norm 1
+refuses 2 'unknown option run.output; the most similar one is run.folder' train translate --output run
+refuses 2 'unknown option model.depth; the most similar one is model.layers' train lm --model.depth 3
+refuses 2 'unknown option model.depth; the most similar one is model.encoder_layers' train translate --model.depth 3
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
 refuses 2 'unknown option translate.shortlist; --help lists the options' translate model --shortlist lex.s2t
 refuses 2 'unknown command run; norma --help lists the commands' run
