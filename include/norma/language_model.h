@@ -78,7 +78,7 @@ NM_API double nm_lm_scores_perplexity(const nm_lm_scores *scores);
  * model (its option model.causal is false) is scored in complete segments, and the result is not a perplexity. *perplexity is
  * set on success only; free it with nm_perplexity_free.
  *
- * NM_IO; NM_FORMAT with file and line: not UTF-8; NM_MISMATCH: no text, or no complete segment; NM_USAGE: NULL; NM_DIVERGED:
+ * NM_IO; NM_FORMAT: no text, or, with file and line, not UTF-8; NM_MISMATCH: no complete segment; NM_USAGE: NULL; NM_DIVERGED:
  * log probabilities that are not finite; NM_MEMORY. */
 NM_API nm_status nm_language_model_perplexity(nm_language_model *model, const char *path,
                                               nm_perplexity **perplexity, nm_error *err);

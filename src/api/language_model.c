@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "base/text_input.h"
 #include "decode/sampler.h"
 #include "metric/bootstrap.h"
 #include "model/lm.h"
@@ -292,7 +293,7 @@ static nm_status score_file(const nm_language_model *self, workspace *w, const c
     nm_ids ids = {0};
     nm_status status = nm_lm_encode_file(w->text, path, &ids, &out->words, &out->unknown, err);
     if (status == NM_OK && !ids.n)
-        status = nm_fail(err, NM_MISMATCH, "%s: no text to score", path);
+        status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
         status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
     if (status == NM_OK && !out->scored.tokens)

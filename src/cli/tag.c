@@ -335,6 +335,8 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     int64_t sums[] = {self->n_cut,          self->sentences,        self->unknown,
                       self->counts.correct, self->counts.predicted, self->counts.gold};
     NM_TRY(nm_comm_sum(comm, sums, sizeof sums / sizeof *sums, err));
+    if (self->config->evaluate && !sums[1])
+        return nm_fail(err, NM_FORMAT, "%s: no sentences to evaluate", nm_input_name(session->inputs[0]));
     if (comm->rank)
         return NM_OK;
     self->n_cut = sums[0];

@@ -159,7 +159,8 @@ refuses 2 'perplexity.each_line = true has no effect with perplexity.tokens = fa
 refuses 2 'perplexity.interval = true has no effect with perplexity.tokens = true' perplexity softmax test.txt --tokens --interval
 refuses 2 'sample.top_p = 0.5 has no effect with sample.temperature = 0: greedy search' generate softmax test.txt --temperature 0 --top-p 0.5
 refuses 2 'perplexity.split has no effect on a language model' perplexity softmax test.txt --split test
-refuses 5 'empty.txt: no text to score' perplexity softmax empty.txt
+refuses 4 'empty.txt: no text to score' perplexity softmax empty.txt
+refuses 4 'standard input: no text to score' perplexity softmax
 printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
 refuses 3 'nothere.txt' perplexity softmax nothere.txt

@@ -160,6 +160,11 @@ input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
 refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate
+: >empty
+refuses 4 'empty: no sentences to evaluate' tag run empty --evaluate
+refuses 4 'standard input: no sentences to evaluate' tag run --evaluate --json
+try tag run empty
+[ "$got" = 0 ] || fail "tag, no input: exit code $got: $(cat err)"
 refuses 4 'fewer columns' tag run valid.txt --token-column 5
 refuses 2 'tag.tag_column = 2 has no effect with tag.evaluate = false' tag run valid.txt --tag-column 2
 refuses 2 'tag.token_column = 2 has no effect with tag.input_format = text' tag run text --input-format text --token-column 2

@@ -435,7 +435,7 @@ static void check_perplexity(nm_language_model *model)
     nm_lm_scores_free(scores);
     one = NULL;
     tiny_write_text(lm_run, "lines.txt", "");
-    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_MISMATCH);
+    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_FORMAT);
     tiny_write_text(lm_run, "lines.txt", "w1\nw\xff\n");
     assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_FORMAT);
     assert_non_null(strstr(err.text, "lines.txt:2: "));
