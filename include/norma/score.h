@@ -2,7 +2,7 @@
  * test of two systems and scores of single segments, as norma score prints them. examples/score.c is a complete program.
  *
  * Metrics:
- *     bleu      Papineni et al. 2002, as multi-bleu.perl or as sacreBLEU computes it
+ *     bleu      Papineni et al. 2002, as sacreBLEU or as multi-bleu.perl computes it
  *     chrf      Popovic 2015, as sacreBLEU
  *     ter       translation edit rate, Snover et al. 2006, as sacreBLEU; lower is better
  *     accuracy  a segment is a label; leading and trailing spaces are ignored
@@ -24,13 +24,13 @@ typedef struct nm_scores nm_scores; /* of one system on one test set */
 
 /* metric: a name of the list above. options: alternating names and values that end with NULL, or NULL. Names are those of
  * `norma score --help`, with or without "score.":
- *     metric_variant       "multi-bleu" (default: words between spaces) or "sacrebleu" (bleu)
- *     tokenize             13a, intl, zh, char, none, ja-mecab, ko-mecab or spm; selects sacreBLEU (bleu)
+ *     metric_variant       "sacrebleu" (default: detokenized text) or "multi-bleu" (tokens between spaces) (bleu)
+ *     tokenize             13a (default), intl, zh, char, none, ja-mecab, ko-mecab or spm (bleu, sacrebleu)
  *     spm_model            SentencePiece model of tokenize = spm (bleu)
  *     mecab_dictionary     folder of the dictionary of tokenize = ja-mecab or ko-mecab (bleu)
  *     mecab_library        shared library of tokenize = ja-mecab or ko-mecab (bleu)
  *     lowercase            "true": compare in lower case (bleu, chrf)
- *     split_compounds      "true": split hyphenated words on both sides (bleu)
+ *     split_compounds      "true": split hyphenated words on both sides (bleu, multi-bleu)
  *     char_order, word_order, beta                                        (chrf)
  *     ter_normalized, ter_no_punctuation, ter_asian, ter_case_sensitive   (ter)
  *     sentence             "true": BLEU of single segments without the orders that the segment does not have, as sacreBLEU's

@@ -87,7 +87,7 @@ class Scorer(Closeable):
 
     metric: ``bleu``, ``chrf``, ``ter``, ``accuracy`` (a segment is a label) or ``f1`` (a segment is a sentence of
     space-separated tags such as ``B-PER``). options: those of ``norma score --help``:
-    ``Scorer("bleu", tokenize="13a")``, ``Scorer("chrf", word_order=2, bootstrap=0)``.
+    ``Scorer("bleu", tokenize="zh")``, ``Scorer("chrf", word_order=2, bootstrap=0)``.
 
     UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is missing.
     """
@@ -134,7 +134,7 @@ class Scorer(Closeable):
 
 def score(metric: str, hypotheses: Segments, *references: Segments, options: Optional[Mapping[str, Any]] = None,
           **more: Any) -> Scores:
-    """Scores of a system as ``norma score``: ``norma.score("bleu", outputs, references, tokenize="13a").value``.
+    """Scores of a system as ``norma score``: ``norma.score("bleu", outputs, references).value``.
 
     Arguments and errors: ``Scorer``, ``Scorer.score``.
     """

@@ -547,7 +547,7 @@ def test_scores_are_those_of_the_program(folder, tmp_path):
     reference = (folder / "test.en").read_text(encoding="utf-8").splitlines()
     hypotheses = [line.replace("a", "e") if i % 2 else line for i, line in enumerate(reference)]
     (tmp_path / "hyp").write_text("".join(line + "\n" for line in hypotheses), encoding="utf-8")
-    for metric, options in (("bleu", {}), ("bleu", {"tokenize": "13a"}), ("chrf", {"word_order": 2}), ("ter", {})):
+    for metric, options in (("bleu", {}), ("bleu", {"metric_variant": "multi-bleu"}), ("bleu", {"tokenize": "intl"}), ("chrf", {"word_order": 2}), ("ter", {})):
         words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
         expected = json.loads(norma_program("score", metric, tmp_path / "hyp", "--reference", folder / "test.en", "--json",
                                             *words).stdout)

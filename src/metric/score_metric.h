@@ -57,15 +57,15 @@ double nm_score_of_config(const int64_t *counts, const void *context);
 
 /* clang-format off */
 #define NM_SCORE_ROWS(T) \
-    NM_CHOICE(T, metric_variant, "multi-bleu", "multi-bleu|sacrebleu", \
-              "BLEU as multi-bleu.perl computes it, on the given tokens, or as sacreBLEU, with 13a tokenization and smoothing."), \
+    NM_CHOICE(T, metric_variant, "sacrebleu", "multi-bleu|sacrebleu", \
+              "BLEU as sacreBLEU computes it, of detokenized text, with its own tokenization and smoothing; or as multi-bleu.perl, of the given tokens."), \
     NM_CHOICE(T, tokenize, "13a", NM_METRIC_TOKENIZERS, \
-              "Tokenizer of sacreBLEU; setting it selects sacreBLEU: intl for European text, zh for Chinese, ja-mecab for Japanese words, ko-mecab for Korean words, char for characters, none, or spm for a SentencePiece model."), \
+              "Tokenizer of sacreBLEU: intl for European text, zh for Chinese, ja-mecab for Japanese words, ko-mecab for Korean words, char for characters, none, or spm for a SentencePiece model."), \
     NM_OPTION(T, spm_model, "", 0, 0, "SentencePiece model of --tokenize spm, such as that of flores200."), \
     NM_OPTION(T, mecab_dictionary, "", 0, 0, "Folder of MeCab's dictionary for --tokenize ja-mecab (IPA dictionary; empty: that of Debian's mecab-ipadic-utf8) or ko-mecab (mecab-ko-dic; empty: that in /usr/local)."), \
     NM_OPTION(T, mecab_library, "", 0, 0, "Shared library of MeCab for --tokenize ja-mecab, or of MeCab-ko for ko-mecab; empty: libmecab.so.2."), \
     NM_OPTION(T, lowercase, "false", 0, 0, "Compare in lower case (BLEU, chrF)."), \
-    NM_OPTION(T, split_compounds, "false", 0, 0, "Split hyphenated words into WORD ##AT##-##AT## WORD on both sides (BLEU)."), \
+    NM_OPTION(T, split_compounds, "false", 0, 0, "Split hyphenated words into WORD ##AT##-##AT## WORD on both sides (multi-bleu)."), \
     NM_OPTION(T, char_order, "6", 1, NM_CHRF_MAX_ORDER, "Order of the longest character n-grams (chrF)."), \
     NM_OPTION(T, word_order, "0", 0, NM_CHRF_MAX_ORDER, "Order of the longest word n-grams (chrF); 2 is chrF++."), \
     NM_OPTION(T, beta, "2", 0.001, 1000, "Weight of recall relative to precision (chrF)."), \

@@ -240,7 +240,7 @@ refuses 2 'outside' score bleu two --bootstrap -5 --reference two
 { cat long; printf '\n'; } >one
 accepts 'BLEU' score bleu one --reference one --bootstrap 0
 printf '\n\n' >blank
-accepts 'BLEU = 0.00' score bleu blank --reference two --bootstrap 10
+accepts '= 0.0 0.0/0.0/0.0/0.0 (BP = 0.000' score bleu blank --reference two --bootstrap 10
 accepts 'chrF' score chrf two --reference blank --bootstrap 10
 
 # ---- outputs that cannot be written

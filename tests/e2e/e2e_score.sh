@@ -26,25 +26,28 @@ X
 tr '[:lower:]' '[:upper:]' <hyp >upper
 line='BLEU = 54.50, 90.6/71.4/50.0/35.0 (BP=0.939, ratio=0.941, hyp_len=32, ref_len=34)'
 
-expect_line "$line" bleu hyp --reference ref
-expect_line "$line" bleu upper --reference ref --lowercase
-"$NORMA" score bleu --reference ref --bootstrap 0 <hyp >out
+multi=(--metric-variant multi-bleu)
+expect_line "$line" bleu hyp --reference ref "${multi[@]}"
+expect_line "$line" bleu upper --reference ref --lowercase "${multi[@]}"
+"$NORMA" score bleu --reference ref --bootstrap 0 "${multi[@]}" <hyp >out
 [ "$(cat out)" = "$line" ] || fail "more than the line without a bootstrap: $(cat out)"
 expect_line 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
-    bleu hyp --reference ref --reference hyp
+    bleu hyp --reference ref --reference hyp "${multi[@]}"
 expect_line 'BLEU = 100.00, 100.0/100.0/100.0/100.0 (BP=1.000, ratio=1.000, hyp_len=32, ref_len=32)' \
-    bleu hyp --reference ref,hyp
+    bleu hyp --reference ref,hyp "${multi[@]}"
 
 version=$("$NORMA" --version | tr -cd '0-9.\n' | head -n 1)
 printf '%s\n' "Cost: \$5.00 & 20% off." >cost.hyp
 printf '%s\n' "The cost: \$5.00 &amp; 20% off." >cost.ref
 expect_line "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:norma-$version = 77.3 88.9/87.5/85.7/83.3 (BP = 0.895 ratio = 0.900 hyp_len = 9 ref_len = 10)" \
-    bleu cost.hyp --metric-variant sacrebleu --reference cost.ref
+    bleu cost.hyp --reference cost.ref
+"$NORMA" score bleu cost.hyp --reference cost.ref >out
+"$NORMA" score bleu cost.hyp --metric-variant sacrebleu --tokenize 13a --reference cost.ref | same out -
 printf 'abc\n' >abc
 printf 'abd\n' >abd
 expect_line "chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-$version = 38.9" \
     chrf abc --reference abd
-"$NORMA" score bleu hyp --metric-variant sacrebleu --sentence --reference ref >out
+"$NORMA" score bleu hyp --sentence --reference ref >out
 [ "$(wc -l <out)" = 4 ] || fail "not one score for each line"
 
 # The paired test: the same seed gives the same result; a system is not better than itself; a clearly better system
@@ -55,7 +58,7 @@ cmp first second || fail "two runs with one seed differ"
 grep -q 'p < 0.0010 (paired bootstrap, Koehn 2004)' first || fail "no clear winner: $(cat first)"
 "$NORMA" score bleu hyp --reference ref --against hyp >out
 grep -q 'difference: +0.00 .*p = 1.0000' out || fail "a system beats itself: $(cat out)"
-"$NORMA" score bleu hyp --reference ref --against ref --centered --json >out
+"$NORMA" score bleu hyp --reference ref --against ref --centered "${multi[@]}" --json >out
 grep -q '"test": "centered"' out || fail "JSON without the test: $(cat out)"
 grep -q '"score": 54.49994989793' out || fail "JSON without the score: $(cat out)"
 
@@ -75,6 +78,7 @@ refuses 3 ': is a folder' score bleu hyp --reference .
 refuses 2 'reference' score bleu hyp
 refuses 2 'available: bleu, chrf' score rouge hyp --reference ref
 refuses 2 'multi-bleu|sacrebleu' score bleu hyp --metric-variant other --reference ref
+refuses 2 'split_compounds is an option of multi-bleu' score bleu hyp --split-compounds --reference ref
 refuses 2 'standard input' score bleu --reference -
 refuses 2 'score: --against compares corpus scores, not those of --sentence' score bleu hyp --reference ref --against hyp --sentence
 refuses 2 'bootstrap' score bleu hyp --reference ref --against hyp --bootstrap 0

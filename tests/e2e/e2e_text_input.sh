@@ -54,7 +54,7 @@ refuses 4 'unpack it first' prepare --train packed "${common[@]}" --output x
 : >empty.en
 refuses 5 'no pair' prepare --train empty "${common[@]}" --output x
 gzip -c valid.en >reference.gz
-accepts 'BLEU = 100.00' score bleu valid.en --reference reference.gz
+accepts '= 100.0 100.0/100.0/100.0/100.0 (BP = 1.000' score bleu valid.en --reference reference.gz
 
 # --- encodings -----------------------------------------------------------------------------------------------------------
 for encoding in latin1 utf-16; do

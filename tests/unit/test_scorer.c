@@ -101,6 +101,15 @@ static void test_options_select_the_variant(void **state)
     assert_non_null(strstr(nm_scores_signature(scores), "case:lc|eff:no|tok:zh"));
     assert_non_null(strstr(nm_scores_line(scores), "100.0/100.0"));
     nm_scores_free(scores);
+    const char *const multi_bleu[] = {"metric_variant", "multi-bleu", "split_compounds", "true", NULL};
+    const char *const *const variants[] = {NULL, multi_bleu};
+    for (size_t i = 0; i < 2; i++) {
+        scorer = opened("bleu", variants[i]);
+        scores = scored(scorer, texts, gold, 1, 1);
+        assert_true((strstr(nm_scores_signature(scores), "tok:13a|smooth:exp") != NULL) == (i == 0));
+        nm_scorer_close(scorer);
+        nm_scores_free(scores);
+    }
 }
 
 static void test_labels_and_tags(void **state)
@@ -194,6 +203,7 @@ static void test_errors(void **state)
     refuses_options(NM_USAGE, "no effect on this metric", "bleu", "word_order", "2");
     refuses_options(NM_USAGE, "SentencePiece", "bleu", "tokenize", "spm");
     refuses_options(NM_USAGE, "word_order", "chrf", "word_order", "99");
+    refuses_options(NM_USAGE, "an option of multi-bleu", "bleu", "split_compounds", "true");
     assert_int_equal(nm_scorer_open(NULL, "bleu", NULL, NULL), NM_USAGE);
     refuses_texts(NM_FORMAT, "hypothesis 1: not UTF-8", "bleu", "a\xff", "a");
     refuses_texts(NM_FORMAT, "reference 1: not UTF-8", "ter", "a", "a\xff");
