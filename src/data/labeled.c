@@ -124,8 +124,8 @@ static bool has_header(const nm_labeled *texts)
     ptrdiff_t label = named_column(texts, label_names), text = named_column(texts, text_names);
     if (numbered)
         return label == (ptrdiff_t)column;
-    bool pair = text != MISSING && (label != MISSING || (!c->with_label && texts->table.n_fields > 1));
-    return any_label && (label == 0 || pair);
+    bool named = text != MISSING && (label != MISSING || !c->with_label);
+    return any_label && (label == 0 || named);
 }
 
 /* The first row determines the number of fields and, if it is a header, the columns. */

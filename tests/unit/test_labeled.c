@@ -76,7 +76,10 @@ static void columns_by_header(void **state)
     check(&plain, "id,text\n7,a day\n", "|a day;");
     check(&plain, "text,label\na day,good\n", "|a day;");
     check(&plain, "label\ntext\n", "|text;");
-    check(&plain, "text\nlabel\n", "|text;|label;");
+    check(&plain, "Text\na day\ntext\n", "|a day;|text;");
+    check(&plain, "a day\ntext\n", "|a day;|text;");
+    plain.header = NM_CHOICE_NO;
+    check(&plain, "text\na day\n", "|text;|a day;");
     csv.label = "2";
     check(&csv, "a day,good\nrain,bad\n", "good|a day;bad|rain;");
     csv.label = "1", csv.text = "2";
