@@ -107,6 +107,7 @@ for attention in softmax block-term; do
     cmp -s out first && fail "top-p 0.999 is greedy"
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1 --json
     grep -q '"prompt":"the dog"' out || fail "no JSON: $(cat out)"
+    ! grep -q '"text":"the dog' out || fail "the text begins with the prompt: $(cat out)"
 done
 untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
 below "$whole" "$untrained" "perplexity has not fallen"
