@@ -57,7 +57,8 @@ static uint64_t similarity(const char *given_path, const char *known_path)
     if (!strcmp(given, known) || nm_edit_distance(given_path, known_path) <= 1)
         return SAME_NAME;
     for (uint64_t i = 0; i < N_NAMES; i++)
-        if (!strcmp(given, names_of_other_toolkits[i].given) && !strcmp(known, names_of_other_toolkits[i].option))
+        if (!strcmp(given, names_of_other_toolkits[i].given) &&
+            !strcmp(known, names_of_other_toolkits[i].option))
             return SAME_MEANING + i;
     if (n_given >= SHORTEST_PART && !strncmp(known, given, n_given))
         return SAME_BEGINNING;

@@ -97,6 +97,18 @@ static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
     return status;
 }
 
+/* A folder without these files is an error when they are needed. */
+static nm_status read_words(nm_task *task, nm_split split, int target, nm_error *err)
+{
+    nm_translation_parts *parts = task->parts;
+    char *path = nm_translation_words_path(task, split, target);
+    nm_status status = NM_OK;
+    if (parts->sides[split][target].n && nm_file_may_exist(path))
+        status = nm_translation_read_words(&parts->words[split][target], path, err);
+    free(path);
+    return status;
+}
+
 static void set_batching(nm_task *task, int split)
 {
     const nm_translation_config *config = task->config;
@@ -172,6 +184,8 @@ static nm_status translation_open(nm_task *task, nm_error *err)
             NM_TRY(nm_prepare_open_split(&parts->sides[split][target], config->folder, split, 2, target,
                                          nm_vocab_size(target ? parts->target_vocab : parts->source_vocab),
                                          err));
+        for (int target = 0; target < 2 && split != NM_SPLIT_TRAIN; target++)
+            NM_TRY(read_words(task, split, target, err));
         if (parts->sides[split][0].n != parts->sides[split][1].n)
             return nm_fail(err, NM_MISMATCH, "%s: %s has %lld source and %lld target sequences",
                            config->folder, nm_prepare_split_names[split], (long long)parts->sides[split][0].n,
@@ -229,8 +243,10 @@ static void translation_close(nm_task *task)
         return;
     nm_model_texts_free(parts->texts, NM_TRANSLATION_TEXTS);
     for (int split = 0; split < NM_TRANSLATION_SPLITS; split++)
-        for (int target = 0; target < 2; target++)
+        for (int target = 0; target < 2; target++) {
             nm_corpus_close(&parts->sides[split][target]);
+            nm_line_list_release(&parts->words[split][target]);
+        }
     nm_corpus_close(&parts->alignments);
     for (int target = 0; target < 2; target++) {
         nm_subword_sampler_free(parts->samplers[target]);

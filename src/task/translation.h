@@ -2,6 +2,7 @@
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
+#include "data/line_list.h"
 #include "data/subword_sampler.h"
 #include "decode/decode.h"
 #include "metric/metric_tokenizer.h"
@@ -40,6 +41,9 @@ typedef struct nm_translation_parts {
     nm_tokenizer target_tokenizer;               /* with SentencePiece: decodes translations, for the score */
     nm_metric_tokenizer bleu_tokenizer;          /* with SentencePiece: for the target language */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2];   /* source and target of each split; empty after open_model */
+    /* Lines of the validation and the test set that are scored and shown; read at the start, because a run does not depend on
+     * later changes of the data folder. Empty after open_model. */
+    nm_line_list words[NM_TRANSLATION_SPLITS][2];
     nm_corpus alignments;                        /* of the training pairs; empty without guided alignment */
     nm_subword_sampler *samplers[2];             /* for source and target of the training text; NULL: none */
     nm_batching batching[NM_TRANSLATION_SPLITS];
@@ -52,6 +56,9 @@ static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
     return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;
 }
 
+/* The file of the words of a side of a split, heap; and its lines. */
+char *nm_translation_words_path(const nm_task *task, nm_split split, int target);
+nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_error *err);
 /* Fills the score of n translations, with or without </s>, of the first sentences of a split against the references of the data
  * folder. */
 nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,

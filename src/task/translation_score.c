@@ -15,23 +15,15 @@
 
 enum { SAMPLES = 3 };
 
-typedef struct lines {
-    char **text;
-    size_t n, capacity;
-} lines;
-
-static void lines_release(lines *list)
+char *nm_translation_words_path(const nm_task *task, nm_split split, int target)
 {
-    for (size_t i = 0; i < list->n; i++)
-        free(list->text[i]);
-    free(list->text);
+    const nm_translation_config *config = task->config;
+    return nm_format("%s/%s.%s.words", config->folder, nm_prepare_split_names[split],
+                     target ? "target" : "source");
 }
 
-/* Reads the words of one side of a split. NM_MISMATCH for fewer than n lines. */
-static nm_status read_words(lines *list, const char *folder, const char *split, const char *side, size_t n,
-                            nm_error *err)
+nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_error *err)
 {
-    char *path = nm_format("%s/%s.%s.words", folder, split, side);
     FILE *stream = NULL;
     nm_status status = nm_file_open(&stream, path, "rb", err);
     nm_lines reader;
@@ -40,17 +32,11 @@ static nm_status read_words(lines *list, const char *folder, const char *split, 
         status = nm_lines_next(&reader, &more, err);
         if (status != NM_OK || !more)
             break;
-        NM_GROW(list->text, list->n, list->capacity);
-        list->text[list->n++] = nm_duplicate(reader.text);
-    }
-    if (status == NM_OK && list->n < n) {
-        nm_fail(err, NM_MISMATCH, "%s: %zu lines for %zu sequences", path, list->n, n);
-        status = NM_MISMATCH;
+        nm_line_list_add(list, reader.text, reader.bytes + 1);
     }
     nm_lines_release(&reader);
     if (stream)
         fclose(stream);
-    free(path);
     return status;
 }
 
@@ -76,7 +62,7 @@ static char *sample_text(char *before, const char *source, const char *output, c
 }
 
 static void count_all(const nm_translation_parts *parts, const nm_id_list *found, size_t n,
-                      const lines *sources, const lines *references, nm_task_score *score)
+                      const nm_line_list *sources, const nm_line_list *references, nm_task_score *score)
 {
     static const nm_bleu_config of_words = {.variant = NM_BLEU_MULTI},
                                 of_text = {.variant = NM_BLEU_SACRE_13A};
@@ -89,11 +75,13 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     nm_buffer units = {0}, words = {0};
     for (size_t i = 0; i < n; i++) {
         words_of(parts, found[i], &units, &words);
-        const char *reference = references->text[i];
+        size_t bytes;
+        const char *reference = nm_line_list_get(references, i, &bytes);
         nm_bleu_count(bleu, words.data, &reference, 1, &each[i]);
         nm_bleu_add(&sum, &each[i]);
         if (i < SAMPLES && i < sources->n)
-            score->samples = sample_text(score->samples, sources->text[i], words.data, reference);
+            score->samples =
+                sample_text(score->samples, nm_line_list_get(sources, i, &bytes), words.data, reference);
     }
     score->name = "bleu";
     score->title = "BLEU";
@@ -137,17 +125,20 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
 nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,
                                nm_task_score *score, nm_error *err)
 {
-    const nm_translation_config *config = task->config;
-    const char *name = nm_prepare_split_names[split];
-    lines sources = {0}, references = {0};
+    nm_translation_parts *parts = task->parts;
+    nm_line_list *sides = parts->words[split];
     *score = (nm_task_score){0};
-    nm_status status = read_words(&references, config->folder, name, "target", n, err);
+    nm_status status = NM_OK;
+    for (int target = 1; target >= 0 && status == NM_OK; target--) {
+        char *path = nm_translation_words_path(task, split, target);
+        if (!sides[target].n) /* there was no such file */
+            status = nm_translation_read_words(&sides[target], path, err);
+        if (status == NM_OK && sides[target].n < n)
+            status = nm_fail(err, NM_MISMATCH, "%s: %zu lines for %zu sequences", path, sides[target].n, n);
+        free(path);
+    }
     if (status == NM_OK)
-        status = read_words(&sources, config->folder, name, "source", n, err);
-    if (status == NM_OK)
-        count_all(task->parts, found, n, &sources, &references, score);
-    lines_release(&sources);
-    lines_release(&references);
+        count_all(parts, found, n, &sides[0], &sides[1], score);
     return status;
 }
 

@@ -117,12 +117,14 @@ until [ -e x/last.safetensors ] || ! kill -0 $process 2>/dev/null; do sleep 0.01
 truncate -s 0 bad/train.source.ids
 flip bad/train.target.ids 70
 truncate -s 70 bad/valid.source.off
+rm bad/valid.source.words bad/valid.target.words
 got=0
 wait $process || got=$?
 process=
 [ "$got" = 0 ] || fail "exit code $got after a change of the token files: $(head -c 300 err)"
 "$NORMA" train recipe.ini --run.folder y --train.updates 300 --run.quiet >out 2>err
 [ "$(weights x/last.safetensors)" = "$(weights y/last.safetensors)" ] || fail "another model after a change of the token files"
+[ "$(grep -c '"bleu":' x/log.jsonl)" -gt 1 ] || fail "not two scores after a change of the words: $(tail -n 3 x/log.jsonl)"
 
 # A model file that is truncated while norma translate uses it.
 cp $model m.safetensors
