@@ -179,6 +179,12 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
 {
     job *self = state;
     self->session = session;
+    const char *const paths[] = {session->inputs[0], self->config->prefix, self->config->constraints};
+    int n_standard_input = 0;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        n_standard_input += !strcmp(paths[i], "-");
+    if (n_standard_input > 1)
+        return nm_fail(err, NM_USAGE, "translate: standard input cannot be read twice; name a file");
     NM_TRY(nm_text_open(&self->input, session->inputs[0], NULL, err));
     NM_TRY(companion_open(&self->prefixes, self->config->prefix, err));
     NM_TRY(companion_open(&self->constraints, self->config->constraints, err));

@@ -16,7 +16,8 @@ static const nm_option run_options[] = {
     NM_OPTION(nm_run_options, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
     NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
-              "Continue from the newest checkpoint: with the configuration of the run (yes, or the option "
+              "Continue from the newest checkpoint, or start if there is none: with the configuration of the "
+              "run (yes, or the option "
               "without a value), or with options of the command line replacing those of the run (override)."),
     NM_OPTION(nm_run_options, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
     NM_OPTION(

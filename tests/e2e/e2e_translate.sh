@@ -193,6 +193,8 @@ refuses 5 'three ends after line 3, some does not' rescore run some three --buff
 refuses 5 'three ends after line 3, some does not' rescore run three some --output scores
 refuses 2 'two files are needed' rescore run some
 refuses 2 'cannot be read twice' rescore run - -
+refuses 2 'cannot be read twice' translate run --prefix -
+refuses 2 'cannot be read twice' translate run some --prefix - --constraints -
 "$NORMA" rescore run long long >scores 2>err || fail "rescore of long pairs: $(cat err)"
 grep -q '^norma: 2 of 4 pairs have a side of more than 64 tokens and were not scored$' err || fail "long pairs were not counted: $(cat err)"
 [ "$(grep -c . scores)" = 2 ] && [ -z "$(sed -n '2p;3p' scores)" ] || fail "scores of long pairs: $(cat scores)"
