@@ -72,8 +72,9 @@ static nm_status configure(nm_scorer *self, const char *name, nm_error *err)
     NM_TRY(check_options(self->options, metric, err));
     bool sacrebleu = score->metric_variant != MULTI_BLEU;
     if (sacrebleu && score->split_compounds)
-        return nm_fail(err, NM_USAGE,
-                       "score.split_compounds is an option of multi-bleu (score.metric_variant = multi-bleu)");
+        return nm_fail(
+            err, NM_USAGE,
+            "score.split_compounds is an option of multi-bleu (score.metric_variant = multi-bleu)");
     if (nm_options_origin(self->options, "score.tokenize") != NM_ORIGIN_DEFAULT) {
         if (!sacrebleu)
             return nm_fail(err, NM_USAGE, "score.tokenize is an option of sacreBLEU, not of multi-bleu");

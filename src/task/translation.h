@@ -44,8 +44,8 @@ typedef struct nm_translation_parts {
     /* Lines of the validation and the test set that are scored and shown; read at the start, because a run does not depend on
      * later changes of the data folder. Empty after open_model. */
     nm_line_list words[NM_TRANSLATION_SPLITS][2];
-    nm_corpus alignments;                        /* of the training pairs; empty without guided alignment */
-    nm_subword_sampler *samplers[2];             /* for source and target of the training text; NULL: none */
+    nm_corpus alignments;            /* of the training pairs; empty without guided alignment */
+    nm_subword_sampler *samplers[2]; /* for source and target of the training text; NULL: none */
     nm_batching batching[NM_TRANSLATION_SPLITS];
     uint8_t *allowed; /* data.mask_words: host [target size], 1 for tokens that may be output; NULL: all */
 } nm_translation_parts;
