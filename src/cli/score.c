@@ -232,13 +232,15 @@ const nm_command nm_command_score = {
     .name = "score",
     .summary = "score translations by BLEU, chrF or TER, labels by accuracy, tags by F1",
     .usage = "bleu|chrf|ter|accuracy|f1 [FILE] --reference FILE [--against FILE] [OPTION ...]",
-    .details = "Scores translations, one per line, of FILE or standard input against one or several files of "
-               "references. The scores are those of sacreBLEU, of detokenized text, and are printed with their "
-               "signature; with --metric-variant multi-bleu BLEU is that of multi-bleu.perl, of tokenized text, "
-               "as in papers that report it. accuracy compares lines that are labels; f1 compares the spans of lines of "
-               "space-separated tags such as B-PER, as conlleval. The interval is a bootstrap over the "
-               "lines. With --against, p is that of a "
-               "paired bootstrap test between the two systems (Koehn 2004).",
+    .details =
+        "Scores translations, one per line, of FILE or standard input against one or several files of "
+        "references. The scores are those of sacreBLEU, of detokenized text, and are printed with their "
+        "signature; with --metric-variant multi-bleu BLEU is that of multi-bleu.perl, of tokenized text, "
+        "as in papers that report it. accuracy compares lines that are labels; f1 compares the spans of "
+        "lines of "
+        "space-separated tags such as B-PER, as conlleval. The interval is a bootstrap over the "
+        "lines. With --against, p is that of a "
+        "paired bootstrap test between the two systems (Koehn 2004).",
     .section = "score",
     .options = add_options,
     .run = run,
