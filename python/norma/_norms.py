@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -117,9 +116,11 @@ class Vector(NamedTuple):
     grad: Optional[int]  # address; None: not learned
 
 
-def _free(function: Any, handle: int, owner: Any) -> None:
+def _free(lib: Any, layer: int, passes: List[int], owner: Any) -> None:
     del owner  # what the memory belongs to lives until here
-    function(handle)
+    for one in passes:
+        lib.nm_norm_pass_free(one)
+    lib.nm_norm_free(layer)
 
 
 class Layer:
@@ -130,14 +131,14 @@ class Layer:
         self.spec, self.double = spec, double
         self.element = 8 if double else 4
         self.backend: Backend = backend(double, threads)
-        self.passes: List[Pass] = []
-        self._keep = threading.Lock()
-        site = NormSite((name or spec.type.name).encode(), spec.width, spec.groups, 0, spec.warmup_updates, 0)
+        self.passes: List[Pass] = []  # that no caller uses
+        self.pass_handles: List[int] = []  # of all passes
+        site = NormSite(encoded("name", name or spec.type.name), spec.width, spec.groups, 0, spec.warmup_updates, 0)
         with self.backend.lock:
             check(lib.nm_norm_create(byref(handle), self.backend.handle, spec.type.name.encode(),
                                      spec.settings.encode(), byref(site), byref(err)), err)
         self.handle: int = handle.value or 0
-        finalize(self, _free, lib.nm_norm_free, self.handle, self.backend)
+        finalize(self, _free, lib, self.handle, self.pass_handles, self.backend)
         self.params = {n: self._vector(n, lib.nm_norm_param, lib.nm_norm_param_grad)
                        for n in self._names(lib.nm_norm_param_name)}
         self.state = {n: self._vector(n, lib.nm_norm_state, None) for n in self._names(lib.nm_norm_state_name)}
@@ -177,9 +178,12 @@ class Layer:
         library().nm_norm_zero_grads(self.handle)
 
     def take_pass(self) -> "Pass":
-        """A pass for the caller alone, until give_back."""
-        with self._keep:
-            return self.passes.pop() if self.passes else Pass(self)
+        """A pass for the caller alone, until give_back. Without a lock: the garbage collector may call give_back meanwhile, in
+        the same thread."""
+        try:
+            return self.passes.pop()
+        except IndexError:
+            return Pass(self)
 
     @contextlib.contextmanager
     def borrowed_pass(self) -> Iterator["Pass"]:
@@ -191,16 +195,19 @@ class Layer:
             self.give_back(used)
 
     def give_back(self, used: "Pass") -> None:
-        with self._keep:
-            self.passes.append(used)
+        self.passes.append(used)
 
 
 class Pass:
-    """An nm_norm_pass: a forward pass and its backward pass. Callers hold the layer and its lock."""
+    """An nm_norm_pass: a forward pass and its backward pass. Callers hold the layer and its lock.
+
+    Its memory is freed with that of the layer, and not when the garbage collector finds it: it calls a finalizer of the pass
+    before ``__del__`` of a graph that returns the pass to its layer.
+    """
 
     def __init__(self, layer: Layer) -> None:
-        self.handle = library().nm_norm_pass_create(layer.handle)
-        finalize(self, library().nm_norm_pass_free, self.handle)
+        self.handle: int = library().nm_norm_pass_create(layer.handle)
+        layer.pass_handles.append(self.handle)
 
     def forward(self, training: bool, rows: int, x: int, y: int) -> None:
         err, lib = ErrorText(), library()

@@ -1,5 +1,6 @@
 """norma.torch: modules in PyTorch models."""
 import copy
+import gc
 import pickle
 import subprocess
 import sys
@@ -250,6 +251,35 @@ def test_layer_that_occurs_twice(type):
         separate[1].load_state_dict(separate[0].state_dict())
         separate[1](middle).square().sum().backward()
         assert torch.equal(first, b.grad)
+
+
+def test_graphs_in_reference_cycles(monkeypatch):
+    """The garbage collector frees them, with their passes, at any time; the passes of a layer remain valid."""
+    freed, lib = [], norma._library.library()
+    monkeypatch.setattr(lib, "nm_norm_pass_free", freed.append)
+    norm, x = nt.Norm("layer", 12), torch.randn(3, 12)
+
+    class Cycle:
+        def __init__(self):
+            self.itself, self.y = self, norm(x)
+    gc.collect()
+    limits = gc.get_threshold()
+    try:
+        gc.set_threshold(1, 1, 1)
+        for i in range(200):
+            Cycle(), norm(x)
+            if i % 10 == 0:
+                gc.collect()
+    finally:
+        gc.set_threshold(*limits)
+    gc.collect()
+    (layer,) = norm._layers.values()
+    handles = {one.handle for one in layer.passes}
+    assert len(layer.passes) == len(handles) > 0 and not handles & set(freed)
+    assert len(layer.pass_handles) < 100  # passes are used again
+    del norm, layer
+    gc.collect()
+    assert handles <= set(freed)
 
 
 def test_evaluation_leaves_the_state():
