@@ -39,9 +39,12 @@ def load(layer: Layer, params: Sequence[Optional[Tensor]], state: Sequence[Optio
 
 
 def store(layer: Layer, state: Sequence[Tensor]) -> None:
-    """Copies running vectors and counters of the layer to contiguous tensors."""
+    """Copies running vectors and counters of the layer to tensors."""
     for vector, tensor in zip(layer.state.values(), state):
-        ctypes.memmove(tensor.data_ptr(), vector.address, vector.length * layer.element)
+        target = tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        ctypes.memmove(target.data_ptr(), vector.address, vector.length * layer.element)
+        if target is not tensor:
+            tensor.copy_(target)
     for address, counter in zip(layer.counters.values(), state[len(layer.state):]):
         counter.fill_(c_int64.from_address(address).value)
 

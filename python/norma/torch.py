@@ -57,27 +57,31 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, module: "Norm", training: bool, *params: Tensor) -> Any:
-        ctx.module, ctx.lease = module, _Lease(module._layer(x))
+        ctx.lease, ctx.training = _Lease(module._layer(x)), training
         y = module._run(ctx.lease, training, x)
         ctx.save_for_backward(x, *params)
+        ctx.state = module._named_tensors()[1]  # those of this call: torch.func.functional_call replaces them for a call
         if not module.type.has_penalty:
             return y
-        return y, x.new_tensor(ctx.lease.used.penalty if training else 0.0)
+        return y, x.new_tensor(ctx.lease.used.penalty if training and x.numel() else 0.0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, d_penalty: Optional[Tensor] = None) -> Any:
         x, *params = ctx.saved_tensors
-        module, layer, used = ctx.module, ctx.lease.layer, ctx.lease.used
+        layer, used = ctx.lease.layer, ctx.lease.used
         dy = dy.contiguous()
         dx = torch.empty_like(x)
+        if not x.numel():
+            return (dx, None, None, *map(torch.zeros_like, params))
         with layer.backend.lock:
-            module._load(layer)
+            _torch_ops.load(layer, params, ctx.state)
             layer.set_counters(ctx.lease.counters)
             layer.zero_grads()
             used.backward(x.data_ptr(), dy.data_ptr(), float(d_penalty) if d_penalty is not None else 0.0,
                           dx.data_ptr())
-            module._store(layer, layer.state)
+            if ctx.training:
+                _torch_ops.store(layer, ctx.state[:len(layer.state)])
             grads = [_torch_ops.gradient(layer, vector, param) if vector.grad else None
                      for param, vector in zip(params, layer.params.values())]
         return (dx, None, None, *grads)
@@ -171,31 +175,21 @@ class Norm(nn.Module):
         return memory.reshape(_shape(self._spec, name, vector.length)).clone()
 
     def _named_tensors(self) -> Tuple[List[Any], List[Any]]:
-        """Parameters and buffers in the order of the layer; None: deleted by the caller."""
-        return [self._parameters[name] for name in self._names[0]], [self._buffers[name] for name in self._names[1]]
-
-    def _load(self, layer: Layer) -> None:
-        """Copies parameters, state and counters to the layer, whose lock the caller holds."""
-        _torch_ops.load(layer, *self._named_tensors())
-
-    def _store(self, layer: Layer, names: Iterable[str]) -> None:
-        """Copies running vectors, and counters that follow all of them, to the module's buffers."""
-        buffers: List[Any] = []
-        for name in names:
-            buffer: Any = self._buffers[name]
-            if not buffer.is_contiguous():
-                buffer = self._buffers[name] = buffer.contiguous()
-            buffers.append(buffer)
-        _torch_ops.store(layer, buffers)
+        """Parameters and buffers in the order of the layer; None: deleted by the caller. A parameter may be computed by
+        torch.nn.utils.parametrize."""
+        return [getattr(self, name) for name in self._names[0]], [self._buffers[name] for name in self._names[1]]
 
     def _run(self, lease: _Lease, training: bool, x: Tensor) -> Tensor:
         y, layer = torch.empty_like(x), lease.layer
+        if not x.numel():
+            return y
         with layer.backend.lock:
-            self._load(layer)
+            params, state = self._named_tensors()
+            _torch_ops.load(layer, params, state)
             lease.used.forward(training, x.numel() // self.width, x.data_ptr(), y.data_ptr())
             lease.counters = layer.counter_values()
             if training:
-                self._store(layer, self._names[1])
+                _torch_ops.store(layer, state)
         counter = self._buffers.get(_BATCH_COUNTER)
         if training and counter is not None and _BATCH_COUNTER not in layer.counters:
             counter.add_(1)
@@ -213,10 +207,7 @@ class Norm(nn.Module):
     def _normalize(self, x: Tensor) -> Tensor:
         """y of tokens without padding."""
         x = x.contiguous()
-        if not x.numel():
-            self._penalty = None
-            return x.clone()
-        params = [param for param in self._parameters.values() if param is not None]
+        params = [param for param in self._named_tensors()[0] if param is not None]
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
             result = _Forward.apply(x, self, self.training, *params)
             y: Tensor = result[0] if self.type.has_penalty else result
@@ -226,7 +217,7 @@ class Norm(nn.Module):
         lease = _Lease(self._layer(x))
         y = self._run(lease, self.training, x)
         if self.type.has_penalty:
-            self._penalty = x.new_tensor(lease.used.penalty) if self.training else None
+            self._penalty = x.new_tensor(lease.used.penalty if x.numel() else 0.0) if self.training else None
         return y
 
     def _in_graph(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:

@@ -282,6 +282,60 @@ def test_graphs_in_reference_cycles(monkeypatch):
     assert handles <= set(freed)
 
 
+@pytest.mark.parametrize("type", TYPES)
+def test_functional_call(type):
+    """Gradients are those of the given parameters; the module's parameters and state stay unchanged."""
+    functional_call = pytest.importorskip("torch.func").functional_call
+    norm = trained(type)
+    given = {name: (2 * p.detach() + 0.3).requires_grad_(p.requires_grad) for name, p in norm.named_parameters()}
+    given.update((name, buffer.clone()) for name, buffer in norm.named_buffers())
+    other, before = copy.deepcopy(norm), copy.deepcopy(norm.state_dict())
+    other.load_state_dict(given)
+    a, b = (torch.randn(1, 12).expand(7, 12).clone() + torch.linspace(0, 1, 7)[:, None]).requires_grad_(), None
+    b = a.detach().clone().requires_grad_()
+    functional_call(norm, given, (a,)).sin().sum().backward()
+    other(b).sin().sum().backward()
+    assert torch.equal(a.grad, b.grad)
+    for name, param in other.named_parameters():
+        assert not param.requires_grad or torch.equal(given[name].grad, param.grad)
+    for name, buffer in other.named_buffers():
+        assert torch.equal(given[name], buffer)
+    for name, value in norm.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_batch_without_tokens(type, masked):
+    """Parameters get the gradient 0, which DistributedDataParallel needs; the state stays unchanged."""
+    norm = trained(type)
+    before = copy.deepcopy(norm.state_dict())
+    norm(torch.randn(5, 12))  # a pass with values, which is used again
+    norm.load_state_dict(before)
+    x = torch.randn(2 if masked else 0, 12, requires_grad=True)
+    y = norm(x, torch.ones(2, dtype=torch.bool) if masked else None)
+    (y.sum() + nt.penalty(norm)).backward()
+    if not masked or norm.type.uses_batch:
+        assert all(not p.requires_grad or not p.grad.any() for p in norm.parameters()) and not x.grad.any()
+        assert float(nt.penalty(norm).detach()) == 0
+        for name, value in norm.state_dict().items():
+            assert torch.equal(value, before[name])
+
+
+def test_parametrized_weight():
+    parametrize = pytest.importorskip("torch.nn.utils.parametrize")
+    norm, x = nt.LayerNorm(12), torch.randn(7, 12)
+
+    class Doubled(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+    parametrize.register_parametrization(norm, "weight", Doubled())
+    y = norm(x)
+    torch.testing.assert_close(y, 2 * nt.LayerNorm(12)(x))
+    y.sin().sum().backward()
+    assert norm.parametrizations.weight.original.grad.any()
+
+
 def test_evaluation_leaves_the_state():
     norm = trained("power")
     before = {key: value.clone() for key, value in norm.state_dict().items()}
