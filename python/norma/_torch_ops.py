@@ -183,6 +183,17 @@ def is_compiling() -> bool:
     return available and torch.compiler.is_compiling()
 
 
+def is_autocast_type(x: Tensor) -> bool:
+    """Whether x is of a type of torch.autocast, and autocast is enabled: then operations in float32 convert their inputs."""
+    if x.device.type != "cpu" or x.dtype not in (torch.bfloat16, torch.float16):
+        return False
+    amp: Any = torch
+    try:
+        return bool(amp.is_autocast_enabled("cpu"))
+    except TypeError:  # before PyTorch 2.4
+        return bool(amp.is_autocast_cpu_enabled())
+
+
 def not_compiled(function: _Function) -> _Function:
     """Without operators, torch.compile breaks the graph at this function and continues after it. torch.compiler.disable
     would do the same, but its import takes as long as that of PyTorch. Before 2.0 there is no torch.compile."""

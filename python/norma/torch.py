@@ -235,8 +235,11 @@ class Norm(nn.Module):
 
         x: [..., width]. padding_mask: bool, the shape of x without the last axis, true at padding, as
         ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is excluded from all statistics,
-        and y and the gradient are 0 there. Per-token norms ignore the mask.
+        and y and the gradient are 0 there. Per-token norms ignore the mask. Within ``torch.autocast``, bfloat16 and float16
+        inputs are converted to float32, and y is float32.
         """
+        if _torch_ops.is_autocast_type(x):
+            x = x.float()
         self._check(x)
         mask = self._padding_mask if padding_mask is None else padding_mask
         if not self.type.uses_batch:

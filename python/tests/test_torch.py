@@ -336,6 +336,19 @@ def test_parametrized_weight():
     assert norm.parametrizations.weight.original.grad.any()
 
 
+def test_autocast():
+    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3), nn.Linear(12, 12), nt.RegularizedBatchNorm(12))
+    plain, x = copy.deepcopy(model), torch.randn(7, 12)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = model[0](x)
+        y = model[1](h)
+        model[3](model[2](y)).sum().backward()
+    assert h.dtype == torch.bfloat16 and torch.equal(y, plain[1](h.float()))
+    assert model[0].weight.grad.any() and model[0].weight.dtype == torch.float32
+    with pytest.raises(norma.UnsupportedError, match="bfloat16"):
+        model[1](h)
+
+
 def test_evaluation_leaves_the_state():
     norm = trained("power")
     before = {key: value.clone() for key, value in norm.state_dict().items()}
