@@ -194,6 +194,18 @@ def is_autocast_type(x: Tensor) -> bool:
         return bool(amp.is_autocast_cpu_enabled())
 
 
+def in_backward() -> bool:
+    """Whether this thread computes a backward pass, as when activation checkpointing repeats a forward pass."""
+    current: Any = getattr(torch._C, "_current_graph_task_id", None)
+    return current is not None and current() != -1
+
+
+def is_tracing() -> bool:
+    """Whether torch.jit.trace is recording: of a norm it would record an output without values."""
+    jit: Any = torch.jit
+    return bool(jit.is_tracing())
+
+
 def not_compiled(function: _Function) -> _Function:
     """Without operators, torch.compile breaks the graph at this function and continues after it. torch.compiler.disable
     would do the same, but its import takes as long as that of PyTorch. Before 2.0 there is no torch.compile."""

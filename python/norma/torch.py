@@ -13,6 +13,7 @@ There is a class for every type of ``norma.norm_types()``, named after its title
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
@@ -212,7 +213,10 @@ class Norm(nn.Module):
             result = _Forward.apply(x, self, self.training, *params)
             y: Tensor = result[0] if self.type.has_penalty else result
             if self.type.has_penalty:
-                self._penalty = result[1] if self.training else None
+                before, self._penalty = self._penalty, result[1] if self.training else None
+                if self.training and before is not None and not before.requires_grad and _torch_ops.in_backward():
+                    warnings.warn(f"norm '{self.type.name}': the penalty has no gradient, because the forward pass of reentrant "
+                                  "activation checkpointing computes none; use checkpoint(..., use_reentrant=False)")
             return y
         lease = _Lease(self._layer(x))
         y = self._run(lease, self.training, x)
@@ -249,6 +253,9 @@ class Norm(nn.Module):
                              f"torch.bool {list(x.shape[:-1])}")
         if _torch_ops.is_compiling():
             return self._in_graph(x, mask)
+        if _torch_ops.is_tracing():
+            raise UnsupportedError(f"norm '{self.type.name}': torch.jit.trace is not supported; use torch.compile or "
+                                   "torch.export")
         if mask is None:
             return self._normalize(x)
         kept = ~mask
@@ -371,9 +378,9 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
     """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
 
     kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. where: function
-    of the name and the module that returns true for layers to replace; by default all are replaced. The weight and bias
-    of a replaced layer are copied if the new layer has them, and its training mode is kept. A layer that is shared by
-    several modules remains shared. Returns the names of the replaced layers, in order.
+    of the name and the module that returns true for layers to replace; by default all are replaced. The weight (``scale`` of
+    ``norma.torch.RMSNorm``) and bias of a replaced layer are copied if the new layer has them, and its training mode is
+    kept. A layer that is shared by several modules remains shared. Returns the names of the replaced layers, in order.
 
     UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to another type.
     """
@@ -396,11 +403,14 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
     return names
 
 
+_SAME_NAME = {"scale": "weight", "weight": "scale"}  # of RMSNorm: in the published module, in PyTorch
+
+
 def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any]) -> Norm:
     dtype = next((param.dtype for param in old.parameters()), torch.float32)
     new = Norm(type, _width_of(name, old), groups=groups, dtype=dtype, **options)
     for key, param in new._parameters.items():
-        kept = old._parameters.get(key)
+        kept = old._parameters.get(key, old._parameters.get(_SAME_NAME.get(key, "")))
         if kept is not None and param is not None and kept.shape == param.shape:
             param.data.copy_(kept.data)
     return new.train(old.training)

@@ -4,6 +4,7 @@ import gc
 import pickle
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -322,6 +323,19 @@ def test_batch_without_tokens(type, masked):
             assert torch.equal(value, before[name])
 
 
+def test_autocast():
+    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3), nn.Linear(12, 12), nt.RegularizedBatchNorm(12))
+    plain, x = copy.deepcopy(model), torch.randn(7, 12)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        h = model[0](x)
+        y = model[1](h)
+        model[3](model[2](y)).sum().backward()
+    assert h.dtype == torch.bfloat16 and torch.equal(y, plain[1](h.float()))
+    assert model[0].weight.grad.any() and model[0].weight.dtype == torch.float32
+    with pytest.raises(norma.UnsupportedError, match="bfloat16"):
+        model[1](h)
+
+
 def test_parametrized_weight():
     parametrize = pytest.importorskip("torch.nn.utils.parametrize")
     norm, x = nt.LayerNorm(12), torch.randn(7, 12)
@@ -334,19 +348,6 @@ def test_parametrized_weight():
     torch.testing.assert_close(y, 2 * nt.LayerNorm(12)(x))
     y.sin().sum().backward()
     assert norm.parametrizations.weight.original.grad.any()
-
-
-def test_autocast():
-    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3), nn.Linear(12, 12), nt.RegularizedBatchNorm(12))
-    plain, x = copy.deepcopy(model), torch.randn(7, 12)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        h = model[0](x)
-        y = model[1](h)
-        model[3](model[2](y)).sum().backward()
-    assert h.dtype == torch.bfloat16 and torch.equal(y, plain[1](h.float()))
-    assert model[0].weight.grad.any() and model[0].weight.dtype == torch.float32
-    with pytest.raises(norma.UnsupportedError, match="bfloat16"):
-        model[1](h)
 
 
 def test_evaluation_leaves_the_state():
@@ -410,6 +411,17 @@ def test_replacement_of_some_layers():
     assert model["a"][0] is model["a"][2] and isinstance(model["b"], nn.LayerNorm)
     assert not model["a"][0].training
     assert nt.replace_norms(model, "rms", kinds=[nt.Norm]) == ["a.0", "a.2"]
+    rms = nn.Sequential(nt.RMSNorm(8))
+    rms[0].scale.data.uniform_(1, 2)
+    kept = rms[0].scale.clone()
+    nt.replace_norms(rms, "layer", kinds=[nt.Norm])
+    assert torch.equal(rms[0].weight, kept)
+    if hasattr(nn, "RMSNorm"):  # PyTorch 2.4
+        rms, x = nn.Sequential(nn.RMSNorm(8, eps=1e-6)), torch.randn(3, 8)
+        rms[0].weight.data.uniform_(1, 2)
+        expected = rms(x)
+        nt.replace_norms(rms, "rms", epsilon=1e-6, epsilon_inside=True)
+        torch.testing.assert_close(rms(x), expected)
     with pytest.raises(norma.UsageError, match="no layer of the classes"):
         nt.replace_norms(nn.Linear(2, 2), "power")
     with pytest.raises(norma.UsageError, match="shape"):
@@ -449,6 +461,8 @@ def test_errors():
                               (torch.zeros(2, 12, device="meta"), norma.UnsupportedError, "meta")):
         with pytest.raises(error, match=message):
             norm(x)
+    with pytest.raises(norma.UnsupportedError, match="torch.jit.trace is not supported"), torch.no_grad():
+        torch.jit.trace(nt.LayerNorm(12), torch.zeros(2, 12))
     with pytest.raises(norma.UsageError, match="padding_mask is torch.bool \\[3\\], expected torch.bool \\[2\\]"):
         norm(torch.zeros(2, 12), torch.zeros(3, dtype=torch.bool))
     with pytest.raises(norma.UsageError, match="dtype"):
@@ -478,6 +492,26 @@ def test_checkpointing():
     copy.deepcopy(norm)(a).square().sum().backward()
     checkpoint(norm, b, use_reentrant=False).square().sum().backward()
     assert torch.equal(a.grad, b.grad)
+
+
+def test_penalty_and_checkpointing():
+    """Reentrant checkpointing computes the first forward pass without gradients: a warning."""
+    from torch.utils.checkpoint import checkpoint
+    model, x = nn.Sequential(nn.Linear(12, 12), trained("rbn")), torch.randn(6, 12)
+    grads = []
+    for reentrant in (None, False, True):
+        one, a = copy.deepcopy(model), x.clone().requires_grad_()
+        y = one(a) if reentrant is None else checkpoint(one, a, use_reentrant=reentrant)
+        loss = y.square().sum() + 10 * nt.penalty(one)
+        if reentrant:
+            with pytest.warns(UserWarning, match="norm 'rbn': the penalty has no gradient.*use_reentrant=False"):
+                loss.backward()
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                loss.backward()
+            grads.append(a.grad)
+    assert torch.equal(*grads)
 
 
 @pytest.mark.skipif(not hasattr(torch, "compile"), reason="PyTorch before 2.0")
