@@ -1,39 +1,51 @@
-"""Calls of the library that run for long: Ctrl-C and exceptions in callbacks end them in an orderly way."""
+"""Calls of the library that run for long: Ctrl-C and exceptions in callbacks and signal handlers end them in an orderly way."""
 from __future__ import annotations
 
 import signal
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
 
 class Interruptible:
-    """Keeps the first exception of callbacks, which must not cross the library, and turns SIGINT into KeyboardInterrupt after
-    the library has finished: ``with Interruptible(stop) as calls: ...; calls.guard(function)(...)``.
+    """Keeps the first exception of callbacks and signal handlers, which must not cross the library, until the library has
+    finished: ``with Interruptible(stop) as calls: ...``, where callbacks call ``calls.call(function, ...)``.
 
-    stop: called once, at the first exception or SIGINT. SIGINT is handled in the main thread only, as always in Python, and
-    between two callbacks of the library.
+    stop: called once, at the first exception; that of Ctrl-C is KeyboardInterrupt. Signals are handled in the main thread only,
+    as always in Python, and between two callbacks of the library. A handler may run before the first statement of a callback,
+    where ctypes would discard its exception; so every handler is replaced by one that keeps the exception.
     """
 
     def __init__(self, stop: Callable[[], Any]) -> None:
         self._stop = stop
         self.problem: Optional[BaseException] = None
-        self._inherited: Any = None
+        self._replaced: Dict[int, Any] = {}  # signal: handler and its replacement
 
     def _end(self, problem: BaseException) -> None:
         if self.problem is None:
             self.problem = problem
             self._stop()
 
+    def _keeping(self, handler: Callable[..., Any]) -> Callable[..., None]:
+        def handle(*arguments: Any) -> None:
+            try:
+                handler(*arguments)
+            except BaseException as problem:
+                self._end(problem)
+        return handle
+
     def __enter__(self) -> "Interruptible":
-        self._handles = (threading.current_thread() is threading.main_thread()
-                         and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-        if self._handles:
-            signal.signal(signal.SIGINT, lambda *_: self._end(KeyboardInterrupt()))
+        if threading.current_thread() is threading.main_thread():
+            for number in signal.valid_signals():
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._replaced[number] = handler, self._keeping(handler)
+                    signal.signal(number, self._replaced[number][1])
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self._handles:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, (handler, replacement) in self._replaced.items():
+            if signal.getsignal(number) is replacement:  # not if a callback has set another one
+                signal.signal(number, handler)
 
     def call(self, function: Optional[Callable[..., Any]], *arguments: Any) -> None:
         """Calls a function of the user, unless an earlier call failed."""

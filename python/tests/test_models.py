@@ -488,6 +488,25 @@ def test_other_threads_run_during_a_training(folder, tmp_path):
     assert counts[0] > 5
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_exception_of_a_signal_handler_stops_the_training(folder, tmp_path, number):
+    """A handler runs anywhere in a callback, also where ctypes discards its exception."""
+    def handler(*_):
+        sys.exit(75)
+    before = signal.signal(number, handler)
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
+    try:
+        timer.start()
+        with pytest.raises(SystemExit, match="75"):
+            norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 20000, "train.validate_every": 100000})
+        assert signal.getsignal(number) is handler
+    finally:
+        timer.cancel()
+        signal.signal(number, before)
+    assert max(norma.Run(tmp_path / "run").log["train"].get("update", [0])) < 20000
+    assert list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))
+
+
 @pytest.mark.parametrize("process", [False, True])
 def test_errors_of_training(folder, tmp_path, process):
     with pytest.raises(norma.UsageError, match="train.updatse"):
