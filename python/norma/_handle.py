@@ -48,6 +48,11 @@ class Closeable:
         ``close`` does nothing. Results that were returned remain. Without ``close`` the memory is freed with the object."""
         self._owned = None
 
+    _instead_of_pickle = "create it again"
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot be copied or pickled; {self._instead_of_pickle}")
+
     def __enter__(self: _Self) -> _Self:
         self._handle  # UsageError if it is closed
         return self

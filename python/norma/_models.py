@@ -99,8 +99,7 @@ class _Model(Closeable):
     def __repr__(self) -> str:
         return f"norma.{type(self).__name__}({self.path!r})"
 
-    def __reduce__(self) -> Any:
-        raise TypeError(f"{type(self).__name__} cannot be copied or pickled; open it again from its path")
+    _instead_of_pickle = "open it again from its path"
 
 
 # ---- translation ----

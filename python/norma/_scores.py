@@ -36,6 +36,8 @@ def _interval(struct: Any) -> Interval:
 class Scores(Closeable):
     """The scores of one system on one test set."""
 
+    _instead_of_pickle = "use its value, line, segments and interval()"
+
     def __init__(self, handle: int) -> None:
         lib = library()
         self._owned = Handle(handle, lib.nm_scores_free)
@@ -127,9 +129,6 @@ class Scorer(Closeable):
 
     def __repr__(self) -> str:
         return f"norma.Scorer({self.metric!r})"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a Scorer cannot be copied or pickled; create it again")
 
 
 def score(metric: str, hypotheses: Segments, *references: Segments, options: Optional[Mapping[str, Any]] = None,

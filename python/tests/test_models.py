@@ -1,6 +1,8 @@
 """Training, run folders and trained models: results are those of the program."""
+import copy
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -577,6 +579,15 @@ def test_scores_are_those_of_the_program(folder, tmp_path):
         assert files.segments == scores.segments and float(files) == scores.value
         perfect = norma.Scorer(metric, options).score(reference, reference)
         assert perfect.compare(scores).p < 0.5 and perfect.compare(perfect).p == 1
+
+
+def test_objects_cannot_be_copied(folder):
+    """A copy would have the address of memory of this process."""
+    scores = norma.score("bleu", ["a b c d"], ["a b c d"])
+    for one in (scores, norma.Scorer("bleu"), norma.Translator(folder / "run")):
+        for function in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=f"{type(one).__name__} cannot be copied or pickled; "):
+                function(one)
 
 
 def test_scores_of_labels_and_tags():
