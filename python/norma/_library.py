@@ -375,6 +375,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_prepared_get_drop": (c_bool, _pointer, c_int32, c_size_t, POINTER(PreparedDropStruct)),
     "nm_training_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), c_int, POINTER(TrainingEvents), _error),
     "nm_training_run": (_status, _pointer, _error),
+    "nm_training_warning": (_text, _pointer),
     "nm_training_stop": (None, _pointer),
     "nm_training_close": (None, _pointer),
     "nm_comparison_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), POINTER(ComparisonEvents), _error),

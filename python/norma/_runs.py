@@ -219,10 +219,11 @@ class Validation(NamedTuple):
 
 
 class Callbacks(NamedTuple):
-    """Functions that ``norma.train`` calls, each optional. Without ``message`` warnings are those of ``warnings``."""
+    """Functions that ``norma.train`` calls, each optional. Without ``message``, warnings are those of ``warnings``, and notes are
+    not shown."""
     progress: Optional[Callable[[Progress], Any]] = None  #: after every update
     validated: Optional[Callable[[Validation], Any]] = None  #: after every validation
-    message: Optional[Callable[[str], Any]] = None  #: a warning
+    message: Optional[Callable[[str], Any]] = None  #: a note, such as a setting that the recipe adapts; or "warning: ..."
 
 
 _RESUME = {False: 0, True: 1, "override": 2}
@@ -250,6 +251,8 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
     """
     if resume not in _RESUME:
         raise UsageError(f"resume = {resume!r}: expected False, True or 'override'")
+    if callbacks is not None and not isinstance(callbacks, Callbacks):
+        raise UsageError(f"callbacks = {callbacks!r}: expected norma.Callbacks")
     reader = _LogReader(Path(folder), callback, bool(resume))
     if not process:
         return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(), reader)
@@ -314,14 +317,20 @@ def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], res
                 calls.call(callbacks.validated, _fields(Validation, validation.contents))
 
         def on_message(_: Any, text: bytes) -> None:
-            calls.call(callbacks.message or (lambda line: warnings.warn(line, stacklevel=6)),
-                       text.decode("utf-8", "replace"))
+            line = text.decode("utf-8", "replace")
+            if callbacks.message:
+                calls.call(callbacks.message, line)
+            elif line.startswith("warning: "):
+                calls.call(lambda: warnings.warn(line[len("warning: "):], stacklevel=6))
 
         events = TrainingEvents(None, training_progress(on_progress), training_validated(on_validated),
                                 training_message(on_message), b"norma.train")
         status = lib.nm_training_open(byref(training), os.fsencode(_recipe_file(recipe)), os.fsencode(folder),
                                       _option_list(settings), resume, byref(events), byref(err))
         try:
+            device = lib.nm_training_warning(training) if not status else None
+            if device:
+                on_message(None, b"warning: " + device)
             if not status and calls.problem is None:
                 status = lib.nm_training_run(training, byref(err))
         finally:

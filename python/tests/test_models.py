@@ -509,6 +509,21 @@ def test_exception_of_a_signal_handler_stops_the_training(folder, tmp_path, numb
     assert list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))
 
 
+def test_messages_of_training(folder, tmp_path):
+    """Warnings are those of the module, without a prefix; notes are for the callback only."""
+    recipe = RECIPE.format(folder=folder).replace("[train]\n", "[train]\nbest_by = score\n")
+    recipe += "[size.1000]\ntrain.label_smoothing = 0\n"
+    lines = []
+    norma.train(recipe, tmp_path / "callback", {"train.updates": 1}, callbacks=norma.Callbacks(message=lines.append))
+    expected = [line[len("warning: "):] for line in lines if line.startswith("warning: ")]
+    assert len(lines) > len(expected) > 0 and any("the recipe sets train.label_smoothing = 0" in line for line in lines)
+    with pytest.warns(UserWarning) as caught:
+        norma.train(recipe, tmp_path / "module", {"train.updates": 1})
+    assert [(str(one.message), one.filename) for one in caught] == [(line, __file__) for line in expected]
+    with pytest.warns(UserWarning, match="threads"):
+        norma.train(RECIPE.format(folder=folder), tmp_path / "threads", {"train.updates": 1, "device.threads": 500})
+
+
 @pytest.mark.parametrize("process", [False, True])
 def test_errors_of_training(folder, tmp_path, process):
     with pytest.raises(norma.UsageError, match="train.updatse"):
