@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ComparisonEvents, ErrorText, FileError, UsageError, check, comparison_finished, comparison_message,
-                       comparison_progress, comparison_trained, library)
+                       comparison_progress, comparison_trained, encoded_path, library)
 from ._models import _option_list
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
 
@@ -34,7 +34,7 @@ class Comparison(Dict[str, Any]):
         file."""
         lib, handle, err = library(), c_void_p(), ErrorText()
         options = _option_list({"margin": margin, "samples": False})
-        check(lib.nm_comparison_open_results(byref(handle), os.fsencode(folder), options, None, byref(err)), err)
+        check(lib.nm_comparison_open_results(byref(handle), encoded_path("folder", folder), options, None, byref(err)), err)
         try:
             check(lib.nm_comparison_run(handle, byref(err)), err)
             return _read(handle)
@@ -149,7 +149,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     folder; otherwise as ``train``. The error of the first run if all runs failed.
     """
     lib, handle, err = library(), c_void_p(), ErrorText()
-    options: Dict[str, Any] = {**(settings or {}), "compare.folder": os.fspath(folder), "compare.seeds": seeds}
+    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))
+    options: Dict[str, Any] = {**(settings or {}), "compare.folder": folder, "compare.seeds": seeds}
     if norms is not None:
         options["compare.norms"] = norms if isinstance(norms, str) else ",".join(norms)
     logs = _LogsReader(Path(folder), callback, interval)

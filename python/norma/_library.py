@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import glob
 import importlib.util
+import operator
 import os
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
@@ -84,6 +85,42 @@ def check(status: int, err: ErrorText) -> None:
     """Raises the exception of a status other than NM_OK."""
     if status:
         raise error_of(status, err.text.decode("utf-8", "replace"))
+
+
+# ---- arguments of functions ----
+
+def encoded(what: str, text: Any) -> bytes:
+    """A text or a path for C. what: name of the argument, for messages."""
+    try:
+        found = os.fsencode(text) if isinstance(text, os.PathLike) else text.encode("utf-8", "surrogateescape")
+    except (AttributeError, UnicodeEncodeError):
+        raise UsageError(f"{what} = {text!r}: expected a text" if not isinstance(text, str) else
+                         f"{what}: not Unicode text") from None
+    if b"\0" in found:
+        before = found[:found.index(0)].decode("utf-8", "surrogateescape")
+        raise UsageError(f"{what}: the character NUL at position {len(before)}")
+    return bytes(found)
+
+
+def encoded_path(what: str, path: Any) -> bytes:
+    """A path for C."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise UsageError(f"{what} = {path!r}: expected a path")
+    return encoded(what, os.fsdecode(path))
+
+
+MAX_THREADS = 4096  # of the option device.threads
+
+
+def integer(what: str, value: Any, low: int, high: int) -> int:
+    """An integer within limits; ctypes would cut others off."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise UsageError(f"{what} = {value!r}: expected an integer from {low} to {high}")
+    return number
 
 
 # ---- structures of the public headers ----

@@ -1,15 +1,17 @@
 """Trained models: translation, language modeling, tagging, classification."""
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import math
 import os
+import re
 import warnings
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from ._handle import Closeable, Handle
-from ._library import ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, library
+from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded, encoded_path, integer,
+                       library)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -27,7 +29,7 @@ def _bytes(what: str, i: int, text: Any) -> bytes:
     return encoded
 
 
-def _texts(what: str, texts: Iterable[str]) -> Any:
+def _texts(what: str, texts: Iterable[str]) -> Tuple[Any, int]:
     encoded = [_bytes(what, i, text) for i, text in enumerate(texts)]
     return (c_char_p * max(len(encoded), 1))(*encoded), len(encoded)
 
@@ -40,31 +42,68 @@ def _option_text(name: str, value: Any) -> str:
     raise UsageError(f"option {name} = {value!r}: expected a text, a number, a truth value or a path")
 
 
-def _option_list(options: Mapping[str, Any]) -> Any:
-    """Alternating names and values. A list or tuple as value means that the option is given several times."""
-    words: List[Optional[bytes]] = []
+# Options that may be given several times, as a list.
+_REPEATED = ("grid", "compare.grid")
+
+
+def _option_pairs(options: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
+    """Names and values of options as texts."""
+    if not isinstance(options, Mapping):
+        raise UsageError(f"options = {options!r}: expected a dict")
     for name, value in options.items():
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            words += [name.encode(), _option_text(name, one).encode()]
+        for one in value if name in _REPEATED and isinstance(value, (list, tuple)) else [value]:
+            yield name, _option_text(name, one)
+
+
+def _option_list(options: Mapping[str, Any]) -> Any:
+    """Alternating names and values for C."""
+    words: List[Optional[bytes]] = []
+    for name, value in _option_pairs(options):
+        words += [encoded("name of an option", name), encoded(f"option {name}", value)]
     return (c_char_p * (len(words) + 1))(*words, None)
 
 
-def _list_of(texts: Any) -> List[str]:
-    if isinstance(texts, (str, bytes)):
-        raise UsageError("expected a list of texts, got one text")
-    return list(texts)
+def _options(options: Optional[Mapping[str, Any]], more: Mapping[str, Any]) -> Any:
+    """The arguments ``options`` and ``**more`` for C."""
+    if options is not None and not isinstance(options, Mapping):
+        raise UsageError(f"options = {options!r}: expected a dict")
+    return _option_list({**(options or {}), **more})
 
 
-def _batches(items: Iterable[Any], size: int) -> Iterator[List[Any]]:
-    """Lists of up to size items."""
+def _list_of(what: str, items: Any, texts: str = "texts") -> List[Any]:
+    """The items of an argument. what: its name; texts: its items."""
+    if isinstance(items, (str, bytes)):
+        raise UsageError(f"{what}: expected a list of {texts}, got one text")
+    if not isinstance(items, Iterable):
+        raise UsageError(f"{what} = {items!r}: expected a list of {texts}")
+    return list(items)
+
+
+def _batches(what: str, items: Iterable[Any], size: int) -> Iterator[Tuple[int, List[Any]]]:
+    """Lists of up to size items, with the number of the first one."""
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise UsageError(f"{what} = {items!r}: expected a list, a file or an iterator")
     waiting: List[Any] = []
+    first, size = 0, integer("batch", size, 1, 2**31 - 1)
     for item in items:
         waiting.append(item)
         if len(waiting) >= size:
-            yield waiting
-            waiting = []
+            yield first, waiting
+            first, waiting = first + len(waiting), []
     if waiting:
-        yield waiting
+        yield first, waiting
+
+
+@contextlib.contextmanager
+def _numbered(first: int) -> Iterator[None]:
+    """Numbers in messages about a batch of a stream count from the beginning of the stream."""
+    try:
+        yield
+    except (FormatError, UsageError) as problem:
+        if not first:
+            raise
+        raise type(problem)(re.sub(r"^(text|line|sentence) (\d+)", lambda found: f"{found[1]} {first + int(found[2])}",
+                                   str(problem))) from None
 
 
 class _Model(Closeable):
@@ -75,11 +114,14 @@ class _Model(Closeable):
     def __init__(self, path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[str, Any]] = None,
                  **more: Any) -> None:
         handle, err = c_void_p(), ErrorText()
-        paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-        self.path = ",".join(os.fspath(one) for one in paths)
+        paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
+        encoded_paths = [encoded_path("path", one) for one in paths]
+        self.path = ",".join(map(os.fsdecode, encoded_paths))
+        if not self.path:
+            raise UsageError("path: empty")
         lib = library()
-        check(getattr(lib, f"nm_{self._name}_open")(byref(handle), os.fsencode(self.path),
-                                                    _option_list({**(options or {}), **more}), byref(err)), err)
+        check(getattr(lib, f"nm_{self._name}_open")(byref(handle), b",".join(encoded_paths), _options(options, more), byref(err)),
+              err)
         self._owned = Handle(handle.value or 0, getattr(lib, f"nm_{self._name}_close"))
         warning = getattr(lib, f"nm_{self._name}_warning")(self._handle)
         if warning:
@@ -87,7 +129,7 @@ class _Model(Closeable):
 
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the (first) model as text, ``model.option("model.norm")``; None: there is no such option."""
-        value = getattr(library(), f"nm_{self._name}_option")(self._handle, name.encode())
+        value = getattr(library(), f"nm_{self._name}_option")(self._handle, encoded("name", name))
         return None if value is None else value.decode()
 
     def _call(self, function: str, *arguments: Any) -> int:
@@ -160,30 +202,39 @@ class Translator(_Model):
     @overload
     def translate(self, texts: Iterable[str]) -> List[str]: ...
 
-    def translate(self, texts: Any) -> Any:
+    def translate(self, texts: Union[str, Iterable[str]]) -> Union[str, List[str]]:
         """The best translation of a text, or of each text of a list, as ``norma translate`` writes it: empty for an
         empty text and, with a warning, for one that is too long. A list is faster than many calls.
 
         FormatError: a line break within a text; DivergedError: the model's probabilities are not finite.
         """
-        one = isinstance(texts, str)
+        if isinstance(texts, str):
+            return self._best([texts], 0)[0]
+        return self._best(texts, 0)
+
+    def _best(self, texts: Iterable[str], first: int) -> List[str]:
+        """As ``translate``, of a list. first: number of the first text, for messages."""
         best = []
-        for i, found in enumerate(self.run([texts] if one else texts)):
+        with _numbered(first):
+            results = self.run(texts)
+        for i, found in enumerate(results, first):
             if found.too_long:
-                warnings.warn(f"text {i} has more than {self.max_tokens} tokens and was not translated", stacklevel=2)
+                warnings.warn(f"text {i} has more than {self.max_tokens} tokens and was not translated", stacklevel=3)
             best.append(found[0].text if found else "")
-        return best[0] if one else best
+        return best
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[str]:
         """The best translation of each text of an iterable, which is read ``batch`` texts ahead: for files. Errors as
         ``translate``, when the text has been read."""
-        for some in _batches(texts, batch):
-            yield from self.translate(some)
+        for first, some in _batches("texts", texts, batch):
+            yield from self._best(some, first)
 
     def stream_run(self, texts: Iterable[str], batch: int = 256) -> Iterator[Translations]:
         """``run`` of each text of an iterable, which is read ``batch`` texts ahead. Errors as ``translate``."""
-        for some in _batches(texts, batch):
-            yield from self.run(some)
+        for first, some in _batches("texts", texts, batch):
+            with _numbered(first):
+                found = self.run(some)
+            yield from found
 
     def run(self, texts: Iterable[str], prefixes: Optional[Iterable[str]] = None,
             constraints: Optional[Iterable[Sequence[str]]] = None) -> List[Translations]:
@@ -193,13 +244,17 @@ class Translator(_Model):
 
         UsageError: lists of different lengths; others as ``translate``.
         """
-        array, n = _texts("text", _list_of(texts))
+        array, n = _texts("text", _list_of("texts", texts))
         lib = library()
-        given, n_given = _texts("prefix", _list_of(prefixes)) if prefixes is not None else (None, n)
+        given, n_given = _texts("prefix", _list_of("prefixes", prefixes)) if prefixes is not None else (None, n)
         if n != n_given:
             raise UsageError(f"{n} texts and {n_given} prefixes")
         if constraints is not None:
-            phrases, n_given = _texts("constraints", ["\t".join(_list_of(one)) for one in constraints])
+            lists = [_list_of(f"constraints {i}", one, "phrases")
+                     for i, one in enumerate(_list_of("constraints", constraints, "lists of phrases"))]
+            for i, one in enumerate(lists):
+                _texts(f"constraints {i}, phrase", one)
+            phrases, n_given = _texts("constraints", ["\t".join(one) for one in lists])
             if n != n_given:
                 raise UsageError(f"{n} texts and {n_given} lists of constraints")
             result = self._call("nm_translator_run_constraints", array, given, phrases, n)
@@ -219,8 +274,8 @@ class Translator(_Model):
 
         UsageError: lists of different lengths; others as ``translate``.
         """
-        array, n = _texts("source", _list_of(sources))
-        given, n_given = _texts("target", _list_of(targets))
+        array, n = _texts("source", _list_of("sources", sources))
+        given, n_given = _texts("target", _list_of("targets", targets))
         if n != n_given:
             raise UsageError(f"{n} sources and {n_given} targets")
         lib, result = library(), self._call("nm_translator_score", array, given, n)
@@ -295,8 +350,10 @@ class LanguageModel(_Model):
 
     def stream(self, lines: Iterable[str], batch: int = 256) -> Iterator[LineScore]:
         """``score`` of each line of an iterable, every line a text, which is read ``batch`` lines ahead. Errors as ``score``."""
-        for some in _batches(lines, batch):
-            yield from self.score(some)
+        for first, some in _batches("lines", lines, batch):
+            with _numbered(first):
+                found = self.score(some)
+            yield from found
 
     def perplexity(self, lines: Iterable[str], text: bool = True) -> float:
         """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``. Errors as
@@ -306,7 +363,7 @@ class LanguageModel(_Model):
     def perplexity_of_file(self, path: PathLike) -> Perplexity:
         """The perplexity of a text file as ``norma perplexity`` computes it, for texts of any size; the file may be compressed.
         FileError; FormatError: not UTF-8; MismatchError: no text."""
-        lib, result = library(), self._call("nm_language_model_perplexity", os.fsencode(path))
+        lib, result = library(), self._call("nm_language_model_perplexity", encoded_path("path", path))
         try:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
             return Perplexity(math.exp(sums.nll / sums.tokens), math.exp(sums.nll / sums.words), interval.low, interval.high,
@@ -315,7 +372,7 @@ class LanguageModel(_Model):
             lib.nm_perplexity_free(result)
 
     def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
-        array, n = _texts("line", _list_of(lines))
+        array, n = _texts("line", _list_of("lines", lines))
         lib, result = library(), self._call("nm_language_model_score", array, n, 1 if text else 0)
         try:
             scores = []
@@ -332,7 +389,8 @@ class LanguageModel(_Model):
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first:
         number of the first prompt; a continuation depends on its prompt, its number and the option seed only.
         FormatError: the character NUL."""
-        array, n = _texts("prompt", _list_of(prompts))
+        array, n = _texts("prompt", _list_of("prompts", prompts))
+        first = integer("first", first, 0, 2**64 - 1)
         lib, result = library(), self._call("nm_language_model_generate", array, n, first)
         try:
             return [lib.nm_lm_texts_get(result, i).decode("utf-8", "replace") for i in range(n)]
@@ -374,7 +432,8 @@ class Tagger(_Model):
     def tag(self, sentences: Iterable[Sequence[str]]) -> List[Tagged]:
         """Tags and spans of each sentence, a list of tokens. FormatError: an empty token or one with a line break, or a
         sentence of more than 65536 tokens."""
-        lists = [_list_of(sentence) for sentence in sentences]
+        lists = [_list_of(f"sentence {i}", sentence, "tokens")
+                 for i, sentence in enumerate(_list_of("sentences", sentences, "sentences"))]
         array, _ = _texts("token", (token for tokens in lists for token in tokens))
         lengths = (c_size_t * max(len(lists), 1))(*map(len, lists))
         lib, result = library(), self._call("nm_tagger_run", array, lengths, len(lists))
@@ -385,8 +444,10 @@ class Tagger(_Model):
 
     def stream(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Tagged]:
         """``tag`` of each sentence of an iterable, which is read ``batch`` sentences ahead. Errors as ``tag``."""
-        for some in _batches(sentences, batch):
-            yield from self.tag(some)
+        for first, some in _batches("sentences", sentences, batch):
+            with _numbered(first):
+                found = self.tag(some)
+            yield from found
 
     @staticmethod
     def _read(lib: Any, result: int, sentence: int) -> Tagged:
@@ -424,7 +485,7 @@ class Classifier(_Model):
     def classify(self, texts: Iterable[str]) -> List[Classification]:
         """The most probable class of each text and the probabilities of all. Line breaks count as spaces. FormatError: the
         character NUL."""
-        array, n = _texts("text", _list_of(texts))
+        array, n = _texts("text", _list_of("texts", texts))
         labels = self.labels
         lib, result = library(), self._call("nm_classifier_run", array, n)
         try:
@@ -436,17 +497,19 @@ class Classifier(_Model):
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[Classification]:
         """``classify`` of each text of an iterable, which is read ``batch`` texts ahead. Errors as ``classify``."""
-        for some in _batches(texts, batch):
-            yield from self.classify(some)
+        for first, some in _batches("texts", texts, batch):
+            with _numbered(first):
+                found = self.classify(some)
+            yield from found
 
 
-def load(path: Union[PathLike, Sequence[PathLike]], **options: Any) -> Any:
+def load(path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[str, Any]] = None, **more: Any) -> Any:
     """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Options and errors as
     ``Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier``."""
     problem: Optional[UnsupportedError] = None
     for kind in (Translator, LanguageModel, Tagger, Classifier):
         try:
-            return kind(path, **options)
+            return kind(path, options, **more)
         except UnsupportedError as error:
             problem = problem or error
     raise problem  # type: ignore[misc]

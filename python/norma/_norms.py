@@ -7,7 +7,7 @@ from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ._handle import finalize
-from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, backend, check, library)
+from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, backend, check, encoded, integer, library)
 
 _USES_BATCH, _HAS_STATE, _APPROX_GRAD, _HAS_PENALTY = 1, 2, 4, 8  # enum nm_norm_traits
 
@@ -80,10 +80,10 @@ def norm_type(name: str) -> NormType:
 
 
 def _setting(value: Any) -> str:
-    text = ("true" if value else "false") if isinstance(value, bool) else repr(value) if isinstance(value, float) \
+    text = ("true" if value else "false") if isinstance(value, bool) else repr(float(value)) if isinstance(value, float) \
         else str(value)
-    if not text or len(text.split()) != 1 or text.split()[0] != text:
-        raise UsageError(f"'{value}': expected one word")
+    if not text or len(text.split()) != 1 or text.split()[0] != text or "\0" in text:
+        raise UsageError(f"{value!r}: expected one word")
     return text
 
 
@@ -99,9 +99,7 @@ class LayerSpec(NamedTuple):
     def of(type: str, width: int, groups: int, options: Mapping[str, Any]) -> "LayerSpec":
         """UsageError: unknown type, or numbers out of range. Options are checked when a layer is created."""
         found = norm_type(type)
-        for what, value in (("width", width), ("groups", groups)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
-                raise UsageError(f"{what} = {value!r}: expected a number from 1")
+        width, groups = integer("width", width, 1, 2**31 - 1), integer("groups", groups, 1, 2**31 - 1)
         settings = dict(options)
         if "groups" in found.options and groups != 1:
             settings["groups"] = groups

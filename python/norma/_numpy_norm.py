@@ -6,7 +6,7 @@ from ctypes import byref, c_int64
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from ._handle import Closeable
-from ._library import ErrorText, UsageError, check, library
+from ._library import MAX_THREADS, ErrorText, UsageError, check, encoded_path, integer, library
 from ._norms import Layer, LayerSpec, NormType, Pass
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class Norm(Closeable):
         self.dtype = numpy.dtype(dtype)
         if self.dtype not in (numpy.float32, numpy.float64):
             raise UsageError(f"dtype {self.dtype}: expected float32 or float64")
+        threads = integer("threads", threads, 0, MAX_THREADS)
         layer = Layer(LayerSpec.of(type, width, groups, options), self.dtype == numpy.float64, threads, name)
         self._owned = (layer, Pass(layer))
         self._x: Optional["np.ndarray"] = None  # of the pending forward pass, without padding
@@ -82,8 +83,9 @@ class Norm(Closeable):
 
     def set_counter(self, name: str, value: int) -> None:
         """Sets a counter. UsageError: none of that name, or a negative value."""
-        if name not in self._layer.counters or value < 0:
+        if name not in self._layer.counters:
             raise UsageError(f"counter '{name}' = {value}; counters are {', '.join(self._layer.counters) or 'none'}")
+        value = integer(f"counter '{name}'", value, 0, 2**63 - 1)
         c_int64.from_address(self._layer.counters[name]).value = value
 
     def zero_grads(self) -> None:
@@ -179,7 +181,7 @@ class Norm(Closeable):
     def _file(self, function: Any, path: Any) -> None:
         err, layer = ErrorText(), self._layer
         with layer.backend.lock:
-            check(function(layer.handle, os.fsencode(path), byref(err)), err)
+            check(function(layer.handle, encoded_path("path", path), byref(err)), err)
 
     def close(self) -> None:
         """Frees the memory of the layer. Arrays of ``params``, ``grads`` and ``state`` that are still used keep it. Later calls

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 from ._interrupt import Interruptible
 from ._library import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents, check,
-                       library, prepare_message, prepare_progress)
-from ._models import PathLike, _option_list
+                       encoded_path, library, prepare_message, prepare_progress)
+from ._models import PathLike, _options
 
 
 class PreparedSplit(NamedTuple):
@@ -64,8 +64,8 @@ def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[P
             calls.call(lambda: warnings.warn(text.decode("utf-8", "replace"), stacklevel=5))
 
         events = PrepareEvents(None, prepare_progress(on_progress), prepare_message(on_message))
-        status = lib.nm_prepare_folder(byref(prepared), os.fsencode(settings) if settings is not None else None,
-                                       _option_list({**(options or {}), **more}), byref(events), byref(err))
+        status = lib.nm_prepare_folder(byref(prepared), encoded_path("settings", settings) if settings is not None else None,
+                                       _options(options, more), byref(events), byref(err))
     try:
         if calls.problem is not None:
             raise calls.problem

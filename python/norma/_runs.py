@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from ._handle import close
 from ._interrupt import Interruptible
-from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, error_of, library,
-                       training_message, training_progress, training_validated)
-from ._models import _option_list
+from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, encoded, encoded_path, error_of,
+                       library, training_message, training_progress, training_validated)
+from ._models import _option_list, _option_pairs
 
 PathLike = Union[str, "os.PathLike[str]"]
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -129,8 +129,9 @@ def _records(file: Path, text: str) -> List[Dict[str, Any]]:
 
 def _words(settings: Mapping[str, Any]) -> List[str]:
     words = []
-    for key, value in settings.items():
-        words += ["--" + key, ("true" if value else "false") if isinstance(value, bool) else str(value)]
+    for name, value in _option_pairs(settings):
+        encoded(f"option {name}", value)  # UsageError
+        words += ["--" + name, value]
     return words
 
 
@@ -253,6 +254,7 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
         raise UsageError(f"resume = {resume!r}: expected False, True or 'override'")
     if callbacks is not None and not isinstance(callbacks, Callbacks):
         raise UsageError(f"callbacks = {callbacks!r}: expected norma.Callbacks")
+    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))
     reader = _LogReader(Path(folder), callback, bool(resume))
     if not process:
         return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(), reader)

@@ -6,8 +6,9 @@ from ctypes import byref, c_char_p, c_void_p
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._handle import Closeable, Handle
-from ._library import ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, library
-from ._models import PathLike, _list_of, _option_list, _texts
+from ._library import (ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, encoded, encoded_path,
+                       library)
+from ._models import PathLike, _list_of, _options, _texts
 
 Segments = Union[PathLike, Iterable[str]]
 
@@ -97,7 +98,7 @@ class Scorer(Closeable):
     def __init__(self, metric: str, options: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
         handle, err = c_void_p(), ErrorText()
         lib = library()
-        check(lib.nm_scorer_open(byref(handle), metric.encode(), _option_list({**(options or {}), **more}), byref(err)), err)
+        check(lib.nm_scorer_open(byref(handle), encoded("metric", metric), _options(options, more), byref(err)), err)
         self.metric, self._owned = metric, Handle(handle.value or 0, lib.nm_scorer_close)
 
     def score(self, hypotheses: Segments, *references: Segments) -> Scores:
@@ -112,13 +113,17 @@ class Scorer(Closeable):
             raise UsageError("hypotheses and references must all be files, or all be lists")
         handle, err, lib = c_void_p(), ErrorText(), library()
         if kinds == {True}:
-            paths = (c_char_p * max(len(references), 1))(*(os.fsencode(path) for path in references))  # type: ignore[arg-type]
-            status = lib.nm_scorer_run_files(self._handle, os.fsencode(hypotheses), paths,  # type: ignore[arg-type]
+            paths = (c_char_p * max(len(references), 1))(*(encoded_path("references", path) for path in references))
+            status = lib.nm_scorer_run_files(self._handle, encoded_path("hypotheses", hypotheses), paths,
                                              len(references), byref(handle), byref(err))
         else:
-            lists: Sequence[List[str]] = [_list_of(segments) for segments in (hypotheses, *references)]
+            lists: Sequence[List[str]] = [_list_of(what, segments, "segments") for what, segments in
+                                          (("hypotheses", hypotheses), *(("references", one) for one in references))]
             n = len(lists[0])
             for one in lists:
+                if len(one) and not any(isinstance(segment, str) for segment in one):
+                    raise UsageError(f"expected a list of segments, got a list of {type(one[0]).__name__}; each reference is an "
+                                     "argument: score(hypotheses, first, second)")
                 if len(one) != n:
                     raise MismatchError(f"{n} hypotheses, {len(one)} references")
             texts, _ = _texts("hypothesis", lists[0])

@@ -3,6 +3,7 @@ import copy
 import json
 import os
 import pickle
+import pydoc
 import random
 import signal
 import subprocess
@@ -124,8 +125,74 @@ def test_errors_of_models(folder, tmp_path):
                                   ([b"a"], norma.UsageError, "text 0: expected str, got bytes")):
         with pytest.raises(error, match=message):
             translator.translate(texts)
-    with pytest.raises(norma.UsageError, match="expected a list of texts"):
-        translator.run("haus")
+    for arguments, message in ((("haus",), "texts: expected a list of texts, got one text"),
+                               ((None,), "texts = None: expected a list of texts"),
+                               ((["haus"], "house"), "prefixes: expected a list of texts, got one text"),
+                               ((["haus"], None, "house"), "constraints: expected a list of lists of phrases"),
+                               ((["haus"], None, ["house"]), "constraints 0: expected a list of phrases, got one text")):
+        with pytest.raises(norma.UsageError, match=message):
+            translator.run(*arguments)
+    with pytest.raises(norma.UsageError, match="targets = None"):
+        translator.score(["haus"], None)
+    for stream in (translator.stream, translator.stream_run):
+        for texts in ("haus", folder / "test.de"):
+            with pytest.raises(norma.UsageError, match="texts = .*: expected a list, a file or an iterator"):
+                list(stream(texts))
+        with pytest.raises(norma.UsageError, match="batch = 0"):
+            list(stream(["haus"], batch=0))
+    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (3, "path = 3"),
+                          ([folder, 3], "path = 3: expected a path")):
+        with pytest.raises(norma.UsageError, match=message):
+            norma.Translator(path)
+    for options in ("beam=4", ["beam"], {3: 4}):
+        with pytest.raises(norma.UsageError, match="options = .*: expected a dict|name of an option = 3: expected a text"):
+            norma.Translator(folder / "run", options)
+
+
+def test_the_character_nul(folder, tmp_path, language_model):
+    """In C it would end the text."""
+    scorer, tiny = norma.Scorer("accuracy"), RECIPE.format(folder=folder)
+    for call, what in ((lambda: norma.Translator(f"{folder}/run\0x"), "path"),
+                       (lambda: norma.Translator([folder / "run", f"{folder}/run\0x"]), "path"),
+                       (lambda: norma.Translator(folder / "run", {"decode.beam\0x": 3}), "name of an option"),
+                       (lambda: norma.Translator(folder / "run", beam="3\0"), "option beam"),
+                       (lambda: norma.Translator(folder / "run").option("model.norm\0x"), "name"),
+                       (lambda: norma.LanguageModel(language_model).perplexity_of_file(f"{folder}/test.de\0"), "path"),
+                       (lambda: norma.train(tiny + "\0", tmp_path / "run"), "recipe"),
+                       (lambda: norma.train(tiny, f"{tmp_path}/run\0x"), "folder"),
+                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"}), "option data.folder"),
+                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"}, process=True),
+                        "option data.folder"),
+                       (lambda: norma.compare(tiny, f"{tmp_path}/run\0x"), "folder"),
+                       (lambda: norma.Comparison.open(f"{tmp_path}/run\0x"), "folder"),
+                       (lambda: norma.prepare(train=folder / "train", output=f"{tmp_path}/run\0x"), "option output"),
+                       (lambda: norma.prepare(settings=f"{folder}/data/data.ini\0", output=tmp_path / "run"), "settings"),
+                       (lambda: norma.Scorer("bleu\0x"), "metric"),
+                       (lambda: scorer.score(f"{folder}/test.de\0", folder / "test.de"), "hypotheses"),
+                       (lambda: scorer.score(folder / "test.de", f"{folder}/test.de\0"), "references")):
+        with pytest.raises(norma.UsageError, match=rf"^{what}: the character NUL at position \d+$"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_messages_of_streams_count_from_the_beginning(folder, tagger, classifier, language_model):
+    translator, texts = norma.Translator(folder / "run"), ["haus"] * 5
+    with pytest.warns(UserWarning, match="text 5 has more than") as caught:
+        assert len(list(translator.stream([*texts, "haus " * 200], batch=2))) == 6
+    assert caught[0].filename == __file__
+    tagger, classifier, language_model = norma.Tagger(tagger), norma.Classifier(classifier), norma.LanguageModel(language_model)
+    for stream, items, error, message in ((translator.stream, [*texts, "a\nb"], norma.FormatError, "text 5: a line break"),
+                                          (translator.stream_run, [*texts, None], norma.UsageError, "text 5: expected str"),
+                                          (language_model.stream, [*texts, "a\nb"], norma.FormatError, "line 5: a line break"),
+                                          (classifier.stream, [*texts, "a\0b"], norma.FormatError, "text 5: the character"),
+                                          (tagger.stream, [["a"]] * 4 + ["a"], norma.UsageError, "sentence 4: expected a list")):
+        with pytest.raises(error, match=message):
+            list(stream(items, batch=2))
+
+
+def test_help_has_the_types():
+    text = pydoc.plain(pydoc.render_doc(norma.Translator.translate))
+    assert "Any" not in text and "Union[str, Iterable[str]]" in text
 
 
 # ---- other tasks ----
@@ -239,6 +306,9 @@ def test_language_model(language_model, folder):
     assert got[0].split() == expected.split() and len(got) == 3
     assert model.generate(lines[2:3], first=2) == got[2:]
     assert model.generate([]) == [] and model.score([]) == []
+    for first in (-1, 2**64, 1.5):
+        with pytest.raises(norma.UsageError, match=f"first = {first}: expected an integer from 0"):
+            model.generate(lines[:1], first)
 
 
 def test_tagger(tagger, folder):
@@ -254,8 +324,8 @@ def test_tagger(tagger, folder):
     assert model.tag([]) == []
     with pytest.raises(norma.FormatError, match="token 1"):
         model.tag([["a", ""]])
-    with pytest.raises(norma.UsageError, match="expected a list of texts"):
-        model.tag(["Anna"])
+    with pytest.raises(norma.UsageError, match="sentence 1: expected a list of tokens, got one text"):
+        model.tag([["Anna"], "Anna lives"])
 
 
 def test_classifier(classifier, folder):
@@ -336,6 +406,7 @@ def test_load(folder, language_model, tagger, classifier):
                     other(path)
     with pytest.raises(norma.FileError):
         norma.load(folder / "nowhere")
+    assert norma.load(folder / "run", {"decode.beam": 2}, nbest=2).nbest == 2
 
 
 def test_run_folder(folder):
@@ -524,12 +595,29 @@ def test_messages_of_training(folder, tmp_path):
         norma.train(RECIPE.format(folder=folder), tmp_path / "threads", {"train.updates": 1, "device.threads": 500})
 
 
+def test_lists_as_values(folder, tmp_path):
+    """Only the last value would have an effect."""
+    for call in (lambda: norma.prepare(train=[folder / "train", folder / "valid"], output=tmp_path / "x"),
+                 lambda: norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.seed": [1, 2]}),
+                 lambda: norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.seed": [1, 2]}, process=True),
+                 lambda: norma.compare(RECIPE.format(folder=folder), tmp_path / "x", "layer", seeds=[3, 7])):
+        with pytest.raises(norma.UsageError, match=r"option \S+ = \[.*\]: expected a text, a number"):
+            call()
+
+
 @pytest.mark.parametrize("process", [False, True])
 def test_errors_of_training(folder, tmp_path, process):
     with pytest.raises(norma.UsageError, match="train.updatse"):
         norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.updatse": 4}, process=process)
     with pytest.raises(norma.FileError, match="no-such-recipe"):
         norma.train("no-such-recipe.ini", tmp_path / "x", process=process)
+    for wrong in (print, {"progress": print}):
+        with pytest.raises(norma.UsageError, match="callbacks = .*: expected norma.Callbacks"):
+            norma.train(RECIPE.format(folder=folder), tmp_path / "x", callbacks=wrong, process=process)
+    for arguments, message in (((None, tmp_path / "x"), "recipe = None: expected a path"), (("translate", None), "folder = None"),
+                               (("translate", tmp_path / "x", [("a", "b")]), "expected a dict")):
+        with pytest.raises(norma.UsageError, match=message):
+            norma.train(*arguments, process=process)
     with pytest.raises(norma.UsageError, match="resume"):
         norma.train("no-such-recipe.ini", tmp_path / "x", resume="yes", process=process)
     with pytest.raises(norma.UsageError, match="run"):
@@ -615,6 +703,9 @@ def test_scores_of_labels_and_tags():
             (norma.MismatchError, "1 hypotheses, 2 references", ("bleu", ["a"], ["a", "b"])),
             (norma.UsageError, "all be files", ("bleu", ["a"], "file")),
             (norma.UsageError, "0 references", ("bleu", ["a"])),
+            (norma.UsageError, "got a list of list; each reference is an argument", ("bleu", ["a"], [["a"]])),
+            (norma.UsageError, "hypotheses = None: expected a list", ("bleu", None, ["a"])),
+            (norma.UsageError, "metric = None", (None, ["a"], ["a"])),
             (norma.UsageError, "no segments", ("bleu", [], [])),
             (norma.FormatError, 'hypothesis 0: "B" is not a tag', ("f1", ["B"], ["O"])),
             (norma.FormatError, "reference 0: a line break", ("ter", ["B"], ["O\nO"])),

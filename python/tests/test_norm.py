@@ -1,4 +1,5 @@
 """norma.Norm and the table of types, with numpy arrays."""
+import pickle
 import re
 import threading
 import weakref
@@ -202,6 +203,13 @@ def test_calls_from_several_threads():
     assert not wrong
 
 
+def test_numbers_of_numpy():
+    norm = norma.Norm("layer", np.int32(12), groups=np.int64(3), threads=np.int8(1), epsilon=np.float64(0.25))
+    x = random(3, 12)
+    assert norm.width == 12 and np.array_equal(norm.infer(x), norma.Norm("layer", 12, epsilon=0.25).infer(x))
+    assert norma.Norm("rms", 12, epsilon_inside=np.True_).infer(x).any()
+
+
 def test_errors():
     for arguments, options, message in (
             (("powr", 8), {}, "unknown norm 'powr'; one of none, layer"),
@@ -210,6 +218,12 @@ def test_errors():
             (("power", 8), {"decay": 0.5}, "decay"),
             (("power", 8), {"decay_forward": 1.5}, "decay_forward"),
             (("power", 8), {"warmup": "soon later"}, "expected one word"),
+            (("layer", 8), {"epsilon": "0.1\0"}, "expected one word"),
+            (("layer", 8.0), {}, "width = 8.0: expected an integer from 1"),
+            (("layer", 8), {"threads": 2**40}, "threads = 1099511627776: expected an integer from 0 to 4096"),
+            (("layer", 8), {"threads": -1}, "threads = -1"),
+            (("layer", 8), {"threads": "2"}, "threads = '2'"),
+            (("layer", 8), {"name": "a\0b"}, "name: the character NUL at position 1"),
             (("layer", 8), {"dtype": "float16"}, "expected float32 or float64")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Norm(*arguments, **options)
@@ -225,6 +239,13 @@ def test_errors():
     norm.forward(random(2, 8))
     with pytest.raises(norma.UsageError, match="dy: shape"):
         norm.backward(random(3, 8))
+    for call in (norm.save, norm.load):
+        with pytest.raises(norma.UsageError, match="path: the character NUL at position 13"):
+            call("é.safetensors\0.norm")
+    with pytest.raises(norma.UsageError, match="counter 'iters' = 9223372036854775808: expected an integer from 0"):
+        norma.Norm("power", 8).set_counter("iters", 2**63)
+    with pytest.raises(TypeError, match="Norm cannot be copied or pickled"):
+        pickle.dumps(norm)
     with pytest.raises(norma.FileError, match="no-such-file"):
         norm.load("/no-such-folder/no-such-file")
     with pytest.raises(OSError):
