@@ -499,7 +499,8 @@ def test_penalty_and_checkpointing():
     from torch.utils.checkpoint import checkpoint
     model, x = nn.Sequential(nn.Linear(12, 12), trained("rbn")), torch.randn(6, 12)
     grads = []
-    for reentrant in (None, False, True):
+    warned = hasattr(torch._C, "_current_graph_task_id")  # not in PyTorch 1.13
+    for reentrant in (None, False, True) if warned else (None, False):
         one, a = copy.deepcopy(model), x.clone().requires_grad_()
         y = one(a) if reentrant is None else checkpoint(one, a, use_reentrant=reentrant)
         loss = y.square().sum() + 10 * nt.penalty(one)
