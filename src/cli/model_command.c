@@ -93,9 +93,26 @@ void nm_cli_warn(const char *warning)
         fprintf(stderr, "norma: warning: %s\n", warning);
 }
 
-/* Rank 0 writes to the output of the command, the others to memory. */
-static nm_status open_output(nm_model_session *session, const char *path, const char *input, nm_error *err)
+/* NM_USAGE if the output would replace the file of a model. models: comma-separated. */
+static nm_status check_models_remain(const char *models, const char *output, nm_error *err)
 {
+    struct stat model, out;
+    if (!strcmp(output, "-") || stat(output, &out))
+        return NM_OK;
+    nm_status status = NM_OK;
+    char *copy = nm_duplicate(models), *rest = copy, *path;
+    while (status == NM_OK && (path = strsep(&rest, ",")) != NULL)
+        if (!stat(path, &model) && model.st_dev == out.st_dev && model.st_ino == out.st_ino)
+            status = nm_fail(err, NM_USAGE, "%s: the output is the model", output);
+    free(copy);
+    return status;
+}
+
+/* Rank 0 writes to the output of the command, the others to memory. */
+static nm_status open_output(nm_model_session *session, const char *models, const char *path,
+                             const char *input, nm_error *err)
+{
+    NM_TRY(check_models_remain(models, path, err));
     if (!session->comm->rank)
         return nm_cli_output_open(&session->output, path, input, err);
     session->output =
@@ -141,7 +158,7 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     session->n_inputs = argc > 1 ? argc - 1 : 1;
     NM_TRY(command->open(session, state, argv[0], err));
     bool reads = !command->uses_input || command->uses_input(state);
-    NM_TRY(open_output(session, command->output, reads ? session->inputs[0] : NULL, err));
+    NM_TRY(open_output(session, argv[0], command->output, reads ? session->inputs[0] : NULL, err));
     if (session->comm->size > 1 && reads && !strcmp(session->inputs[0], "-"))
         return nm_cli_fail_standard_input(err);
     return command->process(session, state, err);

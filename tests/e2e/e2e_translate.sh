@@ -321,6 +321,10 @@ for output in source ./source linked symbolic; do
     input=source refuses 2 'input and output are the same file' translate run --output $output
     cmp source in || fail "the input was overwritten"
 done
+cp run/best.safetensors other.safetensors
+refuses 2 'other.safetensors: the output is the model' translate other.safetensors source --output other.safetensors
+refuses 2 'other.safetensors: the output is the model' translate run,other.safetensors source --output ./other.safetensors
+cmp other.safetensors run/best.safetensors || fail "the output replaced the model"
 echo earlier >out.txt
 refuses 4 'broken:2' translate run broken --buffer 1 --output out.txt
 [ "$(cat out.txt)" = earlier ] || fail "a failure changed the output file: $(cat out.txt)"
