@@ -158,7 +158,8 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
-            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) && !agrees(path, old, new))
+            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) &&
+            !agrees(path, old, new))
             list_difference(&differences, &n, path, old, new);
         free(old);
         free(new);
