@@ -206,8 +206,8 @@ static void test_schedule_ends_with_the_time(void **state)
     assert_non_null(first);
     double begin = atof(first + strlen("\"schedule_position\":"));
     assert_true(begin > 0.25); /* about half of the doubled time, not the beginning */
-    assert_true(last_value(log, "\"schedule_position\":") >=
-                begin); /* equal: one update, on a busy machine */
+    /* equal: one update, on a busy machine */
+    assert_true(last_value(log, "\"schedule_position\":") >= begin);
     free(log);
     tiny_data_remove(j.folder);
 }
