@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text_input.h"
+#include "train/checkpoint.h"
 
 /* ---- output ---- */
 
@@ -16,11 +17,16 @@ static bool get_file_info(const char *path, int standard, struct stat *info)
     return !(strcmp(path, "-") ? stat(path, info) : fstat(standard, info));
 }
 
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 static nm_status check_distinct(const char *input, const char *output, nm_error *err)
 {
     struct stat in, out;
     if (!input || !get_file_info(input, STDIN_FILENO, &in) || !get_file_info(output, STDOUT_FILENO, &out) ||
-        !S_ISREG(in.st_mode) || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        !S_ISREG(in.st_mode) || !is_same_file(&in, &out))
         return NM_OK;
     return nm_fail(err, NM_USAGE, "%s: input and output are the same file",
                    strcmp(output, "-") ? output : nm_input_name(input));
@@ -101,9 +107,12 @@ static nm_status check_models_remain(const char *models, const char *output, nm_
         return NM_OK;
     nm_status status = NM_OK;
     char *copy = nm_duplicate(models), *rest = copy, *path;
-    while (status == NM_OK && (path = strsep(&rest, ",")) != NULL)
-        if (!stat(path, &model) && model.st_dev == out.st_dev && model.st_ino == out.st_ino)
+    while (status == NM_OK && (path = strsep(&rest, ",")) != NULL) {
+        char *file = nm_model_path(path);
+        if (!stat(file, &model) && is_same_file(&model, &out))
             status = nm_fail(err, NM_USAGE, "%s: the output is the model", output);
+        free(file);
+    }
     free(copy);
     return status;
 }

@@ -42,12 +42,13 @@ cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.saf
 
 # ---- duration ----
 for seconds in 2 20 100; do # the estimate needs a few updates, for which a busy machine may need longer
+    [ $seconds = 2 ] && left='0:0[0-9]' || left='[01]:[0-9][0-9]'
     rm -rf duration
     "$NORMA" train small.ini --run.folder duration --train.updates 100000 --train.seconds $seconds --schedule.name cosine \
         --schedule.warmup 20 --run.report_seconds 0.1 2>err || fail "train: $(cat err)"
     grep -q 'training takes about' err && break
 done
-[ "$(grep -c 'training takes about 0:0[0-9] more on this machine' err)" = 1 ] || fail "no duration: $(cat err)"
+[ "$(grep -c "training takes about $left more on this machine" err)" = 1 ] || fail "no duration: $(cat err)"
 grep -q '"schedule_position":' duration/log.jsonl || fail "the schedule does not follow the time"
 
 # ---- interruption and resume ----

@@ -324,6 +324,7 @@ done
 cp run/best.safetensors other.safetensors
 refuses 2 'other.safetensors: the output is the model' translate other.safetensors source --output other.safetensors
 refuses 2 'other.safetensors: the output is the model' translate run,other.safetensors source --output ./other.safetensors
+refuses 2 'best.safetensors: the output is the model' translate run source --output run/best.safetensors
 cmp other.safetensors run/best.safetensors || fail "the output replaced the model"
 echo earlier >out.txt
 refuses 4 'broken:2' translate run broken --buffer 1 --output out.txt

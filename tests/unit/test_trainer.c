@@ -206,8 +206,10 @@ static void test_schedule_ends_with_the_time(void **state)
     assert_non_null(first);
     double begin = atof(first + strlen("\"schedule_position\":"));
     assert_true(begin > 0.25); /* about half of the doubled time, not the beginning */
-    /* equal: one update, on a busy machine */
-    assert_true(last_value(log, "\"schedule_position\":") >= begin);
+    /* On a machine without free CPU the resumed session may have a single update. */
+    bool several = strstr(first + 1, "\"schedule_position\":") != NULL;
+    double last = last_value(log, "\"schedule_position\":");
+    assert_true(several ? last > begin : last == begin);
     free(log);
     tiny_data_remove(j.folder);
 }
