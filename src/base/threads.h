@@ -12,7 +12,8 @@ int32_t nm_threads_default(void);
  * threads. If not all can be started, only half of those that can are used, because OpenMP starts the threads of a team while
  * those of an earlier, larger team are still ending.
  *
- * After the first call with more than one thread, a thread that forks computes with one thread in the child process. */
+ * After the first call with more than one thread, a thread that forks computes with one thread in the child process if the
+ * runtime is GNU's; LLVM's starts new threads there. */
 int32_t nm_threads_available(int32_t wanted);
 
 #endif
