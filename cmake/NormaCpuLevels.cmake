@@ -9,7 +9,8 @@ if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuz
 endif()
 set(NORMA_SIMD_OBJECTS)
 set(_optimization -O3)
-# Instrumented vector code takes minutes to compile above -O1. Levels that this machine cannot run are not instrumented.
+# Instrumented vector code takes minutes to compile above -O1. Levels that this machine cannot run are not instrumented. The
+# checks for undefined behavior make vector code three times slower, so they are in the levels base, which have the same sources.
 set(_cpu_flags "")
 if(NORMA_SANITIZE)
   set(_optimization -O1)
@@ -62,6 +63,9 @@ foreach(_level IN LISTS _levels)
                                ${_defines_${_level}})
     if(_cpu_flags AND DEFINED _needs_${_level} AND NOT _cpu_flags MATCHES " ${_needs_${_level}}( |$)")
       set_property(TARGET norma_simd_${_level} PROPERTY NORMA_UNINSTRUMENTED ON)
+    endif()
+    if(NORMA_SANITIZE MATCHES "undefined" AND NOT _level MATCHES "base$")
+      set_property(TARGET norma_simd_${_level} PROPERTY NORMA_UNDEFINED_UNCHECKED ON)
     endif()
     list(APPEND NORMA_SIMD_OBJECTS $<TARGET_OBJECTS:norma_simd_${_level}>)
   endif()
