@@ -279,8 +279,10 @@ static golden_result run_on_tape(golden_case *test, golden_model *made, nm_tape 
     nm_error err = {0};
     if (now->train && nm_tape_backward(tape, &err) != NM_OK)
         return golden_fail(test, "%s%s", now->label, err.text);
-    if (now->train)
+    if (now->train) { /* as at the end of an update */
+        nm_params_update_norms(&made->model->params, tape->grad_scale);
         GOLDEN_TRY(compare_backward(test, made, now));
+    }
     return compare_state(test, made, now);
 }
 
