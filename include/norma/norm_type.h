@@ -138,6 +138,8 @@ typedef struct nm_norm_type {
     /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these options. NULL:
      * never affine. */
     bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
+    /* Whether training depends on the planned updates of the run, nm_norm_plan.updates. NULL: never. */
+    bool (*follows_length)(const void *config);
 } nm_norm_type;
 
 struct nm_norm {
