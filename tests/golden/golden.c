@@ -93,7 +93,7 @@ golden_result golden_counter(golden_case *test, const json_t *value, const char 
         number = json_is_array(data) && json_array_size(data) == 1 ? json_array_get(data, 0) : data;
     double count = json_number_value(number);
     if (!json_is_number(number) || !(fabs(count) < 1e15) || count != floor(count))
-        return golden_fail(test, "%s: no whole number", what);
+        return golden_fail(test, "%s: not an integer", what);
     *counter = (int64_t)count;
     return GOLDEN_PASSED;
 }
