@@ -59,6 +59,13 @@ accepts 'done: 78 updates' train tiny.ini --run.folder half --resume --train.upd
 tail -c 20000 run/last.safetensors >whole_tensors
 tail -c 20000 half/last.safetensors >resumed_tensors
 same whole_tensors resumed_tensors
+# Files that were moved are the same data; with another training file even the sizes of the model differ.
+mkdir moved && cp train.txt valid.txt moved
+accepts 'done: 5 updates' train tiny.ini --run.folder part --train.updates 5 --schedule.updates 78
+accepts 'done: 8 updates' train tiny.ini --run.folder part --resume --train.updates 8 --data.train moved/train.txt \
+    --data.valid moved/valid.txt
+head -n 100 train.txt >moved/train.txt
+refuses 5 'the run was trained on other data' train tiny.ini --run.folder part --resume --train.updates 9
 
 # ---- inference ----
 
