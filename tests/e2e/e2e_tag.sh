@@ -74,6 +74,11 @@ cut -d ' ' -f 1-3 <out >kept
 same kept test.txt
 has out '-DOCSTART- X O O'
 awk 'NF && $3 != $4 { bad = 1 } END { exit bad }' out || fail "tags differ from the right ones"
+# Without a blank line after the line that starts a document, no sentence is lost, and the lines are kept.
+sed '2d' test.txt >glued.txt
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run glued.txt --evaluate
+cut -d ' ' -f 1-3 <out >kept
+same kept glued.txt
 printf 'Anna Davidson lives in Wien .\n\nEmil lives in Rom\n' >text
 input=text try tag run --scheme bioes
 printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
