@@ -59,6 +59,7 @@ typedef struct job {
     nm_line_list lines;        /* unchanged lines of the input columns */
     size_t n, *lengths;        /* [BUFFER_SENTENCES], numbers of tokens */
     bool *document;            /* [BUFFER_SENTENCES], whether it is a line such as -DOCSTART- */
+    bool *joined;              /* [BUFFER_SENTENCES], whether the next sentence follows without a blank line */
     nm_span_counts counts;
     int64_t n_cut, sentences, unknown;
     int64_t block; /* number of the buffer; rank block % size tags it */
@@ -122,6 +123,7 @@ static void release(void *state)
     nm_line_list_release(&self->lines);
     free(self->lengths);
     free(self->document);
+    free(self->joined);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -153,6 +155,7 @@ static nm_status add_columns(job *self, nm_error *err)
         add_text(&self->lines, nm_columns_line(c, i));
     }
     self->document[self->n] = nm_columns_document(c);
+    self->joined[self->n] = c->joined;
     self->lengths[self->n++] = (size_t)c->n;
     return NM_OK;
 }
@@ -180,7 +183,7 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
         at = (size_t)(word - lines->text) + bytes + 1;
         add_text(&self->tokens, word);
     }
-    self->document[self->n] = false;
+    self->document[self->n] = self->joined[self->n] = false;
     self->lengths[self->n++] = n;
     return NM_OK;
 }
@@ -229,16 +232,17 @@ static void count_spans(job *self, size_t first, const char *const *found, size_
     free(converted);
 }
 
-static void write_columns(const job *self, size_t first, const char *const *found, size_t n)
+static void write_columns(const job *self, size_t s, size_t first, const char *const *found)
 {
     FILE *output = self->session->output.stream;
     size_t bytes;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < self->lengths[s]; i++) {
         const char *line = nm_line_list_get(self->text ? &self->tokens : &self->lines, first + i, &bytes);
         bool blanks = !strchr(line, '\t') && strchr(line, ' ');
         fprintf(output, "%s%c%s\n", line, blanks ? ' ' : '\t', found[i]);
     }
-    fputc('\n', output);
+    if (!self->joined[s])
+        fputc('\n', output);
 }
 
 static json_t *spans_json(const nm_tagged *tagged, size_t s)
@@ -279,7 +283,7 @@ static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *t
     if (self->config->json)
         write_json(self, s, first, found, tagged);
     else
-        write_columns(self, first, found, n);
+        write_columns(self, s, first, found);
     if (self->config->evaluate)
         count_spans(self, first, found, n);
     free(found);
@@ -321,6 +325,7 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     job *self = state;
     self->session = session;
     self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
+    self->joined = nm_allocate(BUFFER_SENTENCES * sizeof *self->joined);
     self->lengths = nm_allocate(BUFFER_SENTENCES * sizeof *self->lengths);
     NM_TRY(open_input(self, session->inputs[0], err));
     nm_comm *comm = session->comm;

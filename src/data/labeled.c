@@ -8,6 +8,7 @@
 
 #include "base/c_locale.h"
 #include "base/text_input.h"
+#include "base/utf8_cut.h"
 
 /* ---- which columns ---- */
 
@@ -128,13 +129,61 @@ static bool has_header(const nm_labeled *texts)
     return any_label && (label == 0 || named);
 }
 
+static void append_text(nm_buffer *out, const char *text)
+{
+    nm_buffer_append(out, text, strlen(text));
+}
+
+/* Appends "column 2 (review)", in a header with the name. */
+static void append_column(const nm_labeled *texts, size_t column, nm_buffer *out)
+{
+    size_t bytes;
+    char number[32];
+    int n = snprintf(number, sizeof number, "column %zu", column + 1);
+    nm_buffer_append(out, number, (size_t)n);
+    if (!texts->header)
+        return;
+    char *name = nm_format(" (%.60s)", nm_delimited_field(&texts->table, column, &bytes));
+    nm_utf8_trim(name);
+    nm_buffer_append(out, name, strlen(name));
+    free(name);
+}
+
+/* Sets texts->columns if an option is auto and the table has more columns than are read. */
+static void describe_columns(nm_labeled *texts)
+{
+    nm_buffer out = {0};
+    bool with_label = texts->config.with_label;
+    bool chosen = !is_auto(texts->config.text) && (!with_label || !is_auto(texts->config.label));
+    if (chosen || texts->n_fields <= texts->n_texts + with_label)
+        return;
+    nm_buffer_clear(&out);
+    append_text(&out, texts->path);
+    append_text(&out, with_label ? ": the label is " : ": ");
+    if (with_label) {
+        append_column(texts, texts->label_at, &out);
+        append_text(&out, ", ");
+    }
+    append_text(&out, "the text is ");
+    for (size_t i = 0; i < texts->n_texts; i++) {
+        append_text(&out, i ? " and " : "");
+        append_column(texts, texts->text_at[i], &out);
+    }
+    char *end = nm_format("; the table has %zu columns (data.label and data.text select)", texts->n_fields);
+    append_text(&out, end);
+    free(end);
+    texts->columns = out.data;
+}
+
 /* The first row determines the number of fields and, if it is a header, the columns. */
-static nm_status begin(nm_labeled *texts, bool *header, nm_error *err)
+static nm_status begin(nm_labeled *texts, nm_error *err)
 {
     texts->n_fields = texts->table.n_fields;
-    *header = has_header(texts);
-    NM_TRY(find_label(texts, *header, err));
-    return find_texts(texts, *header, err);
+    texts->header = has_header(texts);
+    NM_TRY(find_label(texts, texts->header, err));
+    NM_TRY(find_texts(texts, texts->header, err));
+    describe_columns(texts);
+    return NM_OK;
 }
 
 /* ---- opening ---- */
@@ -176,6 +225,7 @@ void nm_labeled_close(nm_labeled *texts)
     nm_delimited_release(&texts->table);
     nm_buffer_release(&texts->text);
     nm_buffer_release(&texts->joined_label);
+    free(texts->columns);
     if (texts->stream && texts->stream != stdin)
         fclose(texts->stream);
     *texts = (nm_labeled){0};
@@ -324,9 +374,8 @@ static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
     if (!*more || texts->lines)
         return NM_OK;
     if (!texts->n_fields) {
-        bool header;
-        NM_TRY(begin(texts, &header, err));
-        return header ? next_row(texts, more, err) : NM_OK;
+        NM_TRY(begin(texts, err));
+        return texts->header ? next_row(texts, more, err) : NM_OK;
     }
     if (texts->table.n_fields != texts->n_fields)
         return nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", texts->path,

@@ -259,15 +259,16 @@ static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
     if (*more && self->columns[0] == SIZE_MAX) {
         bool header;
         NM_TRY(find_columns(self, &header, err));
+        self->n_columns = table->n_fields;
         if (header)
             NM_TRY(nm_delimited_next(table, more, err));
     }
+    if (*more && table->n_fields != self->n_columns) /* an unquoted separator in a text moves the columns after it */
+        return nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", self->paths[0],
+                       (long long)table->line, table->n_fields, table->n_fields == 1 ? "" : "s",
+                       self->n_columns);
     for (int side = 0; *more && side < NM_PAIR_SIDES; side++) {
         size_t bytes;
-        if (self->columns[side] >= table->n_fields)
-            return nm_fail(err, NM_FORMAT, "%s:%lld: %zu fields, but the %s is column %zu", self->paths[0],
-                           (long long)table->line, table->n_fields, side ? "target" : "source",
-                           self->columns[side] + 1);
         const char *text = nm_delimited_field(table, self->columns[side], &bytes);
         set_text(self, side, text, bytes, table->line);
     }

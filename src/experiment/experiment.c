@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
+#include "experiment/run_match.h"
 #include "experiment/slurm_array.h"
 #include "train/options.h"
 
@@ -175,7 +176,9 @@ static nm_status load_results(nm_experiment *c, nm_error *err)
         if (status != NM_OK)
             break;
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
-        status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
+        status = nm_run_match(options, job->folder, &job->continued, err);
+        if (status == NM_OK)
+            status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
         if (status == NM_OK)
             status = nm_run_check_initial_model(options, job->folder, err);
         nm_options_free(options);

@@ -20,6 +20,7 @@ void nm_run_queue_release(nm_run_queue *queue)
     for (size_t i = 0; i < queue->n; i++) {
         free(queue->jobs[i].folder);
         free(queue->jobs[i].log_path);
+        nm_settings_release(&queue->jobs[i].continued);
         nm_run_result_release(&queue->jobs[i].result);
     }
     free(queue->jobs);
@@ -103,6 +104,8 @@ char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job)
 {
     nm_settings all = run_settings(queue, job->variant, job->result.seed);
     char number[32];
+    for (size_t i = 0; i < job->continued.n; i++)
+        nm_settings_add(&all, job->continued.list[i].key, job->continued.list[i].value);
     snprintf(number, sizeof number, "%lld", (long long)queue->share.threads);
     if (queue->share.threads)
         nm_settings_add(&all, "device.threads", number);

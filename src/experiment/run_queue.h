@@ -16,6 +16,7 @@ typedef struct nm_run_job { /* one run */
     const nm_variant *variant;
     char *folder, *log_path; /* heap; log_path: standard error of the process */
     char key[NM_RUN_KEY_BYTES];
+    nm_settings continued; /* with which a run that exists continues (experiment/run_match.h) */
     /* Before the run: reason for waiting, or ""; after it has ended: the last line of log_path, or the score. */
     char last_line[256];
     nm_run_result result;

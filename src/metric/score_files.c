@@ -103,6 +103,13 @@ static nm_status rows_add(count_rows *rows, const char *hypothesis, const char *
     return rows->config->metric->count(rows->workspace, hypothesis, references, n_references, row, err);
 }
 
+/* After the last row. */
+static nm_status rows_check(const count_rows *rows, nm_error *err)
+{
+    const nm_score_metric *metric = rows->config->metric;
+    return metric->check ? metric->check(rows->workspace, err) : NM_OK;
+}
+
 /* Moves the rows to *out if status is NM_OK; otherwise frees them. */
 static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out)
 {
@@ -130,6 +137,8 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
     }
     if (status == NM_OK && rows.n == 0)
         status = nm_fail(err, NM_FORMAT, "%s: no lines to score", first->path);
+    if (status == NM_OK && rows_check(&rows, err) != NM_OK)
+        status = nm_error_prefix(err, "%s", first->path);
     return rows_finish(&rows, status, out);
 }
 
@@ -171,6 +180,8 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
     nm_status status = NM_OK;
     while (status == NM_OK && rows.n < n)
         status = count_text(&rows, hypotheses, n, references, n_references, copies, texts, err);
+    if (status == NM_OK)
+        status = rows_check(&rows, err);
     for (size_t r = 0; r < n_texts; r++)
         nm_buffer_release(&copies[r]);
     free(copies);

@@ -238,6 +238,8 @@ typedef struct tag_lines {
         size_t tags_capacity;
         int32_t n;
     } predicted, gold;
+    int32_t longest;           /* number of gold tags of the longest line */
+    bool has_empty, continues; /* an empty line; a gold tag that continues a span in some scheme */
 } tag_lines;
 
 static int f1_n_counts(const nm_score_config *config)
@@ -293,9 +295,24 @@ static nm_status f1_count(void *workspace, const char *hypothesis, const char *c
     if (self->predicted.n != self->gold.n)
         return nm_fail(err, NM_MISMATCH, "%" PRId32 " tags, the reference has %" PRId32, self->predicted.n,
                        self->gold.n);
-    nm_span_counts counts = nm_span_count(self->predicted.tags, self->gold.tags, self->gold.n);
+    int32_t n = self->gold.n;
+    self->longest = n > self->longest ? n : self->longest;
+    self->has_empty |= !n;
+    self->continues |= n == 1 && strchr("IME", *self->gold.tags[0]);
+    nm_span_counts counts = nm_span_count(self->predicted.tags, self->gold.tags, n);
     memcpy(row, &counts, sizeof counts);
     return NM_OK;
+}
+
+/* A column of tags, with an empty line after each sentence, would be scored as sentences of one token. */
+static nm_status f1_check(const void *workspace, nm_error *err)
+{
+    const tag_lines *self = workspace;
+    if (self->longest != 1 || !self->has_empty || !self->continues)
+        return NM_OK;
+    return nm_fail(err, NM_FORMAT,
+                   "every line has one tag: all tags of a sentence belong on one line, separated by spaces "
+                   "(norma tag --evaluate reads columns)");
 }
 
 static double f1_score(const nm_score_config *config, const int64_t *counts)
@@ -328,6 +345,7 @@ static const nm_score_metric metric_f1 = {.name = "f1",
                                           .create = f1_create,
                                           .free = f1_free,
                                           .count = f1_count,
+                                          .check = f1_check,
                                           .score = f1_score,
                                           .line = f1_line,
                                           .signature = f1_signature};

@@ -31,6 +31,8 @@ struct nm_score_metric {
     /* Counts a segment. NM_FORMAT, NM_MISMATCH: the segment is invalid for this metric. */
     nm_status (*count)(void *workspace, const char *hypothesis, const char *const *references,
                        int n_references, int64_t *row, nm_error *err);
+    /* Called after the last segment; NM_FORMAT if the segments are not what the metric expects. NULL: no check. */
+    nm_status (*check)(const void *workspace, nm_error *err);
     /* Score of a row or a sum of rows. */
     double (*score)(const nm_score_config *config, const int64_t *counts);
     /* The line that norma score prints for a sum of rows, and the signature. The caller frees them. */

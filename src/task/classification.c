@@ -119,8 +119,14 @@ static void classification_close(nm_task *task)
     nm_vocab_free(parts->vocab);
     nm_counter_release(&parts->labels);
     nm_text_coder_close(&parts->coder);
+    free(parts->columns);
     free(parts);
     task->parts = NULL;
+}
+
+static const char *classification_note(const nm_task *task)
+{
+    return nm_classification_parts_of(task)->columns;
 }
 
 /* ---- model ---- */
@@ -246,6 +252,7 @@ const nm_task_type nm_task_classification = {
     .mean_loss = true,
     .open = classification_open,
     .open_model = classification_open_model,
+    .note = classification_note,
     .measure = nm_classification_measure,
     .size_unit = "texts",
     .sizes = classification_sizes,

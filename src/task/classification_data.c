@@ -112,18 +112,27 @@ static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, 
     *label = (int32_t)nm_counter_add(labels, texts->label, strlen(texts->label), 1);
     if (labels->n > NM_CLASSES_MAX)
         return nm_fail(err, NM_FORMAT,
-                       "%s:%lld: more than %d different labels; is column %zu that of the label?",
+                       "%s:%lld: more than %d different labels; is column %zu that of the label? Choose it with "
+                       "data.label",
                        texts->path, (long long)nm_labeled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
     return NM_OK;
 }
 
-/* A column of texts that is read as the labels. */
+/* A header that is read as a text, or a column of texts that is read as the labels. */
 static nm_status check_labels(const reading *at, const nm_labeled *texts, nm_error *err)
 {
-    enum { FEW = 100 };
+    enum { FEW = 100, FEWEST = 10 };
     int64_t n = texts->row + 1;
     size_t labels = at->parts->labels.n;
-    if (n < FEW || 2 * (int64_t)labels <= n)
+    const nm_count *first = at->parts->labels.items;
+    bool many = 2 * (int64_t)labels > n;
+    if (!texts->lines && !texts->header && texts->config.header == NM_CHOICE_AUTO && first->count == 1 &&
+        n >= FEWEST && !many)
+        return nm_fail(err, NM_FORMAT,
+                       "%s: no other row has the label of the first one, \"%.60s\"; is it a header? Set "
+                       "data.header to yes or no",
+                       texts->path, first->text);
+    if (n < FEW || !many)
         return NM_OK;
     return nm_fail(
         err, NM_FORMAT,
@@ -157,6 +166,8 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
     nm_status status = nm_labeled_open(&texts, path, &table, err);
     if (status == NM_OK)
         status = read_rows(at, &texts, split, err);
+    if (status == NM_OK && split == NM_SPLIT_TRAIN && texts.columns)
+        at->parts->columns = nm_duplicate(texts.columns);
     nm_labeled_close(&texts);
     return status;
 }

@@ -115,10 +115,20 @@ nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
     return NM_OK;
 }
 
+/* Whether the first column of the current line is "-DOCSTART-". */
+static bool starts_document(const nm_lines *lines)
+{
+    static const char name[] = "-DOCSTART-";
+    const char *at = lines->text + strspn(lines->text, " ");
+    return !strncmp(at, name, sizeof name - 1) && strchr(" \t", at[sizeof name - 1]);
+}
+
 nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
 {
+    bool document = false;
     nm_buffer_clear(&c->text);
     c->n = 0;
+    c->joined = false;
     for (;;) {
         NM_TRY(next_line(c, more, err));
         if (!*more)
@@ -128,6 +138,11 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
                 break;
             continue;
         }
+        if (c->n && (document || starts_document(&c->lines))) {
+            c->peeked = c->joined = true;
+            break;
+        }
+        document = starts_document(&c->lines);
         if (!c->n)
             c->line = c->lines.number;
         NM_TRY(add_line(c, err));

@@ -182,26 +182,34 @@ static bool state_is_valid(const nm_train_state *s)
            s->schedule.best >= 0 && s->schedule.best <= 1 && memchr(s->score_title, 0, sizeof s->score_title);
 }
 
-/* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update: of the last
- * validation; 0: none. States of earlier versions have no fingerprint of the validation data. */
-static nm_status check_data(const nm_trainer *trainer, const nm_safetensors *file, int64_t checked_update,
-                            nm_error *err)
+/* Checked before the model, whose dictionary depends on the training data. */
+static nm_status check_train_data(const nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     char text[FINGERPRINT_BYTES];
-    const char *data = nm_safetensors_metadata(file, "data"),
-               *valid = nm_safetensors_metadata(file, "valid_data");
+    const char *data = nm_safetensors_metadata(file, "data");
     format_fingerprint(text, trainer->task.fingerprint);
-    if (!data || strcmp(data, text))
-        return nm_fail(err, NM_MISMATCH,
-                       "%s: the run was trained on other data (fingerprint %s, the data folder has %s)",
-                       nm_safetensors_path(file), data ? data : "none", text);
+    if (data && !strcmp(data, text))
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH,
+                   "%s: the run was trained on other data (fingerprint %s, now %s); restore the training data "
+                   "or choose another folder",
+                   nm_safetensors_path(file), data ? data : "none", text);
+}
+
+/* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update: of the last
+ * validation; 0: none. States of earlier versions have no fingerprint of the validation data. */
+static nm_status check_valid_data(const nm_trainer *trainer, const nm_safetensors *file,
+                                  int64_t checked_update, nm_error *err)
+{
+    char text[FINGERPRINT_BYTES];
+    const char *valid = nm_safetensors_metadata(file, "valid_data");
     format_fingerprint(text, trainer->task.valid_fingerprint);
-    if (valid && checked_update && strcmp(valid, text))
-        return nm_fail(err, NM_MISMATCH,
-                       "%s: the run was validated on other data (fingerprint %s, now %s), so its validations "
-                       "cannot be compared; restore the validation data or choose another folder",
-                       nm_safetensors_path(file), valid, text);
-    return NM_OK;
+    if (!valid || !checked_update || !strcmp(valid, text))
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH,
+                   "%s: the run was validated on other data (fingerprint %s, now %s), so its validations "
+                   "cannot be compared; restore the validation data or choose another folder",
+                   nm_safetensors_path(file), valid, text);
 }
 
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
@@ -223,7 +231,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     memcpy(&loaded, state->data, sizeof loaded);
     if (!state_is_valid(&loaded))
         return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
-    NM_TRY(check_data(trainer, file, loaded.checked_update, err));
+    NM_TRY(check_valid_data(trainer, file, loaded.checked_update, err));
     int64_t optimizer = nm_optimizer_state_kind(trainer->optimizer.config);
     trainer->state = loaded;
     trainer->state.optimizer = optimizer;
@@ -250,6 +258,8 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
         status = nm_safetensors_open(&model, model_path, err);
     if (status == NM_OK)
         status = nm_safetensors_open(&state, state_path, err);
+    if (status == NM_OK)
+        status = check_train_data(trainer, state, err);
     if (status == NM_OK)
         status = nm_model_file_load(model, trainer->model, err);
     if (status == NM_OK)

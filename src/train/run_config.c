@@ -52,6 +52,9 @@ static const char *const changeable[] = {
     "device.fold",
     "device.memory_mib",
     "data.folder",
+    "data.train",
+    "data.valid",
+    "data.test",
     "data.eval_streams",
 };
 
@@ -87,8 +90,12 @@ static bool sets_ramps(const nm_options *run, const char *path)
     return limits_updates(path) && nm_norm_options_follow_length(run);
 }
 
-/* *run: the sections of `like` with the values of folder/config.ini; NULL if there is no such file. */
-static nm_status read_config(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
+bool nm_run_config_may_change(const nm_options *run, const char *path)
+{
+    return is_changeable(path) && !sets_schedule_length(run, path) && !sets_ramps(run, path);
+}
+
+nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
 {
     char *path = nm_path_join(folder, "config.ini"), *text;
     nm_status status = nm_file_read_optional(path, &text, err);
@@ -133,8 +140,7 @@ static void list_difference(char **text, int *n, const char *path, const char *o
     *text = longer;
 }
 
-/* Whether the run has the requested value; auto leaves the precision to the run. */
-static bool agrees(const char *path, const char *old, const char *new)
+bool nm_run_config_agrees(const char *path, const char *old, const char *new)
 {
     return !strcmp(old, new) || (!strcmp(path, "device.precision") && !strcmp(new, "auto"));
 }
@@ -145,8 +151,8 @@ static nm_status merge_option(nm_options *run, const nm_options *requested, cons
     char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
     bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND || !strncmp(path, "run.", 4);
     nm_status status = NM_OK;
-    if (given && !agrees(path, old, new)) {
-        bool allowed = is_changeable(path) && !sets_schedule_length(run, path) && !sets_ramps(run, path);
+    if (given && !nm_run_config_agrees(path, old, new)) {
+        bool allowed = nm_run_config_may_change(run, path);
         status = allowed || resume == NM_RESUME_OVERRIDE
                      ? nm_options_set(run, path, new, NM_ORIGIN_COMMAND, err)
                      : refuse(run, path, old, new, folder, err);
@@ -162,7 +168,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     nm_options *run;
     *effective = NULL;
     *warning = NULL;
-    NM_TRY(read_config(&run, requested, folder, err));
+    NM_TRY(nm_run_config_read(&run, requested, folder, err));
     if (!run)
         return NM_OK;
     nm_status status = NM_OK;
@@ -172,7 +178,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
             nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) &&
-            !agrees(path, old, new))
+            !nm_run_config_agrees(path, old, new))
             list_difference(&differences, &n, path, old, new);
         free(old);
         free(new);
@@ -194,7 +200,7 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
 nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested, const char *folder,
                                   nm_error *err)
 {
-    NM_TRY(read_config(run, requested, folder, err));
+    NM_TRY(nm_run_config_read(run, requested, folder, err));
     nm_status status = NM_OK;
     char *path;
     for (size_t i = 0; *run && status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
@@ -228,7 +234,7 @@ nm_status nm_run_config_changes(const nm_options *options, const char *folder, j
 {
     nm_options *run;
     *changes = NULL;
-    NM_TRY(read_config(&run, options, folder, err));
+    NM_TRY(nm_run_config_read(&run, options, folder, err));
     char *path;
     for (size_t i = 0; run && (path = nm_options_path(options, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(options, path);

@@ -22,12 +22,20 @@ nm_run_options *nm_run_options_add(nm_options *options);
 /* Options for resuming the run in folder: the configuration of the run, with the options that `requested` has from the command
  * line. NM_USAGE if one of them differs from the value of the run, unless resume is NM_RESUME_OVERRIDE or the option may be
  * changed: [run], [comm], [probe], [decode], limits of the run (updates, epochs, seconds, patience), intervals of logging and
- * saving, keep_last, data.folder, data.eval_streams, and threads, profile, fold and memory_mib of [device]. Updates and epochs
- * may not be changed if the schedule depends on them, nor patience with schedule.early_stopping. *effective: the sections of
+ * saving, keep_last, folder and files of [data], data.eval_streams, and threads, profile, fold and memory_mib of [device].
+ * Updates and epochs may not be changed if the schedule depends on them, nor patience with schedule.early_stopping. *effective: the sections of
  * *requested with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe settings that the
  * run does not use; NULL: none. */
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
                               nm_resume resume, char **warning, nm_error *err);
+
+/* The configuration of the run in folder: the sections of `like` with the values of its config.ini. Heap; *run is NULL if the
+ * folder has no config.ini. */
+nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err);
+/* Whether a resumed run may have another value of the option than before. */
+bool nm_run_config_may_change(const nm_options *run, const char *path);
+/* Whether the run has the requested value; auto leaves the precision to the run. */
+bool nm_run_config_agrees(const char *path, const char *old, const char *new);
 
 /* The configuration of the run in folder, with the options of section [data] that `requested` has from the command line: its
  * section [data] is that of the resumed run. Heap; *run is NULL if the folder has no config.ini. */

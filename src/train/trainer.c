@@ -203,6 +203,8 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(nm_device_reject_int8(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
+    if (task->note && task->note(&trainer->task))
+        nm_trainer_message(trainer, "%s", task->note(&trainer->task));
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));

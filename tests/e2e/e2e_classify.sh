@@ -42,6 +42,21 @@ perl -ne 'if (/"type":"train"/ && /"loss":([0-9.]+)/) { exit !($1 > 0.3 && $1 < 
     fail "loss of an untrained model: $(head -n 2 untrained/log.jsonl)"
 [ "$(grep -c '"accuracy"' runs/reviews/log.jsonl)" = 6 ] || fail "the log has not 6 scores"
 
+# ---- columns of a table ----
+{ echo 'Class Index,Title,Description'; sed 's/"/""/g; s/^\([^\t]*\)\t\([^ ]*\) \(.*\)/"\1","\2","\3"/' train.tsv; } >kaggle.csv
+refuses 4 'kaggle.csv: no other row has the label of the first one, "Class Index"; is it a header? Set data.header' \
+    train reviews.ini --run.folder none --data.train kaggle.csv --data.test=
+"$NORMA" train reviews.ini --run.folder kaggle --train.epochs 1 --data.train kaggle.csv --data.test= --data.header yes 2>err ||
+    fail "a table with a header: $(cat err)"
+has err 'kaggle.csv: the label is column 1 (Class Index), the text is column 2 (Title); the table has 3 columns'
+"$NORMA" train reviews.ini --run.folder kaggle2 --train.epochs 1 --data.train kaggle.csv --data.test= --data.label 'Class Index' \
+    --data.text Title 2>err || fail "columns by name: $(cat err)"
+grep -q 'the label is column' err && fail "chosen columns are described: $(cat err)"
+sed 1d kaggle.csv >headless.csv
+"$NORMA" train reviews.ini --run.folder kaggle3 --train.epochs 1 --data.train headless.csv --data.test= 2>err ||
+    fail "a table without header: $(cat err)"
+has err 'the label is column 1, the text is column 2; the table has 3 columns'
+
 # ---- labels, probabilities, JSON ----
 "$NORMA" classify runs/reviews test.txt >labels 2>err || fail "classify: $(cat err)"
 [ "$(wc -l <labels)" = 60 ] || fail "not a label for every line: $(wc -l <labels)"

@@ -167,6 +167,43 @@ compare --norms layer,rms --folder whole >table 2>err || fail "another validatio
 has table 'validated on other data'
 rm -r data && mv aside/data . && make_sentences valid.txt 40 2
 
+# ---- other settings than those of the runs ----
+
+# A run keeps its configuration, so the comparison is refused, whether the recipe or the command line has changed.
+compare --norms layer,batch --folder edited >out 2>err || fail "edited: $(cat err)"
+cp recipe.ini kept.ini
+sed -i 's/^lr = 0.01$/lr = 0.02/' recipe.ini
+refuses 5 'edited/layer-1: the run has schedule.lr = 0.01 (the comparison has 0.02); choose another --folder' \
+    compare recipe.ini --norms layer,batch,rms --folder edited
+[ -e edited/rms-1 ] && fail "the run of another norm was started"
+cp kept.ini recipe.ini
+compare --norms layer --folder given --model.width 24 >out 2>err || fail "given: $(cat err)"
+refuses 5 'given/layer-1: the run has model.width = 24 (the comparison has 16)' compare recipe.ini --norms layer,batch --folder given
+# Options of a norm that the model does not have make no difference.
+printf '[norm.rbn]\nlambda = 0.3\n' >>recipe.ini
+compare --norms layer,rbn --folder edited >out 2>err || fail "an option of another norm: $(cat err)"
+sed -i 's/^lambda = 0.3$/lambda = 0.4/' recipe.ini
+refuses 5 'edited/rbn-1: the run has norm.rbn.lambda = 0.3 (the comparison has 0.4)' \
+    compare recipe.ini --norms layer,rbn --folder edited
+compare --norms layer,at=batch:norm.at=lm.0=rbn --folder at >out 2>err || fail "norm.at: $(cat err)"
+sed -i 's/^lambda = 0.4$/lambda = 0.5/' recipe.ini
+refuses 5 'at/at-1: the run has norm.rbn.lambda = 0.4 (the comparison has 0.5)' \
+    compare recipe.ini --norms layer,at=batch:norm.at=lm.0=rbn --folder at
+cp kept.ini recipe.ini
+# Every run continues to a larger limit, also of the recipe; none has more updates than the comparison.
+sed -i 's/^updates = 12$/updates = 16/' recipe.ini
+compare --norms layer,batch,rms --folder edited --format json >out 2>err || fail "a larger limit: $(cat err)"
+[ "$(grep -c '"updates": 16' out)" = 3 ] || fail "not all runs have 16 updates: $(grep updates out)"
+cp kept.ini recipe.ini
+refuses 5 'edited/layer-1: the run has train.updates = 16 (the comparison has 12)' compare recipe.ini --norms layer,batch --folder edited
+# The same data in another place.
+cp -r data elsewhere
+sed -i 's/^folder = data$/folder = elsewhere/; s/^updates = 12$/updates = 20/' recipe.ini
+compare --norms layer,batch --folder edited >out 2>err || fail "data in another place: $(cat err)"
+lacks out 'failed'
+grep -q '^folder = elsewhere' edited/layer-1/config.ini || fail "the run did not continue with the data in another place"
+cp kept.ini recipe.ini
+
 # ---- killed ----
 
 # Without the throughput.

@@ -140,7 +140,10 @@ refuses 2 'only a table' prepare --train train --source-field de "${common[@]}" 
 printf '{"de": "a", "en": "b"}\n\n{"de": "a" "en"}\n' >bad.jsonl
 refuses 4 'bad.jsonl:3: not a JSON object on one line' prepare --train bad.jsonl "${common[@]}" --output x
 printf 'a\tb\nc\n' >short.tsv
-refuses 4 'short.tsv:2: 1 fields' prepare --train short.tsv "${common[@]}" --output x
+refuses 4 'short.tsv:2: 1 field, the first row has 2' prepare --train short.tsv "${common[@]}" --output x
+# A comma in a text without quotes: the second field is not the translation.
+printf 'de,en\nHaus,house\nJa, das Haus,"Yes, the house"\n' >unquoted.csv
+refuses 4 'unquoted.csv:3: 3 fields, the first row has 2' prepare --train unquoted.csv "${common[@]}" --output x
 awk -F '\t' '{ gsub(/[\\"]/, "\\\\&", $2); print "{\"text\": \"" $2 "\"}" }' pairs.tsv >text.jsonl
 accepts written prepare --format text --train train.en --bpe-merges 50 --output lm
 accepts written prepare --format text --train text.jsonl --bpe-merges 50 --output lm2

@@ -73,6 +73,11 @@ refuses 4 'broken:2: ' score bleu broken --reference two
 refuses 4 'broken:2: ' score chrf two --reference two --reference broken
 refuses 4 'zero:2: ' score bleu zero --reference two
 refuses 4 'empty: ' score bleu empty --reference empty
+printf 'B-PER\nI-PER\nO\n\nB-LOC\n\n' >column
+refuses 4 'column: every line has one tag: all tags of a sentence belong on one line' score f1 column --reference column
+printf 'B-PER\nI-PER\nB-LOC O\n\n' >lines
+"$NORMA" score f1 lines --reference lines --bootstrap 0 >out 2>err || fail "f1 of sentences of one token: $(cat err)"
+grep -q '^F1 = 100.00 (.*; 3 gold spans' out || fail "f1 of sentences of one token: $(cat out)"
 refuses 3 'absent: ' score bleu hyp --reference absent
 refuses 3 ': is a folder' score bleu hyp --reference .
 refuses 2 'reference' score bleu hyp

@@ -59,6 +59,13 @@ accepts 'done: 78 updates' train tiny.ini --run.folder half --resume --train.upd
 tail -c 20000 run/last.safetensors >whole_tensors
 tail -c 20000 half/last.safetensors >resumed_tensors
 same whole_tensors resumed_tensors
+# Files that were moved are the same data; with another training file even the sizes of the model differ.
+mkdir moved && cp train.txt valid.txt moved
+accepts 'done: 5 updates' train tiny.ini --run.folder part --train.updates 5 --schedule.updates 78
+accepts 'done: 8 updates' train tiny.ini --run.folder part --resume --train.updates 8 --data.train moved/train.txt \
+    --data.valid moved/valid.txt
+head -n 100 train.txt >moved/train.txt
+refuses 5 'the run was trained on other data' train tiny.ini --run.folder part --resume --train.updates 9
 
 # ---- inference ----
 
@@ -67,6 +74,11 @@ cut -d ' ' -f 1-3 <out >kept
 same kept test.txt
 has out '-DOCSTART- X O O'
 awk 'NF && $3 != $4 { bad = 1 } END { exit bad }' out || fail "tags differ from the right ones"
+# Without a blank line after the line that starts a document, no sentence is lost, and the lines are kept.
+sed '2d' test.txt >glued.txt
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run glued.txt --evaluate
+cut -d ' ' -f 1-3 <out >kept
+same kept glued.txt
 printf 'Anna Davidson lives in Wien .\n\nEmil lives in Rom\n' >text
 input=text try tag run --scheme bioes
 printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \

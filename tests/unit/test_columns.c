@@ -65,6 +65,34 @@ static void knows_documents(void **state)
     fclose(stream);
 }
 
+/* Lines that start a document may follow and precede sentences without a blank line. */
+static void splits_documents_without_blank_lines(void **state)
+{
+    (void)state;
+    static const char text[] = "-DOCSTART- -DOCSTART- O\nDe Art O\ntekst N O\n-DOCSTART-\t-X-\tO\n\n-DOCSTART-s N O\n. P O\n";
+    static const struct {
+        int32_t n;
+        int64_t line;
+        bool document, joined;
+    } expected[] = {{1, 1, true, true}, {2, 2, false, true}, {1, 4, true, false}, {2, 6, false, false}};
+    nm_columns c;
+    nm_error err;
+    bool more;
+    FILE *stream = reader(&c, text, sizeof text - 1);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        assert_int_equal(nm_columns_next(&c, &more, &err), NM_OK);
+        assert_true(more);
+        assert_int_equal(c.n, expected[i].n);
+        assert_int_equal(c.line, expected[i].line);
+        assert_int_equal(nm_columns_document(&c), expected[i].document);
+        assert_int_equal(c.joined, expected[i].joined);
+    }
+    assert_int_equal(nm_columns_next(&c, &more, &err), NM_OK);
+    assert_false(more);
+    nm_columns_release(&c);
+    fclose(stream);
+}
+
 static void check_broken(const char *text, size_t bytes, const char *message)
 {
     nm_columns c;
@@ -187,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_sentences),        cmocka_unit_test(knows_documents),
+        cmocka_unit_test(splits_documents_without_blank_lines),
         cmocka_unit_test(refuses_broken_columns), cmocka_unit_test(refuses_endless_sentences),
         cmocka_unit_test(reads_vectors),          cmocka_unit_test(refuses_broken_vectors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
