@@ -31,6 +31,20 @@ static void run_linear_relu_drop(const bench *on, const bench_case *c, int32_t r
             .bias = on->data[2], .act = NM_ACT_RELU, .drop = &third, .y = mat(on, 3, rows, c->out));
 }
 
+/* Every backend reads the same packed layout. */
+static void pack_int8(const bench *on, const bench_case *c)
+{
+    size_t bytes;
+    NM_CALL(on->cpu, pack_int8, .weight = mat(on, 1, c->out, c->in), .bytes = &bytes, .packed = on->data[7]);
+}
+
+static void run_linear_int8(const bench *on, const bench_case *c, int32_t rows)
+{
+    const nm_int8 weight = {.packed = on->data[7], .rows = c->out, .cols = c->in};
+    NM_CALL(on->cpu, linear_int8, .x = mat(on, 0, rows, c->in), .weight = &weight, .bias = on->data[2],
+            .y = mat(on, 3, rows, c->out));
+}
+
 static void run_linear_dx(const bench *on, const bench_case *c, int32_t rows)
 {
     NM_CALL(on->cpu, linear_grad_input, .dy = mat(on, 0, rows, c->out), .weight = mat(on, 1, c->out, c->in),
@@ -160,6 +174,10 @@ static void run_dot(const bench *on, const bench_case *c, int32_t rows)
     {                                                                                                        \
         "linear", "few rows", rows, k, n, run_linear, 2.0 * (n) * (k), 0                                     \
     }
+#define INT8(variant, rows, n, k)                                                                            \
+    {                                                                                                        \
+        "linear_int8", variant, rows, k, n, run_linear_int8, 2.0 * (n) * (k), 0                              \
+    }
 /* Causal: a token attends to (length + 1) / 2 tokens on average. */
 #define ATTENTION(tokens, d, length)                                                                         \
     {"attention", "forward", tokens, d, length, run_attention, 2.0 * (d) * ((length) + 1), 0},               \
@@ -179,6 +197,11 @@ static const bench_case cases[] = {
     FEW(1, BENCH_WORDS, 256),
     FEW(5, BENCH_WORDS, 256),
     FEW(20, BENCH_WORDS, 256),
+    INT8("", 2048, 512, 512),
+    INT8("", 320, 1024, 256),
+    INT8("", 320, BENCH_WORDS, 256),
+    INT8("few rows", 1, 512, 512),
+    INT8("few rows", 20, 512, 512),
     {"softmax_loss", "with gradients", 2048, 256, BENCH_WORDS, run_loss, 6.0 * 256 * BENCH_WORDS, 0},
     ATTENTION(2000, 256, 20),
     ATTENTION(2000, 512, 20),
@@ -230,6 +253,8 @@ static json_t *measure(const bench *on, const bench_case *c, double gemm)
     int32_t ref_rows = fewer / unit * unit < unit ? unit : fewer / unit * unit;
     if (unit > 1)
         set_lengths(on, c->out);
+    if (c->run == run_linear_int8)
+        pack_int8(on, c);
     double amount = (has_flops ? c->flops : c->floats * sizeof(float)) * c->rows;
     double ceiling = has_flops ? gemm : bench_copy_ceiling(on, amount).ceiling;
     double seconds = time_case(on, on->cpu, c, c->rows, on->options->quick ? 0.02 : 0.15);

@@ -133,11 +133,14 @@ typedef struct nm_norm_type {
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* once per train, in reverse order of the calls */
     /* Computes the new running state and counters from the statistics collected by train and backward since the last
-     * call. call: backend, norm and grad_scale only. NULL for types without state. */
+     * call. call: backend, norm, grad_scale and update only; update: number of the update whose backward pass was collected if
+     * later ones have had their forward pass, otherwise 0. NULL for types without state. */
     void (*update_state)(nm_norm_call *call);
     /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these options. NULL:
      * never affine. */
     bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
+    /* Whether training depends on the planned updates of the run, nm_norm_plan.updates. NULL: never. */
+    bool (*follows_length)(const void *config);
 } nm_norm_type;
 
 struct nm_norm {

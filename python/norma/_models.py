@@ -204,7 +204,8 @@ class Translator(_Model):
 
     def translate(self, texts: Union[str, Iterable[str]]) -> Union[str, List[str]]:
         """The best translation of a text, or of each text of a list, as ``norma translate`` writes it: empty for an
-        empty text and, with a warning, for one that is too long. A list is faster than many calls.
+        empty text and, with a warning, for one that is too long. A list is faster than many calls. Ctrl-C has an effect
+        after the call only; ``stream`` handles it between its batches.
 
         FormatError: a line break within a text; DivergedError: the model's probabilities are not finite.
         """

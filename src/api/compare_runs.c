@@ -212,6 +212,35 @@ static void warn_same_weights(const nm_comparison *self)
     }
 }
 
+static bool sets_precision(const nm_variant *variant)
+{
+    for (size_t i = 0; i < variant->settings.n; i++)
+        if (!strcmp(variant->settings.list[i].key, "device.precision"))
+            return true;
+    return false;
+}
+
+/* With device.precision = auto, runs on different CPUs may have different precisions. */
+static void warn_precisions(const nm_comparison *self)
+{
+    const nm_run_job *first = NULL;
+    for (size_t i = 0; i < self->experiment.queue.n; i++) {
+        const nm_run_job *job = &self->experiment.queue.jobs[i];
+        if (job->result.exit_code || sets_precision(job->variant))
+            continue;
+        first = first ? first : job;
+        if (job->result.bf16 == first->result.bf16)
+            continue;
+        char *line = nm_format("warning: %s was trained in %s and %s in %s: their CPUs differ, and "
+                               "device.precision is auto; set it to compare models of the same precision",
+                               first->folder, first->result.bf16 ? "bf16" : "float", job->folder,
+                               job->result.bf16 ? "bf16" : "float");
+        on_message((void *)self, line);
+        free(line);
+        return;
+    }
+}
+
 /* ---- open ---- */
 
 static const char sections[] = "compare,run";
@@ -392,6 +421,7 @@ static nm_status train_and_score(nm_comparison *self, nm_error *err)
         NM_TRY(nm_experiment_score(experiment, err));
     self->complete = true;
     warn_same_weights(self);
+    warn_precisions(self);
     return nm_experiment_check(experiment, err);
 }
 

@@ -32,7 +32,7 @@ void nm_run_queue_release(nm_run_queue *queue)
 
 void nm_last_line(const char *path, char *line, size_t bytes)
 {
-    char tail[2048] = "";
+    char tail[8192] = "";
     FILE *file = fopen(path, "rb");
     if (file) {
         if (fseek(file, -(long)sizeof tail + 1, SEEK_END))
@@ -43,7 +43,11 @@ void nm_last_line(const char *path, char *line, size_t bytes)
     size_t end = strlen(tail);
     while (end && tail[end - 1] == '\n')
         tail[--end] = 0;
-    const char *start = strrchr(tail, '\n');
+    char *start = strrchr(tail, '\n');
+    while (start && start[1] == ' ') {
+        *start = 0;
+        start = strrchr(tail, '\n');
+    }
     snprintf(line, bytes, "%s", start ? start + 1 : tail);
     nm_utf8_trim(line);
     for (char *at = line; *at; at++)

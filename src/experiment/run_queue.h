@@ -72,7 +72,8 @@ void nm_run_queue_send_message(const nm_run_queue *queue, const char *text);
 bool nm_run_queue_score_finished(const nm_run_queue *queue);
 void nm_run_queue_release(nm_run_queue *queue);
 
-/* The last line of a text file, control characters replaced by spaces; "" if there is none. bytes: size of line. */
+/* The last line of a text file that does not begin with a space, as continued messages and examples do; control characters replaced
+ * by spaces; "" if there is none. bytes: size of line. */
 void nm_last_line(const char *path, char *line, size_t bytes);
 
 #endif

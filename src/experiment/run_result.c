@@ -277,7 +277,9 @@ static void read_line(nm_run_result *result, const json_t *object, speeds *all)
         return;
     result->updates = update > result->updates ? update : result->updates;
     if (!strcmp(type, "start")) {
+        const char *precision = json_string_value(json_object_get(object, "precision"));
         result->step_mib = number_of(object, "step_mib");
+        result->bf16 = precision && !strcmp(precision, "bf16");
     } else if (!strcmp(type, "train")) {
         NM_GROW(all->list, all->n, all->capacity);
         all->list[all->n++] = number_of(object, "tokens_per_second");

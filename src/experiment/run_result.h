@@ -21,6 +21,7 @@ typedef struct nm_run_result {
     double p;      /* paired test against the first variant's run with this seed; NaN for that run */
     double p_holm; /* of the variant: test of the means over the seeds, with Holm's correction; set with p */
     double loss, nll;                         /* of the best validation */
+    bool bf16;                                /* trained in bf16 */
     double tokens_per_second, step_mib;       /* median throughput; memory of a training step, MiB */
     double tid_mean, tid_variance;            /* TID of the last layer, as ratios */
     uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */

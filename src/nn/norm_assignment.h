@@ -6,7 +6,7 @@
 #ifndef NM_NORM_ASSIGNMENT_H
 #define NM_NORM_ASSIGNMENT_H
 
-#include "norma/status.h"
+#include "norma/option.h"
 
 typedef struct nm_norm_assignment {
     char *sites, *type; /* "enc.0-2", "batch" */
@@ -32,5 +32,9 @@ const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignm
  * has no effect because later entries match the same sites. */
 nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
                                     size_t n, nm_error *err);
+
+/* Whether a norm that the options of a run name, in [model] or in norm.at, depends on the planned updates
+ * (nm_norm_type.follows_length). */
+bool nm_norm_options_follow_length(const nm_options *options);
 
 #endif

@@ -258,7 +258,8 @@ static void mabn_update_state(nm_norm_call *call)
     }
     if (norm->collected_rows[STATISTIC_GRAD] > 0) {
         void *g = norm->statistics[STATISTIC_GRAD];
-        ring_average(call, norm->state[RING_GRAD], norm->counters[UPDATES], g, g);
+        ring_average(call, norm->state[RING_GRAD], call->update ? call->update : norm->counters[UPDATES], g,
+                     g);
     }
 }
 

@@ -46,7 +46,7 @@ static const nm_option rbn_options[] = {
     NM_CHOICE(rbn_config, reference, "after", "before|after", "Running statistics in the penalty: before or after their update with the batch."),
     NM_CHOICE(rbn_config, scale, "auto", "auto|sum|mean",
               "Loss that the penalty is added to: the sum over tokens (as in the released translation code) or the mean; "
-              "auto: mean in classification and tagging, sum otherwise."),
+              "auto: sum in translation, mean in the other tasks."),
     NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero."),
     NM_OPTION(nm_batch_norm_policy, clamp, "true", 0, 0, "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),

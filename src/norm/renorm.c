@@ -107,6 +107,12 @@ static ramps planned_ramps(const nm_norm *norm)
     return (ramps){(int64_t)(factor * (double)r.start), (int64_t)half, (int64_t)(factor * (double)r.d_end)};
 }
 
+static bool renorm_follows_length(const void *settings)
+{
+    const renorm_config *config = settings;
+    return config->shorten_ramp;
+}
+
 static void renorm_note(const nm_norm *norm, char *text, size_t size)
 {
     const ramps r = planned_ramps(norm);
@@ -279,4 +285,5 @@ const nm_norm_type nm_norm_renorm = {
     .backward = renorm_backward,
     .update_state = renorm_update_state,
     .affine = renorm_affine,
+    .follows_length = renorm_follows_length,
 };

@@ -271,6 +271,16 @@ static void inference_backward(nm_norm_call *call)
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
 }
 
+/* Other passes may have had their forward pass since that of this one. */
+static void update_backward_state(const nm_norm_call *call)
+{
+    nm_norm_call collected = {
+        .backend = call->backend, .norm = call->norm, .grad_scale = 1, .update = call->update};
+    if (call->norm->type->update_state)
+        call->norm->type->update_state(&collected);
+    nm_norm_discard_statistics(call->norm);
+}
+
 nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
                                 void *dx, nm_error *err)
 {
@@ -292,7 +302,7 @@ nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *d
     call->dx = nm_mat_of(dx, call->x.rows, norm->site.width);
     (pass->mode == TRAINING ? norm->type->backward : inference_backward)(call);
     NM_TRY(end_call(pass, err));
-    nm_norm_update_state(norm, call->backend, 1);
+    update_backward_state(call);
     return NM_OK;
 }
 

@@ -288,6 +288,7 @@ const nm_task_type nm_task_lm = {
     .config_size = sizeof(nm_lm_task_config),
     .add_options = add_sampling_rules,
     .perplexity = true,
+    .mean_loss = true,
     .is_noncausal = lm_is_noncausal,
     .open = lm_open,
     .open_model = lm_open_model,

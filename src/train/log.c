@@ -86,6 +86,7 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "norma", json_string(NORMA_VERSION));
     json_object_set_new(o, "compiler", json_string(COMPILER));
     json_object_set_new(o, "device", json_string(device));
+    json_object_set_new(o, "precision", json_string(nm_trainer_backend(trainer)->bf16 ? "bf16" : "float"));
     json_object_set_new(o, "parameters",
                         json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
     json_object_set_new(o, "layers", json_integer(count_layers(&trainer->model->params, 0)));

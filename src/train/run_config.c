@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "nn/norm_assignment.h"
 #include "text/words.h"
 #include "train/options.h"
 #include "train/schedule.h"
@@ -67,6 +68,11 @@ static bool is_changeable(const char *path)
     return false;
 }
 
+static bool limits_updates(const char *path)
+{
+    return !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
+}
+
 /* Whether the schedule of the run depends on this limit: schedules that end with the run scale their decay to its planned
  * length. */
 static bool sets_schedule_length(const nm_options *run, const char *path)
@@ -74,14 +80,19 @@ static bool sets_schedule_length(const nm_options *run, const char *path)
     const nm_schedule_config *schedule = nm_options_find(run, "schedule");
     if (!schedule || !nm_schedule_has_length(schedule))
         return false;
-    bool by_updates = !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
-    return (by_updates && !schedule->updates) ||
+    return (limits_updates(path) && !schedule->updates) ||
            (!strcmp(path, "train.patience") && schedule->early_stopping);
+}
+
+/* Whether norms of the run scale their ramps to this limit. */
+static bool sets_ramps(const nm_options *run, const char *path)
+{
+    return limits_updates(path) && nm_norm_options_follow_length(run);
 }
 
 bool nm_run_config_may_change(const nm_options *run, const char *path)
 {
-    return is_changeable(path) && !sets_schedule_length(run, path);
+    return is_changeable(path) && !sets_schedule_length(run, path) && !sets_ramps(run, path);
 }
 
 nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err)
@@ -105,9 +116,11 @@ nm_status nm_run_config_read(nm_options **run, const nm_options *like, const cha
 static nm_status refuse(const nm_options *run, const char *path, const char *old, const char *new,
                         const char *folder, nm_error *err)
 {
-    const char *reason = sets_schedule_length(run, path)
-                             ? " and ends the schedule with it (schedule.updates fixes the length in updates)"
-                             : "";
+    const char *reason = "";
+    if (sets_schedule_length(run, path))
+        reason = " and ends the schedule with it (schedule.updates fixes the length in updates)";
+    else if (sets_ramps(run, path))
+        reason = " and shortens the ramps of its norms to it";
     return nm_fail(err, NM_USAGE,
                    "%s = %.100s: the run in %s uses %.100s%s; omit the option, choose another folder, or "
                    "continue with the new value by --resume=override",

@@ -37,8 +37,8 @@ typedef struct nm_task_type {
     /* Registers further sections, such as [decode]; may be NULL. */
     void (*add_options)(nm_options *options);
     bool perplexity; /* whether exp(loss per target) is a perplexity */
-    /* The task's loss is a mean over examples, not a sum over tokens: the default scale of penalties
-     * (norm.rbn.scale). */
+    /* The loss of the task's reference code is a mean over tokens or examples, not a sum over tokens as in fairseq: the default
+     * scale of penalties (norm.rbn.scale). */
     bool mean_loss;
     /* Whether a model with these options has access to the tokens that it predicts (target leakage), so that exp(loss) is not a
      * perplexity. NULL: never. */

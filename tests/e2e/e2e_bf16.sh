@@ -59,6 +59,19 @@ lacks err 'the recipe has changed'
 has rest/config.ini 'precision = bf16'
 [ "$(weights one)" = "$(weights rest)" ] || fail "a run in bf16 was resumed in another precision"
 
+# ---- runs of a comparison whose CPUs chose different precisions ----
+compare() {
+    "$NORMA" compare auto.ini --compare.folder compared --norms layer,rms --train.updates 2 --jobs 1 >out 2>err ||
+        fail "compare: $(cat err)"
+}
+compare
+lacks err 'was trained in'
+sed -i 's/"precision":"float"/"precision":"other"/; s/"precision":"bf16"/"precision":"float"/; s/"precision":"other"/"precision":"bf16"/' \
+    compared/rms-1/log.jsonl
+compare
+has err 'warning: compared/layer-1 was trained in '
+has err 'compared/rms-1 in '
+
 # ---- inference ----
 for precision in float bf16 int8; do
     "$NORMA" translate one --device.precision $precision test.de >"out.$precision" 2>err || fail "$precision: $(cat err)"

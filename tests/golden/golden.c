@@ -86,6 +86,18 @@ void golden_release(golden_tensor *tensor)
     *tensor = (golden_tensor){0};
 }
 
+golden_result golden_counter(golden_case *test, const json_t *value, const char *what, int64_t *counter)
+{
+    const json_t *number = value, *data = json_object_get(value, "data");
+    if (data)
+        number = json_is_array(data) && json_array_size(data) == 1 ? json_array_get(data, 0) : data;
+    double count = json_number_value(number);
+    if (!json_is_number(number) || !(fabs(count) < 1e15) || count != floor(count))
+        return golden_fail(test, "%s: not an integer", what);
+    *counter = (int64_t)count;
+    return GOLDEN_PASSED;
+}
+
 void *golden_reals(const golden_case *test, const double *values, size_t count)
 {
     size_t bytes = (count * nm_dtype_bytes(test->backend->dtype) + 64) / 64 * 64;

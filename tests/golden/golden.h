@@ -69,6 +69,8 @@ typedef struct golden_tensor {
 /* Fails if the value is not a tensor, or if shape and data disagree. what: its name in messages. */
 golden_result golden_read(golden_case *test, const json_t *value, const char *what, golden_tensor *tensor);
 void golden_release(golden_tensor *tensor);
+/* A counter of running state: a number, or a tensor of one number; fails otherwise. */
+golden_result golden_counter(golden_case *test, const json_t *value, const char *what, int64_t *counter);
 
 /* Values in the precision of the case, in 64-byte aligned heap memory (free). */
 void *golden_reals(const golden_case *test, const double *values, size_t count);

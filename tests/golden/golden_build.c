@@ -212,7 +212,7 @@ static golden_result load_state(golden_case *test, const golden_model *made)
         golden_tensor tensor;
         GOLDEN_TRY(golden_model_state(test, made, name, &ours));
         if (ours.counter) {
-            *ours.counter = json_integer_value(value);
+            GOLDEN_TRY(golden_counter(test, value, name, ours.counter));
             continue;
         }
         GOLDEN_TRY(golden_read(test, value, name, &tensor));

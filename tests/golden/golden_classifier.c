@@ -14,7 +14,7 @@ enum { MAX_TEXTS = 64 };
 /* A tensor of the source and the elements of Norma's parameter that it fills, beginning at `first`. */
 typedef struct place {
     const char *source, *ours;
-    int thirds; /* first element in thirds of ours: q, k, v */
+    int part; /* of the stacked projections: q, k, v */
     bool transposed;
 } place;
 
@@ -66,10 +66,13 @@ static golden_result read_place(golden_case *test, const problem *p, const json_
     *param = nm_params_find(&p->model->params, at->ours);
     if (!*param)
         return golden_fail(test, "our model has no %s", at->ours);
-    size_t ours = (size_t)(*param)->tensor.rows * (size_t)(*param)->tensor.cols;
-    *first = ours / 3 * (size_t)at->thirds;
+    size_t rows = (size_t)(*param)->tensor.rows, width = (size_t)(*param)->tensor.cols;
+    size_t keys = (size_t)golden_whole(test, "heads", 0) * (size_t)golden_whole(test, "kdim", 0);
+    *first = keys * width * (size_t)at->part;
+    if (at->transposed)
+        rows = at->part < 2 ? keys : rows - 2 * keys;
     GOLDEN_TRY(golden_read(test, json_object_get(all, at->source), at->source, tensor));
-    if ((at->transposed && tensor->rank != 2) || tensor->count != (at->transposed ? ours / 3 : ours)) {
+    if ((at->transposed && tensor->rank != 2) || tensor->count != rows * width) {
         golden_release(tensor);
         return golden_fail(test, "%s: unexpected shape", at->source);
     }

@@ -24,7 +24,7 @@
 #define THREAD_SANITIZER 0
 #endif
 
-/* Both have an allocator of their own, which a test cannot replace. */
+/* Both have a separate allocator, which a test cannot replace. */
 #define REPLACES_ALLOCATOR (!ADDRESS_SANITIZER && !THREAD_SANITIZER)
 
 /* ThreadSanitizer ends a process that was forked by one with several threads when it starts a thread. */

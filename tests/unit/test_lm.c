@@ -405,9 +405,17 @@ static void test_top_1_is_greedy(void **state)
     nm_vocab_free(vocab);
 }
 
+/* The code of the tensorized Transformer has a mean loss; norm.rbn.scale = auto follows it. */
+static void test_penalties_are_added_to_the_mean_loss(void **state)
+{
+    (void)state;
+    assert_true(nm_task_lm.mean_loss);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_penalties_are_added_to_the_mean_loss),
         cmocka_unit_test(test_segments_cover_the_text),
         cmocka_unit_test(test_long_contexts_of_block_term_attention_are_warned_about),
         cmocka_unit_test(test_inputs_are_preceding_tokens),

@@ -216,6 +216,29 @@ static void test_pending_passes(void **unused)
     nm_norm_pass_free(NULL);
 }
 
+/* Each backward pass writes the row of MABN's buffer that belongs to its forward pass, in any order of the backward passes. */
+static void test_buffer_of_pending_passes_of_mabn(void **unused)
+{
+    (void)unused;
+    nm_norm *apart = create("mabn", "window=4 warmup=0"), *norm = create("mabn", "window=4 warmup=0");
+    nm_norm_pass *first = nm_norm_pass_create(norm), *second = nm_norm_pass_create(norm);
+    double y[N], dx[N];
+    nm_error err;
+    assert_int_equal(nm_norm_pass_forward(first, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_forward(second, ROWS, upstream, y, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_backward(second, upstream, input, 1, dx, &err), NM_OK);
+    assert_int_equal(nm_norm_pass_backward(first, input, upstream, 1, dx, &err), NM_OK);
+    assert_int_equal(nm_norm_forward(apart, ROWS, input, y, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(apart, upstream, dx, &err), NM_OK);
+    assert_int_equal(nm_norm_forward(apart, ROWS, upstream, y, &err), NM_OK);
+    assert_int_equal(nm_norm_backward(apart, input, dx, &err), NM_OK);
+    assert_same_state(norm, apart, 0);
+    nm_norm_pass_free(second);
+    nm_norm_pass_free(first);
+    nm_norm_free(norm);
+    nm_norm_free(apart);
+}
+
 /* After nm_norm_pass_infer, dx and the gradients of the parameters are those of sum(upstream y) by finite differences. */
 static void check_gradient_at_inference(const nm_norm_type *type)
 {
@@ -309,15 +332,11 @@ static void test_names_of_vectors(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_save_and_load),
-        cmocka_unit_test(test_files_that_do_not_fit),
-        cmocka_unit_test(test_usage_errors),
-        cmocka_unit_test(test_fixed_scale),
-        cmocka_unit_test(test_presets_of_batch),
-        cmocka_unit_test(test_centered_weights_of_mabn),
-        cmocka_unit_test(test_pending_passes),
-        cmocka_unit_test(test_gradient_at_inference),
-        cmocka_unit_test(test_gradient_of_the_penalty),
+        cmocka_unit_test(test_save_and_load),         cmocka_unit_test(test_files_that_do_not_fit),
+        cmocka_unit_test(test_usage_errors),          cmocka_unit_test(test_fixed_scale),
+        cmocka_unit_test(test_presets_of_batch),      cmocka_unit_test(test_centered_weights_of_mabn),
+        cmocka_unit_test(test_pending_passes),        cmocka_unit_test(test_buffer_of_pending_passes_of_mabn),
+        cmocka_unit_test(test_gradient_at_inference), cmocka_unit_test(test_gradient_of_the_penalty),
         cmocka_unit_test(test_names_of_vectors),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -121,6 +121,28 @@ static void test_length_of_the_schedule_may_not_differ(void **state)
     assert_value(fixed, longer, NM_RESUME_YES, "train.updates", "200");
 }
 
+/* Batch Renormalization shortens its ramps to the planned updates. */
+static void test_length_of_ramps_may_not_differ(void **state)
+{
+    (void)state;
+    static const char *const longer[] = {"train.updates", "200", NULL};
+    static const char *const norms[] = {"norm = renorm", "norm = layer\nencoder_final_norm = renorm",
+                                        "norm = layer\n[norm]\nat = enc.0=batch,dec.1.self=renorm"};
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        char *short_run = nm_format("[train]\nupdates = 100\n[model]\n%s\n", norms[i]), *warning;
+        nm_error err;
+        start_run(short_run, NULL);
+        assert_null(resumed_value(short_run, longer, NM_RESUME_YES, "train.updates", &warning, &err));
+        assert_non_null(strstr(err.text, "shortens the ramps of its norms"));
+        assert_value(short_run, longer, NM_RESUME_OVERRIDE, "train.updates", "200");
+        free(short_run);
+    }
+    static const char fixed[] =
+        "[train]\nupdates = 100\n[model]\nnorm = renorm\n[norm.renorm]\nshorten_ramp = false\n";
+    start_run(fixed, NULL);
+    assert_value(fixed, longer, NM_RESUME_YES, "train.updates", "200");
+}
+
 static void test_edited_recipe_is_reported(void **state)
 {
     (void)state;
@@ -189,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_different_option_is_refused),
         cmocka_unit_test(test_limits_and_threads_may_differ),
         cmocka_unit_test(test_length_of_the_schedule_may_not_differ),
+        cmocka_unit_test(test_length_of_ramps_may_not_differ),
         cmocka_unit_test(test_edited_recipe_is_reported),
         cmocka_unit_test(test_changes_are_listed),
         cmocka_unit_test(test_folder_without_a_run),

@@ -5,9 +5,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "experiment/core_share.h"
+#include "experiment/run_queue.h"
 #include "experiment/variants.h"
 #include "task/tasks.h"
 #include "train/options.h"
@@ -245,6 +248,33 @@ static void test_configurations_are_compared_by_effect(void **state)
         free(texts[i]);
 }
 
+/* The examples of a validation hide neither the validation nor the progress. */
+static void test_last_line_of_a_run(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/norma-test-XXXXXX", line[64];
+    assert_non_null(mkdtemp(folder));
+    char *path = nm_path_join(folder, "log.txt");
+    static const char *const texts[][2] = {
+        {"update 1\nvalid: loss 2\n  source: a\n  output: b\n  reference: c\n", "valid: loss 2"},
+        {"update 1\nupdate\t2\n", "update 2"},
+        {"  source: a\n", "  source: a"},
+        {"", ""}};
+    nm_last_line(path, line, sizeof line);
+    assert_string_equal(line, "");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(texts[i][0], file);
+        fclose(file);
+        nm_last_line(path, line, sizeof line);
+        assert_string_equal(line, texts[i][1]);
+    }
+    unlink(path);
+    rmdir(folder);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_no_core_is_idle),
         cmocka_unit_test(test_variant_replaces_the_norm_that_the_recipe_varies),
         cmocka_unit_test(test_configurations_are_compared_by_effect),
+        cmocka_unit_test(test_last_line_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
