@@ -398,6 +398,11 @@ void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tens
     added->tensor.bytes = added->tensor.count * types[type].bytes;
 }
 
+const char *nm_safetensors_added_metadata(const nm_safetensors_writer *writer, const char *key)
+{
+    return json_string_value(json_object_get(writer->metadata, key));
+}
+
 void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file)
 {
     json_t *map = json_object_get(file->header, "__metadata__");

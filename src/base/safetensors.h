@@ -84,6 +84,8 @@ nm_safetensors_writer *nm_safetensors_begin(void);
 void nm_safetensors_add(nm_safetensors_writer *writer, const char *name, nm_tensor_type type, int rank,
                         const int64_t *shape, const void *data);
 void nm_safetensors_add_metadata(nm_safetensors_writer *writer, const char *key, const char *text);
+/* The text that was added for a key, or NULL. */
+const char *nm_safetensors_added_metadata(const nm_safetensors_writer *writer, const char *key);
 /* Copies the metadata of an open file. */
 void nm_safetensors_copy_metadata(nm_safetensors_writer *writer, const nm_safetensors *file);
 /* Writes the file atomically and frees the writer in every case. NM_IO; NM_USAGE for a name or text that is not UTF-8. */

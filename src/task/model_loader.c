@@ -1,6 +1,7 @@
 #include "task/model_loader.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
@@ -98,11 +99,59 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
     return status;
 }
 
+/* Length of the name in a line of a list; dictionary: the count after the last space is not part of it. */
+static size_t name_length(const char *line, bool dictionary)
+{
+    size_t length = strcspn(line, "\n");
+    const char *space = dictionary ? memrchr(line, ' ', length) : NULL;
+    return space ? (size_t)(space - line) : length;
+}
+
+/* Compares two lists with a name per line, in the order of the ids. */
+static nm_status compare_lists(const char *path, const char *name, const char *data, const char *model,
+                               nm_error *err)
+{
+    bool dictionary = !strncmp(name, "dict.", 5);
+    for (int line = 1; *data || *model; line++) {
+        size_t a = name_length(data, dictionary), b = name_length(model, dictionary);
+        if (a != b || memcmp(data, model, a))
+            return nm_fail(err, NM_MISMATCH,
+                           "%s: the data has another %s than the model (line %d: \"%.*s\", the model has "
+                           "\"%.*s\"); use the data with which the model was trained",
+                           path, name, line, (int)(a < 40 ? a : 40), data, (int)(b < 40 ? b : 40), model);
+        data += strcspn(data, "\n");
+        model += strcspn(model, "\n");
+        data += *data == '\n';
+        model += *model == '\n';
+    }
+    return NM_OK;
+}
+
+/* NM_MISMATCH if the ids of the data have another meaning than those of the model. */
+static nm_status check_ids(const nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)
+{
+    static const char *const lists[] = {"dict.source.txt", "dict.target.txt", "dict.txt", "labels.txt",
+                                        "words.txt",       "chars.txt",       "bigrams.txt", "tags.txt"};
+    nm_safetensors_writer *data = nm_safetensors_begin();
+    nm_status status = NM_OK;
+    loaded->task.type->save(&loaded->task, data);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists && status == NM_OK; i++) {
+        const char *of_data = nm_safetensors_added_metadata(data, lists[i]),
+                   *of_model = nm_safetensors_metadata(file, lists[i]);
+        if (of_data && of_model)
+            status = compare_lists(nm_safetensors_path(file), lists[i], of_data, of_model, err);
+    }
+    nm_safetensors_abandon(data);
+    return status;
+}
+
 nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path, nm_error *err)
 {
     nm_safetensors *file;
     NM_TRY(nm_safetensors_open(&file, file_path, err));
-    nm_status status = load_model(loaded, file, false, err);
+    nm_status status = check_ids(loaded, file, err);
+    if (status == NM_OK)
+        status = load_model(loaded, file, false, err);
     nm_safetensors_close(file);
     return status;
 }

@@ -25,7 +25,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
 nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err);
 /* Like nm_loaded_model_open, but with the data of the run (data.folder or data.train of the options), for measurements.
- * with_grads: allocate gradients. */
+ * with_grads: allocate gradients. NM_MISMATCH if its dictionaries or labels are not those of the model. */
 nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
 /* Loads the tensors of another model file of the same run. */

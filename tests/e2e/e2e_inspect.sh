@@ -99,6 +99,17 @@ code=$?
 fails_with 2 "--save for a model file"
 mv data moved
 "$NORMA" inspect some --measure tid --batches 2 --data moved >out 2>err || fail "inspect --data: $(cat err)"
+# A dictionary of the same size in another order: the ids of the data stand for other tokens. Counts may differ.
+awk 'NR == 1 { first = $0; next } { print } NR == 2 { print first }' moved/dict.source.txt >other.dict
+again=(--train train --valid valid --source-lang de --target-lang en --codes moved/codes.bpe)
+"$NORMA" prepare "${again[@]}" --dict-source other.dict --output other 2>err || fail "prepare: $(cat err)"
+"$NORMA" inspect some --measure tid --batches 2 --data other >out 2>err
+code=$?
+fails_with 5 "another dictionary"
+has err 'the data has another dict.source.txt than the model (line 1: '
+sed 's/ [0-9]*$/ 7/' moved/dict.source.txt >counts.dict
+"$NORMA" prepare "${again[@]}" --dict-source counts.dict --output counts 2>err || fail "prepare: $(cat err)"
+"$NORMA" inspect some --measure tid --batches 2 --data counts >out 2>err || fail "other counts: $(cat err)"
 has out "average"
 
 # ---- adaptive softmax: the probabilities are those of the loss ----
