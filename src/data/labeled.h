@@ -60,10 +60,11 @@ typedef struct nm_labeled {
     nm_delimited table;
     FILE *stream;
     const char *path;
-    nm_labeled_format format;                      /* not auto */
-    bool lines;                                    /* not a table: each line is an example */
-    bool header;                                   /* the first row has the names of the columns */
-    char *columns; /* heap text about the columns that are read, if the table has others and not all were chosen; or NULL */
+    nm_labeled_format format; /* not auto */
+    bool lines;               /* not a table: each line is an example */
+    bool header;              /* the first row has the names of the columns */
+    char *
+        columns; /* heap text about the columns that are read, if the table has others and not all were chosen; or NULL */
     size_t n_fields;                               /* number of fields of all rows; 0 before the first row */
     size_t label_at;                               /* index of the column of the label, from 0 */
     size_t text_at[NM_LABELED_MAX_TEXTS], n_texts; /* indexes of the columns of the text */

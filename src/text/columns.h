@@ -13,7 +13,8 @@ typedef struct nm_columns {
     nm_lines lines;
     int32_t n_columns; /* 0 before the first token */
     bool peeked;       /* the current line of `lines` is the first one of the next sentence */
-    bool joined;       /* the next sentence follows without a blank line, because one of the two is a line "-DOCSTART-" */
+    bool
+        joined; /* the next sentence follows without a blank line, because one of the two is a line "-DOCSTART-" */
     /* The current sentence: */
     int32_t n;      /* tokens */
     int64_t line;   /* number of its first line, from 1 */
