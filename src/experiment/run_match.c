@@ -113,8 +113,8 @@ static void compare_option(match *self, const char *path, const char *old, const
     static const char *const limits[] = {"train.updates", "train.epochs", "train.seconds", "train.patience",
                                          NULL};
     static const char *const data[] = {"data.folder", "data.train", "data.valid", "data.test", NULL};
-    bool moved =
-        !strcmp(path, "model.init_from") && *old && *new; /* nm_run_check_initial_model compares the files */
+    /* nm_run_check_initial_model compares the files. */
+    bool moved = !strcmp(path, "model.init_from") && *old && *new;
     if (nm_run_config_agrees(path, old, new) || is_of_other_norm(self, path) || moved)
         return;
     bool limit = is_one_of(path, limits);
