@@ -59,7 +59,7 @@ typedef struct job {
     nm_line_list lines;        /* unchanged lines of the input columns */
     size_t n, *lengths;        /* [BUFFER_SENTENCES], numbers of tokens */
     bool *document;            /* [BUFFER_SENTENCES], whether it is a line such as -DOCSTART- */
-    bool *joined;              /* [BUFFER_SENTENCES], whether the next sentence follows without a blank line */
+    bool *joined; /* [BUFFER_SENTENCES], whether the next sentence follows without a blank line */
     nm_span_counts counts;
     int64_t n_cut, sentences, unknown;
     int64_t block; /* number of the buffer; rank block % size tags it */

@@ -60,12 +60,12 @@ typedef struct nm_labeled {
     nm_delimited table;
     FILE *stream;
     const char *path;
-    nm_labeled_format format;                      /* not auto */
-    bool lines;                                    /* not a table: each line is an example */
-    bool header;                                   /* the first row has the names of the columns */
-    char *columns; /* heap text about the columns that are read, if the table has others and not all were chosen; or NULL */
-    size_t n_fields;                               /* number of fields of all rows; 0 before the first row */
-    size_t label_at;                               /* index of the column of the label, from 0 */
+    nm_labeled_format format; /* not auto */
+    bool lines;               /* not a table: each line is an example */
+    bool header;              /* the first row has the names of the columns */
+    char *columns;            /* heap text: which columns are read; NULL: all, or those of the options */
+    size_t n_fields;          /* number of fields of all rows; 0 before the first row */
+    size_t label_at;          /* index of the column of the label, from 0 */
     size_t text_at[NM_LABELED_MAX_TEXTS], n_texts; /* indexes of the columns of the text */
     int64_t row;                                   /* index of the current text, from 0 */
     const char *label; /* of the current text, without surrounding spaces; "" without with_label */

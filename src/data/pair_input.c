@@ -263,7 +263,8 @@ static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
         if (header)
             NM_TRY(nm_delimited_next(table, more, err));
     }
-    if (*more && table->n_fields != self->n_columns) /* an unquoted separator in a text moves the columns after it */
+    /* A separator in a text without quotes moves the columns after it. */
+    if (*more && table->n_fields != self->n_columns)
         return nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", self->paths[0],
                        (long long)table->line, table->n_fields, table->n_fields == 1 ? "" : "s",
                        self->n_columns);

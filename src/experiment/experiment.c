@@ -178,7 +178,8 @@ static nm_status load_results(nm_experiment *c, nm_error *err)
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
         status = nm_run_match(options, job->folder, &job->continued, err);
         if (status == NM_OK)
-            status = nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
+            status =
+                nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
         if (status == NM_OK)
             status = nm_run_check_initial_model(options, job->folder, err);
         nm_options_free(options);

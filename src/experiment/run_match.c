@@ -81,11 +81,11 @@ static void add_difference(match *self, const char *path, const char *old, const
     enum { LISTED = 3 };
     if (++self->n > LISTED + 1)
         return;
-    char *longer = self->n > LISTED ? nm_format("%s, ...", self->differences)
-                                    : nm_format("%s%s%s = %.60s (the comparison has %.60s)",
-                                                self->differences ? self->differences : "",
-                                                self->differences ? ", " : "", path, *old ? old : "(empty)",
-                                                *new ? new : "(empty)");
+    char *longer = self->n > LISTED
+                       ? nm_format("%s, ...", self->differences)
+                       : nm_format("%s%s%s = %.60s (the comparison has %.60s)",
+                                   self->differences ? self->differences : "", self->differences ? ", " : "",
+                                   path, *old ? old : "(empty)", *new ? new : "(empty)");
     free(self->differences);
     self->differences = longer;
 }
@@ -113,7 +113,8 @@ static void compare_option(match *self, const char *path, const char *old, const
     static const char *const limits[] = {"train.updates", "train.epochs", "train.seconds", "train.patience",
                                          NULL};
     static const char *const data[] = {"data.folder", "data.train", "data.valid", "data.test", NULL};
-    bool moved = !strcmp(path, "model.init_from") && *old && *new; /* nm_run_check_initial_model compares the files */
+    /* nm_run_check_initial_model compares the files. */
+    bool moved = !strcmp(path, "model.init_from") && *old && *new;
     if (nm_run_config_agrees(path, old, new) || is_of_other_norm(self, path) || moved)
         return;
     bool limit = is_one_of(path, limits);
@@ -140,9 +141,10 @@ nm_status nm_run_match(const nm_options *planned, const char *folder, nm_setting
         free(path);
     }
     if (self.differences)
-        status = nm_fail(err, NM_MISMATCH,
-                         "%s: the run has %s; choose another --folder, or remove this one to train the run again",
-                         folder, self.differences);
+        status =
+            nm_fail(err, NM_MISMATCH,
+                    "%s: the run has %s; choose another --folder, or remove this one to train the run again",
+                    folder, self.differences);
     free(self.differences);
     free(self.norms);
     nm_options_free(self.run);

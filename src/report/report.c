@@ -109,12 +109,14 @@ static void make_unique(nm_report *report, size_t i)
         free(name);
 }
 
-/* Names each run by the last one, two or three components of its path, as many as distinguish the runs; if three are not
- * enough, with numbers. */
+enum { MOST_PARTS = 6 };
+
+/* Names each run by the last components of its path, as many as distinguish the runs: comparisons of two projects differ only
+ * before the folders runs/NAME-compare/VARIANT-SEED. If MOST_PARTS are not enough, with numbers. */
 static void name_runs(nm_report *report)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
-    for (int parts = 1; parts <= 3; parts++) {
+    for (int parts = 1; parts <= MOST_PARTS; parts++) {
         for (size_t i = 0; i < report->n; i++) {
             char *folder = nm_duplicate(report->runs[i].folder);
             for (size_t length = strlen(folder); length > 1 && folder[length - 1] == '/';)

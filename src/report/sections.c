@@ -234,6 +234,21 @@ static void write_signature(const nm_report *report, FILE *out)
     free(text);
 }
 
+static void write_test_sets(const nm_report *report, FILE *out)
+{
+    double least = INFINITY, most = 0;
+    for (size_t i = 0; i < report->n; i++) {
+        double segments = nm_report_run_last(&report->runs[i], "test/segments");
+        least = fmin(least, segments); /* ignores NaN */
+        most = fmax(most, segments);
+    }
+    if (least < most)
+        fprintf(out,
+                "The test scores cannot be compared, because the test sets differ: they have %.0f to %.0f "
+                "segments. ",
+                least, most);
+}
+
 void nm_section_runs(const nm_report *report, FILE *out)
 {
     summary *all = nm_allocate((report->n + 1) * sizeof *all);
@@ -262,6 +277,7 @@ void nm_section_runs(const nm_report *report, FILE *out)
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
     if (report->n > 1 && report->speed_problem)
         fprintf(out, "The speed is not ranked: %s. ", report->speed_problem);
+    write_test_sets(report, out);
     write_signature(report, out);
     fputs("</p>\n", out);
     write_problems(report, out);

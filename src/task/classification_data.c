@@ -111,10 +111,11 @@ static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, 
         return nm_classification_find(&at->parts->labels, texts, label, err);
     *label = (int32_t)nm_counter_add(labels, texts->label, strlen(texts->label), 1);
     if (labels->n > NM_CLASSES_MAX)
-        return nm_fail(err, NM_FORMAT,
-                       "%s:%lld: more than %d different labels; is column %zu that of the label? Choose it with "
-                       "data.label",
-                       texts->path, (long long)nm_labeled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
+        return nm_fail(
+            err, NM_FORMAT,
+            "%s:%lld: more than %d different labels; is column %zu that of the label? Choose it with "
+            "data.label",
+            texts->path, (long long)nm_labeled_line(texts), NM_CLASSES_MAX, texts->label_at + 1);
     return NM_OK;
 }
 

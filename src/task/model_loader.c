@@ -130,7 +130,7 @@ static nm_status compare_lists(const char *path, const char *name, const char *d
 /* NM_MISMATCH if the ids of the data have another meaning than those of the model. */
 static nm_status check_ids(const nm_loaded_model *loaded, const nm_safetensors *file, nm_error *err)
 {
-    static const char *const lists[] = {"dict.source.txt", "dict.target.txt", "dict.txt", "labels.txt",
+    static const char *const lists[] = {"dict.source.txt", "dict.target.txt", "dict.txt",    "labels.txt",
                                         "words.txt",       "chars.txt",       "bigrams.txt", "tags.txt"};
     nm_safetensors_writer *data = nm_safetensors_begin();
     nm_status status = NM_OK;

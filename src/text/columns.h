@@ -1,5 +1,5 @@
 /* CoNLL column files: one token per line, its columns separated by a tab (if the line contains one) or by spaces, and a blank
- * line after each sentence. A line "-DOCSTART- ..." is a sentence of its own, also without a blank line after it, as in the
+ * line after each sentence. A line "-DOCSTART- ..." is read as a sentence, also without a blank line after it, as in the
  * Dutch files of CoNLL-2002. All lines of a file have the same number of columns. Lines are kept unchanged. */
 #ifndef NM_COLUMNS_H
 #define NM_COLUMNS_H
@@ -13,7 +13,7 @@ typedef struct nm_columns {
     nm_lines lines;
     int32_t n_columns; /* 0 before the first token */
     bool peeked;       /* the current line of `lines` is the first one of the next sentence */
-    bool joined;       /* the next sentence follows without a blank line, because one of the two is a line "-DOCSTART-" */
+    bool joined;       /* no blank line before the next sentence: one of the two is a line "-DOCSTART-" */
     /* The current sentence: */
     int32_t n;      /* tokens */
     int64_t line;   /* number of its first line, from 1 */

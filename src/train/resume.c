@@ -190,10 +190,11 @@ static nm_status check_train_data(const nm_trainer *trainer, const nm_safetensor
     format_fingerprint(text, trainer->task.fingerprint);
     if (data && !strcmp(data, text))
         return NM_OK;
-    return nm_fail(err, NM_MISMATCH,
-                   "%s: the run was trained on other data (fingerprint %s, now %s); restore the training data "
-                   "or choose another folder",
-                   nm_safetensors_path(file), data ? data : "none", text);
+    return nm_fail(
+        err, NM_MISMATCH,
+        "%s: the run was trained on other data (fingerprint %s, now %s); restore the training data "
+        "or choose another folder",
+        nm_safetensors_path(file), data ? data : "none", text);
 }
 
 /* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update: of the last

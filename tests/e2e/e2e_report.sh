@@ -113,6 +113,11 @@ has one.html "<title>Norma: rbn lambda=0.1 nu=1, rbn lambda=1 nu=1, layer</title
 cp -r long/b/layer-1 long/a/
 "$NORMA" report long/a/layer-1/ long/b/layer-1 -o one.html 2>err || fail "report of equal names: $(cat err)"
 has one.html "<title>Norma: a/layer, b/layer</title>"
+for project in one two; do
+    mkdir -p "$project/runs/r-compare" && cp -r runs/layer-1 "$project/runs/r-compare"
+done
+"$NORMA" report {one,two}/runs/r-compare/layer-1 -o one.html 2>err || fail "report of two projects: $(cat err)"
+has one.html "<title>Norma: one/runs/r-compare/layer, two/runs/r-compare/layer</title>"
 "$NORMA" report runs/layer-1 runs/layer-1 -o one.html 2>err || fail "report of one run twice: $(cat err)"
 has one.html "layer-1 (2)"
 
@@ -152,6 +157,13 @@ has unscored.html '>validation perplexity</button>'
 has unscored.html 'data-value="25.5" class="best">'
 has unscored.html 'Test BLEU'
 lacks unscored.html 'est perplexity'
+
+# ---- scores on different test sets ----
+lacks unscored.html 'because the test sets differ'
+sed -i 's/"score":"bleu"/"score":"bleu","segments":200/' unscored/*/test.json
+sed -i 's/"segments":200/"segments":150/' unscored/layer-1/test.json
+"$NORMA" report unscored/* -o unscored.html 2>err || fail "report of different test sets: $(cat err)"
+has unscored.html 'because the test sets differ: they have 150 to 200 segments'
 
 # ---- event files for TensorBoard ----
 if "$NORMA" report runs/batch-1 --output= --tensorboard events 2>err; then

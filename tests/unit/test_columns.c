@@ -69,7 +69,8 @@ static void knows_documents(void **state)
 static void splits_documents_without_blank_lines(void **state)
 {
     (void)state;
-    static const char text[] = "-DOCSTART- -DOCSTART- O\nDe Art O\ntekst N O\n-DOCSTART-\t-X-\tO\n\n-DOCSTART-s N O\n. P O\n";
+    static const char text[] =
+        "-DOCSTART- -DOCSTART- O\nDe Art O\ntekst N O\n-DOCSTART-\t-X-\tO\n\n-DOCSTART-s N O\n. P O\n";
     static const struct {
         int32_t n;
         int64_t line;
@@ -213,10 +214,12 @@ static void refuses_broken_vectors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_sentences),        cmocka_unit_test(knows_documents),
-        cmocka_unit_test(splits_documents_without_blank_lines),
-        cmocka_unit_test(refuses_broken_columns), cmocka_unit_test(refuses_endless_sentences),
-        cmocka_unit_test(reads_vectors),          cmocka_unit_test(refuses_broken_vectors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_sentences),
+                                       cmocka_unit_test(knows_documents),
+                                       cmocka_unit_test(splits_documents_without_blank_lines),
+                                       cmocka_unit_test(refuses_broken_columns),
+                                       cmocka_unit_test(refuses_endless_sentences),
+                                       cmocka_unit_test(reads_vectors),
+                                       cmocka_unit_test(refuses_broken_vectors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
