@@ -162,6 +162,11 @@ nm_status nm_experiment_add_runs(nm_experiment *c, nm_error *err)
     return NM_OK;
 }
 
+static bool by_slurm(const nm_experiment *c)
+{
+    return c->config.slurm && *c->config.slurm;
+}
+
 /* Loads saved results; runs with valid ones are not started. Wrong options and missing test data are reported here, before
  * training. */
 static nm_status load_results(nm_experiment *c, nm_error *err)
@@ -177,6 +182,10 @@ static nm_status load_results(nm_experiment *c, nm_error *err)
             break;
         c->table.perplexity = nm_task_has_perplexity(c->queue.task, options);
         status = nm_run_match(options, job->folder, &job->continued, err);
+        if (status == NM_MISMATCH && by_slurm(c)) {
+            c->queue.mismatch = *err;
+            status = NM_OK;
+        }
         if (status == NM_OK)
             status =
                 nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
@@ -189,11 +198,6 @@ static nm_status load_results(nm_experiment *c, nm_error *err)
     }
     free(section);
     return status;
-}
-
-static bool by_slurm(const nm_experiment *c)
-{
-    return c->config.slurm && *c->config.slurm;
 }
 
 static nm_status share_cores(nm_experiment *c, nm_error *err)

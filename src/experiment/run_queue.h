@@ -35,6 +35,9 @@ typedef struct nm_run_queue {
     nm_settings settings;    /* of all runs; the settings of a variant override them */
     nm_run_job *jobs;
     size_t n, capacity;
+    /* Status NM_OK: none. A run exists with other settings (nm_run_match); with Slurm reported after its queue has been read,
+     * because a task may be training the run. */
+    nm_error mismatch;
     nm_core_share share;
     int lock;            /* descriptor of the lock file, inherited by the runs; -1 or 0: none */
     const nm_stop *stop; /* nonzero: stop all runs and return NM_INTERRUPTED; may be NULL */

@@ -541,6 +541,10 @@ static nm_status check_options(const char *options, nm_error *err)
 static nm_status train(slurm *self, nm_error *err)
 {
     NM_TRY(read_queue(self, err));
+    if (self->queue->mismatch.status != NM_OK) {
+        *err = self->queue->mismatch;
+        return err->status;
+    }
     find_finished(self);
     NM_TRY(submit_missing(self, err));
     return wait_for_tasks(self, err);
@@ -549,7 +553,7 @@ static nm_status train(slurm *self, nm_error *err)
 nm_status nm_slurm_array_train(nm_run_queue *queue, const char *folder, const char *options, nm_error *err)
 {
     NM_TRY(check_options(options, err));
-    if (is_finished(queue))
+    if (is_finished(queue) && queue->mismatch.status == NM_OK)
         return NM_OK;
     for (size_t i = 0; i < queue->n; i++)
         if (strchr(queue->jobs[i].folder, '\n'))
