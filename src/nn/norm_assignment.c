@@ -153,9 +153,38 @@ nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, cons
 
 /* ---- norms of a run ---- */
 
-static bool type_follows_length(const nm_options *options, const char *name)
+static bool any_assigned(const nm_options *options, nm_norm_predicate *is, const void *argument)
+{
+    nm_norm_assignments assignments = {0};
+    nm_error ignored; /* a malformed value is reported when the model is built */
+    char *text = nm_options_get(options, "norm.at");
+    bool found = false;
+    if (text && nm_norm_assignments_parse(&assignments, text, &ignored) == NM_OK)
+        for (size_t i = 0; i < assignments.n; i++)
+            found |= is(options, assignments.list[i].type, argument);
+    nm_norm_assignments_release(&assignments);
+    free(text);
+    return found;
+}
+
+bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const void *argument)
+{
+    bool found = any_assigned(options, is, argument);
+    char *path;
+    for (size_t i = 0; !found && (path = nm_options_path(options, i)) != NULL; i++) {
+        bool of_norm = !strncmp(path, "model.", 6) && nm_ends_with(path, "norm");
+        char *value = of_norm ? nm_options_get(options, path) : NULL;
+        found = value && is(options, value, argument);
+        free(value);
+        free(path);
+    }
+    return found;
+}
+
+bool nm_norm_follows_length(const nm_options *options, const char *name, const void *unused)
 {
     const nm_norm_type *type = nm_norm_type_find(name);
+    (void)unused;
     if (!type || !type->follows_length)
         return false;
     char *section = nm_format("norm.%s", name);
@@ -164,30 +193,8 @@ static bool type_follows_length(const nm_options *options, const char *name)
     return follows;
 }
 
-static bool assigned_follow_length(const nm_options *options)
+bool nm_norm_is_named(const nm_options *options, const char *name, const void *wanted)
 {
-    nm_norm_assignments assignments = {0};
-    nm_error ignored; /* a malformed value is reported when the model is built */
-    char *text = nm_options_get(options, "norm.at");
-    bool follows = false;
-    if (text && nm_norm_assignments_parse(&assignments, text, &ignored) == NM_OK)
-        for (size_t i = 0; i < assignments.n; i++)
-            follows |= type_follows_length(options, assignments.list[i].type);
-    nm_norm_assignments_release(&assignments);
-    free(text);
-    return follows;
-}
-
-bool nm_norm_options_follow_length(const nm_options *options)
-{
-    bool follows = assigned_follow_length(options);
-    char *path;
-    for (size_t i = 0; !follows && (path = nm_options_path(options, i)) != NULL; i++) {
-        bool of_norm = !strncmp(path, "model.", 6) && nm_ends_with(path, "norm");
-        char *value = of_norm ? nm_options_get(options, path) : NULL;
-        follows = value && type_follows_length(options, value);
-        free(value);
-        free(path);
-    }
-    return follows;
+    (void)options;
+    return !strcmp(name, wanted);
 }

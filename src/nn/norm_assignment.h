@@ -33,8 +33,14 @@ const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignm
 nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
                                     size_t n, nm_error *err);
 
-/* Whether a norm that the options of a run name, in [model] or in norm.at, depends on the planned updates
- * (nm_norm_type.follows_length). */
-bool nm_norm_options_follow_length(const nm_options *options);
+/* Whether the statement is true of the norm type of this name in a run with these options. */
+typedef bool nm_norm_predicate(const nm_options *options, const char *name, const void *argument);
+/* Whether it is true of a norm that the options name, in [model] or in norm.at. */
+bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const void *argument);
+
+/* Depends on the planned updates (nm_norm_type.follows_length). No argument: NULL. */
+nm_norm_predicate nm_norm_follows_length;
+/* The argument is the wanted name. */
+nm_norm_predicate nm_norm_is_named;
 
 #endif

@@ -87,7 +87,7 @@ static bool sets_schedule_length(const nm_options *run, const char *path)
 /* Whether norms of the run scale their ramps to this limit. */
 static bool sets_ramps(const nm_options *run, const char *path)
 {
-    return limits_updates(path) && nm_norm_options_follow_length(run);
+    return limits_updates(path) && nm_norm_options_any(run, nm_norm_follows_length, NULL);
 }
 
 bool nm_run_config_may_change(const nm_options *run, const char *path)
@@ -127,17 +127,19 @@ static nm_status refuse(const nm_options *run, const char *path, const char *old
                    path, *new ? new : "(empty)", folder, *old ? old : "(empty)", reason);
 }
 
-/* Appends "path = value (the run uses old)" to the list of at most LISTED settings. */
-static void list_difference(char **text, int *n, const char *path, const char *old, const char *new)
+void nm_run_config_list(nm_run_differences *differences, const char *path, const char *value,
+                        const char *other)
 {
     enum { LISTED = 4 };
-    if (++*n > LISTED + 1)
+    if (++differences->n > LISTED + 1)
         return;
-    char *longer = *n > LISTED ? nm_format("%s, ...", *text)
-                               : nm_format("%s%s%s = %.60s (the run uses %.60s)", *text ? *text : "",
-                                           *text ? ", " : "", path, new, *old ? old : "the empty value");
-    free(*text);
-    *text = longer;
+    const char *text = differences->text ? differences->text : "", *separator = *text ? ", " : "";
+    char *longer = differences->n > LISTED ? nm_format("%s, ...", text)
+                                           : nm_format("%s%s%s = %.60s (%s %.60s)", text, separator, path,
+                                                       *value ? value : "(empty)", differences->owner,
+                                                       *other ? other : "(empty)");
+    free(differences->text);
+    differences->text = longer;
 }
 
 bool nm_run_config_agrees(const char *path, const char *old, const char *new)
@@ -172,14 +174,14 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     if (!run)
         return NM_OK;
     nm_status status = NM_OK;
-    char *path, *differences = NULL;
-    int n = 0;
+    char *path;
+    nm_run_differences differences = {.owner = "the run uses"};
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
             nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) &&
             !nm_run_config_agrees(path, old, new))
-            list_difference(&differences, &n, path, old, new);
+            nm_run_config_list(&differences, path, new, old);
         free(old);
         free(new);
         status = merge_option(run, requested, path, folder, resume, err);
@@ -187,12 +189,12 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     }
     if (status != NM_OK) {
         nm_options_free(run);
-        free(differences);
+        free(differences.text);
         return status;
     }
-    if (differences)
-        *warning = nm_format("the recipe has changed since the run was started: %s", differences);
-    free(differences);
+    if (differences.text)
+        *warning = nm_format("the recipe has changed since the run was started: %s", differences.text);
+    free(differences.text);
     *effective = run;
     return NM_OK;
 }

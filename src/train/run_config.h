@@ -32,6 +32,15 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
 /* The configuration of the run in folder: the sections of `like` with the values of its config.ini. Heap; *run is NULL if the
  * folder has no config.ini. */
 nm_status nm_run_config_read(nm_options **run, const nm_options *like, const char *folder, nm_error *err);
+/* Settings that differ, for a message. */
+typedef struct nm_run_differences {
+    const char *owner; /* of the other values, with its verb: "the run uses" */
+    char *text;        /* heap; NULL: no difference. The first ones; the others are "..." */
+    int n;
+} nm_run_differences;
+/* Adds "path = value (owner other)". */
+void nm_run_config_list(nm_run_differences *differences, const char *path, const char *value,
+                        const char *other);
 /* Whether a resumed run may have another value of the option than before. */
 bool nm_run_config_may_change(const nm_options *run, const char *path);
 /* Whether the run has the requested value; auto leaves the precision to the run. */
