@@ -259,4 +259,14 @@ if command -v zsh >/dev/null; then
     completes_zsh 'rbn/conll-post-rbn' 'norma train rbn/conll-post-rb'
     completes_zsh 'data/iwslt14-de-en' 'norma prepare data/iw'
 fi
+
+# ---- options in documents and recipes ----
+mapfile -t pages < <(find "$SOURCE/README.md" "$SOURCE/CONTRIBUTING.md" "$SOURCE/docs" "$SOURCE/results" "$SOURCE/recipes" \
+    -name '*.md' -o -name '*.ini')
+[ ${#pages[@]} -gt 200 ] || fail "only ${#pages[@]} documents and recipes found"
+NORMA=$NORMA "$SOURCE/scripts/check_commands.pl" "${pages[@]}" >out || fail "options that do not exist: $(cat out)"
+printf '%s\n' '`norma translate --beem 4 RUN`' 'norma train lm \' '    --no-samples' '`norm.rbn.lamda`' >wrong.md
+if NORMA=$NORMA "$SOURCE/scripts/check_commands.pl" wrong.md >out; then fail "wrong options are accepted"; fi
+[ "$(wc -l <out)" = 3 ] || fail "wrong options: $(cat out)"
+cases=$((cases + ${#pages[@]} + 3))
 echo "$cases cases"
