@@ -252,7 +252,8 @@ completes_zsh() { # EXPECTED LINE
     words=$(PATH=$(dirname "$NORMA"):$PATH timeout 120 zsh -f complete.zsh "$2" | tr '\n' ' ')
     [ "$words" = "$1 " ] || fail "completion of $2 in zsh: $words"
 }
-if command -v zsh >/dev/null; then
+# A container may lack pseudo terminals.
+if zsh -fc 'zmodload zsh/zpty && zpty shell true' 2>/dev/null; then
     completes_zsh 'train translate' 'norma tra'
     completes_zsh '--model.norm --model.norm_position' 'norma train x.ini --model.norm'
     completes_zsh 'adam adam-fairseq adamw sgd' 'norma train x.ini --optim.name '
