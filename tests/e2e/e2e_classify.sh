@@ -52,6 +52,22 @@ has err 'kaggle.csv: the label is column 1 (Class Index), the text is column 2 (
 "$NORMA" train reviews.ini --run.folder kaggle2 --train.epochs 1 --data.train kaggle.csv --data.test= --data.label 'Class Index' \
     --data.text Title 2>err || fail "columns by name: $(cat err)"
 grep -q 'the label is column' err && fail "chosen columns are described: $(cat err)"
+# The model has data.header = yes; a table without a header keeps its first text.
+head -n 5 train.tsv >five.tsv
+"$NORMA" classify kaggle five.tsv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] && [ ! -s err ] || fail "the first row of a table without header: $(cat labels err)"
+"$NORMA" classify kaggle five.tsv --evaluate >labels 2>err || fail "classify: $(cat err)"
+has labels 'texts 5'
+head -n 6 kaggle.csv >header.csv
+"$NORMA" classify kaggle header.csv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] || fail "a header was classified: $(cat labels)"
+has err 'header.csv: the first row is skipped as the header, because the model was trained with data.header = yes'
+"$NORMA" classify kaggle header.csv --header no >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 6 ] && [ ! -s err ] || fail "--header no: $(cat labels err)"
+{ echo 'label,text,more' && sed 1d header.csv; } >named.csv
+"$NORMA" classify kaggle named.csv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] && [ ! -s err ] || fail "a header with known names: $(cat labels err)"
+
 sed 1d kaggle.csv >headless.csv
 "$NORMA" train reviews.ini --run.folder kaggle3 --train.epochs 1 --data.train headless.csv --data.test= 2>err ||
     fail "a table without header: $(cat err)"
