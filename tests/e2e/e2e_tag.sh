@@ -119,6 +119,9 @@ for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(s
 accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
 "$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
+"$NORMA" compare tiny.ini --compare.folder cmp2 --norms layer,batch --seeds 2 --train.updates 12 >table 2>err || fail "compare: $(cat err)"
+# precision and recall are those of a run, not of the table
+grep -qxE 'F1: f1\|spans\|scheme:[a-z0-9]+\|unknown tags:[0-9]+' table || fail "signature of the table: $(grep '^F1:' table)"
 
 # ---- hostile column files ----
 
