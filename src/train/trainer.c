@@ -211,6 +211,8 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     report_norms(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(nm_ranks_compare_setup(trainer, err));
+    if (trainer->callbacks.dry_run)
+        return nm_ranks_share_messages(trainer, err);
     if (!trainer->comm->rank)
         NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,
@@ -250,6 +252,7 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
     if (trainer->comm->rank)
         trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop,
                                                   .comm = trainer->comm,
+                                                  .dry_run = trainer->callbacks.dry_run,
                                                   .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
