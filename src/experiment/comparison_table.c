@@ -469,7 +469,7 @@ static void print_samples(const nm_comparison_table *table, FILE *out)
                 best = run;
         }
     if (best && best->samples)
-        fprintf(out, "\nTest set examples, %s:\n%s", best->variant, best->samples);
+        fprintf(out, "\nTest set, %s, seed %lld:\n%s", best->variant, (long long)best->seed, best->samples);
 }
 
 /* ---- JSON ---- */

@@ -205,6 +205,10 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_task(trainer, task, err));
     if (task->note && task->note(&trainer->task))
         nm_trainer_message(trainer, "%s", task->note(&trainer->task));
+    warning = task->data_warning ? task->data_warning(&trainer->task) : NULL;
+    if (warning)
+        nm_trainer_message(trainer, "warning: %s", warning);
+    free(warning);
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));

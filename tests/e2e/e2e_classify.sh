@@ -73,6 +73,18 @@ sed 1d kaggle.csv >headless.csv
     fail "a table without header: $(cat err)"
 has err 'the label is column 1, the text is column 2; the table has 3 columns'
 
+# ---- validation texts that are training texts ----
+head -n 30 train.tsv >repeated.tsv
+"$NORMA" train reviews.ini --run.folder repeated --train.epochs 1 --data.valid repeated.tsv 2>err || fail "train: $(cat err)"
+has err 'warning: 30 of 30 texts of the validation set are also training texts: its score does not show'
+tail -n 30 train.tsv >rest.tsv
+head -n 270 train.tsv | sort -u >first.tsv
+awk -F '\t' 'NR == FNR { seen[$2]; next } !($2 in seen)' first.tsv rest.tsv >unseen.tsv
+[ -s unseen.tsv ] || fail 'no text is left'
+"$NORMA" train reviews.ini --run.folder unseen --train.epochs 1 --data.train first.tsv --data.valid unseen.tsv --data.test= 2>err ||
+    fail "train: $(cat err)"
+lacks err 'are also training'
+
 # ---- labels, probabilities, JSON ----
 "$NORMA" classify runs/reviews test.txt >labels 2>err || fail "classify: $(cat err)"
 [ "$(wc -l <labels)" = 60 ] || fail "not a label for every line: $(wc -l <labels)"
@@ -129,6 +141,7 @@ rm -r codes
 [ "$(grep -c '"accuracy":' compare.json)" = 3 ] || fail "not three accuracies: $(cat compare.json)"
 grep -q '"tid_variance": null' compare.json && fail "no TID: $(cat compare.json)"
 "$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 >table.txt 2>err || fail "compare again: $(cat err)"
+grep -qE '^Test set, (layer|batch|rbn), seed 1:$' table.txt || fail "the run of the last lines is not named: $(cat table.txt)"
 has table.txt "accuracy"
 grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
 "$NORMA" compare reviews.ini --norms layer --data.test= --compare.folder untested >table.txt 2>err && fail "compare: no test data is fine"
