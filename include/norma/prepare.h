@@ -69,6 +69,8 @@ typedef struct nm_prepared_split {
     int64_t words[2];              /* of the kept lines, before BPE */
     int64_t tokens[2], unknown[2]; /* after BPE, without the EOS token */
     int64_t links;                 /* of the training pairs: word alignments, as links of subwords */
+    int64_t repeated;              /* pairs of valid or test that also occur in the training text */
+    const char *columns; /* lines that describe which columns of tables have been read; NULL: no tables */
 } nm_prepared_split;
 /* false also for a split that was not given. */
 NM_API bool nm_prepared_get_split(const nm_prepared *prepared, int32_t split, nm_prepared_split *out);

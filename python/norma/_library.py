@@ -196,7 +196,8 @@ class PreparedSideStruct(Structure):
 class PreparedSplitStruct(Structure):
     """nm_prepared_split, norma/prepare.h"""
     _fields_ = [("name", c_char_p), ("lines", c_int64), ("kept", c_int64), ("held_out", c_int64), ("words", c_int64 * 2),
-                ("tokens", c_int64 * 2), ("unknown", c_int64 * 2), ("links", c_int64)]
+                ("tokens", c_int64 * 2), ("unknown", c_int64 * 2), ("links", c_int64), ("repeated", c_int64),
+                ("columns", c_char_p)]
 
 
 class PreparedDropStruct(Structure):

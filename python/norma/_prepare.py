@@ -22,6 +22,7 @@ class PreparedSplit(NamedTuple):
     tokens: Tuple[int, ...]  #: after BPE, without the EOS token
     unknown: Tuple[int, ...]  #: tokens that are not in the dictionary
     links: int  #: of the training pairs: word alignments, as links of subwords
+    repeated: int  #: validation or test pairs that also occur in the training text
 
 
 class PreparedSide(NamedTuple):
@@ -89,5 +90,5 @@ def _read(lib: Any, handle: Any) -> Prepared:
         while lib.nm_prepared_get_drop(handle, i, len(dropped), byref(drop)):
             dropped[drop.reason.decode()] = drop.lines
         splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, split.held_out, dropped, tuple(split.words[:n]),
-                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]), split.links)
+                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]), split.links, split.repeated)
     return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides, lib.nm_prepared_merges(handle))

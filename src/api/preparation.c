@@ -61,6 +61,23 @@ static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_even
     nm_buffer_release(&text);
 }
 
+/* Warns if more than WARN_PERCENT of the validation or test pairs occur in the training text. Short sentences often do. */
+static void warn_of_repeated_pairs(const nm_prepare_report *report, const nm_prepare_events *events)
+{
+    enum { WARN_PERCENT = 2 };
+    for (int split = 1; split < NM_PREPARE_SPLITS; split++) {
+        const nm_prepare_split_report *s = &report->splits[split];
+        if (100 * s->repeated <= WARN_PERCENT * s->kept)
+            continue;
+        char *text =
+            nm_format("%lld of %lld pairs of %s also occur in the training text: scores on them do not "
+                      "show how the model translates new text",
+                      (long long)s->repeated, (long long)s->kept, nm_prepare_split_names[split]);
+        events->message(events->user, text);
+        free(text);
+    }
+}
+
 /* ---- preparation ---- */
 
 static nm_status read_settings(nm_options *options, const char *settings, nm_error *err)
@@ -82,8 +99,10 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
         events->message(events->user, warning);
     free(warning);
     NM_TRY(nm_prepare_run(self->options, events, &self->report, err));
-    if (events->message)
+    if (events->message) {
         warn_of_drops(&self->report, events);
+        warn_of_repeated_pairs(&self->report, events);
+    }
     return NM_OK;
 }
 
@@ -160,7 +179,9 @@ bool nm_prepared_get_split(const nm_prepared *self, int32_t split, nm_prepared_s
                                .lines = found->pairs,
                                .kept = found->kept,
                                .held_out = found->held_out,
-                               .links = split ? 0 : self->report.links};
+                               .links = split ? 0 : self->report.links,
+                               .repeated = found->repeated,
+                               .columns = found->columns};
     memcpy(out->words, found->words, sizeof out->words);
     memcpy(out->tokens, found->tokens, sizeof out->tokens);
     memcpy(out->unknown, found->unknown, sizeof out->unknown);

@@ -243,10 +243,15 @@ static nm_status check_recipe(const nm_training *self, const nm_training_ranks *
     return NM_OK;
 }
 
+static bool is_dry_run(const nm_training *self)
+{
+    return ((const nm_run_options *)nm_options_find(self->options, "run"))->dry_run;
+}
+
 static nm_status open_events(nm_training *self, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(self->options, "run");
-    if (!run->tensorboard || self->silent)
+    if (!run->tensorboard || self->silent || run->dry_run)
         return NM_OK;
     char *events = nm_path_join(self->folder, "tensorboard");
     nm_status status = nm_events_open(&self->tensorboard, self->folder, events, err);
@@ -285,6 +290,9 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     NM_TRY(nm_device_choose_precision(self->options, err));
     NM_TRY(nm_probe_create(&self->probe, self->options, err));
     callbacks.hooks = nm_probe_hooks(self->probe);
+    callbacks.dry_run = is_dry_run(self);
+    if (callbacks.dry_run && resume != NM_RESUME_NO)
+        return nm_fail(err, NM_USAGE, "run.dry_run and run.resume exclude each other");
     NM_TRY(nm_trainer_open(&self->trainer, self->task, self->options, self->folder, resume != NM_RESUME_NO,
                            &callbacks, err));
     nm_option_values_list(&self->values, self->options);
@@ -328,6 +336,8 @@ nm_status nm_training_run(nm_training *self, nm_error *err)
     err = err ? err : &ignored;
     if (!self)
         return nm_fail(err, NM_USAGE, "nm_training_run: training is NULL");
+    if (is_dry_run(self))
+        return NM_OK;
     nm_status status = nm_trainer_run(self->trainer, err);
     follow_log(self);
     return status;

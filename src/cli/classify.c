@@ -91,6 +91,7 @@ static nm_status open_input(job *self, nm_error *err)
         nm_counter_add(&self->classes, name, strlen(name), 1);
     }
     self->confusion = nm_confusion_create((int32_t)self->classes.n);
+    bool of_model = nm_options_origin(options, "data.header") != NM_ORIGIN_COMMAND;
     const nm_labeled_config table = {.encoding = data->encoding,
                                      .format = data->format,
                                      .quotes = data->quotes,
@@ -98,7 +99,8 @@ static nm_status open_input(job *self, nm_error *err)
                                      .label = data->label,
                                      .text = data->text,
                                      .lines_by_default = !self->config->evaluate,
-                                     .with_label = self->config->evaluate};
+                                     .with_label = self->config->evaluate,
+                                     .labels = of_model ? &self->classes : NULL};
     return nm_labeled_open(&self->texts, self->session->inputs[0], &table, err);
 }
 
@@ -117,6 +119,18 @@ static void release(void *state)
 
 /* ---- texts ---- */
 
+/* The text of a table without a header would be lost without a message. */
+static void report_assumed_header(job *self)
+{
+    if (!self->texts.assumed_header || self->session->comm->rank)
+        return;
+    fprintf(stderr,
+            "norma: %s: the first row is skipped as the header, because the model was trained with "
+            "data.header = yes; --header no reads it as a text\n",
+            self->texts.path);
+    self->texts.assumed_header = false;
+}
+
 static nm_status read_texts(job *self, nm_error *err)
 {
     size_t max_texts = isatty(fileno(self->texts.stream)) ? 1 : BUFFER_TEXTS, bytes = 0;
@@ -126,6 +140,7 @@ static nm_status read_texts(job *self, nm_error *err)
         bool more;
         int32_t label = 0;
         NM_TRY(nm_labeled_next(&self->texts, &more, err));
+        report_assumed_header(self);
         if (!more)
             break;
         if (self->config->evaluate)

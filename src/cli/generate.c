@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/model_command.h"
 #include "base/text_input.h"
@@ -12,7 +13,7 @@
 
 typedef struct generate_config { /* section [generate] */
     const char *prompt, *output;
-    int64_t samples;
+    int64_t samples, buffer;
     bool bare, json;
 } generate_config;
 
@@ -23,10 +24,12 @@ static const nm_option generate_rows[] = {
     ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
+    ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
     {0}};
 static const nm_option_rule generate_rules[] = {
+    {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.seed", "sample.temperature", "!", "greedy search has no random numbers", NULL},
@@ -105,14 +108,14 @@ static nm_status check_prompt(const char *text, size_t bytes, const char *where,
 
 static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_error *err)
 {
-    enum { BUFFER_LINES = 64 };
+    size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
     nm_lines reader;
     nm_line_list lines = {0};
     nm_lines_init(&reader, stream, name);
     nm_status status = NM_OK;
     for (bool more = true; more && status == NM_OK;) {
         nm_line_list_clear(&lines);
-        while (lines.n < BUFFER_LINES) {
+        while (lines.n < buffer) {
             status = nm_lines_next(&reader, &more, err);
             if (status != NM_OK || !more)
                 break;
@@ -189,10 +192,13 @@ static int generate_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_generate = {
     .name = "generate",
     .summary = "continue prompts with a language model",
-    .usage = "MODEL [FILE] [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
+    .usage = "MODEL [FILE] [--prompt TEXT] [--lines N] [--tokens N] [--temperature T] [--top-k K] [--top-p "
+             "P] [--seed N]",
     .details =
         "Samples one token after another until --tokens tokens or --lines lines have been generated. "
-        "Prompts are the lines of FILE or of standard input, or --prompt. A continuation depends on its "
+        "Prompts are the lines of FILE or of standard input, or --prompt. Texts may contain newlines: with "
+        "--lines 1 the output has one line for each prompt, with --json one object. A continuation depends "
+        "on its "
         "prompt, its number and the seed only, not on batches or threads. When the context "
         "(model.context) is full, its second half becomes the new context. A prompt is text as in "
         "training; its unknown tokens become <unk>.",

@@ -29,7 +29,11 @@ static void print_split(const nm_prepared *prepared, int32_t number, bool words)
     fprintf(stderr, "%lld dropped", (long long)(split.lines - split.kept - split.held_out));
     for (size_t i = 0; nm_prepared_get_drop(prepared, number, i, &drop); i++)
         fprintf(stderr, "%s%lld %s", i ? ", " : ": ", (long long)drop.lines, drop.reason);
+    if (split.repeated)
+        fprintf(stderr, "; %lld also in train", (long long)split.repeated);
     putc('\n', stderr);
+    for (const char *at = split.columns; at && *at; at += strcspn(at, "\n") + 1)
+        fprintf(stderr, "  %.*s\n", (int)strcspn(at, "\n"), at);
     if (split.links)
         fprintf(stderr, "  alignments: %lld links of subwords\n", (long long)split.links);
     for (int32_t i = 0; nm_prepared_get_side(prepared, i, &side); i++) {

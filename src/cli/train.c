@@ -169,6 +169,11 @@ static void on_message(void *user, const char *text)
     fprintf(stderr, "norma: %s\n", text);
 }
 
+static bool is_dry_run(const nm_training *training)
+{
+    return !strcmp(nm_training_option(training, "run.dry_run"), "true");
+}
+
 static void print_header(const nm_training *training, int32_t ranks)
 {
     fprintf(stderr, "norma " NORMA_VERSION ": %s", nm_training_device(training));
@@ -177,8 +182,10 @@ static void print_header(const nm_training *training, int32_t ranks)
     fputc('\n', stderr);
     if (nm_training_warning(training))
         fprintf(stderr, "norma: warning: %s\n", nm_training_warning(training));
-    fprintf(stderr, "run %s: %.2f M parameters, at most %zu MiB for a step\n", nm_training_folder(training),
-            (double)nm_training_parameters(training) / 1e6, nm_training_bytes(training) >> 20);
+    bool dry = is_dry_run(training);
+    fprintf(stderr, "%s %s: %.2f M parameters, at most %zu MiB for a step\n", dry ? "dry run" : "run",
+            nm_training_folder(training), (double)nm_training_parameters(training) / 1e6,
+            nm_training_bytes(training) >> 20);
 }
 
 /* "done: 60 updates, 4821 target tokens; best at update 40: loss 2.3112, BLEU 23.10 (runs/a/best.safetensors)" */
@@ -249,7 +256,9 @@ static void print_continuation(const nm_training *training, const char *recipe)
 static void report(console *t, nm_status status, const char *recipe, const nm_error *err)
 {
     close_line(t);
-    if (status == NM_OK) {
+    if (status == NM_OK && is_dry_run(t->training)) {
+        fputs("nothing was trained or written\n", stderr);
+    } else if (status == NM_OK) {
         print_done(t->training);
     } else if (status == NM_INTERRUPTED && t->training) {
         fprintf(stderr, "norma: %s\n", err->text);
@@ -283,34 +292,28 @@ static int train_run(nm_cli *cli, int argc, char **argv)
 }
 
 /* For all tasks; options that a task does not have are not listed. */
-static const char *const common_options[] = {"run.folder",           "run.profile",
-                                             "run.resume",           "run.quiet",
-                                             "data.folder",          "data.train",
-                                             "data.valid",           "data.test",
-                                             "model.preset",         "model.norm",
-                                             "model.norm_position",  "model.width",
-                                             "model.heads",          "model.layers",
-                                             "model.encoder_layers", "model.decoder_layers",
-                                             "model.dropout",        "model.context",
-                                             "train.updates",        "train.epochs",
-                                             "train.seconds",        "train.max_tokens",
-                                             "train.shards",         "train.seed",
-                                             "train.validate_every", "train.patience",
-                                             "optim.name",           "optim.weight_decay",
-                                             "schedule.name",        "schedule.lr",
-                                             "schedule.warmup",      "device.threads",
-                                             "probe.every",          NULL};
+static const char *const common_options[] = {
+    "run.folder",           "run.profile",          "run.resume",       "run.quiet",          "run.dry_run",
+    "data.folder",          "data.train",           "data.valid",       "data.test",          "model.preset",
+    "model.norm",           "model.norm_position",  "model.width",      "model.heads",        "model.layers",
+    "model.encoder_layers", "model.decoder_layers", "model.dropout",    "model.context",      "train.updates",
+    "train.epochs",         "train.seconds",        "train.max_tokens", "train.shards",       "train.seed",
+    "train.validate_every", "train.patience",       "optim.name",       "optim.weight_decay", "schedule.name",
+    "schedule.lr",          "schedule.warmup",      "device.threads",   "probe.every",        NULL};
 
 const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
-    .usage = "RECIPE [--profile small] [--resume] [--run.folder FOLDER] [--section.key value ...]",
+    .usage =
+        "RECIPE [--profile small] [--resume] [--dry-run] [--run.folder FOLDER] [--section.key value ...]",
     .details =
         "RECIPE is an INI file with [section] and key = value lines, or the name of a recipe that comes "
         "with Norma (norma recipes). Every option of a recipe can be overridden on the command line. An "
         "interrupted run continues with --resume. The task of the recipe (translation, lm, "
         "classification, tagging) determines the options of [data] and [model]; --run.task NAME --help "
-        "shows those of another task.\n",
+        "shows those of another task. --dry-run prints the size of the model and the memory of a step "
+        "without "
+        "training.\n",
     .section = "run",
     .common = common_options,
     .options = train_options,

@@ -13,7 +13,9 @@ static char *names_of_formats(void)
 {
     char *names = nm_duplicate("");
     for (size_t i = 0; nm_foreign_formats[i]; i++) {
-        char *longer = nm_format("%s%s%s", names, *names ? ", " : "", nm_foreign_formats[i]->name);
+        const nm_foreign_format *format = nm_foreign_formats[i];
+        char *longer = nm_format("%s%s%s%s", names, *names ? ", " : "", format->name,
+                                 format->write ? "" : " (read only)");
         free(names);
         names = longer;
     }

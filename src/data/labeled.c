@@ -113,12 +113,11 @@ static nm_status find_texts(nm_labeled *texts, bool header, nm_error *err)
     return status;
 }
 
-static bool has_header(const nm_labeled *texts)
+/* Whether the first row looks like a header (data.header = auto). */
+static bool shows_header(const nm_labeled *texts)
 {
     const nm_labeled_config *c = &texts->config;
     size_t column;
-    if (c->header != NM_CHOICE_AUTO)
-        return c->header == NM_CHOICE_YES;
     bool any_label = is_auto(c->label), numbered = nm_delimited_column(c->label, &column);
     if ((!is_auto(c->text) && !all_numbers(c->text)) || (c->with_label && !any_label && !numbered))
         return true;
@@ -127,6 +126,32 @@ static bool has_header(const nm_labeled *texts)
         return label == (ptrdiff_t)column;
     bool named = text != MISSING && (label != MISSING || !c->with_label);
     return any_label && (label == 0 || named);
+}
+
+/* Whether the first row has one of config.labels in the column of the label. A column that is chosen by name has a header. */
+static bool has_known_label(const nm_labeled *texts)
+{
+    const char *name = texts->config.label;
+    size_t column = 0, bytes;
+    if (texts->table.n_fields < 2 || (!is_auto(name) && !nm_delimited_column(name, &column)) ||
+        column >= texts->table.n_fields)
+        return false;
+    const char *label = nm_delimited_field(&texts->table, column, &bytes);
+    for (; bytes && *label == ' '; bytes--)
+        label++;
+    while (bytes && label[bytes - 1] == ' ')
+        bytes--;
+    return nm_counter_find(texts->config.labels, label, bytes) != SIZE_MAX;
+}
+
+static bool has_header(nm_labeled *texts)
+{
+    const nm_labeled_config *c = &texts->config;
+    if (c->header == NM_CHOICE_NO || (c->header == NM_CHOICE_YES && !c->labels))
+        return c->header == NM_CHOICE_YES;
+    bool shown = shows_header(texts);
+    texts->assumed_header = c->header == NM_CHOICE_YES && !shown && !has_known_label(texts);
+    return shown || texts->assumed_header;
 }
 
 static void append_text(nm_buffer *out, const char *text)

@@ -3,6 +3,7 @@
 #define NM_LABELED_H
 
 #include "norma/option.h"
+#include "text/counter.h"
 #include "text/delimited.h"
 
 enum { NM_LABELED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
@@ -53,6 +54,9 @@ typedef struct nm_labeled_config {
     NM_LABELED_FIELDS;
     bool lines_by_default; /* format auto without a known file name extension: lines instead of tsv */
     bool with_label;       /* the label column is required */
+    /* NULL, or: `header` is that of the table from which these labels were read. With `yes`, the first row is a header unless
+     * it has one of the labels in the column of the label. */
+    const nm_counter *labels;
 } nm_labeled_config;
 
 typedef struct nm_labeled {
@@ -63,6 +67,7 @@ typedef struct nm_labeled {
     nm_labeled_format format; /* not auto */
     bool lines;               /* not a table: each line is an example */
     bool header;              /* the first row has the names of the columns */
+    bool assumed_header;      /* only because config.labels is set: the row itself does not show it */
     char *columns;            /* heap text: which columns are read; NULL: all, or those of the options */
     size_t n_fields;          /* number of fields of all rows; 0 before the first row */
     size_t label_at;          /* index of the column of the label, from 0 */

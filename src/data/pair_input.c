@@ -6,6 +6,7 @@
 
 #include "base/archive.h"
 #include "base/text_input.h"
+#include "base/utf8_cut.h"
 
 /* ---- names ---- */
 
@@ -173,6 +174,27 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
     return NM_OK;
 }
 
+/* "pairs.tsv: source from column 2 (de), target from column 1 (en) of 3". Columns of a header have names. */
+static char *describe_columns(const nm_pair_input *self, bool header)
+{
+    nm_buffer out = {0};
+    const char *const sides[] = {": source from column", ", target from column"};
+    nm_buffer_append(&out, self->paths[0], strlen(self->paths[0]));
+    for (int side = 0; side < NM_PAIR_SIDES; side++) {
+        size_t bytes;
+        const char *name = header ? nm_delimited_field(&self->table, self->columns[side], &bytes) : "";
+        char *text = nm_format("%s %zu%s%.40s%s", sides[side], self->columns[side] + 1, header ? " (" : "",
+                               name, header ? ")" : "");
+        nm_utf8_trim(text);
+        nm_buffer_append(&out, text, strlen(text));
+        free(text);
+    }
+    char *end = nm_format(" of %zu, %s", self->table.n_fields, header ? "with a header" : "without a header");
+    nm_buffer_append(&out, end, strlen(end));
+    free(end);
+    return out.data;
+}
+
 static nm_status open_single(nm_pair_input *self, const char *source, nm_error *err)
 {
     for (int side = 0; side < self->config->sides; side++) {
@@ -201,6 +223,7 @@ nm_status nm_pair_input_open(nm_pair_input *self, const char *source, const nm_p
 void nm_pair_input_close(nm_pair_input *self)
 {
     nm_delimited_release(&self->table);
+    free(self->described);
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         nm_markup_release(&self->lines[side]);
         nm_buffer_release(&self->texts[side]);
@@ -260,6 +283,7 @@ static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
         bool header;
         NM_TRY(find_columns(self, &header, err));
         self->n_columns = table->n_fields;
+        self->described = describe_columns(self, header);
         if (header)
             NM_TRY(nm_delimited_next(table, more, err));
     }

@@ -33,9 +33,10 @@ typedef struct nm_pair_input {
     nm_pair_format format;          /* not NM_PAIR_AUTO */
     nm_markup lines[NM_PAIR_SIDES]; /* for JSON lines the first one only */
     nm_delimited table;
-    size_t columns[NM_PAIR_SIDES];        /* indexes of the columns of the table */
-    size_t n_columns;                     /* number of fields of its first row, and of all others */
-    nm_buffer texts[NM_PAIR_SIDES];       /* copies of the fields of a table or object */
+    size_t columns[NM_PAIR_SIDES];  /* indexes of the columns of the table */
+    char *described;                /* which columns are read, once the first row is known; NULL: no table */
+    size_t n_columns;               /* number of fields of its first row, and of all others */
+    nm_buffer texts[NM_PAIR_SIDES]; /* copies of the fields of a table or object */
     const char *sentences[NM_PAIR_SIDES]; /* the current pair; those of files of lines may be invalid UTF-8 */
     size_t bytes[NM_PAIR_SIDES];          /* lengths of the sentences */
     int64_t line[NM_PAIR_SIDES];          /* their lines in the files, from 1 */

@@ -282,7 +282,8 @@ const char *nm_drop_option(nm_drop drop)
 
 void nm_prepare_report_release(nm_prepare_report *report)
 {
-    for (int split = 0; split < NM_PREPARE_SPLITS; split++)
+    for (int split = 0; split < NM_PREPARE_SPLITS; split++) {
+        free(report->splits[split].columns);
         for (int drop = 0; drop < NM_DROP_N; drop++)
             for (int i = 0; i < report->splits[split].n_examples[drop]; i++) {
                 nm_drop_example *example = &report->splits[split].examples[drop][i];
@@ -290,6 +291,7 @@ void nm_prepare_report_release(nm_prepare_report *report)
                 for (int side = 0; side < NM_PREPARE_SIDES; side++)
                     free(example->text[side]);
             }
+    }
     *report = (nm_prepare_report){0};
 }
 
@@ -564,6 +566,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
     NM_TRY(nm_prepare_subwords(self, err));
     NM_TRY(nm_prepare_report_progress(self, "ids", 0, err));
     NM_TRY(nm_prepare_alignments(self, err));
+    NM_TRY(nm_prepare_overlap(self, err));
     NM_TRY(nm_prepare_ids(self, err));
     return finish(self, err);
 }

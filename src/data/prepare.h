@@ -105,6 +105,8 @@ typedef struct nm_prepare_split_report {
     int n_examples[NM_DROP_N];
     int64_t words[NM_PREPARE_SIDES];                             /* in kept lines, before BPE */
     int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
+    int64_t repeated; /* pairs of valid or test that also occur in the training text */
+    char *columns;    /* lines that describe which columns of tables are read; NULL: no tables */
 } nm_prepare_split_report;
 
 typedef struct nm_prepare_report {

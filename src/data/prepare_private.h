@@ -89,6 +89,7 @@ typedef struct nm_prepare_reader {
     nm_pair_input input;
     nm_lines alignments; /* no stream without alignments */
     int64_t n_pairs;     /* number of pairs read so far */
+    nm_buffer columns;   /* lines that describe the columns of the tables; empty without tables */
     nm_error err;        /* the error that ended reading; status NM_OK: none */
 } nm_prepare_reader;
 
@@ -120,6 +121,9 @@ void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, si
 /* Converts links between words of the raw lines to links between words of the tokenized lines, which are appended to out. */
 void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words sides[NM_PREPARE_SIDES],
                            nm_link_list *out);
+/* Counts the validation and test pairs that also occur in the training text, in the report. Reads self->numbers, which
+ * nm_prepare_ids removes. */
+nm_status nm_prepare_overlap(nm_prepare *self, nm_error *err);
 /* Converts links between words to links between subwords: fills self->alignments. */
 nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err);
 /* Converts the words of all splits to ids: fills self->ids. */

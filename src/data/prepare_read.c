@@ -56,6 +56,7 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
 void nm_prepare_reader_close(nm_prepare_reader *self)
 {
     nm_pair_input_close(&self->input);
+    nm_buffer_release(&self->columns);
     if (self->alignments.stream && self->alignments.stream != stdin)
         fclose(self->alignments.stream);
     nm_lines_release(&self->alignments);
@@ -87,6 +88,12 @@ static size_t add_pair(const nm_prepare_reader *self, nm_prepare_block *block)
 static nm_status read_pair(nm_prepare_reader *self, bool *more, nm_error *err)
 {
     NM_TRY(nm_pair_input_next(&self->input, more, err));
+    if (self->input.described) {
+        nm_buffer_append(&self->columns, self->input.described, strlen(self->input.described));
+        nm_buffer_append_byte(&self->columns, '\n');
+        free(self->input.described);
+        self->input.described = NULL;
+    }
     if (*more || ++self->at == self->n_sources)
         return NM_OK;
     nm_pair_input_close(&self->input);

@@ -578,6 +578,8 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     nm_status status = job_open(&job, err);
     if (status == NM_OK)
         status = process_blocks(&job, err);
+    if (job.reader.columns.bytes)
+        self->report->splits[split].columns = nm_duplicate(job.reader.columns.data);
     job_close(&job);
     for (int file = 0; status == NM_OK && file < NM_PREPARE_SPLITS * self->sides; file++) {
         status = flush(&self->numbers[file / self->sides][file % self->sides], err);

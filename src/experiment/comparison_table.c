@@ -400,6 +400,18 @@ void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_f
     fputc('\n', out);
 }
 
+/* Number of bytes of the signature of `run` with which the signatures of all shown runs begin. */
+static int common_signature(const nm_comparison_table *table, const nm_run_result *run)
+{
+    size_t common = strlen(run->signature);
+    for (size_t g = 0; g < table->n; g++)
+        for (size_t i = 0; i < table->summaries[g].n && table->summaries[g].selected; i++)
+            if (table->summaries[g].results[i]->measured)
+                common =
+                    nm_signature_common(run->signature, common, table->summaries[g].results[i]->signature);
+    return (int)common;
+}
+
 static void print_footer(const nm_comparison_table *table, nm_table_format format, FILE *out)
 {
     const nm_variant_summary *first = first_scored(table);
@@ -412,7 +424,8 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
         tested = tested || isfinite(table->summaries[g].p_holm);
         seeds = seeds || isfinite(table->summaries[g].value_deviation);
     }
-    fprintf(out, "%s%s%s: %s\n", *line == '%' ? "" : "\n", line, run->title, run->signature);
+    fprintf(out, "%s%s%s: %.*s\n", *line == '%' ? "" : "\n", line, run->title, common_signature(table, run),
+            run->signature);
     if (seeds)
         fprintf(out, "%sn: seeds; score, loss, speed, TID: means over seeds; ±: sample standard deviation\n",
                 line);
@@ -456,7 +469,7 @@ static void print_samples(const nm_comparison_table *table, FILE *out)
                 best = run;
         }
     if (best && best->samples)
-        fprintf(out, "\nTest set examples, %s:\n%s", best->variant, best->samples);
+        fprintf(out, "\nTest set, %s, seed %lld:\n%s", best->variant, (long long)best->seed, best->samples);
 }
 
 /* ---- JSON ---- */

@@ -54,7 +54,7 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
         status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options, err);
         if (status != NM_OK)
             nm_error_prefix(err, "%.100s", c->variants.list[n].name);
-        models[n] = status == NM_OK ? nm_options_section_text(options, "model") : NULL;
+        models[n] = status == NM_OK ? nm_norm_names(options) : NULL;
         nm_options_free(options);
     }
     if (status == NM_OK)

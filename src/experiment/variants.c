@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "experiment/run_result.h"
+#include "nn/norm_assignment.h"
 #include "norma/norm_type.h"
+#include "text/buffer.h"
 
 enum { MAX_POINTS = 10000 };
 
@@ -179,6 +182,25 @@ nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
     return status;
 }
 
+char *nm_norm_names(const nm_options *options)
+{
+    nm_buffer names = {0};
+    nm_norm_assignments assignments = {0};
+    nm_error ignored; /* a malformed norm.at is reported when the run starts */
+    char *model = nm_options_section_text(options, "model"), *at = nm_options_get(options, "norm.at");
+    nm_buffer_append(&names, model, strlen(model));
+    if (at && nm_norm_assignments_parse(&assignments, at, &ignored) == NM_OK)
+        for (size_t i = 0; i < assignments.n; i++) {
+            char *line = nm_format("at = %s\n", assignments.list[i].type);
+            nm_buffer_append(&names, line, strlen(line));
+            free(line);
+        }
+    nm_norm_assignments_release(&assignments);
+    free(at);
+    free(model);
+    return names.data;
+}
+
 /* Whether a line "NAME = VALUE" or "NAME = VALUE ; ORIGIN" of the text has this value. */
 static bool has_value(const char *model, const char *value, size_t length)
 {
@@ -260,15 +282,12 @@ nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char 
 
 char *nm_configuration_text(const nm_options *options, const nm_options *like)
 {
-    char *text = NULL, *model;
+    char *text = NULL, *names = nm_norm_names(options);
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
     nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
-    const char *start = strstr(text, "[model]\n"), *end = start ? strstr(start, "\n[") : NULL;
-    model = start ? nm_format("%.*s", (int)(end ? end - start + 1 : (long)strlen(start)), start)
-                  : nm_duplicate("");
     bool applies = true; /* norm.layer: the decoder may use it without an option that names it */
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *origin = strstr(line, " ; "), *later;
@@ -276,12 +295,12 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
             origin = later;
         if (*line == '[')
             applies = strncmp(line, "[norm.", 6) || !strcmp(line, "[norm.layer]") ||
-                      has_value(model, line + 6, strcspn(line + 6, ".]"));
+                      has_value(names, line + 6, strcspn(line + 6, ".]"));
         if (applies && *line)
             out += sprintf(out, "%.*s\n", (int)(origin ? origin - line : (long)strlen(line)), line);
     }
     *out = 0;
-    free(model);
+    free(names);
     free(copy);
     return text;
 }

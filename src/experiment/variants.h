@@ -64,17 +64,19 @@ nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *e
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);
-/* Whether an axis applies to a variant. An axis norm.X.* applies only if X is a value in the variant's settings or in the
- * section [model] of its options (model: text of NAME = VALUE lines). */
+/* The options that name norms, as text of NAME = VALUE lines: the section [model], and a line for each norm of norm.at. Heap. */
+char *nm_norm_names(const nm_options *options);
+/* Whether an axis applies to a variant. An axis norm.X.* applies only if X is a value in the variant's settings or in `model`,
+ * the text of nm_norm_names. */
 bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model);
 /* Appends the grid points of every variant to points: all combinations of the axes that apply, the last axis fastest.
- * models: the text of section [model] of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis
+ * models: nm_norm_names of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis
  * applies to no variant. */
 nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
                          nm_variants *points, nm_error *err);
 
-/* The options that determine a model as text, without origins: every section of `like`, except norm.X if no option of [model]
- * has the value X. Equal texts mean equal configurations. Heap. */
+/* The options that determine a model as text, without origins: every section of `like`, except norm.X if X is not in
+ * nm_norm_names. Equal texts mean equal configurations. Heap. */
 char *nm_configuration_text(const nm_options *options, const nm_options *like);
 
 void nm_variants_release(nm_variants *variants);

@@ -52,3 +52,12 @@ void nm_holm(const double *p, size_t n, double *adjusted)
     }
     free(ascending);
 }
+
+size_t nm_signature_common(const char *signature, size_t bytes, const char *other)
+{
+    size_t same = 0, whole = 0;
+    for (; same < bytes && other[same] == signature[same]; same++)
+        whole = signature[same] == '|' ? same : whole;
+    bool ends = same == bytes || signature[same] == '|', other_ends = !other[same] || other[same] == '|';
+    return ends && other_ends ? same : whole;
+}

@@ -21,4 +21,8 @@ nm_summary nm_summary_of(const double *values, size_t n);
  * remains NaN and is not counted. `adjusted` may be `p`. */
 void nm_holm(const double *p, size_t n, double *adjusted);
 
+/* Length of the fields, separated by '|', with which the first `bytes` bytes of a signature and another signature both begin.
+ * The later fields of some signatures are results of a run. */
+size_t nm_signature_common(const char *signature, size_t bytes, const char *other);
+
 #endif

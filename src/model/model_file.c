@@ -343,6 +343,15 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
     return NM_OK;
 }
 
+/* The file of a training state has tensors, too, but no task. */
+static nm_status check_model(const nm_safetensors *file, nm_error *err)
+{
+    return nm_safetensors_metadata(file, "task")
+               ? NM_OK
+               : nm_fail(err, NM_FORMAT, "%s: not a model of Norma: its metadata names no task",
+                         nm_safetensors_path(file));
+}
+
 /* Models that are averaged may differ in options, update, preparation of the data and program version. */
 static nm_status check_same_texts(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
@@ -519,6 +528,8 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
         status = nm_safetensors_open(&files[f], paths[f], err);
         if (status == NM_OK)
             status = check_float(files[f], err);
+        if (status == NM_OK)
+            status = check_model(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
         if (status == NM_OK && f > 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sort.h"
+#include "metric/summary.h"
 #include "report/html.h"
 #include "report/plot.h"
 
@@ -219,10 +220,7 @@ static void write_signature(const nm_report *report, FILE *out)
             first = other;
             common = strlen(other);
         }
-        size_t same = 0, whole = 0;
-        for (; same < common && other[same] == first[same]; same++)
-            whole = first[same] == '|' ? same : whole;
-        common = same == common && (!other[same] || other[same] == '|') ? common : whole;
+        common = nm_signature_common(first, common, other);
     }
     if (!common)
         return;

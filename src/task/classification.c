@@ -9,6 +9,7 @@
 #include "data/prepare.h"
 #include "model/classifier.h"
 #include "task/model_texts.h"
+#include "task/split_overlap.h"
 #include "train/options.h"
 
 #define ROW(field, initial, min, max, help)                                                                  \
@@ -127,6 +128,11 @@ static void classification_close(nm_task *task)
 static const char *classification_note(const nm_task *task)
 {
     return nm_classification_parts_of(task)->columns;
+}
+
+static char *classification_data_warning(const nm_task *task)
+{
+    return nm_split_overlap_warning(nm_classification_parts_of(task)->corpora, "texts");
 }
 
 /* ---- model ---- */
@@ -253,6 +259,7 @@ const nm_task_type nm_task_classification = {
     .open = classification_open,
     .open_model = classification_open_model,
     .note = classification_note,
+    .data_warning = classification_data_warning,
     .measure = nm_classification_measure,
     .size_unit = "texts",
     .sizes = classification_sizes,

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/split_overlap.h"
+
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_tagging_config, field, initial, min, max, help)
 #define PICK(field, initial, choices, help) NM_CHOICE(nm_tagging_config, field, initial, choices, help)
 
@@ -67,6 +69,14 @@ static void tagging_close(nm_task *task)
     free(parts->char_starts);
     free(parts);
     task->parts = NULL;
+}
+
+static char *tagging_data_warning(const nm_task *task)
+{
+    nm_corpus corpora[NM_TAGGING_SPLITS];
+    for (int split = 0; split < NM_TAGGING_SPLITS; split++)
+        corpora[split] = nm_tagging_parts_of(task)->splits[split].forms;
+    return nm_split_overlap_warning(corpora, "sentences");
 }
 
 /* ---- model ---- */
@@ -178,6 +188,7 @@ const nm_task_type nm_task_tagging = {
     .mean_loss = true,
     .open = tagging_open,
     .open_model = tagging_open_model,
+    .data_warning = tagging_data_warning,
     .measure = nm_tagging_measure,
     .size_unit = "sentences",
     .sizes = tagging_sizes,

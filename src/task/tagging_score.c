@@ -159,9 +159,9 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
     score->of_counts = nm_span_f1_of_counts;
     locale_t before = nm_c_locale_enter();
     snprintf(score->signature, sizeof score->signature,
-             "f1|spans|scheme:%s|precision:%.2f|recall:%.2f|unknown tags:%lld",
-             nm_tag_scheme_name(parts->scheme), 100 * total.precision, 100 * total.recall,
-             (long long)corpus->unknown_tags);
+             "f1|spans|scheme:%s|unknown tags:%lld|precision:%.2f|recall:%.2f",
+             nm_tag_scheme_name(parts->scheme), (long long)corpus->unknown_tags, 100 * total.precision,
+             100 * total.recall);
     nm_c_locale_leave(before);
     free(found);
 }

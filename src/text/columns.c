@@ -115,11 +115,11 @@ nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
     return NM_OK;
 }
 
-/* Whether the first column of the current line is "-DOCSTART-". */
-static bool starts_document(const nm_lines *lines)
+/* Whether the first column of a line is "-DOCSTART-". */
+static bool starts_document(const char *line)
 {
     static const char name[] = "-DOCSTART-";
-    const char *at = lines->text + strspn(lines->text, " ");
+    const char *at = line + strspn(line, " ");
     return !strncmp(at, name, sizeof name - 1) && strchr(" \t", at[sizeof name - 1]);
 }
 
@@ -138,11 +138,11 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
                 break;
             continue;
         }
-        if (c->n && (document || starts_document(&c->lines))) {
+        if (c->n && (document || starts_document(c->lines.text))) {
             c->peeked = c->joined = true;
             break;
         }
-        document = starts_document(&c->lines);
+        document = starts_document(c->lines.text);
         if (!c->n)
             c->line = c->lines.number;
         NM_TRY(add_line(c, err));
@@ -160,5 +160,5 @@ const char *nm_columns_field(const nm_columns *c, int32_t i, int32_t column)
 
 bool nm_columns_document(const nm_columns *c)
 {
-    return c->n > 0 && !strcmp(nm_columns_field(c, 0, 0), "-DOCSTART-");
+    return c->n > 0 && starts_document(nm_columns_line(c, 0));
 }

@@ -123,19 +123,18 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
 
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n)
 {
-    for (int32_t i = 0; i < n; i++) {
-        guess->middle |= *tags[i] == 'M';
-        guess->last |= *tags[i] == 'E';
-        guess->single |= *tags[i] == 'S';
-        guess->loose |= *tags[i] == 'I' && !continues(i ? tags[i - 1] : NULL, tags[i]);
-    }
+    for (int scheme = 0; scheme < NM_TAGS_N_SCHEMES; scheme++)
+        for (int32_t i = 0; i <= n; i++)
+            guess->illegal[scheme] +=
+                !nm_tag_allowed((nm_tag_scheme)scheme, i ? tags[i - 1] : NULL, i < n ? tags[i] : NULL);
 }
 
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess)
 {
-    if (guess->middle)
-        return NM_TAGS_BMESO;
-    if (guess->last || guess->single)
-        return NM_TAGS_BIOES;
-    return guess->loose ? NM_TAGS_IOB1 : NM_TAGS_BIO;
+    static const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, NM_TAGS_BIOES, NM_TAGS_BMESO};
+    nm_tag_scheme best = by_frequency[0];
+    for (int i = 1; i < NM_TAGS_N_SCHEMES; i++)
+        if (guess->illegal[by_frequency[i]] < guess->illegal[best])
+            best = by_frequency[i];
+    return best;
 }

@@ -60,9 +60,11 @@ char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool join
 /* Converts the tags of n tokens to another scheme; tags[n] are heap strings that the caller frees. */
 void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags);
 
-/* Detects the scheme of sentences from the marks and their positions. */
+/* Detects the scheme of sentences: the one in which the fewest transitions between tags are illegal, so that a few wrong tags
+ * do not hide the scheme of a file. The first of bio, iob1, bioes and bmeso if several have the fewest. */
 typedef struct nm_tag_guess {
-    bool middle, last, single, loose; /* marks that occur: M; E; S; I that does not continue a span */
+    /* number of illegal transitions, including those from the start and to the end of a sentence */
+    int64_t illegal[NM_TAGS_N_SCHEMES];
 } nm_tag_guess;
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n);
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess);

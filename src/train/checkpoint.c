@@ -66,6 +66,17 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
     return status;
 }
 
+/* Texts of the task that are stored as bytes and not as metadata: SentencePiece models, the tokens that may be output. No
+ * parameter has this type. */
+static void copy_byte_tensors(nm_safetensors_writer *writer, const nm_safetensors *file)
+{
+    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
+        const nm_safetensor *t = nm_safetensors_at(file, i);
+        if (t->type == NM_TENSOR_U8)
+            nm_safetensors_add(writer, t->name, t->type, t->rank, t->shape, t->data);
+    }
+}
+
 nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
                                 nm_weight_format format, const nm_safetensors *like, nm_error *err)
 {
@@ -73,6 +84,7 @@ nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const n
     nm_host_copies copies = {0};
     nm_status status = nm_model_file_add(writer, model, format, &copies, err);
     nm_safetensors_copy_metadata(writer, like);
+    copy_byte_tensors(writer, like);
     add_config(writer, model->options, task);
     status = finish(writer, status, path, err);
     nm_host_copies_release(&copies);

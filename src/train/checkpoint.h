@@ -13,7 +13,8 @@ char *nm_model_path(const char *path);
 /* Writes the model, the texts of the task and the options. update: stored as metadata "update". NM_IO. */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);
-/* Writes the model with its current options; all other metadata is copied from `like`. After nm_model_fold the options must
+/* Writes the model with its current options; all other metadata and the tensors of bytes (SentencePiece models, allowed tokens)
+ * are copied from `like`, which must stay open. After nm_model_fold the options must
  * specify `none` for the folded norms. format and errors: nm_model_file_add. */
 nm_status nm_checkpoint_rewrite(const char *path, const nm_model *model, const nm_task_type *task,
                                 nm_weight_format format, const nm_safetensors *like, nm_error *err);

@@ -22,6 +22,10 @@ static const nm_option run_options[] = {
               "without a value), or with options of the command line replacing those of the run (override)."),
     NM_OPTION(nm_run_options, quiet, "false", 0, 1, "Print validations and warnings only, no progress."),
     NM_OPTION(
+        nm_run_options, dry_run, "false", 0, 1,
+        "Read the data, print the number of parameters and the memory of a step, and end without training "
+        "or writing a file."),
+    NM_OPTION(
         nm_run_options, tensorboard, "false", 0, 1,
         "Also write the log as TensorBoard event files, to the subfolder tensorboard of the run folder."),
     NM_OPTION(nm_run_options, report_seconds, "30", 0.1, 1e6,

@@ -48,6 +48,8 @@ typedef struct nm_task_type {
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
     /* A line of text for the user about the data that `open` has read; NULL: none. May be NULL. */
     const char *(*note)(const nm_task *task);
+    /* A warning about the data that `open` has read, heap; NULL: none. May be NULL. */
+    char *(*data_warning)(const nm_task *task);
     /* Size of the training data for the sections [size.N] of a recipe, in `size_unit`; config: section [data]. */
     nm_status (*measure)(const void *config, int64_t *size, nm_error *err);
     const char *size_unit; /* "sentence pairs" */

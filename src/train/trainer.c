@@ -205,12 +205,18 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_task(trainer, task, err));
     if (task->note && task->note(&trainer->task))
         nm_trainer_message(trainer, "%s", task->note(&trainer->task));
+    warning = task->data_warning ? task->data_warning(&trainer->task) : NULL;
+    if (warning)
+        nm_trainer_message(trainer, "warning: %s", warning);
+    free(warning);
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));
     report_norms(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(nm_ranks_compare_setup(trainer, err));
+    if (trainer->callbacks.dry_run)
+        return nm_ranks_share_messages(trainer, err);
     if (!trainer->comm->rank)
         NM_TRY(open_folder(trainer, folder, resume, err));
     trainer->state = (nm_train_state){.best_score = -INFINITY,
@@ -250,6 +256,7 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
     if (trainer->comm->rank)
         trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop,
                                                   .comm = trainer->comm,
+                                                  .dry_run = trainer->callbacks.dry_run,
                                                   .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {

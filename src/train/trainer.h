@@ -87,6 +87,8 @@ typedef struct nm_train_callbacks {
     /* The processes that train together, all with the same options; NULL: a single process. Rank 0 writes the files and calls
      * the callbacks; `stop` may be set in any process. After an error the caller calls nm_comm_finish. */
     nm_comm *comm;
+    /* The trainer is opened to measure the model only: no folder, no files, and it must not run. */
+    bool dry_run;
     bool shard_optimizer; /* each process has the optimizer state of a part of the parameters */
 } nm_train_callbacks;
 

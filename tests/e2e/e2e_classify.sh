@@ -52,10 +52,38 @@ has err 'kaggle.csv: the label is column 1 (Class Index), the text is column 2 (
 "$NORMA" train reviews.ini --run.folder kaggle2 --train.epochs 1 --data.train kaggle.csv --data.test= --data.label 'Class Index' \
     --data.text Title 2>err || fail "columns by name: $(cat err)"
 grep -q 'the label is column' err && fail "chosen columns are described: $(cat err)"
+# The model has data.header = yes; a table without a header keeps its first text.
+head -n 5 train.tsv >five.tsv
+"$NORMA" classify kaggle five.tsv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] && [ ! -s err ] || fail "the first row of a table without header: $(cat labels err)"
+"$NORMA" classify kaggle five.tsv --evaluate >labels 2>err || fail "classify: $(cat err)"
+has labels 'texts 5'
+head -n 6 kaggle.csv >header.csv
+"$NORMA" classify kaggle header.csv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] || fail "a header was classified: $(cat labels)"
+has err 'header.csv: the first row is skipped as the header, because the model was trained with data.header = yes'
+"$NORMA" classify kaggle header.csv --header no >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 6 ] && [ ! -s err ] || fail "--header no: $(cat labels err)"
+{ echo 'label,text,more' && sed 1d header.csv; } >named.csv
+"$NORMA" classify kaggle named.csv >labels 2>err || fail "classify: $(cat err)"
+[ "$(wc -l <labels)" = 5 ] && [ ! -s err ] || fail "a header with known names: $(cat labels err)"
+
 sed 1d kaggle.csv >headless.csv
 "$NORMA" train reviews.ini --run.folder kaggle3 --train.epochs 1 --data.train headless.csv --data.test= 2>err ||
     fail "a table without header: $(cat err)"
 has err 'the label is column 1, the text is column 2; the table has 3 columns'
+
+# ---- validation texts that are training texts ----
+head -n 30 train.tsv >repeated.tsv
+"$NORMA" train reviews.ini --run.folder repeated --train.epochs 1 --data.valid repeated.tsv 2>err || fail "train: $(cat err)"
+has err 'warning: 30 of 30 texts of the validation set are also training texts: its score does not show'
+tail -n 30 train.tsv >rest.tsv
+head -n 270 train.tsv | sort -u >first.tsv
+awk -F '\t' 'NR == FNR { seen[$2]; next } !($2 in seen)' first.tsv rest.tsv >unseen.tsv
+[ -s unseen.tsv ] || fail 'no text is left'
+"$NORMA" train reviews.ini --run.folder unseen --train.epochs 1 --data.train first.tsv --data.valid unseen.tsv --data.test= 2>err ||
+    fail "train: $(cat err)"
+lacks err 'are also training'
 
 # ---- labels, probabilities, JSON ----
 "$NORMA" classify runs/reviews test.txt >labels 2>err || fail "classify: $(cat err)"
@@ -113,6 +141,7 @@ rm -r codes
 [ "$(grep -c '"accuracy":' compare.json)" = 3 ] || fail "not three accuracies: $(cat compare.json)"
 grep -q '"tid_variance": null' compare.json && fail "no TID: $(cat compare.json)"
 "$NORMA" compare reviews.ini --norms layer,batch,rbn --train.epochs 2 >table.txt 2>err || fail "compare again: $(cat err)"
+grep -qE '^Test set, (layer|batch|rbn), seed 1:$' table.txt || fail "the run of the last lines is not named: $(cat table.txt)"
 has table.txt "accuracy"
 grep -q "ppl" table.txt && fail "a perplexity in the table: $(cat table.txt)"
 "$NORMA" compare reviews.ini --norms layer --data.test= --compare.folder untested >table.txt 2>err && fail "compare: no test data is fine"

@@ -33,6 +33,19 @@ translate() { # MODEL OUTPUT [OPTION ...]
 translate run trained --no-fold
 [ "$(cut -d '|' -f 4 trained | sort -u | wc -l)" -gt 8 ] || fail "the model learned nothing: $(cat trained)"
 
+# ---- the output vocabulary belongs to the model ----
+"$NORMA" train small.ini --run.folder masked --run.quiet --train.updates 2 --data.mask-words true 2>/dev/null
+for format in '' --int8 --bf16 --fold; do
+    # shellcheck disable=SC2086 # an empty format is no argument
+    "$NORMA" export masked $format -o masked.safetensors 2>/dev/null
+    grep -aq 'target.allowed' masked.safetensors || fail "export $format lost the output vocabulary"
+done
+"$NORMA" export masked -o masked.safetensors
+"$NORMA" translate masked <valid.de >trained
+"$NORMA" translate masked.safetensors <valid.de >again
+cmp trained again || fail "an exported model with an output vocabulary translates differently"
+translate run trained --no-fold
+
 # ---- folded on loading ----
 translate run loaded
 close trained loaded

@@ -147,6 +147,17 @@ refuses 5 "other/last.safetensors: has no tensor '" average mean $model other/la
 refuses 5 'has tensors that' average mean other/last.safetensors $model
 refuses 3 'absent/mean: No such file' average absent/mean $model
 refuses 3 'data: ' average data $model
+# The first argument is the output. If it is missing, no model of a run is overwritten.
+cp -r "$(dirname $model)" copied
+for first in copied/checkpoints/*[0-9].safetensors copied/best.safetensors copied/last.safetensors; do
+    [ -e "$first" ] || continue
+    cp -L "$first" before
+    refuses 2 "$first is the model of a run, which would be overwritten" average "$first" $model
+    cmp -s "$first" before || fail "$first was overwritten"
+done
+refuses 4 'not a model of Norma' average mean copied/checkpoints/*.state.safetensors
+accepts 'average of 1 model' average copied/mean.safetensors $model
+accepts 'average of 1 model' average copied/mean.safetensors $model
 for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do
     head -c "$bytes" $model >m.safetensors
     refuses 4 'm.safetensors: malformed' average mean $model m.safetensors

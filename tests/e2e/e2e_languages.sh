@@ -125,6 +125,13 @@ spm_decode --model=data/sentencepiece.target.model <out 2>/dev/null >decoded
 same hypothesis decoded
 "$NORMA" translate run pieces --input-format subword >from_pieces 2>err || fail "translate: $(cat err)"
 same hypothesis from_pieces
+# exported models contain the SentencePiece models
+for format in '' --int8 --bf16; do
+    # shellcheck disable=SC2086 # an empty format is no argument
+    "$NORMA" export run $format -o exported.safetensors 2>err || fail "export $format: $(cat err)"
+    "$NORMA" translate exported.safetensors test.ja >from_export 2>err || fail "translate after export $format: $(cat err)"
+    [ -n "$format" ] || same hypothesis from_export
+done
 for tokenize in 13a intl zh char none; do
     accepts "tok:$tokenize" score bleu hypothesis --reference test.en --tokenize $tokenize
 done

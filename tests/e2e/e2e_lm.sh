@@ -112,6 +112,20 @@ done
 untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
 below "$whole" "$untrained" "perplexity has not fallen"
 
+# ---- prompts of another program ----
+"$NORMA" generate softmax prompts --tokens 30 --seed 5 --lines 1 >lines
+[ "$(wc -l <lines)" = "$(wc -l <prompts)" ] || fail "not a line for each prompt: $(cat lines)"
+coproc answers { "$NORMA" generate softmax --tokens 30 --seed 5 --lines 1 --buffer 1; }
+# shellcheck disable=SC2154 # coproc sets it
+for i in 1 2 3; do
+    sed -n "${i}p" prompts >&"${answers[1]}"
+    IFS= read -t 60 -r answer <&"${answers[0]}" || fail "no answer to prompt $i before the next one"
+    [ "$answer" = "$(sed -n "${i}p" lines)" ] || fail "prompt by prompt: $answer"
+done
+eval "exec ${answers[1]}>&-"
+wait
+refuses 2 'generate.buffer = 1 has no effect' generate softmax --prompt 'the dog' --buffer 1
+
 # ---- BPE, learned positions, adaptive softmax; the loss of a word does not depend on the counting ----
 accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
     --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled

@@ -129,6 +129,24 @@ for arguments in pairs.tsv named.tsv 'pairs.csv --source-field source_text --tar
     same_data plain table "${train[@]}"
 done
 head -n 100 train.de >a.de && head -n 100 train.en >a.en
+# ---- which columns are read ----
+accepts 'pairs.tsv: source from column 1, target from column 2 of 3, without a header' \
+    prepare --train pairs.tsv "${common[@]}" --output table
+accepts 'named.tsv: source from column 3 (de), target from column 2 (EN) of 3, with a header' \
+    prepare --train named.tsv "${common[@]}" --output table
+
+# ---- pairs of the validation set that are in the training text ----
+for i in $(seq 12); do echo "das Haus $i" >&3 && echo "the house $i" >&4; done 3>new.de 4>new.en
+{ cat train.de && sed -n 1,3p new.de && sed -n 4p new.de; } >more.de
+{ cat train.en && sed -n 1,3p new.en && sed -n 5p new.en; } >more.en # the fourth pair has another target
+accepts 'valid: 12 pairs read, 12 kept, 0 dropped; 3 also in train' prepare --train more --valid new --test new "${common[@]}" --output x
+has err 'test: 12 pairs read, 12 kept, 0 dropped; 3 also in train'
+has err 'warning: 3 of 12 pairs of valid also occur in the training text'
+accepts 'valid: 12 pairs read' prepare --train train --valid new "${common[@]}" --output x
+lacks err 'also'
+cat new.de new.de >twice.de && cat new.en new.en >twice.en
+accepts 'valid: 4 pairs read, 4 kept, 0 dropped; 4 also in train' prepare --train twice --valid-every 5 "${common[@]}" --output x
+
 tail -n +101 pairs.tsv >b.tsv
 accepts written prepare --train a,b.tsv "${common[@]}" --output table
 same_data plain table "${train[@]}"

@@ -65,7 +65,9 @@ accepts 'done: 5 updates' train tiny.ini --run.folder part --train.updates 5 --s
 accepts 'done: 8 updates' train tiny.ini --run.folder part --resume --train.updates 8 --data.train moved/train.txt \
     --data.valid moved/valid.txt
 head -n 100 train.txt >moved/train.txt
+chatty=yes # the sentences of the short validation set occur in the training file
 refuses 5 'the run was trained on other data' train tiny.ini --run.folder part --resume --train.updates 9
+chatty=''
 
 # ---- inference ----
 
@@ -119,6 +121,11 @@ for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(s
 accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
 "$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
+accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \
+    --train.updates 1 --data.valid train.txt
+"$NORMA" compare tiny.ini --compare.folder cmp2 --norms layer,batch --seeds 2 --train.updates 12 >table 2>err || fail "compare: $(cat err)"
+# precision and recall are those of a run, not of the table
+grep -qxE 'F1: f1\|spans\|scheme:[a-z0-9]+\|unknown tags:[0-9]+' table || fail "signature of the table: $(grep '^F1:' table)"
 
 # ---- hostile column files ----
 

@@ -27,6 +27,15 @@ done
 [ "$(grep -c '"type":"train"' runs/small/log.jsonl)" = 6 ] || fail "the log has not 6 training lines"
 [ "$(grep -c '"bleu"' runs/small/log.jsonl)" = 3 ] || fail "the log has not 3 scores"
 
+# ---- dry run ----
+"$NORMA" train small.ini --run.folder dry --dry-run --run.tensorboard true 2>err || fail "dry run: $(cat err)"
+grep -qE '^dry run dry: 0\.0[0-9] M parameters, at most [0-9]+ MiB for a step$' err || fail "no size: $(cat err)"
+has err 'nothing was trained or written'
+lacks err 'done:'
+[ ! -e dry ] || fail 'a dry run made a folder'
+"$NORMA" train small.ini --dry-run 2>err || fail "dry run of a recipe that has been trained: $(cat err)"
+refuses 2 'exclude each other' train small.ini --dry-run --resume
+
 # ---- time by kernel ----
 "$NORMA" train small.ini --run.folder profile --train.updates 10 --device.profile 2>err || fail "train: $(cat err)"
 has err 'profile of 9 updates, ' # without the first one

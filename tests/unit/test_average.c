@@ -20,6 +20,7 @@ static void write_model(const char *path, const char *update, float first, int64
     nm_safetensors_add(writer, "weight", NM_TENSOR_F32, 1, shape, weight);
     nm_safetensors_add(writer, "iters", NM_TENSOR_I64, 0, NULL, &counter);
     nm_safetensors_add_metadata(writer, "update", update);
+    nm_safetensors_add_metadata(writer, "task", "lm");
     assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
 }
 
@@ -42,6 +43,24 @@ static void check(const char *const *paths)
     unlink(out);
 }
 
+/* A file of a training state has tensors, but is not a model. */
+static void test_not_a_model(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/norma-average-XXXXXX";
+    const char *const paths[] = {path};
+    const float value = 1;
+    nm_error err;
+    close(mkstemp(path));
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_add(writer, "optimizer.m", NM_TENSOR_F32, 0, NULL, &value);
+    assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
+    assert_int_equal(nm_model_file_average(paths, 1, "/tmp/norma-average-none", &err), NM_FORMAT);
+    assert_non_null(strstr(err.text, "not a model"));
+    assert_int_equal(access("/tmp/norma-average-none", F_OK), -1);
+    unlink(path);
+}
+
 static void test_counters_of_newest(void **state)
 {
     (void)state;
@@ -61,6 +80,7 @@ static void test_counters_of_newest(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counters_of_newest)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_not_a_model),
+                                       cmocka_unit_test(test_counters_of_newest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,45 @@
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
+/* An exported model keeps the texts of the task that are stored as bytes, in every format; parameters of the old file are not
+ * copied. */
+static void test_bytes_are_kept(void **state)
+{
+    (void)state;
+    static const nm_weight_format formats[] = {NM_WEIGHTS_FLOAT, NM_WEIGHTS_INT8, NM_WEIGHTS_BF16};
+    char path[] = "/tmp/norma-bytes-XXXXXX", old[] = "/tmp/norma-bytes-XXXXXX";
+    const uint8_t allowed[] = {1, 0, 1, 1, 0};
+    const float value = 2;
+    const int64_t n = sizeof allowed, one = 1;
+    nm_error err = {0};
+    int first = mkstemp(path), second = mkstemp(old);
+    assert_true(first >= 0 && second >= 0 && close(first) == 0 && close(second) == 0);
+    nm_safetensors_writer *writer = nm_safetensors_begin();
+    nm_safetensors_add(writer, "target.allowed", NM_TENSOR_U8, 1, &n, allowed);
+    nm_safetensors_add(writer, "removed", NM_TENSOR_F32, 1, &one, &value);
+    assert_int_equal(nm_safetensors_finish(writer, old, &err), NM_OK);
+    nm_safetensors *like, *made;
+    nm_backend *backend = backend_of("cpu", NM_F32, 1, false);
+    tiny model = tiny_create(backend, WORDS, 7, NULL);
+    assert_int_equal(nm_safetensors_open_metadata(&like, old, &err), NM_OK);
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        assert_int_equal(
+            nm_checkpoint_rewrite(path, model.model, &nm_task_translation, formats[f], like, &err), NM_OK);
+        assert_int_equal(nm_safetensors_open(&made, path, &err), NM_OK);
+        const nm_safetensor *kept = nm_safetensors_find(made, "target.allowed");
+        assert_non_null(kept);
+        assert_int_equal(kept->bytes, sizeof allowed);
+        assert_memory_equal(kept->data, allowed, sizeof allowed);
+        assert_null(nm_safetensors_find(made, "removed"));
+        nm_safetensors_close(made);
+    }
+    nm_safetensors_close(like);
+    tiny_release(&model);
+    nm_backend_free(backend);
+    unlink(path);
+    unlink(old);
+}
+
 static void write_model(const nm_model *model, nm_weight_format format, const char *path)
 {
     nm_error err = {0};
@@ -156,7 +195,7 @@ static void test_bf16(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mapped), cmocka_unit_test(test_not_mapped),
-                                       cmocka_unit_test(test_bf16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes_are_kept), cmocka_unit_test(test_mapped),
+                                       cmocka_unit_test(test_not_mapped), cmocka_unit_test(test_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

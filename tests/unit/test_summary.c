@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/random.h"
 #include "metric/summary.h"
@@ -88,6 +89,23 @@ static void holm_rejects_the_same(void **state)
     }
 }
 
+/* Whole fields that two signatures begin with; a signature may be the beginning of the other. */
+static void common_fields_of_signatures(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b, *common;
+    } cases[] = {{"f1|scheme:bio|recall:10.00", "f1|scheme:bio|recall:10.25", "f1|scheme:bio"},
+                 {"f1|scheme:bio", "f1|scheme:bioes", "f1"},
+                 {"f1|scheme:bio", "f1|scheme:bio|recall:1", "f1|scheme:bio"},
+                 {"f1|scheme:bio|recall:1", "f1|scheme:bio", "f1|scheme:bio"},
+                 {"bleu|a", "bleu|a", "bleu|a"},
+                 {"bleu", "f1", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(nm_signature_common(cases[i].a, strlen(cases[i].a), cases[i].b),
+                         strlen(cases[i].common));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -95,6 +113,7 @@ int main(void)
         cmocka_unit_test(little_to_average),
         cmocka_unit_test(holm_by_hand),
         cmocka_unit_test(holm_rejects_the_same),
+        cmocka_unit_test(common_fields_of_signatures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,12 @@ static void guesses_schemes(void **state)
     assert_int_equal(guessed("B-X I-X E-X"), NM_TAGS_BIOES);
     assert_int_equal(guessed("O S-X"), NM_TAGS_BIOES);
     assert_int_equal(guessed("B-X M-X E-X"), NM_TAGS_BMESO);
+    /* single wrong tags */
+    assert_int_equal(guessed("I-X O B-X I-X O B-Y B-X O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("B-X O I-X I-X O I-Y"), NM_TAGS_IOB1);
+    assert_int_equal(guessed("B-X I-X O B-X O E-X O B-Y I-Y I-Y O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("B-X M-X O S-X B-Y E-Y O B-X M-X E-X"), NM_TAGS_BMESO);
+    assert_int_equal(guessed("O O"), NM_TAGS_BIO);
 }
 
 static void counts_spans(void **state)

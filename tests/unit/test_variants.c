@@ -217,6 +217,41 @@ static void test_variant_replaces_the_norm_that_the_recipe_varies(void **state)
     nm_options_free(options);
 }
 
+/* A norm that only norm.at names belongs to the model: axes and differences of its options count. */
+static void test_norms_of_single_sites(void **state)
+{
+    (void)state;
+    nm_error err;
+    nm_variants v = {0};
+    nm_grid grid = {0};
+    const char recipe[] = "[model]\nnorm = layer\n[norm]\nat = enc.0=rms,enc.1.ffn=batch\n";
+    nm_options *options[2];
+    char *texts[2], *names;
+    for (int i = 0; i < 2; i++) {
+        options[i] = nm_options_create();
+        nm_train_options_add(options[i], &nm_task_translation);
+        assert_int_equal(nm_options_read_text(options[i], "recipe.ini", recipe, &err), NM_OK);
+    }
+    assert_int_equal(nm_options_set(options[1], "norm.batch.epsilon", "0.5", NM_ORIGIN_COMMAND, &err), NM_OK);
+    for (int i = 0; i < 2; i++)
+        texts[i] = nm_configuration_text(options[i], options[i]);
+    assert_string_not_equal(texts[0], texts[1]);
+    assert_non_null(strstr(texts[0], "[norm.batch]"));
+    assert_null(strstr(texts[0], "[norm.power]"));
+    names = nm_norm_names(options[0]);
+    assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "norm.batch.epsilon=0,1;norm.power.decay=0,1", &err), NM_OK);
+    assert_true(nm_grid_axis_applies(&grid.list[0], &v.list[0], names));
+    assert_false(nm_grid_axis_applies(&grid.list[1], &v.list[0], names));
+    for (int i = 0; i < 2; i++) {
+        free(texts[i]);
+        nm_options_free(options[i]);
+    }
+    free(names);
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+}
+
 static char *configuration(const char *recipe, nm_origin origin, const char *key, const char *value)
 {
     nm_error err;
@@ -288,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_too_many_points),
         cmocka_unit_test(test_no_core_is_idle),
         cmocka_unit_test(test_variant_replaces_the_norm_that_the_recipe_varies),
+        cmocka_unit_test(test_norms_of_single_sites),
         cmocka_unit_test(test_configurations_are_compared_by_effect),
         cmocka_unit_test(test_last_line_of_a_run),
     };
