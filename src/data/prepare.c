@@ -24,7 +24,8 @@ const nm_option nm_prepare_options[] = {
               "file itself. A path may lead into an archive (de-en.tgz/de-en/train)."),
     NM_OPTION(C, valid, "", 0, 0, "Validation text, which is never filtered."),
     NM_OPTION(C, valid_every, "0", 0, 1 << 30,
-              "Every N-th of the training pairs that the filters keep becomes the validation set; 0: none."),
+              "Every N-th of the training pairs that the filters keep becomes the validation set, of plain "
+              "text every N-th block of 20 lines; 0: none."),
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
     NM_OPTION(C, alignments, "", 0, 0,
               "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
@@ -328,14 +329,12 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         return nm_fail(err, NM_USAGE, "two different languages are required (--source-lang, --target-lang)");
     if (!*config->train && !*config->valid && !*config->test)
         return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
-    if (config->valid_every && (*config->valid || !*config->train || is_text(config)))
-        return nm_fail(
-            err, NM_USAGE,
-            "valid_every holds out training pairs: it needs --train of parallel text and no --valid");
+    if (config->valid_every && (*config->valid || !*config->train))
+        return nm_fail(err, NM_USAGE, "valid_every holds out training text: it needs --train and no --valid");
     if (*config->alignments && (!*config->train || is_text(config)))
         return nm_fail(err, NM_USAGE, "alignments require parallel training text (--train)");
     if (config->valid_every == 1)
-        return nm_fail(err, NM_USAGE, "valid_every = 1 leaves no pair for training");
+        return nm_fail(err, NM_USAGE, "valid_every = 1 leaves nothing for training");
     if (config->max_length && config->max_length < config->min_length)
         return nm_fail(err, NM_USAGE, "max_length is below min_length");
     if (config->ratio > 0 && config->ratio < 1)
@@ -552,6 +551,19 @@ nm_status nm_prepare_report_progress(const nm_prepare *self, const char *step, i
     return nm_fail(err, NM_INTERRUPTED, "interrupted; %s is as before", self->config->output);
 }
 
+/* NM_USAGE if the training text is too short for valid_every. */
+static nm_status check_held_out(const nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
+    if (!self->config->valid_every || train->held_out)
+        return NM_OK;
+    return nm_fail(
+        err, NM_USAGE,
+        "valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
+        (long long)self->config->valid_every, (long long)train->kept,
+        is_text(self->config) ? "lines (in blocks of 20)" : "pairs");
+}
+
 static nm_status run_steps(nm_prepare *self, nm_error *err)
 {
     nm_folder_remove_temporaries(self->config->output);
@@ -562,6 +574,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
     for (int split = 0; split < NM_PREPARE_SPLITS; split++)
         if (*nm_prepare_prefix(self->config, split))
             NM_TRY(nm_prepare_words(self, split, err));
+    NM_TRY(check_held_out(self, err));
     NM_TRY(nm_prepare_report_progress(self, "subwords", 0, err));
     NM_TRY(nm_prepare_subwords(self, err));
     NM_TRY(nm_prepare_report_progress(self, "ids", 0, err));

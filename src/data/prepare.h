@@ -89,6 +89,7 @@ const char *nm_drop_text(nm_drop drop);
 const char *nm_drop_option(nm_drop drop);
 
 enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
+enum { NM_PREPARE_TEXT_BLOCK = 20 }; /* lines of plain text that valid_every holds out together */
 
 /* A dropped pair. nm_prepare_report_release frees path and text. */
 typedef struct nm_drop_example {

@@ -416,11 +416,13 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
         sum->words[side] += more->words[side];
 }
 
-/* Whether kept pair `line` of the current chunk belongs to the validation set. */
+/* Whether kept pair `line` of the current chunk belongs to the validation set. Plain text is held out in blocks, because the
+ * lines of a block are context of each other. */
 static bool is_held_out(const split_job *self, int64_t line)
 {
     int64_t every = self->split == PREPARE_TRAIN ? self->prepare->config->valid_every : 0;
-    return every && (self->n_kept + line + 1) % every == 0;
+    int64_t together = self->prepare->sides == 1 ? NM_PREPARE_TEXT_BLOCK : 1;
+    return every && ((self->n_kept + line) / together + 1) % every == 0;
 }
 
 /* Subtracts the words of held-out pairs from the counts of the chunk. Returns their number. */

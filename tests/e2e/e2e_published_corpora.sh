@@ -67,8 +67,19 @@ accepts written prepare --train hand --valid held --test test --source-lang de -
 same_data wanted got "${train[@]}" "${valid[@]}" "${test[@]}"
 accepts written prepare decoded.ini --ratio 9 --threads 1 --output one
 same_data got one "${train[@]}" "${valid[@]}" "${test[@]}" train.source.off valid.target.off
-refuses 2 'valid_every holds out training pairs' prepare --train hand --valid held --valid-every 5 --source-lang de --target-lang en --output x
-refuses 2 'leaves no pair' prepare --train hand --valid-every 1 --source-lang de --target-lang en --output x
+refuses 2 'it needs --train and no --valid' prepare --train hand --valid held --valid-every 5 --source-lang de --target-lang en --output x
+refuses 2 'leaves nothing' prepare --train hand --valid-every 1 --source-lang de --target-lang en --output x
+refuses 2 'valid_every = 1000000 holds out nothing of ' prepare --train hand --valid-every 1000000 --source-lang de --target-lang en \
+    --output x
+# Plain text: every third block of 20 lines.
+awk 'int((NR - 1) / 20) % 3 != 2' hand.de >text.train
+awk 'int((NR - 1) / 20) % 3 == 2' hand.de >text.valid
+accepts written prepare --format text --train text.train --valid text.valid --bpe-merges 50 --output wanted-text
+accepts written prepare --format text --train hand.de --valid-every 3 --bpe-merges 50 --output got-text
+has err "$(wc -l <text.valid) held out for validation"
+same_data wanted-text got-text train.text.ids train.text.off valid.text.ids valid.text.words
+head -n 39 hand.de >short.txt
+refuses 2 'holds out nothing of 39 lines (in blocks of 20)' prepare --format text --train short.txt --valid-every 3 --output x
 echo '<seg id="1">no end' >open.de.xml
 cp open.de.xml open.en.xml
 refuses 4 'open.de.xml:1: <seg> without </seg>' prepare --train open --source-lang de --target-lang en --output x
