@@ -38,16 +38,78 @@ static nm_sparse transpose(const nm_sparse *x)
     return t;
 }
 
+/* The columns with entries in several rows. A column of a single row i, such as most bigrams, only adds the square of its value to
+ * K[i, i] below. */
+typedef struct shared_columns {
+    nm_sparse x, transposed;
+    double *diagonal; /* [n]: sums of the squares of the other columns */
+} shared_columns;
+
+static shared_columns find_shared_columns(const nm_sparse *x)
+{
+    enum { NONE = -1, SEVERAL = -2 };
+    int32_t *row_of = nm_allocate((x->n_columns + 1) * sizeof *row_of), n_shared = 0;
+    double *sums = nm_allocate((x->n_columns + 1) * sizeof *sums);
+    shared_columns out = {.diagonal = nm_allocate((x->n + 1) * sizeof *out.diagonal)};
+    for (size_t column = 0; column < x->n_columns; column++)
+        row_of[column] = NONE;
+    for (size_t row = 0; row < x->n; row++)
+        for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++) {
+            int32_t *only = &row_of[x->at[e]];
+            *only = *only == NONE || *only == (int32_t)row ? (int32_t)row : SEVERAL;
+            sums[x->at[e]] += (double)x->values[e];
+        }
+    for (size_t column = 0; column < x->n_columns; column++) {
+        if (row_of[column] >= 0)
+            out.diagonal[row_of[column]] += sums[column] * sums[column];
+        row_of[column] = row_of[column] == SEVERAL ? n_shared++ : NONE; /* from here on, the new index */
+    }
+    out.x = (nm_sparse){.n = x->n,
+                        .n_columns = (size_t)n_shared,
+                        .starts = nm_allocate((x->n + 1) * sizeof *out.x.starts),
+                        .at = nm_allocate((x->starts[x->n] + 1) * sizeof *out.x.at),
+                        .values = nm_allocate((x->starts[x->n] + 1) * sizeof *out.x.values)};
+    uint64_t end = 0;
+    for (size_t row = 0; row < x->n; row++) {
+        for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++)
+            if (row_of[x->at[e]] != NONE) {
+                out.x.at[end] = row_of[x->at[e]];
+                out.x.values[end++] = x->values[e];
+            }
+        out.x.starts[row + 1] = end;
+    }
+    out.transposed = transpose(&out.x);
+    free(sums);
+    free(row_of);
+    return out;
+}
+
+static void release_shared_columns(shared_columns *self)
+{
+    nm_sparse_release(&self->x);
+    nm_sparse_release(&self->transposed);
+    free(self->diagonal);
+}
+
+/* The weights are sums over rows, W = X^T A with a matrix A [n, classes] (representer theorem): all points and directions of
+ * the search are vectors (A, X W, b) with X W = K A, K = X X^T. They are shorter than W, because there are more n-grams than
+ * texts, and an inner product of two W is one of A and X W. */
 typedef struct problem {
     const nm_sparse *x;
-    nm_sparse transposed;
+    shared_columns shared;
     const int32_t *labels;
-    size_t classes, size; /* size: number of weights with the bias */
-    double decay;         /* 1 / C */
+    size_t classes, size, length; /* size: n * classes; length: of a vector, 2 size + classes */
+    double decay;                 /* 1 / C */
     int threads;
-    double *scores, *probabilities; /* [n, classes] */
-    double *losses;                 /* [n] */
+    double *weights;       /* [shared.x.n_columns, classes] */
+    double *probabilities; /* [n, classes] */
+    double *losses;        /* [n] */
 } problem;
+
+static double *bias_of(const problem *p, double *vector)
+{
+    return vector + 2 * p->size;
+}
 
 static double dot(const double *a, const double *b, size_t n)
 {
@@ -57,118 +119,142 @@ static double dot(const double *a, const double *b, size_t n)
     return sum;
 }
 
-/* out [n, classes] = X W + b */
-static void scores_of(const nm_sparse *x, const double *w, size_t classes, int threads, double *out)
+/* The inner product of the weights, biases included. */
+static double inner(const problem *p, const double *u, const double *v)
+{
+    return dot(u, v + p->size, p->size) + dot(u + 2 * p->size, v + 2 * p->size, p->classes);
+}
+
+/* out [n, classes] = X W + b; bias NULL: 0 */
+static void scores_of(const nm_sparse *x, const double *w, const double *bias, size_t classes, int threads,
+                      double *out)
 {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (size_t row = 0; row < x->n; row++) {
         double *to = out + row * classes;
-        memcpy(to, w + x->n_columns * classes, classes * sizeof *to);
+        for (size_t k = 0; k < classes; k++)
+            to[k] = bias ? bias[k] : 0;
         for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++) {
             const double *from = w + (size_t)x->at[e] * classes, value = (double)x->values[e];
+#pragma omp simd
             for (size_t k = 0; k < classes; k++)
                 to[k] += value * from[k];
         }
     }
 }
 
-/* out = X^T r + decay w; for the bias, the sum of the rows of r. */
-static void weights_of(const problem *p, const double *r, const double *w, double *out)
+/* w [n_columns, classes] = X^T A */
+static void weights_of(const nm_sparse *x, const double *a, size_t classes, double *w)
 {
-    const nm_sparse *t = &p->transposed;
-    size_t classes = p->classes;
-#pragma omp parallel for num_threads(p->threads) schedule(static)
-    for (size_t column = 0; column < t->n; column++) {
-        double *to = out + column * classes;
-        for (size_t k = 0; k < classes; k++)
-            to[k] = p->decay * w[column * classes + k];
-        for (uint64_t e = t->starts[column]; e < t->starts[column + 1]; e++) {
-            const double *from = r + (size_t)t->at[e] * classes, value = (double)t->values[e];
+    memset(w, 0, x->n_columns * classes * sizeof *w);
+    for (size_t row = 0; row < x->n; row++)
+        for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++)
             for (size_t k = 0; k < classes; k++)
-                to[k] += value * from[k];
-        }
-    }
-    double *bias = out + t->n * classes;
-    memset(bias, 0, classes * sizeof *bias);
+                w[(size_t)x->at[e] * classes + k] += (double)x->values[e] * a[row * classes + k];
+}
+
+/* out [n, classes] = K A */
+static void product_of(const problem *p, const double *a, double *out)
+{
+    const shared_columns *shared = &p->shared;
+    size_t classes = p->classes;
+    scores_of(&shared->transposed, a, NULL, classes, p->threads, p->weights);
+    scores_of(&shared->x, p->weights, NULL, classes, p->threads, out);
     for (size_t row = 0; row < p->x->n; row++)
         for (size_t k = 0; k < classes; k++)
-            bias[k] += r[row * classes + k];
+            out[row * classes + k] += shared->diagonal[row] * a[row * classes + k];
 }
 
-/* The objective at w. Sets scores and probabilities. */
-static double value_at(problem *p, const double *w)
+/* The objective at the vector w. Sets the probabilities. */
+static double value_at(problem *p, double *w)
 {
-    size_t classes = p->classes, n_weights = p->size - classes;
-    scores_of(p->x, w, classes, p->threads, p->scores);
+    const double *scores = w + p->size, *bias = bias_of(p, w);
+    size_t classes = p->classes;
 #pragma omp parallel for num_threads(p->threads) schedule(static)
     for (size_t row = 0; row < p->x->n; row++) {
-        const double *s = p->scores + row * classes;
-        double *q = p->probabilities + row * classes, most = s[0], sum = 0;
+        const double *s = scores + row * classes;
+        double *q = p->probabilities + row * classes, most = s[0] + bias[0], sum = 0;
         for (size_t k = 1; k < classes; k++)
-            most = s[k] > most ? s[k] : most;
+            most = fmax(most, s[k] + bias[k]);
         for (size_t k = 0; k < classes; k++)
-            sum += q[k] = exp(s[k] - most);
+            sum += q[k] = exp(s[k] + bias[k] - most);
         for (size_t k = 0; k < classes; k++)
             q[k] /= sum;
-        p->losses[row] = most + log(sum) - s[p->labels[row]];
+        size_t label = (size_t)p->labels[row];
+        p->losses[row] = most + log(sum) - s[label] - bias[label];
     }
-    double value = 0.5 * p->decay * dot(w, w, n_weights);
+    double value = 0.5 * p->decay * dot(w, scores, p->size);
     for (size_t row = 0; row < p->x->n; row++)
         value += p->losses[row];
     return value;
 }
 
-/* The gradient at w, which must be that of the last call of value_at. Overwrites scores. */
+/* Completes a vector with the weights X^T R + decay W and the bias of 1^T R, whose part A is R [n, classes] on input. */
+static void complete(const problem *p, const double *w, double *out)
+{
+    double *bias = out + 2 * p->size;
+    memset(bias, 0, p->classes * sizeof *bias);
+    for (size_t row = 0; row < p->x->n; row++)
+        for (size_t k = 0; k < p->classes; k++)
+            bias[k] += out[row * p->classes + k];
+    product_of(p, out, out + p->size);
+    for (size_t i = 0; i < 2 * p->size; i++)
+        out[i] += p->decay * w[i];
+}
+
+/* The gradient at w, which must be that of the last call of value_at. */
 static void gradient_at(problem *p, const double *w, double *gradient)
 {
     for (size_t row = 0; row < p->x->n; row++)
         for (size_t k = 0; k < p->classes; k++)
-            p->scores[row * p->classes + k] =
+            gradient[row * p->classes + k] =
                 p->probabilities[row * p->classes + k] - (p->labels[row] == (int32_t)k);
-    weights_of(p, p->scores, w, gradient);
+    complete(p, w, gradient);
 }
 
-/* out = H v, with the Hessian at the w of the last call of value_at. Overwrites scores.
+/* out = H v, with the Hessian at the w of the last call of value_at.
  *     H = X^T (diag(q) - q q^T) X + decay I */
-static void hessian_times(problem *p, const double *v, double *out)
+static void hessian_times(problem *p, double *v, double *out)
 {
+    const double *bias = bias_of(p, v);
     size_t classes = p->classes;
-    scores_of(p->x, v, classes, p->threads, p->scores);
 #pragma omp parallel for num_threads(p->threads) schedule(static)
     for (size_t row = 0; row < p->x->n; row++) {
-        double *u = p->scores + row * classes;
-        const double *q = p->probabilities + row * classes, mean = dot(q, u, classes);
+        const double *u = v + p->size + row * classes, *q = p->probabilities + row * classes;
+        double *to = out + row * classes, mean = 0;
         for (size_t k = 0; k < classes; k++)
-            u[k] = q[k] * (u[k] - mean);
+            mean += q[k] * (u[k] + bias[k]);
+        for (size_t k = 0; k < classes; k++)
+            to[k] = q[k] * (u[k] + bias[k] - mean);
     }
-    weights_of(p, p->scores, v, out);
+    complete(p, v, out);
 }
 
 typedef struct search {
-    double *gradient, *step, *residual, *direction, *product, *trial; /* [size] each */
+    double *gradient, *step, *residual, *direction, *product, *trial; /* vectors */
 } search;
 
 /* Approximate solution of H step = -gradient by conjugate gradients. */
 static void find_step(problem *p, search *s, double gradient_norm, double first_norm)
 {
     enum { MAX_ITERATIONS = 100 };
-    size_t n = p->size;
+    size_t n = p->length;
     double forcing = sqrt(gradient_norm / first_norm),
            limit = gradient_norm * (forcing < 0.5 ? forcing : 0.5);
     memset(s->step, 0, n * sizeof *s->step);
     for (size_t i = 0; i < n; i++)
         s->direction[i] = s->residual[i] = -s->gradient[i];
-    double square = dot(s->residual, s->residual, n);
-    for (int i = 0; i < MAX_ITERATIONS && sqrt(square) > limit; i++) {
+    double square = inner(p, s->residual, s->residual);
+    for (int i = 0; i < MAX_ITERATIONS && square > limit * limit; i++) {
         hessian_times(p, s->direction, s->product);
-        double curvature = dot(s->direction, s->product, n), last = square;
+        double curvature = inner(p, s->direction, s->product), last = square;
         if (curvature <= 0) /* rounding error: H is positive semidefinite */
             break;
         for (size_t k = 0; k < n; k++) {
             s->step[k] += square / curvature * s->direction[k];
             s->residual[k] -= square / curvature * s->product[k];
         }
-        square = dot(s->residual, s->residual, n);
+        square = inner(p, s->residual, s->residual);
         for (size_t k = 0; k < n; k++)
             s->direction[k] = s->residual[k] + square / last * s->direction[k];
     }
@@ -177,35 +263,42 @@ static void find_step(problem *p, search *s, double gradient_norm, double first_
 /* Backtracking line search with Armijo's condition. False if no step length satisfies it, because of rounding errors. */
 static bool search_line(problem *p, search *s, double *w, double *value)
 {
-    double slope = dot(s->gradient, s->step, p->size);
+    double slope = inner(p, s->gradient, s->step);
     for (double length = 1; length > 1e-8; length /= 2) {
-        for (size_t i = 0; i < p->size; i++)
+        for (size_t i = 0; i < p->length; i++)
             s->trial[i] = w[i] + length * s->step[i];
         double next = value_at(p, s->trial);
         if (next > *value + 1e-4 * length * slope)
             continue;
-        memcpy(w, s->trial, p->size * sizeof *w);
+        memcpy(w, s->trial, p->length * sizeof *w);
         *value = next;
         return true;
     }
     return false;
 }
 
+/* The square of a norm can be below 0 by a rounding error. */
+static double norm_of(const problem *p, const double *v)
+{
+    return sqrt(fmax(inner(p, v, v), 0));
+}
+
 static double first_gradient_norm(problem *p, search *s)
 {
-    memset(s->trial, 0, p->size * sizeof *s->trial);
+    memset(s->trial, 0, p->length * sizeof *s->trial);
     value_at(p, s->trial);
     gradient_at(p, s->trial, s->gradient);
-    return sqrt(dot(s->gradient, s->gradient, p->size));
+    return norm_of(p, s->gradient);
 }
 
 static int minimize(problem *p, search *s, const nm_logistic_config *config, double *w)
 {
     int steps = 0;
+    p->decay = 1 / config->c;
     double first_norm = first_gradient_norm(p, s), value = value_at(p, w);
     for (; steps < config->max_steps; steps++) {
         gradient_at(p, w, s->gradient);
-        double norm = sqrt(dot(s->gradient, s->gradient, p->size));
+        double norm = norm_of(p, s->gradient);
         if (norm <= config->tolerance * first_norm)
             break;
         find_step(p, s, norm, first_norm);
@@ -215,28 +308,58 @@ static int minimize(problem *p, search *s, const nm_logistic_config *config, dou
     return steps;
 }
 
+/* Minimizes for each C of an increasing grid, starting at the minimum for the previous one. */
+typedef struct fit {
+    problem problem;
+    search search;
+    double *memory, *minimum; /* minimum: a vector, initially 0 */
+} fit;
+
+static void open_fit(fit *self, const nm_sparse *x, const int32_t *labels, int32_t classes, int threads)
+{
+    enum { VECTORS = 7 };
+    shared_columns shared = find_shared_columns(x);
+    size_t k = (size_t)classes, size = x->n * k, length = 2 * size + k, n_weights = shared.x.n_columns * k;
+    self->memory = nm_allocate((VECTORS * length + size + x->n + n_weights) * sizeof *self->memory);
+    double *vectors[VECTORS], *rest = self->memory;
+    for (int i = 0; i < VECTORS; i++, rest += length)
+        vectors[i] = rest;
+    self->minimum = vectors[0];
+    self->search = (search){vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6]};
+    self->problem = (problem){.x = x,
+                              .shared = shared,
+                              .labels = labels,
+                              .classes = k,
+                              .size = size,
+                              .length = length,
+                              .threads = threads,
+                              .probabilities = rest,
+                              .losses = rest + size,
+                              .weights = rest + size + x->n};
+}
+
+static void close_fit(fit *self)
+{
+    release_shared_columns(&self->problem.shared);
+    free(self->memory);
+}
+
+static int run_fit(fit *self, const nm_logistic_config *config, double *weights)
+{
+    const problem *p = &self->problem;
+    int steps = minimize(&self->problem, &self->search, config, self->minimum);
+    weights_of(p->x, self->minimum, p->classes, weights);
+    memcpy(weights + p->x->n_columns * p->classes, bias_of(p, self->minimum), p->classes * sizeof *weights);
+    return steps;
+}
+
 int nm_logistic_fit(const nm_sparse *x, const int32_t *labels, int32_t classes,
                     const nm_logistic_config *config, double *weights)
 {
-    size_t k = (size_t)classes, size = (x->n_columns + 1) * k;
-    double *memory = nm_allocate(6 * size * sizeof *memory),
-           *rows = nm_allocate((2 * k + 1) * (x->n + 1) * sizeof *rows);
-    problem p = {.x = x,
-                 .transposed = transpose(x),
-                 .labels = labels,
-                 .classes = k,
-                 .size = size,
-                 .decay = 1 / config->c,
-                 .threads = config->threads,
-                 .scores = rows,
-                 .probabilities = rows + k * x->n,
-                 .losses = rows + 2 * k * x->n};
-    search s = {memory,           memory + size, memory + 2 * size, memory + 3 * size, memory + 4 * size,
-                memory + 5 * size};
-    int steps = minimize(&p, &s, config, weights);
-    nm_sparse_release(&p.transposed);
-    free(memory);
-    free(rows);
+    fit one;
+    open_fit(&one, x, labels, classes, config->threads);
+    int steps = run_fit(&one, config, weights);
+    close_fit(&one);
     return steps;
 }
 
@@ -245,7 +368,7 @@ void nm_logistic_predict(const nm_sparse *x, const double *weights, int32_t clas
 {
     size_t n_classes = (size_t)classes;
     double *scores = nm_allocate((x->n * n_classes + 1) * sizeof *scores);
-    scores_of(x, weights, n_classes, threads, scores);
+    scores_of(x, weights, weights + x->n_columns * n_classes, n_classes, threads, scores);
     for (size_t row = 0; row < x->n; row++) {
         size_t best = 0;
         for (size_t k = 1; k < n_classes; k++)
@@ -276,9 +399,11 @@ double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const n
     size_t n = valid->n ? sizeof grid / sizeof *grid : 1, best = 0, worse = 0;
     size_t bytes = (train->n_columns + 1) * (size_t)classes * sizeof *weights;
     double *fitted = nm_allocate(bytes), chosen = 0;
+    fit grid_fit;
+    open_fit(&grid_fit, train, labels, classes, threads);
     for (size_t i = 0; i < n && worse < 2; i++) {
         nm_logistic_config config = {.c = c[i], .tolerance = 1e-4, .max_steps = 100, .threads = threads};
-        nm_logistic_fit(train, labels, classes, &config, fitted);
+        run_fit(&grid_fit, &config, fitted);
         size_t found = count_correct(valid, valid_labels, fitted, classes, threads);
         worse++;
         if (i && found <= best)
@@ -288,6 +413,7 @@ double nm_logistic_choose(const nm_sparse *train, const int32_t *labels, const n
         chosen = c[i];
         memcpy(weights, fitted, bytes);
     }
+    close_fit(&grid_fit);
     free(fitted);
     if (correct)
         *correct = best;

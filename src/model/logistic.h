@@ -26,8 +26,8 @@ typedef struct nm_logistic_config {
     int threads;
 } nm_logistic_config;
 
-/* weights [n_columns + 1, classes], the last row is the bias: on input the starting point (zero or the minimum for another c),
- * on output the minimum. labels [n]. Returns the number of Newton steps. */
+/* Sets weights [n_columns + 1, classes], whose last row is the bias, to the minimum. labels [n]. Returns the number of Newton
+ * steps. */
 int nm_logistic_fit(const nm_sparse *x, const int32_t *labels, int32_t classes,
                     const nm_logistic_config *config, double *weights);
 /* Fits models for a grid of increasing C, each starting at the minimum for the previous one, until the accuracy on the validation

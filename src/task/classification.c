@@ -266,6 +266,7 @@ const nm_task_type nm_task_classification = {
     .prepare_model = classification_prepare_model,
     .init_params = nm_classification_init_params,
     .fit_params = nm_classification_fit_params,
+    .announce_fit = nm_classification_announce_fit,
     .transfers = classification_transfers,
     .entry_name = classification_entry_name,
     .epoch = classification_epoch,

@@ -183,3 +183,13 @@ char *nm_classification_fit_params(nm_task *task, nm_model *model)
     nm_classifier_logistic logistic = nm_classifier_find_logistic(model);
     return logistic.words ? fit_logistic(nm_classification_parts_of(task), model->backend, &logistic) : NULL;
 }
+
+char *nm_classification_announce_fit(const nm_task *task, const nm_model *model)
+{
+    enum { MANY_TEXTS = 10000 };
+    size_t n = nm_classification_parts_of(task)->sets[NM_SPLIT_TRAIN].n;
+    bool fitted = nm_classifier_find_logistic(model).words;
+    return fitted && n >= MANY_TEXTS
+               ? nm_format("logistic regression: fitting words and bigrams of %zu texts", n)
+               : NULL;
+}

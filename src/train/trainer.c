@@ -177,9 +177,12 @@ static void report_norms(nm_trainer *trainer)
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
     const nm_stack_options *options = trainer->model->config;
-    char *summary = NULL;
-    if (trainer->task.type->fit_params)
-        summary = trainer->task.type->fit_params(&trainer->task, trainer->model);
+    const nm_task_type *type = trainer->task.type;
+    char *summary = type->announce_fit ? type->announce_fit(&trainer->task, trainer->model) : NULL;
+    if (summary)
+        nm_trainer_message(trainer, "%s", summary);
+    free(summary);
+    summary = type->fit_params ? type->fit_params(&trainer->task, trainer->model) : NULL;
     if (summary)
         nm_trainer_message(trainer, "%s", summary);
     free(summary);

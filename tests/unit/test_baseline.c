@@ -57,6 +57,47 @@ static void the_minimum_is_that_of_scikit_learn(void **state)
     nm_sparse_release(&x);
 }
 
+/* Most columns have entries in one row or none, some rows have two entries of a column: at the minimum, the gradient
+ * X^T (q - y) + W / C is 0. */
+static void the_gradient_at_the_minimum_is_zero(void **state)
+{
+    enum { N = 40, COLUMNS = 150, CLASSES = 3, ENTRIES = 6 };
+    (void)state;
+    uint64_t starts[N + 1];
+    int32_t at[N * ENTRIES], labels[N];
+    float values[N * ENTRIES];
+    for (uint64_t i = 0; i < N * ENTRIES; i++) {
+        nm_random_words r = nm_random4(2, NM_RANDOM_TEST, 0, 0, i);
+        bool repeated = i % ENTRIES == 5;
+        at[i] = repeated ? at[i - 1] : (int32_t)(r.w[0] % (i % 2 ? COLUMNS : 10));
+        values[i] = 0.5f + (float)nm_random_unit(r.w[1]);
+        labels[i / ENTRIES] = (int32_t)(r.w[2] % CLASSES);
+    }
+    for (uint64_t row = 0; row <= N; row++)
+        starts[row] = row * ENTRIES;
+    const nm_sparse x = {.n = N, .n_columns = COLUMNS, .starts = starts, .at = at, .values = values};
+    const nm_logistic_config config = {.c = 5, .tolerance = 1e-10, .max_steps = 100, .threads = 2};
+    double weights[(COLUMNS + 1) * CLASSES], gradient[(COLUMNS + 1) * CLASSES] = {0};
+    nm_logistic_fit(&x, labels, CLASSES, &config, weights);
+    for (size_t row = 0; row < N; row++) {
+        double q[CLASSES], sum = 0;
+        for (size_t k = 0; k < CLASSES; k++) {
+            double score = weights[COLUMNS * CLASSES + k];
+            for (uint64_t e = starts[row]; e < starts[row + 1]; e++)
+                score += (double)values[e] * weights[(size_t)at[e] * CLASSES + k];
+            sum += q[k] = exp(score);
+        }
+        for (size_t k = 0; k < CLASSES; k++) {
+            double residual = q[k] / sum - (labels[row] == (int32_t)k);
+            gradient[COLUMNS * CLASSES + k] += residual;
+            for (uint64_t e = starts[row]; e < starts[row + 1]; e++)
+                gradient[(size_t)at[e] * CLASSES + k] += (double)values[e] * residual;
+        }
+    }
+    for (size_t i = 0; i < (COLUMNS + 1) * CLASSES; i++)
+        assert_true(fabs(gradient[i] + (i < COLUMNS * CLASSES ? weights[i] / config.c : 0)) < 1e-8);
+}
+
 static void threads_do_not_change_the_weights(void **state)
 {
     enum { N = 60, COLUMNS = 12, CLASSES = 4, WEIGHTS = (COLUMNS + 1) * CLASSES };
@@ -194,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_minimum_is_that_of_scikit_learn),
+        cmocka_unit_test(the_gradient_at_the_minimum_is_zero),
         cmocka_unit_test(threads_do_not_change_the_weights),
         cmocka_unit_test(c_is_chosen_on_the_validation_rows),
         cmocka_unit_test(probabilities_are_those_of_the_formula),
