@@ -103,6 +103,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
                             const char *const *settings, nm_error *err)
 {
     *self = (nm_inference){.options = nm_options_create()};
+    nm_call_requests_init(&self->calls);
     type->add_options(self->options);
     nm_device_inference_options_add(self->options);
     if (!path)
@@ -122,6 +123,7 @@ void nm_inference_close(nm_inference *self)
     nm_option_values_release(&self->values);
     nm_backend_free(self->backend);
     nm_options_free(self->options);
+    nm_call_requests_release(&self->calls);
     *self = (nm_inference){0};
 }
 
