@@ -1,5 +1,6 @@
 /* norma export: writes a model file for inference, optionally with folded norms and int8 weights. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli.h"
@@ -39,6 +40,23 @@ static nm_status write_model(const nm_loaded_model *loaded, const char *from, co
     return status;
 }
 
+/* Number of norms that normalize. */
+static size_t count_norms(const nm_params *params)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < params->n_norms; i++)
+        n += strcmp(params->norms[i]->type->name, "none") != 0;
+    return n;
+}
+
+static void print_folded(const char *output, size_t folded, size_t norms)
+{
+    if (norms)
+        fprintf(stderr, "%s: %zu of %zu norms folded into linear layers\n", output, folded, norms);
+    else
+        fprintf(stderr, "%s: the model has no norm to fold\n", output);
+}
+
 static nm_status export_model(const export_config *config, nm_backend *backend, const char *path,
                               nm_error *err)
 {
@@ -52,8 +70,7 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
         size_t folded = config->fold ? nm_model_fold(loaded.model, options) : 0;
         status = write_model(&loaded, file, config, err);
         if (status == NM_OK && config->fold)
-            fprintf(stderr, "%s: %zu of %zu norms folded into linear layers\n", config->output, folded,
-                    loaded.model->params.n_norms);
+            print_folded(config->output, folded, count_norms(&loaded.model->params));
         nm_loaded_model_close(&loaded);
     }
     free(file);
