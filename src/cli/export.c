@@ -111,9 +111,10 @@ const nm_command nm_command_export = {
         "(--device.fold).\n\n"
         "With --int8, weight matrices are stored as int8 with one scale per row (symmetric per-row "
         "quantization), about a quarter of the size. With --device.precision int8 the results are "
-        "bitwise identical to those of the float model with --device.precision int8. Fold and quantize "
-        "together (--fold --int8): norms that are folded when an int8 file is loaded are rounded twice. "
-        "Such a file is for inference, not for training.\n\n"
+        "bitwise identical to those of the float model with --device.precision int8, except if the model "
+        "has norms that can be folded. Fold and quantize such a model together (--fold --int8): norms that "
+        "are folded when an int8 file is loaded are rounded twice. An int8 file is for inference, not for "
+        "training.\n\n"
         "With --bf16, the same matrices are rounded to bf16, about half of the size. Results with "
         "--device.precision bf16 differ from those of the float model only by the rounding of embeddings. "
         "Such a file is for inference, not for training.",
