@@ -118,8 +118,10 @@ class _Model(Closeable):
         paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
         encoded_paths = [encoded_path("path", one) for one in paths]
         self.path = ",".join(map(os.fsdecode, encoded_paths))
-        if not self.path:
+        if not all(encoded_paths) or not encoded_paths:
             raise UsageError("path: empty")
+        if len(encoded_paths) > 1 and any(b"," in one for one in encoded_paths):
+            raise UsageError(f"path = {self.path!r}: the paths of an ensemble must not contain commas")
         lib = library()
         check(getattr(lib, f"nm_{self._name}_open")(byref(handle), b",".join(encoded_paths), _options(options, more), byref(err)),
               err)

@@ -140,7 +140,8 @@ def test_errors_of_models(folder, tmp_path):
                 list(stream(texts))
         with pytest.raises(norma.UsageError, match="batch = 0"):
             list(stream(["haus"], batch=0))
-    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (3, "path = 3"),
+    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (["x", ""], "path: empty"),
+                          (["a,b", "c"], "must not contain commas"), (3, "path = 3"),
                           ([folder, 3], "path = 3: expected a path")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Translator(path)

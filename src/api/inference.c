@@ -60,6 +60,8 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
                             const char *const *settings, nm_error *err)
 {
     const nm_device_config *device = nm_options_find(self->options, "device");
+    if (!*path)
+        return nm_fail(err, NM_USAGE, "the path of a model is empty");
     nm_options *options;
     const nm_task_type *found;
     char *file;

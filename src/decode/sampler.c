@@ -286,10 +286,23 @@ static bool is_done(const nm_sampler *self, const sequence *g)
     return (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
 }
 
+/* Sets b->begin to the first input of the context in which the first token is generated, after the shortest prompt: no output
+ * depends on earlier inputs. Returns the first input that must be processed. */
+static int64_t skip_prompts(const nm_sampler *self, batch *b)
+{
+    int64_t context = self->model->type->generator->context(self->model), step = context - context / 2 + 1;
+    int64_t shortest = INT64_MAX;
+    for (int32_t i = 0; i < b->n; i++)
+        if (b->live[i].prompt->n < shortest)
+            shortest = b->live[i].prompt->n;
+    b->begin = shortest < context ? 0 : ((shortest - context) / step + 1) * step;
+    return self->incremental ? b->begin : shortest;
+}
+
 static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_error *err)
 {
     int32_t left = b->n;
-    for (int64_t at = 0; left; at++) {
+    for (int64_t at = skip_prompts(self, b); left; at++) {
         nm_mat hidden;
         NM_TRY(nm_check_stop(stop, err));
         NM_TRY(advance(self, b, at, &hidden, err));
@@ -326,7 +339,6 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         self->output = *nm_incremental_output(self->incremental);
     for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
-        b.begin = 0;
         for (int32_t i = 0; i < b.n; i++)
             b.live[i] = (sequence){.prompt = prompts + first + (size_t)i,
                                    .out = out + first + (size_t)i,

@@ -704,6 +704,32 @@ static void bad_comparisons(void **state)
     assert_null(comparison);
 }
 
+/* The contexts of a long prompt that precede the last one are skipped, unless the batch has a shorter prompt: model.context is
+ * 8, and the context advances by 5. */
+static void generation_after_long_prompts(void **state)
+{
+    (void)state;
+    const char *const options[] = {"tokens", "12", "temperature", "0.7", "device.threads", "1", NULL};
+    nm_language_model *model;
+    nm_error err;
+    assert_int_equal(nm_language_model_open(&model, lm_run, options, &err), NM_OK);
+    char *prompt = nm_duplicate("w1");
+    for (int n = 1; n < 32; n++) {
+        const char *const both[] = {prompt, ""};
+        nm_lm_texts *alone, *with_short;
+        assert_int_equal(nm_language_model_generate(model, both, 1, 0, &alone, &err), NM_OK);
+        assert_int_equal(nm_language_model_generate(model, both, 2, 0, &with_short, &err), NM_OK);
+        assert_string_equal(nm_lm_texts_get(alone, 0), nm_lm_texts_get(with_short, 0));
+        nm_lm_texts_free(alone);
+        nm_lm_texts_free(with_short);
+        char *longer = nm_format("%s w%d", prompt, n * 7 % 10);
+        free(prompt);
+        prompt = longer;
+    }
+    free(prompt);
+    nm_language_model_close(model);
+}
+
 /* ---- stopping ---- */
 
 enum { N_MANY = 200000 }; /* texts, lines or tokens of a call that would last for seconds */
@@ -786,10 +812,16 @@ static void calls_can_be_stopped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classifier),     cmocka_unit_test(tagger),
-        cmocka_unit_test(language_model), cmocka_unit_test(calls_can_be_stopped),
-        cmocka_unit_test(bad_files),      cmocka_unit_test(training_stops_and_resumes),
-        cmocka_unit_test(bad_recipes),    cmocka_unit_test(bad_comparisons),
+        cmocka_unit_test(classifier),
+        cmocka_unit_test(tagger),
+        cmocka_unit_test(language_model),
+        cmocka_unit_test(generation_after_long_prompts),
+        cmocka_unit_test(calls_can_be_stopped),
+
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(training_stops_and_resumes),
+        cmocka_unit_test(bad_recipes),
+        cmocka_unit_test(bad_comparisons),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

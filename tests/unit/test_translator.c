@@ -254,6 +254,8 @@ static void bad_files(void **state)
     (void)state;
     static const size_t lengths[] = {1, 3000, SIZE_MAX};
     refused(NULL, NULL, NM_USAGE, "NULL");
+    refused("", NULL, NM_USAGE, "the path of a model is empty");
+    refused("run,", NULL, NM_IO, "run");
     refused("/nowhere/model", NULL, NM_IO, "/nowhere/model");
     for (size_t i = 0; i < 3; i++) {
         char *path = changed_file("cut.safetensors", lengths[i]);
