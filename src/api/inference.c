@@ -144,7 +144,7 @@ const char *nm_inference_warning(const nm_inference *self)
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
 {
     if (n && !texts)
-        return nm_fail(err, NM_USAGE, "the array of %ss is NULL", name);
+        return nm_fail(err, NM_USAGE, "%s: the array is NULL", name);
     for (size_t i = 0; i < n; i++) {
         char where[64];
         snprintf(where, sizeof where, "%s %zu", name, i);

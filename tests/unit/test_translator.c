@@ -288,6 +288,9 @@ static void bad_texts(void **state)
         assert_null(translations);
     }
     assert_int_equal(nm_translator_run(translator, NULL, 1, &translations, &err), NM_USAGE);
+    assert_string_equal(err.text, "text: the array is NULL");
+    assert_int_equal(nm_translator_run_prefixes(translator, texts, NULL, 1, &translations, &err), NM_USAGE);
+    assert_string_equal(err.text, "prefix: the array is NULL");
     assert_int_equal(nm_translator_run(translator, texts, 1, NULL, &err), NM_USAGE);
     assert_int_equal(nm_translator_run(NULL, texts, 1, &translations, &err), NM_USAGE);
     nm_translations_free(NULL);
