@@ -399,7 +399,7 @@ static void a_process_that_was_forked_can_translate(void **state)
 
 /* ---- stopping ---- */
 
-enum { N_MANY = 50000 }; /* texts of a call that would last for seconds */
+enum { N_MANY = 20000 }; /* texts of a call that would last for seconds */
 
 static const char *many[N_MANY], *phrases[N_MANY];
 
