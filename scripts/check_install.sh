@@ -36,7 +36,7 @@ make_models() (
 
 run_example() { # program, its source
     local name model text
-    name=$(basename "$2" .c)
+    name=$(basename "${2%.cpp}" .c)
     case $name in
         translate) model=run-translate text=train.de ;;
         language_model) model=run-lm text=lm.txt ;;
@@ -74,18 +74,42 @@ with_pkg_config() { # example, "shared" or "static", program to write
     "$compiler" -std=gnu17 -Wall "$1" -o "$3" $flags -Wl,-rpath,"$libdir" -lm && run_example "$3" "$1"
 }
 
-with_cmake() { # example, target of the package
-    local folder
+with_cmake() { # example, target of the package [, language of the project]
+    local folder example=$1 language=${3:-C}
     folder=$(mktemp -d "$work/cmake.XXXXXX") || return 1
     cat >"$folder/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
-project(example LANGUAGES C)
+project(example LANGUAGES $language)
 find_package(Norma ${version%.*} REQUIRED)
-add_executable(example "$1")
+add_executable(example "$example")
 target_link_libraries(example PRIVATE $2 m)
 END
     cmake -S "$folder" -B "$folder/build" -DCMAKE_C_COMPILER="$compiler" \
         -DCMAKE_PREFIX_PATH="$work/moved" && cmake --build "$folder/build" && run_example "$folder/build/example" "$1"
+}
+
+# A project in C++ only.
+with_cxx() { # target of the package
+    cat >"$work/cxx.cpp" <<END
+#include <cstdio>
+#include <norma/norm.h>
+#include <norma/translator.h>
+int main(int argc, char **argv)
+{
+    nm_translator *translator = nullptr;
+    nm_error err{};
+    nm_status status = nm_translator_open(&translator, argv[argc - 1], nullptr, &err);
+    std::printf("%s %d\n", nm_version(), (int)nm_translator_max_tokens(translator));
+    nm_translator_close(translator);
+    return status;
+}
+END
+    cp "$work/cxx.cpp" "$work/translate.cpp" && with_cmake "$work/translate.cpp" "$1" CXX
+}
+
+# Programs with the shared library need no other package for their build.
+without_packages() {
+    PKG_CONFIG_LIBDIR=/nowhere PKG_CONFIG_PATH=/nowhere with_cmake "$source/examples/norm_layer.c" Norma::shared
 }
 
 keeps_to_itself() { # no installed file refers to libraries in the build folder
@@ -128,5 +152,8 @@ for example in "$source"/examples/*.c; do
     check "$name, CMake, shared" with_cmake "$example" Norma::shared
     check "$name, CMake, static" with_cmake "$example" Norma::norma
 done
+check "C++, CMake, shared" with_cxx Norma::shared
+check "C++, CMake, static" with_cxx Norma::norma
+check "CMake, shared, without the packages of the static library" without_packages
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -30,13 +30,21 @@ NM_API void nm_classifier_close(nm_classifier *classifier);
 NM_API const char *nm_classifier_option(const nm_classifier *classifier, const char *name);
 NM_API const char *nm_classifier_warning(const nm_classifier *classifier);
 
+/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
+ * affected. May be called from another thread or a signal handler. NULL is accepted. */
+NM_API void nm_classifier_stop(nm_classifier *classifier);
+/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
+ * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
+ * function before it ends. */
+NM_API void nm_classifier_set_proceed(nm_classifier *classifier, bool (*proceed)(void *user), void *user);
+
 /* Number of classes, and the name of each; NULL for a class that does not exist. Valid until nm_classifier_close. */
 NM_API size_t nm_classifier_n_classes(const nm_classifier *classifier);
 NM_API const char *nm_classifier_class(const nm_classifier *classifier, size_t index);
 
 /* Classifies n texts, UTF-8; line breaks count as spaces. *results is set on success only; free it with
  * nm_classifications_free. NM_FORMAT with the index of the text (from 0): not UTF-8; NM_USAGE: NULL; NM_DIVERGED: the model's
- * logits are not finite; NM_MEMORY. */
+ * logits are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_classifier_run(nm_classifier *classifier, const char *const *texts, size_t n,
                                    nm_classifications **results, nm_error *err);
 /* NULL is accepted. */

@@ -39,6 +39,14 @@ NM_API void nm_language_model_close(nm_language_model *model);
 NM_API const char *nm_language_model_option(const nm_language_model *model, const char *name);
 NM_API const char *nm_language_model_warning(const nm_language_model *model);
 
+/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
+ * affected. May be called from another thread or a signal handler. NULL is accepted. */
+NM_API void nm_language_model_stop(nm_language_model *model);
+/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
+ * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
+ * function before it ends. */
+NM_API void nm_language_model_set_proceed(nm_language_model *model, bool (*proceed)(void *user), void *user);
+
 /* ---- log probabilities ---- */
 
 typedef enum nm_lm_context {
@@ -50,7 +58,7 @@ typedef enum nm_lm_context {
  * *scores is set on success only; free it with nm_lm_scores_free.
  *
  * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_USAGE: NULL; NM_UNSUPPORTED: a
- * non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_MEMORY. */
+ * non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_language_model_score(nm_language_model *model, const char *const *lines, size_t n,
                                          nm_lm_context context, nm_lm_scores **scores, nm_error *err);
 /* NULL is accepted. */
@@ -79,7 +87,7 @@ NM_API double nm_lm_scores_perplexity(const nm_lm_scores *scores);
  * set on success only; free it with nm_perplexity_free.
  *
  * NM_IO; NM_FORMAT: no text, or, with file and line, not UTF-8; NM_MISMATCH: no complete segment; NM_USAGE: NULL; NM_DIVERGED:
- * log probabilities that are not finite; NM_MEMORY. */
+ * log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_language_model_perplexity(nm_language_model *model, const char *path,
                                               nm_perplexity **perplexity, nm_error *err);
 /* NULL is accepted. */
@@ -107,7 +115,7 @@ NM_API nm_interval nm_perplexity_interval(const nm_perplexity *perplexity);
  * with nm_lm_texts_free.
  *
  * NM_FORMAT with the index of the prompt (from 0): not UTF-8; NM_USAGE: NULL; NM_UNSUPPORTED: a non-causal model;
- * NM_DIVERGED: log probabilities that are not finite; NM_MEMORY. */
+ * NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_language_model_generate(nm_language_model *model, const char *const *prompts, size_t n,
                                             uint64_t number, nm_lm_texts **texts, nm_error *err);
 /* NULL is accepted. */

@@ -30,6 +30,14 @@ NM_API void nm_tagger_close(nm_tagger *tagger);
 NM_API const char *nm_tagger_option(const nm_tagger *tagger, const char *name);
 NM_API const char *nm_tagger_warning(const nm_tagger *tagger);
 
+/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
+ * affected. May be called from another thread or a signal handler. NULL is accepted. */
+NM_API void nm_tagger_stop(nm_tagger *tagger);
+/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
+ * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
+ * function before it ends. */
+NM_API void nm_tagger_set_proceed(nm_tagger *tagger, bool (*proceed)(void *user), void *user);
+
 /* Number of tags of the model in its scheme, and each of them; NULL for one that does not exist. Valid until
  * nm_tagger_close. */
 NM_API size_t nm_tagger_n_tags(const nm_tagger *tagger);
@@ -39,7 +47,7 @@ NM_API const char *nm_tagger_tag(const nm_tagger *tagger, size_t index);
  * is set on success only; free it with nm_tagged_free.
  *
  * NM_FORMAT with the index of the token (from 0): not UTF-8, empty, or with a line break; NM_FORMAT: a sentence of more than
- * 65536 tokens; NM_USAGE: NULL; NM_DIVERGED: the model's logits are not finite; NM_MEMORY. */
+ * 65536 tokens; NM_USAGE: NULL; NM_DIVERGED: the model's logits are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_tagger_run(nm_tagger *tagger, const char *const *tokens, const size_t *lengths, size_t n,
                                nm_tagged **tagged, nm_error *err);
 /* NULL is accepted. */

@@ -39,16 +39,24 @@ NM_API void nm_translator_close(nm_translator *translator);
 NM_API const char *nm_translator_option(const nm_translator *translator, const char *name);
 NM_API const char *nm_translator_warning(const nm_translator *translator);
 
-/* Maximum number of source tokens of a text, including the EOS token. */
+/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
+ * affected. May be called from another thread or a signal handler. NULL is accepted. */
+NM_API void nm_translator_stop(nm_translator *translator);
+/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
+ * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
+ * function before it ends. */
+NM_API void nm_translator_set_proceed(nm_translator *translator, bool (*proceed)(void *user), void *user);
+
+/* Maximum number of source tokens of a text, including the EOS token; 0 for NULL. */
 NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
-/* Number of translations per text: decode.nbest. */
+/* Number of translations per text: decode.nbest; 0 for NULL. */
 NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 
 /* Translates n texts, UTF-8, one sentence each; a newline after a text is ignored. *translations is set on success only;
  * free it with nm_translations_free. A batch of many texts is faster than many calls.
  *
  * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL; NM_DIVERGED: the
- * model's probabilities are not finite; NM_MEMORY. Texts that are too long are no error: they have no translation. */
+ * model's probabilities are not finite; NM_INTERRUPTED; NM_MEMORY. Texts that are too long are no error: they have no translation. */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
 /* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the

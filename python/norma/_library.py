@@ -179,6 +179,7 @@ class PrepareProgress(Structure):
     _fields_ = [("step", c_char_p), ("lines", c_int64)]
 
 
+call_proceed = CFUNCTYPE(c_bool, c_void_p)
 prepare_progress = CFUNCTYPE(c_bool, c_void_p, POINTER(PrepareProgress))
 prepare_message = CFUNCTYPE(None, c_void_p, c_char_p)
 
@@ -330,6 +331,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_translator_close": (None, _pointer),
     "nm_translator_option": (_text, _pointer, _text),
     "nm_translator_warning": (_text, _pointer),
+    "nm_translator_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_translator_max_tokens": (c_int32, _pointer),
     "nm_translator_nbest": (c_int32, _pointer),
     "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
@@ -353,6 +355,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_language_model_close": (None, _pointer),
     "nm_language_model_option": (_text, _pointer, _text),
     "nm_language_model_warning": (_text, _pointer),
+    "nm_language_model_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_language_model_score": (_status, _pointer, POINTER(_text), c_size_t, c_int, POINTER(_pointer), _error),
     "nm_language_model_generate": (_status, _pointer, POINTER(_text), c_size_t, c_uint64, POINTER(_pointer), _error),
     "nm_lm_scores_free": (None, _pointer),
@@ -371,6 +374,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_tagger_close": (None, _pointer),
     "nm_tagger_option": (_text, _pointer, _text),
     "nm_tagger_warning": (_text, _pointer),
+    "nm_tagger_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_tagger_n_tags": (c_size_t, _pointer),
     "nm_tagger_tag": (_text, _pointer, c_size_t),
     "nm_tagger_run": (_status, _pointer, POINTER(_text), POINTER(c_size_t), c_size_t, POINTER(_pointer), _error),
@@ -384,6 +388,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_classifier_close": (None, _pointer),
     "nm_classifier_option": (_text, _pointer, _text),
     "nm_classifier_warning": (_text, _pointer),
+    "nm_classifier_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_classifier_n_classes": (c_size_t, _pointer),
     "nm_classifier_class": (_text, _pointer, c_size_t),
     "nm_classifier_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),

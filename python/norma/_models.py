@@ -10,8 +10,9 @@ from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from ._handle import Closeable, Handle
-from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded, encoded_path, integer,
-                       library)
+from ._interrupt import Interruptible
+from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, call_proceed, check, encoded,
+                       encoded_path, integer, library)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -117,8 +118,10 @@ class _Model(Closeable):
         paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
         encoded_paths = [encoded_path("path", one) for one in paths]
         self.path = ",".join(map(os.fsdecode, encoded_paths))
-        if not self.path:
+        if not all(encoded_paths) or not encoded_paths:
             raise UsageError("path: empty")
+        if len(encoded_paths) > 1 and any(b"," in one for one in encoded_paths):
+            raise UsageError(f"path = {self.path!r}: the paths of an ensemble must not contain commas")
         lib = library()
         check(getattr(lib, f"nm_{self._name}_open")(byref(handle), b",".join(encoded_paths), _options(options, more), byref(err)),
               err)
@@ -132,11 +135,29 @@ class _Model(Closeable):
         value = getattr(library(), f"nm_{self._name}_option")(self._handle, encoded("name", name))
         return None if value is None else value.decode()
 
-    def _call(self, function: str, *arguments: Any) -> int:
-        """Address of the result of a call; the caller frees it."""
-        result, err = c_void_p(), ErrorText()
-        check(getattr(library(), function)(self._handle, *arguments, byref(result), byref(err)), err)
-        return result.value or 0
+    @contextlib.contextmanager
+    def _call(self, function: str, free: str, *arguments: Any) -> Iterator[int]:
+        """Address of the result of a call, which is freed at the end of the block. In the main thread, an exception of a signal
+        handler, such as that of Ctrl-C, ends the call."""
+        lib, handle, result, err = library(), self._handle, c_void_p(), ErrorText()
+        try:
+            with Interruptible(lambda: None) as calls:
+                set_proceed = getattr(lib, f"nm_{self._name}_set_proceed")
+                proceed = call_proceed(calls.proceed)  # referenced until the call has returned
+                if calls.handles_signals:
+                    set_proceed(handle, proceed, None)
+                try:
+                    status = getattr(lib, function)(handle, *arguments, byref(result), byref(err))
+                finally:
+                    if calls.handles_signals:
+                        set_proceed(handle, call_proceed(), None)
+            if calls.problem is not None:
+                raise calls.problem
+            check(status, err)
+            yield result.value or 0
+        finally:
+            if result:
+                getattr(lib, free)(result)
 
     def __repr__(self) -> str:
         return f"norma.{type(self).__name__}({self.path!r})"
@@ -204,8 +225,8 @@ class Translator(_Model):
 
     def translate(self, texts: Union[str, Iterable[str]]) -> Union[str, List[str]]:
         """The best translation of a text, or of each text of a list, as ``norma translate`` writes it: empty for an
-        empty text and, with a warning, for one that is too long. A list is faster than many calls. Ctrl-C has an effect
-        after the call only; ``stream`` handles it between its batches.
+        empty text and, with a warning, for one that is too long. A list is faster than many calls. Ctrl-C, and any other
+        exception of a signal handler, ends the call.
 
         FormatError: a line break within a text; DivergedError: the model's probabilities are not finite.
         """
@@ -258,15 +279,13 @@ class Translator(_Model):
             phrases, n_given = _texts("constraints", ["\t".join(one) for one in lists])
             if n != n_given:
                 raise UsageError(f"{n} texts and {n_given} lists of constraints")
-            result = self._call("nm_translator_run_constraints", array, given, phrases, n)
+            call = self._call("nm_translator_run_constraints", "nm_translations_free", array, given, phrases, n)
         elif given is not None:
-            result = self._call("nm_translator_run_prefixes", array, given, n)
+            call = self._call("nm_translator_run_prefixes", "nm_translations_free", array, given, n)
         else:
-            result = self._call("nm_translator_run", array, n)
-        try:
+            call = self._call("nm_translator_run", "nm_translations_free", array, n)
+        with call as result:
             return [self._read(lib, result, text) for text in range(n)]
-        finally:
-            lib.nm_translations_free(result)
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> List[Optional[Translation]]:
         """Log probabilities of given translations, one target for each source (forced decoding). The sum of
@@ -279,12 +298,10 @@ class Translator(_Model):
         given, n_given = _texts("target", _list_of("targets", targets))
         if n != n_given:
             raise UsageError(f"{n} sources and {n_given} targets")
-        lib, result = library(), self._call("nm_translator_score", array, given, n)
-        try:
+        lib = library()
+        with self._call("nm_translator_score", "nm_translations_free", array, given, n) as result:
             read = [self._read(lib, result, text) for text in range(n)]
             return [found[0] if found else None for found in read]
-        finally:
-            lib.nm_translations_free(result)
 
     @staticmethod
     def _words(lib: Any, result: int, text: int, rank: int) -> List[Word]:
@@ -363,19 +380,17 @@ class LanguageModel(_Model):
 
     def perplexity_of_file(self, path: PathLike) -> Perplexity:
         """The perplexity of a text file as ``norma perplexity`` computes it, for texts of any size; the file may be compressed.
-        FileError; FormatError: not UTF-8; MismatchError: no text."""
-        lib, result = library(), self._call("nm_language_model_perplexity", encoded_path("path", path))
-        try:
+        FileError; FormatError: not UTF-8, or no text; MismatchError: no complete segment (non-causal models)."""
+        lib = library()
+        with self._call("nm_language_model_perplexity", "nm_perplexity_free", encoded_path("path", path)) as result:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
             return Perplexity(math.exp(sums.nll / sums.tokens), math.exp(sums.nll / sums.words), interval.low, interval.high,
                               sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out)
-        finally:
-            lib.nm_perplexity_free(result)
 
     def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
         array, n = _texts("line", _list_of("lines", lines))
-        lib, result = library(), self._call("nm_language_model_score", array, n, 1 if text else 0)
-        try:
+        lib = library()
+        with self._call("nm_language_model_score", "nm_lm_scores_free", array, n, 1 if text else 0) as result:
             scores = []
             for line in range(n):
                 count = lib.nm_lm_scores_n_tokens(result, line)
@@ -383,8 +398,6 @@ class LanguageModel(_Model):
                 values = lib.nm_lm_scores_tokens(result, line)
                 scores.append(LineScore(lib.nm_lm_scores_line(result, line), tokens, values[:count] if count else []))
             return scores, lib.nm_lm_scores_perplexity(result)
-        finally:
-            lib.nm_lm_scores_free(result)
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first:
@@ -392,11 +405,9 @@ class LanguageModel(_Model):
         FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)
-        lib, result = library(), self._call("nm_language_model_generate", array, n, first)
-        try:
+        lib = library()
+        with self._call("nm_language_model_generate", "nm_lm_texts_free", array, n, first) as result:
             return [lib.nm_lm_texts_get(result, i).decode("utf-8", "replace") for i in range(n)]
-        finally:
-            lib.nm_lm_texts_free(result)
 
 
 # ---- tagging ----
@@ -437,11 +448,9 @@ class Tagger(_Model):
                  for i, sentence in enumerate(_list_of("sentences", sentences, "sentences"))]
         array, _ = _texts("token", (token for tokens in lists for token in tokens))
         lengths = (c_size_t * max(len(lists), 1))(*map(len, lists))
-        lib, result = library(), self._call("nm_tagger_run", array, lengths, len(lists))
-        try:
+        lib = library()
+        with self._call("nm_tagger_run", "nm_tagged_free", array, lengths, len(lists)) as result:
             return [self._read(lib, result, i) for i in range(len(lists))]
-        finally:
-            lib.nm_tagged_free(result)
 
     def stream(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Tagged]:
         """``tag`` of each sentence of an iterable, which is read ``batch`` sentences ahead. Errors as ``tag``."""
@@ -488,13 +497,11 @@ class Classifier(_Model):
         character NUL."""
         array, n = _texts("text", _list_of("texts", texts))
         labels = self.labels
-        lib, result = library(), self._call("nm_classifier_run", array, n)
-        try:
+        lib = library()
+        with self._call("nm_classifier_run", "nm_classifications_free", array, n) as result:
             return [Classification(lib.nm_classifications_label(result, i).decode(),
                                    dict(zip(labels, lib.nm_classifications_probabilities(result, i)[:len(labels)])),
                                    lib.nm_classifications_truncated(result, i)) for i in range(n)]
-        finally:
-            lib.nm_classifications_free(result)
 
     def stream(self, texts: Iterable[str], batch: int = 256) -> Iterator[Classification]:
         """``classify`` of each text of an iterable, which is read ``batch`` texts ahead. Errors as ``classify``."""

@@ -140,7 +140,8 @@ def test_errors_of_models(folder, tmp_path):
                 list(stream(texts))
         with pytest.raises(norma.UsageError, match="batch = 0"):
             list(stream(["haus"], batch=0))
-    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (3, "path = 3"),
+    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (["x", ""], "path: empty"),
+                          (["a,b", "c"], "must not contain commas"), (3, "path = 3"),
                           ([folder, 3], "path = 3: expected a path")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Translator(path)
@@ -510,6 +511,80 @@ def test_interrupt_stops_the_training(folder, tmp_path):
                     callbacks=norma.Callbacks(progress))
     assert 2 <= updates[-1] <= 3 and list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """interrupted(call, error): a signal interrupts a call of the library soon after its beginning. The library ends it with
+    NM_INTERRUPTED, and the exception of the handler is raised."""
+    lib, statuses = library(), []
+
+    def with_signal(function):
+        def call(*arguments):
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            statuses.append(function(*arguments))
+            timer.join()
+            return statuses[-1]
+        return call
+
+    def run(call, error, handler=signal.default_int_handler):
+        before = signal.signal(signal.SIGINT, handler)
+        try:
+            with monkeypatch.context() as patch:
+                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate"):
+                    patch.setattr(lib, name, with_signal(getattr(lib, name)))
+                with pytest.raises(error):
+                    call()
+            assert statuses[-1] == 9 and signal.getsignal(signal.SIGINT) is handler
+        finally:
+            signal.signal(signal.SIGINT, before)
+    return run
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interrupt_ends_translations(folder, texts, threads, interrupted):
+    """The translator can be used again."""
+    class Stopped(Exception):
+        pass
+
+    def handler(*_):
+        raise Stopped
+    translator = norma.Translator(folder / "run", threads=threads, beam=5, min_length=50, max_length_b=50)
+    expected = translator.translate(texts[:4])
+    many = texts[:9] * 3000
+    for call in (lambda: translator.translate(many), lambda: list(translator.stream(many, batch=len(many))),
+                 lambda: translator.score(many * 8, many * 8)):
+        interrupted(call, KeyboardInterrupt)
+        interrupted(call, Stopped, handler)
+        assert translator.translate(texts[:4]) == expected
+
+
+def test_interrupt_ends_a_generation(language_model, interrupted):
+    model = norma.LanguageModel(language_model, tokens=10**9)
+    interrupted(lambda: model.generate(["a"]), KeyboardInterrupt)
+
+
+def test_signal_without_exception_does_not_end_a_call(folder, texts):
+    translator, signals = norma.Translator(folder / "run", threads=1), []
+    before = signal.signal(signal.SIGINT, lambda *_: signals.append(len(signals)))
+    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))
+    try:
+        timer.start()
+        found = translator.translate(texts[:9] * 300)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    assert found == translator.translate(texts[:9]) * 300 and signals == [0]
+
+
+def test_interrupt_in_the_main_thread_does_not_end_calls_of_others(folder, texts, interrupted):
+    translator, found = norma.Translator(folder / "run", threads=1, min_length=50, max_length_b=50), []
+    thread = threading.Thread(target=lambda: found.append(translator.translate(texts[:9] * 100)))
+    thread.start()
+    interrupted(lambda: translator.translate(texts[:9] * 3000), KeyboardInterrupt)
+    thread.join()
+    assert found == [translator.translate(texts[:9]) * 100]
 
 
 def test_interrupt_while_a_training_is_freed(folder, tmp_path, monkeypatch):

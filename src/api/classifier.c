@@ -111,6 +111,18 @@ const char *nm_classifier_warning(const nm_classifier *self)
     return self ? nm_inference_warning(&self->inference) : NULL;
 }
 
+void nm_classifier_stop(nm_classifier *self)
+{
+    if (self)
+        nm_call_requests_stop(&self->inference.calls);
+}
+
+void nm_classifier_set_proceed(nm_classifier *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
+}
+
 size_t nm_classifier_n_classes(const nm_classifier *self)
 {
     return self ? self->n_classes : 0;
@@ -141,8 +153,10 @@ static nm_status classify(const nm_classifier *self, workspace *w, const char *c
                           nm_classifications *out, nm_error *err)
 {
     nm_labeled_set_clear(&w->set);
-    for (size_t i = 0; i < out->n; i++)
+    for (size_t i = 0; i < out->n; i++) {
+        NM_TRY(nm_check_stop(w->task.stop, err));
         encode(self, w, texts[i], &out->truncated[i]);
+    }
     nm_corpus corpus = nm_labeled_set_corpus(&w->set);
     return nm_classification_probabilities(&w->task, w->model, &corpus, out->probabilities, err);
 }
@@ -158,6 +172,9 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     workspace *w = nm_workspaces_acquire(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
+    w->task.stop = &call.stop;
     nm_classifications *out = nm_allocate(sizeof *out);
     *out = (nm_classifications){.n = n,
                                 .n_classes = self->n_classes,
@@ -168,6 +185,7 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     for (size_t k = 0; k < self->n_classes; k++)
         out->names[k] = nm_duplicate(nm_classifier_class(self, k));
     nm_status status = n ? classify(self, w, texts, out, err) : NM_OK;
+    w->task.stop = NULL;
     nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *results = out;

@@ -23,7 +23,8 @@ struct nm_comparison {
     bool results_only;
     bool selected, complete; /* the table of the grid exists; the table of the scores exists */
     char *text;              /* result of the last call of nm_comparison_text or nm_comparison_grid_text */
-    volatile sig_atomic_t stop, suspend;
+    nm_stop stop;
+    volatile sig_atomic_t suspend;
 };
 
 /* ---- runs and variants ---- */
@@ -439,7 +440,7 @@ nm_status nm_comparison_run(nm_comparison *self, nm_error *err)
 void nm_comparison_stop(nm_comparison *self)
 {
     if (self)
-        self->stop = 1;
+        self->stop.requested = 1;
 }
 
 void nm_comparison_suspend(nm_comparison *self)

@@ -60,6 +60,8 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
                             const char *const *settings, nm_error *err)
 {
     const nm_device_config *device = nm_options_find(self->options, "device");
+    if (!*path)
+        return nm_fail(err, NM_USAGE, "the path of a model is empty");
     nm_options *options;
     const nm_task_type *found;
     char *file;
@@ -103,6 +105,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
                             const char *const *settings, nm_error *err)
 {
     *self = (nm_inference){.options = nm_options_create()};
+    nm_call_requests_init(&self->calls);
     type->add_options(self->options);
     nm_device_inference_options_add(self->options);
     if (!path)
@@ -122,6 +125,7 @@ void nm_inference_close(nm_inference *self)
     nm_option_values_release(&self->values);
     nm_backend_free(self->backend);
     nm_options_free(self->options);
+    nm_call_requests_release(&self->calls);
     *self = (nm_inference){0};
 }
 
@@ -140,7 +144,7 @@ const char *nm_inference_warning(const nm_inference *self)
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
 {
     if (n && !texts)
-        return nm_fail(err, NM_USAGE, "the array of %ss is NULL", name);
+        return nm_fail(err, NM_USAGE, "%s: the array is NULL", name);
     for (size_t i = 0; i < n; i++) {
         char where[64];
         snprintf(where, sizeof where, "%s %zu", name, i);

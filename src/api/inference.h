@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "api/call.h"
 #include "api/option_values.h"
 #include "task/model_loader.h"
 
@@ -22,6 +23,7 @@ typedef struct nm_inference {
     nm_loaded_model *models; /* [n_models] */
     int32_t n_models;
     nm_option_values values; /* options of the first model */
+    nm_call_requests calls;
 } nm_inference;
 
 /* Opens the models at `path`. settings: alternating names and values, ends with NULL, or NULL; they also override the options in

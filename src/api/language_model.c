@@ -151,6 +151,18 @@ const char *nm_language_model_warning(const nm_language_model *self)
     return self ? nm_inference_warning(&self->inference) : NULL;
 }
 
+void nm_language_model_stop(nm_language_model *self)
+{
+    if (self)
+        nm_call_requests_stop(&self->inference.calls);
+}
+
+void nm_language_model_set_proceed(nm_language_model *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
+}
+
 static nm_status acquire_workspace(nm_language_model *self, workspace **w, nm_error *err)
 {
     *w = nm_workspaces_acquire(&self->pool);
@@ -169,15 +181,17 @@ static nm_status begin_call(nm_language_model *self, const char *cannot, workspa
 /* ---- log probabilities ---- */
 
 /* Appends the ids of all lines, each with the EOS token. ends [n]: index after the last id of each line. */
-static void encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
-                         nm_ids *ids, int64_t *ends)
+static nm_status encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
+                              const nm_stop *stop, nm_ids *ids, int64_t *ends, nm_error *err)
 {
     int64_t words = 0;
     for (size_t i = 0; i < n; i++) {
+        NM_TRY(nm_check_stop(stop, err));
         nm_lm_encode(w->text, lines[i], nm_text_length(lines[i]), ids, &words);
         nm_ids_append(ids, self->parts->vocab->eos);
         ends[i] = (int64_t)ids->n;
     }
+    return NM_OK;
 }
 
 static nm_lm_scores *scores_of(const nm_language_model *self, const nm_ids *ids, const int64_t *ends,
@@ -207,9 +221,11 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     workspace *w;
     NM_TRY(nm_lines_check(lines, n, "line", err));
     NM_TRY(begin_call(self, "has no probabilities of text", &w, err));
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
     nm_ids ids = {0};
     int64_t *ends = nm_allocate(n * sizeof *ends);
-    encode_lines(self, w, lines, n, &ids, ends);
+    nm_status status = encode_lines(self, w, lines, n, &call.stop, &ids, ends, err);
     double *token_nll = nm_allocate(ids.n * sizeof *token_nll);
     nm_lm_scored scored = {0};
     const nm_lm_scoring how = {.context = self->scoring->context,
@@ -217,8 +233,10 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
                                .before = self->parts->vocab->eos,
                                .ends = context == NM_LM_LINES ? ends : NULL,
                                .n_ends = n,
-                               .token_nll = token_nll};
-    nm_status status = n ? nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &scored, err) : NM_OK;
+                               .token_nll = token_nll,
+                               .stop = &call.stop};
+    if (status == NM_OK && n)
+        status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &scored, err);
     if (status == NM_OK)
         *scores = scores_of(self, &ids, ends, n, token_nll);
     else
@@ -282,16 +300,19 @@ double nm_lm_scores_perplexity(const nm_lm_scores *self)
 
 /* ---- perplexity of files ---- */
 
-static nm_status score_file(const nm_language_model *self, workspace *w, const char *path, nm_perplexity *out,
+static nm_status score_file(nm_language_model *self, workspace *w, const char *path, nm_perplexity *out,
                             nm_error *err)
 {
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
     const nm_lm_scoring how = {.context = self->scoring->context,
                                .max_tokens = self->scoring->batch_tokens,
                                .drop_incomplete = self->scoring->drop_incomplete || !self->sampler,
                                .before = self->parts->vocab->eos,
-                               .comm = self->comm};
+                               .comm = self->comm,
+                               .stop = &call.stop};
     nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(w->text, path, &ids, &out->words, &out->unknown, err);
+    nm_status status = nm_lm_encode_file(w->text, path, &call.stop, &ids, &out->words, &out->unknown, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
@@ -420,13 +441,15 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     workspace *w;
     NM_TRY(nm_texts_check(prompts, n, "prompt", err));
     NM_TRY(begin_call(self, "cannot generate text", &w, err));
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
     nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
     nm_id_list *lists = nm_allocate(n * sizeof *lists);
     for (size_t i = 0; i < n; i++) {
         encode_prompt(self, w, prompts[i], &heads[i]);
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
     }
-    nm_status status = nm_sampler_run(w->sampler, lists, n, number, found, err);
+    nm_status status = nm_sampler_run(w->sampler, lists, n, number, &call.stop, found, err);
     if (status == NM_OK)
         *texts = texts_of(w, heads, found, n);
     for (size_t i = 0; i < n; i++) {

@@ -127,6 +127,18 @@ const char *nm_tagger_warning(const nm_tagger *self)
     return self ? nm_inference_warning(&self->inference) : NULL;
 }
 
+void nm_tagger_stop(nm_tagger *self)
+{
+    if (self)
+        nm_call_requests_stop(&self->inference.calls);
+}
+
+void nm_tagger_set_proceed(nm_tagger *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
+}
+
 size_t nm_tagger_n_tags(const nm_tagger *self)
 {
     return self ? (size_t)self->parts->n_tags : 0;
@@ -205,9 +217,13 @@ nm_status nm_tagger_run(nm_tagger *self, const char *const *tokens, const size_t
     workspace *w = nm_workspaces_acquire(&self->pool);
     if (!w)
         NM_TRY(workspace_create(self, &w, err));
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
+    w->task.stop = &call.stop;
     nm_tagged *out = nm_allocate(sizeof *out);
     *out = (nm_tagged){.n = n, .sentences = nm_allocate(n * sizeof *out->sentences)};
     nm_status status = n ? tag(self, w, tokens, lengths, out, err) : NM_OK;
+    w->task.stop = NULL;
     nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *tagged = out;

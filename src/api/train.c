@@ -27,7 +27,7 @@ struct nm_training {
     nm_events *tensorboard; /* NULL: no event files, or writing them failed */
     bool silent;            /* this process is not rank 0: no messages and no event files */
     nm_profile profile;
-    volatile sig_atomic_t stop;
+    nm_stop stop;
 };
 
 /* ---- events ---- */
@@ -346,7 +346,7 @@ nm_status nm_training_run(nm_training *self, nm_error *err)
 void nm_training_stop(nm_training *self)
 {
     if (self)
-        self->stop = 1;
+        self->stop.requested = 1;
 }
 
 void nm_training_close(nm_training *self)

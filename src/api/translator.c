@@ -38,6 +38,7 @@ typedef struct workspace {
     nm_tokenizer target;
     nm_text_coder targets;           /* for given translations; opened when needed */
     nm_buffer subwords, words, text; /* steps of the conversion of a hypothesis to text */
+    const nm_stop *stop;             /* of the call */
 } workspace;
 
 struct nm_translator {
@@ -250,12 +251,24 @@ const char *nm_translator_warning(const nm_translator *self)
 
 int32_t nm_translator_max_tokens(const nm_translator *self)
 {
-    return nm_decoder_longest(self->main->decoder);
+    return self ? nm_decoder_longest(self->main->decoder) : 0;
 }
 
 int32_t nm_translator_nbest(const nm_translator *self)
 {
-    return (int32_t)self->search.nbest;
+    return self ? (int32_t)self->search.nbest : 0;
+}
+
+void nm_translator_stop(nm_translator *self)
+{
+    if (self)
+        nm_call_requests_stop(&self->inference.calls);
+}
+
+void nm_translator_set_proceed(nm_translator *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
 }
 
 /* ---- encoding and decoding of a text ---- */
@@ -268,27 +281,28 @@ typedef struct encoded {
 } encoded;
 
 /* Encodes the texts [out->n] of a side, and marks those that are too long. */
-static encoded encode(const nm_translator *self, workspace *w, bool target, const char *const *texts,
-                      nm_translations *out)
+static nm_status encode(const nm_translator *self, workspace *w, bool target, const char *const *texts,
+                        nm_translations *out, encoded *side, nm_error *err)
 {
     nm_text_coder *coder = target ? &w->targets : &w->source;
     const nm_vocab *vocab = target ? self->parts->target_vocab : self->parts->source_vocab;
-    encoded side = {.begins = nm_allocate((out->n + 1) * sizeof *side.begins)};
+    side->begins = nm_allocate((out->n + 1) * sizeof *side->begins);
     for (size_t i = 0; i < out->n; i++) {
+        NM_TRY(nm_check_stop(w->stop, err));
         size_t bytes = nm_text_length(texts[i]);
         if (bytes > TEXT_BYTES_MAX) {
             out->texts[i].too_long = true;
         } else {
             nm_text_coder_run(coder, target ? self->formats->output_format : self->formats->input_format,
                               texts[i], bytes);
-            nm_vocab_encode(vocab, coder->subwords.data, coder->subwords.bytes, &side.ids);
-            nm_ids_append(&side.ids, vocab->eos);
+            nm_vocab_encode(vocab, coder->subwords.data, coder->subwords.bytes, &side->ids);
+            nm_ids_append(&side->ids, vocab->eos);
         }
-        side.begins[i + 1] = side.ids.n;
+        side->begins[i + 1] = side->ids.n;
         out->texts[i].too_long |=
-            side.begins[i + 1] - side.begins[i] > (size_t)nm_translator_max_tokens(self);
+            side->begins[i + 1] - side->begins[i] > (size_t)nm_translator_max_tokens(self);
     }
-    return side;
+    return NM_OK;
 }
 
 static void encoded_release(encoded *side)
@@ -475,6 +489,7 @@ static nm_status encode_constraints(const nm_translator *self, workspace *w, con
     if (self->parts->texts[NM_TEXT_CODES])
         out->joined = joined_subwords(self->parts->target_vocab);
     for (size_t i = 0; i < n; i++) {
+        NM_TRY(nm_check_stop(w->stop, err));
         size_t first = out->n;
         const char *end = constraints[i] + nm_text_length(constraints[i]);
         for (const char *at = constraints[i]; at < end;) {
@@ -512,20 +527,16 @@ typedef struct call_options {
     const char *const *targets, *const *constraints; /* [texts], or NULL */
 } call_options;
 
-/* Translates the texts, or scores the targets. */
+/* Translates the texts, or scores the targets. sides: texts and targets as ids. */
 static nm_status decode(const nm_translator *self, workspace *w, const char *const *texts,
-                        const call_options *options, const nm_constraints *constraints, nm_translations *out,
-                        nm_error *err)
+                        const call_options *options, const encoded *sides, const nm_constraints *constraints,
+                        nm_translations *out, nm_error *err)
 {
     const target_use use = options->use;
     const char *const *targets = options->targets;
-    encoded sides[2] = {encode(self, w, false, texts, out)};
-    nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)), NULL};
+    nm_id_list *lists[2] = {nm_allocate(out->n * sizeof(nm_id_list)),
+                            targets ? nm_allocate(out->n * sizeof(nm_id_list)) : NULL};
     nm_translation *found = nm_allocate(out->n * sizeof *found);
-    if (targets) {
-        sides[1] = encode(self, w, true, targets, out);
-        lists[1] = nm_allocate(out->n * sizeof(nm_id_list));
-    }
     for (size_t i = 0; i < out->n; i++) /* the decoder skips empty lists */
         for (int side = 0; side < 1 + (targets != NULL); side++)
             if (!out->texts[i].too_long && encoded_text(&sides[side], i).n > (side ? 0 : 1))
@@ -542,10 +553,8 @@ static nm_status decode(const nm_translator *self, workspace *w, const char *con
         status = align(self, w, texts, lists[0], found, out, err);
     for (size_t i = 0; i < out->n; i++)
         nm_translation_release(&found[i]);
-    for (int side = 0; side < 2; side++) {
-        encoded_release(&sides[side]);
-        free(lists[side]);
-    }
+    free(lists[0]);
+    free(lists[1]);
     free(found);
     return status;
 }
@@ -558,13 +567,25 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
         NM_TRY(workspace_create(self, &w, err));
     nm_translations *out = nm_allocate(sizeof *out);
     *out = (nm_translations){.n = n, .texts = nm_allocate(n * sizeof *out->texts)};
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
+    w->stop = &call.stop;
+    nm_decoder_set_stop(w->decoder, &call.stop);
+    encoded sides[2] = {0};
     encoded_constraints constraints = {0};
     nm_status status = options->targets || options->constraints ? open_targets(self, w, err) : NM_OK;
     if (status == NM_OK && options->constraints)
         status = encode_constraints(self, w, options->constraints, n, &constraints, err);
     if (status == NM_OK)
-        status = decode(self, w, texts, options, constraints.lists, out, err);
+        status = encode(self, w, false, texts, out, &sides[0], err);
+    if (status == NM_OK && options->targets)
+        status = encode(self, w, true, options->targets, out, &sides[1], err);
+    if (status == NM_OK)
+        status = decode(self, w, texts, options, sides, constraints.lists, out, err);
+    encoded_release(&sides[0]);
+    encoded_release(&sides[1]);
     constraints_release(&constraints);
+    nm_decoder_set_stop(w->decoder, NULL);
     nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *translations = out;

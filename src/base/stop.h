@@ -1,17 +1,23 @@
-/* A request to stop, set by a signal handler or another thread while a long computation runs. */
+/* A request to end a long computation. */
 #ifndef NM_STOP_H
 #define NM_STOP_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "norma/status.h"
 
-typedef volatile sig_atomic_t nm_stop; /* nonzero: stop */
+typedef struct nm_stop {
+    atomic_int requested; /* nonzero: stop; set by a signal handler, by another thread, or by a callback */
+    /* Another source of requests; true: stop. Called by all threads of the computation. NULL: none. */
+    bool (*poll)(void *state);
+    void *state;
+} nm_stop;
 
 static inline bool nm_stop_is_set(const nm_stop *stop)
 {
-    return stop && *stop;
+    return stop && (atomic_load_explicit(&stop->requested, memory_order_relaxed) ||
+                    (stop->poll && stop->poll(stop->state)));
 }
 
 /* NM_INTERRUPTED if a stop is requested. stop may be NULL: never. */

@@ -36,8 +36,8 @@ const nm_command nm_command_average = {
     .usage = "OUT.safetensors MODEL.safetensors ...",
     .details =
         "Every weight and running statistic of OUT is the mean over the models, which must have the same "
-        "tensors, task, dictionaries, codes and options of [model] and [norm] (except dropout rates and "
-        "initialization), and no values that are not finite. Counters and other options are those of the "
-        "newest model. OUT, the first argument, must not be a model that norma train has written.",
+        "tensors, task, dictionaries, codes and options of [model], [norm] and [norm.TYPE] (except dropout "
+        "rates and initialization), and no values that are not finite. Counters and other options are those "
+        "of the newest model. OUT, the first argument, must not be a model that norma train has written.",
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* norma export: writes a model file for inference, optionally with folded norms and int8 weights. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli.h"
@@ -39,6 +40,23 @@ static nm_status write_model(const nm_loaded_model *loaded, const char *from, co
     return status;
 }
 
+/* Number of norms that normalize. */
+static size_t count_norms(const nm_params *params)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < params->n_norms; i++)
+        n += strcmp(params->norms[i]->type->name, "none") != 0;
+    return n;
+}
+
+static void print_folded(const char *output, size_t folded, size_t norms)
+{
+    if (norms)
+        fprintf(stderr, "%s: %zu of %zu norms folded into linear layers\n", output, folded, norms);
+    else
+        fprintf(stderr, "%s: the model has no norm to fold\n", output);
+}
+
 static nm_status export_model(const export_config *config, nm_backend *backend, const char *path,
                               nm_error *err)
 {
@@ -52,8 +70,7 @@ static nm_status export_model(const export_config *config, nm_backend *backend, 
         size_t folded = config->fold ? nm_model_fold(loaded.model, options) : 0;
         status = write_model(&loaded, file, config, err);
         if (status == NM_OK && config->fold)
-            fprintf(stderr, "%s: %zu of %zu norms folded into linear layers\n", config->output, folded,
-                    loaded.model->params.n_norms);
+            print_folded(config->output, folded, count_norms(&loaded.model->params));
         nm_loaded_model_close(&loaded);
     }
     free(file);
@@ -94,9 +111,10 @@ const nm_command nm_command_export = {
         "(--device.fold).\n\n"
         "With --int8, weight matrices are stored as int8 with one scale per row (symmetric per-row "
         "quantization), about a quarter of the size. With --device.precision int8 the results are "
-        "bitwise identical to those of the float model with --device.precision int8. Fold and quantize "
-        "together (--fold --int8): norms that are folded when an int8 file is loaded are rounded twice. "
-        "Such a file is for inference, not for training.\n\n"
+        "bitwise identical to those of the float model with --device.precision int8, except if the model "
+        "has norms that can be folded. Fold and quantize such a model together (--fold --int8): norms that "
+        "are folded when an int8 file is loaded are rounded twice. An int8 file is for inference, not for "
+        "training.\n\n"
         "With --bf16, the same matrices are rounded to bf16, about half of the size. Results with "
         "--device.precision bf16 differ from those of the float model only by the rounding of embeddings. "
         "Such a file is for inference, not for training.",

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "convert/convert.h"
@@ -38,13 +39,17 @@ nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **for
 static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_model *loaded,
                               const char *folder, nm_error *err)
 {
-    NM_TRY(nm_folder_create(folder, err));
+    bool exists;
     nm_folder_lock lock = {0};
+    NM_TRY(nm_file_find(folder, &exists, err));
+    NM_TRY(nm_folder_create(folder, err));
     NM_TRY(nm_folder_lock_acquire(&lock, folder, err));
     nm_status status = format->write(loaded, folder, err);
     if (status == NM_OK)
         status = nm_text_files_write(&loaded->task, folder, err);
     nm_folder_lock_release(&lock);
+    if (status != NM_OK && !exists)
+        rmdir(folder); /* fails if a file has been written */
     return status;
 }
 

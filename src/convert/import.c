@@ -187,7 +187,7 @@ void nm_import_settings(nm_import *import)
 
 nm_status nm_import_texts(nm_import *import, const char *folder)
 {
-    NM_TRY(nm_text_files_read(&import->task, folder, import->err));
+    NM_TRY(nm_text_files_read(&import->task, import->options, folder, import->err));
     if (is_translation(import)) {
         const nm_translation_parts *parts = import->task.parts;
         if (!parts->spm[0].spm != !parts->spm[1].spm)

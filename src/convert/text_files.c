@@ -1,9 +1,11 @@
 #include "convert/text_files.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "decode/decode.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 
@@ -50,8 +52,38 @@ static nm_status write_file(const char *folder, const char *name, const void *da
     return status;
 }
 
+static nm_status write_search_options(const nm_options *options, const char *folder, nm_error *err)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return nm_fail(err, NM_MEMORY, "out of memory for decode.ini");
+    nm_options *search = nm_options_create();
+    nm_decode_options_add(search);
+    nm_options_write_like(options, search, out);
+    nm_options_free(search);
+    nm_status status = fclose(out) ? nm_fail(err, NM_MEMORY, "out of memory for decode.ini")
+                                   : write_file(folder, "decode.ini", text, bytes, err);
+    free(text);
+    return status;
+}
+
+static nm_status read_search_options(nm_options *options, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "decode.ini"), *text = NULL;
+    nm_status status = nm_model_text_read_optional(path, &text, err);
+    if (status == NM_OK && text)
+        status = nm_options_read_saved(options, path, text, err);
+    free(text);
+    free(path);
+    return status;
+}
+
 nm_status nm_text_files_write(const nm_task *task, const char *folder, nm_error *err)
 {
+    if (task->type == &nm_task_translation)
+        NM_TRY(write_search_options(task->options, folder, err));
     const text_files files = files_of(task);
     for (const text_file *row = files.rows; row->name; row++) {
         const char *text = files.texts[row->text];
@@ -64,8 +96,10 @@ nm_status nm_text_files_write(const nm_task *task, const char *folder, nm_error 
     return NM_OK;
 }
 
-nm_status nm_text_files_read(nm_task *task, const char *folder, nm_error *err)
+nm_status nm_text_files_read(nm_task *task, nm_options *options, const char *folder, nm_error *err)
 {
+    if (task->type == &nm_task_translation)
+        NM_TRY(read_search_options(options, folder, err));
     const text_files files = files_of(task);
     nm_status status = NM_OK;
     for (const text_file *row = files.rows; row->name && status == NM_OK; row++) {

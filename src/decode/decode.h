@@ -70,7 +70,8 @@ void nm_decoder_free(nm_decoder *decoder);
 /* Updates tables and packed weights; must be called after the parameters have changed. NM_MEMORY. */
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
 
-/* Translations end with NM_INTERRUPTED before the next batch once *stop is nonzero; NULL: never. */
+/* Translations end with NM_INTERRUPTED before the next step after a request to stop; NULL: never. stop must be valid during the
+ * calls. */
 void nm_decoder_set_stop(nm_decoder *decoder, const nm_stop *stop);
 
 /* Maximum length of a source in tokens, eos included. */

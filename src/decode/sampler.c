@@ -259,7 +259,7 @@ static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row,
 /* Appends one token to every sequence whose prompt has been processed. */
 static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
 {
-    void *logits, *clusters;
+    void *logits, *clusters = NULL;
     nm_backend *backend = self->model->backend;
     size_t unit = nm_dtype_bytes(backend->dtype);
     NM_TRY(nm_backend_alloc(backend, (size_t)self->model->target_size * unit, &logits, err));
@@ -276,8 +276,7 @@ static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hi
         g->lines += id == self->vocab->eos;
     }
     nm_backend_dealloc(backend, logits);
-    if (status == NM_OK)
-        nm_backend_dealloc(backend, clusters);
+    nm_backend_dealloc(backend, clusters);
     return status;
 }
 
@@ -287,11 +286,25 @@ static bool is_done(const nm_sampler *self, const sequence *g)
     return (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
 }
 
-static nm_status run_batch(nm_sampler *self, batch *b, nm_error *err)
+/* Sets b->begin to the first input of the context in which the first token is generated, after the shortest prompt: no output
+ * depends on earlier inputs. Returns the first input that must be processed. */
+static int64_t skip_prompts(const nm_sampler *self, batch *b)
+{
+    int64_t context = self->model->type->generator->context(self->model), step = context - context / 2 + 1;
+    int64_t shortest = INT64_MAX;
+    for (int32_t i = 0; i < b->n; i++)
+        if (b->live[i].prompt->n < shortest)
+            shortest = b->live[i].prompt->n;
+    b->begin = shortest < context ? 0 : ((shortest - context) / step + 1) * step;
+    return self->incremental ? b->begin : shortest;
+}
+
+static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_error *err)
 {
     int32_t left = b->n;
-    for (int64_t at = 0; left; at++) {
+    for (int64_t at = skip_prompts(self, b); left; at++) {
         nm_mat hidden;
+        NM_TRY(nm_check_stop(stop, err));
         NM_TRY(advance(self, b, at, &hidden, err));
         NM_TRY(sample_tokens(self, b, at, hidden, err));
         left = 0;
@@ -314,8 +327,8 @@ static void truncate_output(const nm_sampler *self, nm_ids *out)
     }
 }
 
-nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, uint64_t number, nm_ids *out,
-                         nm_error *err)
+nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, uint64_t number,
+                         const nm_stop *stop, nm_ids *out, nm_error *err)
 {
     int64_t most = self->options->batch;
     size_t context = (size_t)self->model->type->generator->context(self->model);
@@ -326,12 +339,11 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         self->output = *nm_incremental_output(self->incremental);
     for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
         b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
-        b.begin = 0;
         for (int32_t i = 0; i < b.n; i++)
             b.live[i] = (sequence){.prompt = prompts + first + (size_t)i,
                                    .out = out + first + (size_t)i,
                                    .number = number + first + (size_t)i};
-        status = run_batch(self, &b, err);
+        status = run_batch(self, &b, stop, err);
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
             truncate_output(self, b.live[i].out);
     }

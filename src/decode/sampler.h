@@ -29,8 +29,8 @@ nm_status nm_sampler_create_worker(nm_sampler **sampler, const nm_sampler *main,
                                    nm_error *err);
 void nm_sampler_free(nm_sampler *sampler);
 /* Continues n prompts with the numbers number .. number + n - 1 and appends the generated tokens of each to out[i].
- * NM_DIVERGED if outputs of the model are not finite; NM_MEMORY. */
+ * NM_DIVERGED if outputs of the model are not finite; NM_INTERRUPTED after a request to stop (NULL: never); NM_MEMORY. */
 nm_status nm_sampler_run(nm_sampler *sampler, const nm_id_list *prompts, size_t n, uint64_t number,
-                         nm_ids *out, nm_error *err);
+                         const nm_stop *stop, nm_ids *out, nm_error *err);
 
 #endif

@@ -295,6 +295,7 @@ static nm_status step_models(nm_scorer *scorer, const nm_decode_step *step, nm_m
 
 nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err)
 {
+    NM_TRY(nm_check_stop(scorer->stop, err));
     nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);
     nm_status status = step_models(scorer, step, hidden, err);
     reserve_results(scorer, step);

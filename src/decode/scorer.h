@@ -3,10 +3,12 @@
 #ifndef NM_SCORER_H
 #define NM_SCORER_H
 
+#include "base/stop.h"
 #include "decode/incremental.h"
 
 typedef struct nm_scorer {
     nm_backend *backend;
+    const nm_stop *stop; /* requested: nm_scorer_step returns NM_INTERRUPTED; NULL: never */
     nm_incremental **models;
     nm_model **of; /* the models of `models` */
     int32_t n_models, vocab_size, eos, k;

@@ -40,8 +40,9 @@ typedef struct nm_run_queue {
     nm_error mismatch;
     nm_core_share share;
     int lock;            /* descriptor of the lock file, inherited by the runs; -1 or 0: none */
-    const nm_stop *stop; /* nonzero: stop all runs and return NM_INTERRUPTED; may be NULL */
-    nm_stop *suspend;    /* nonzero: SIGSTOP to all runs and this process; becomes 0; may be NULL */
+    const nm_stop *stop; /* requested: stop all runs and return NM_INTERRUPTED; may be NULL */
+    /* nonzero: SIGSTOP to all runs and this process; becomes 0; may be NULL */
+    volatile sig_atomic_t *suspend;
     /* Callbacks; each may be NULL. on_tick is called about ten times per second during training, and before a run is scored. */
     void (*on_finished)(void *user, const nm_run_job *job);
     void (*on_scored)(void *user, const nm_run_job *job);

@@ -7,6 +7,7 @@
 
 #include "backend/bf16.h"
 #include "backend/int8.h"
+#include "norma/norm_type.h"
 
 /* ---- writing ---- */
 
@@ -396,7 +397,7 @@ static bool split_line(char *line, char **value)
     return true;
 }
 
-/* Options of [model] that only training uses. */
+/* Options that only training uses. */
 static bool is_of_training(const char *key)
 {
     static const char *const prefixes[] = {"preset", "init", "embedding_init", "freeze"};
@@ -418,7 +419,7 @@ static bool has_other_value(const char *section, const char *key, const char *va
     return differs;
 }
 
-/* Tensors of the same shapes may belong to different functions, such as those with another number of heads. */
+/* Tensors of the same shapes may belong to different functions, such as those with another number of heads or epsilon. */
 static nm_status check_same_section(const nm_safetensors *first, const nm_safetensors *other,
                                     const char *name, nm_error *err)
 {
@@ -434,6 +435,19 @@ static nm_status check_same_section(const nm_safetensors *first, const nm_safete
     free(section);
     free(others);
     return status;
+}
+
+static nm_status check_same_options(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
+{
+    NM_TRY(check_same_section(first, other, "model", err));
+    NM_TRY(check_same_section(first, other, "norm", err));
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        char *name = nm_format("norm.%s", (*type)->name);
+        nm_status status = check_same_section(first, other, name, err);
+        free(name);
+        NM_TRY(status);
+    }
+    return NM_OK;
 }
 
 static nm_status check_same(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
@@ -539,9 +553,7 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
         if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
             status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
         if (status == NM_OK && f > 0)
-            status = check_same_section(files[0], files[f], "model", err);
-        if (status == NM_OK && f > 0)
-            status = check_same_section(files[0], files[f], "norm", err);
+            status = check_same_options(files[0], files[f], err);
     }
     if (status == NM_OK)
         status = write_average(files, n, out, err);

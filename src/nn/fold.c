@@ -156,7 +156,7 @@ size_t nm_fold_count(const nm_fold *fold)
 {
     size_t n = 0;
     for (size_t i = 0; i < fold->n; i++)
-        n += fold->sites[i].norm->folded;
+        n += fold->sites[i].norm->folded && fold->sites[i].norm->type != &nm_norm_none;
     return n;
 }
 

@@ -41,7 +41,7 @@ void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias);
 void nm_fold_run(nm_fold *fold, nm_backend *backend);
 /* Sets the options, norm.at included, to the types after folding: `none` for folded norms. */
 void nm_fold_write_options(const nm_fold *fold, nm_options *options);
-size_t nm_fold_count(const nm_fold *fold); /* number of folded norms */
+size_t nm_fold_count(const nm_fold *fold); /* number of folded norms; `none` is not counted */
 void nm_fold_release(nm_fold *fold);
 
 #endif

@@ -108,8 +108,8 @@ size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *id
 /* Decodes ids and appends the text to out; eos ends a line. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
 /* Appends the ids of a text file, each line with eos. Adds the numbers of words (and newlines) and of unknown tokens to *words
- * and *unknown. */
-nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, nm_ids *ids, int64_t *words, int64_t *unknown,
-                            nm_error *err);
+ * and *unknown. NM_INTERRUPTED after a request to stop (NULL: never). */
+nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, const nm_stop *stop, nm_ids *ids,
+                            int64_t *words, int64_t *unknown, nm_error *err);
 
 #endif

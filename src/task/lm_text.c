@@ -85,11 +85,12 @@ void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out
     }
 }
 
-static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, nm_ids *ids, int64_t *words,
-                              int64_t *unknown, nm_error *err)
+static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, const nm_stop *stop, nm_ids *ids,
+                              int64_t *words, int64_t *unknown, nm_error *err)
 {
     for (;;) {
         bool more;
+        NM_TRY(nm_check_stop(stop, err));
         NM_TRY(nm_lines_next_text(lines, &more, err));
         if (!more)
             return NM_OK;
@@ -99,14 +100,14 @@ static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, nm_ids *ids, in
     }
 }
 
-nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_ids *ids, int64_t *words, int64_t *unknown,
-                            nm_error *err)
+nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, const nm_stop *stop, nm_ids *ids,
+                            int64_t *words, int64_t *unknown, nm_error *err)
 {
     FILE *stream;
     nm_lines lines;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_lines_init(&lines, stream, nm_input_name(path));
-    nm_status status = encode_lines(self, &lines, ids, words, unknown, err);
+    nm_status status = encode_lines(self, &lines, stop, ids, words, unknown, err);
     nm_lines_release(&lines);
     if (stream != stdin)
         fclose(stream);

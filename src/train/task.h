@@ -113,7 +113,7 @@ struct nm_task {
     /* Hashes of the training and the validation data, checked when a run is resumed. */
     uint64_t fingerprint, valid_fingerprint;
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
-    const nm_stop *stop; /* nonzero: a score or TID ends early, with NM_INTERRUPTED; NULL: never */
+    const nm_stop *stop; /* requested: a score or TID ends early, with NM_INTERRUPTED; NULL: never */
     void *parts;         /* owned by the task type */
 };
 

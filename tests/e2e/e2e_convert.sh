@@ -24,6 +24,7 @@ train folded small.ini --model.encoder_norm rbn
 train mixed small.ini --model.norm layer --norm.at 'enc.0.ffn=rms'
 train power small.ini --model.encoder_norm power
 train text-model lm.ini
+train short small.ini --decode.max_length_a 0 --decode.max_length_b 3 --decode.alpha 0.5
 
 # Sizes that no tensor has are errors before memory for them is allocated.
 forged() { # TEXT FORMAT FOLDER [OPTION ...]
@@ -70,6 +71,17 @@ same_model() { # MODEL MODEL: bitwise identical translations with scores
     "$NORMA" translate "$2" --threads 1 --nbest 2 --beam 2 <valid.de >second.txt
     same first.txt second.txt
 }
+for to in huggingface ctranslate2; do # search options
+    try convert short --to $to -o "$to-short"
+    try convert "$to-short" --from $to -o "$to-short.safetensors"
+    "$NORMA" translate short --threads 1 --nbest 2 <valid.de >first.txt
+    "$NORMA" translate "$to-short.safetensors" --threads 1 --nbest 2 <valid.de >second.txt
+    same first.txt second.txt
+done
+sed -i 's/^max_length_b = 3/max_length_b = x/' huggingface-short/decode.ini
+refuses 2 "huggingface-short/decode.ini:" convert huggingface-short --from huggingface -o no.safetensors
+refuses 7 "enc.0.self.norm is power" convert power --to huggingface -o refused
+[ ! -e refused ] || fail "a conversion that failed left a folder"
 for run in pre post; do
     try convert hf-$run --from huggingface -o back-$run.safetensors
     [ "$got" = 0 ] || fail "convert hf-$run: $(cat err)"

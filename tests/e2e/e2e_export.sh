@@ -50,6 +50,11 @@ translate run trained --no-fold
 translate run loaded
 close trained loaded
 
+# ---- no norms ----
+"$NORMA" train small.ini --run.folder plain --run.quiet --model.norm none --model.decoder_norm none --train.updates 1 2>/dev/null
+"$NORMA" export plain --fold -o none.safetensors 2>err
+grep -qx 'none.safetensors: the model has no norm to fold' err || fail "no norms: $(cat err)"
+
 # ---- a plain export is the model ----
 "$NORMA" export run -o plain.safetensors 2>err
 [ ! -s err ] || fail "output on stderr: $(cat err)"
@@ -68,7 +73,8 @@ cmp again other || fail "threads and batches change a folded model"
 # only the norm before the output projection, which is shared with an embedding, is not folded
 grep -ao '[a-z0-9.]*norm\.running_mean' folded.safetensors >names
 [ "$(cat names)" = dec.final.norm.running_mean ] || fail "norms that are not folded: $(cat names)"
-"$NORMA" export folded.safetensors --fold -o folded.safetensors 2>/dev/null # over itself
+"$NORMA" export folded.safetensors --fold -o folded.safetensors 2>err # over itself
+grep -qx 'folded.safetensors: 0 of 1 norms folded into linear layers' err || fail "folded again: $(cat err)"
 translate folded.safetensors other
 cmp again other || fail "a folded model was folded once more"
 

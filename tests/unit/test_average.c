@@ -11,7 +11,8 @@
 
 #include "model/model_file.h"
 
-static void write_model(const char *path, const char *update, float first, int64_t counter)
+static void write_model(const char *path, const char *update, float first, int64_t counter,
+                        const char *config)
 {
     const float weight[] = {first, 1};
     const int64_t shape[] = {2};
@@ -21,6 +22,7 @@ static void write_model(const char *path, const char *update, float first, int64
     nm_safetensors_add(writer, "iters", NM_TENSOR_I64, 0, NULL, &counter);
     nm_safetensors_add_metadata(writer, "update", update);
     nm_safetensors_add_metadata(writer, "task", "lm");
+    nm_safetensors_add_metadata(writer, "config", config);
     assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
 }
 
@@ -71,18 +73,51 @@ static void test_counters_of_newest(void **state)
         strcpy(names[i], "/tmp/norma-average-XXXXXX");
         close(mkstemp(names[i]));
     }
-    write_model(names[0], "9", 2, 90);
-    write_model(names[1], "12", 3, 120);
-    write_model(names[2], "3", 7, 30);
+    write_model(names[0], "9", 2, 90, "");
+    write_model(names[1], "12", 3, 120, "");
+    write_model(names[2], "3", 7, 30, "");
     check((const char *const[]){names[0], names[1], names[2]});
     check((const char *const[]){names[1], names[2], names[0]});
     for (int i = 0; i < 3; i++)
         unlink(names[i]);
 }
 
+/* Models with the same tensors that compute different functions, or were trained by different ones. */
+static void test_different_norms(void **state)
+{
+    (void)state;
+    static const char *const configs[][2] = {
+        {"[norm]\ngroups = 0 ; default\n\n[norm.none]\n\n[norm.batch]\nepsilon = 1e-05 ; default\n",
+         "[norm]\ngroups = 0 ; file\n\n[norm.none]\n\n[norm.batch]\nepsilon = 0.001 ; file\n"},
+        {"[norm.rms]\nepsilon_inside = true ; file\n\n[train]\nupdates = 3 ; file\n",
+         "[norm.rms]\nepsilon_inside = false ; default\n\n[train]\nupdates = 9 ; file\n"},
+        {"[norm]\n\n[norm.power]\nscaling = group ; default\n",
+         "[norm]\n\n[norm.power]\nscaling = none ; file"}};
+    static const char *const differing[] = {"norm.batch.epsilon", "norm.rms.epsilon_inside",
+                                            "norm.power.scaling"};
+    char names[2][32], out[] = "/tmp/norma-average-out-XXXXXX";
+    nm_error err;
+    close(mkstemp(out));
+    for (int i = 0; i < 2; i++) {
+        strcpy(names[i], "/tmp/norma-average-XXXXXX");
+        close(mkstemp(names[i]));
+    }
+    for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
+        for (int i = 0; i < 2; i++)
+            write_model(names[i], "9", 2, 90, configs[c][i]);
+        const char *const paths[] = {names[0], names[1]};
+        assert_int_equal(nm_model_file_average(paths, 2, out, &err), NM_MISMATCH);
+        assert_non_null(strstr(err.text, differing[c]));
+    }
+    for (int i = 0; i < 2; i++)
+        unlink(names[i]);
+    unlink(out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_not_a_model),
-                                       cmocka_unit_test(test_counters_of_newest)};
+                                       cmocka_unit_test(test_counters_of_newest),
+                                       cmocka_unit_test(test_different_norms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,7 +180,7 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("rbn") OPEN, 12},
     {&nm_model_seq2seq, BOTH_SIDES("mabn") OPEN " norm.mabn.window=2", 12},
     {&nm_model_seq2seq, BOTH_SIDES("renorm") OPEN, 12},
-    {&nm_model_seq2seq, BOTH_SIDES("none") OPEN, 12},
+    {&nm_model_seq2seq, BOTH_SIDES("none") OPEN, 0},
     /* the decoder's default is layer */
     {&nm_model_seq2seq, "norm=batch", 5},
     {&nm_model_seq2seq, "norm=batch encoder_final_norm=layer", 4},
@@ -189,7 +189,7 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=decoder output_bias=true", 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "fixnorm=true " OPEN, 11},
     {&nm_model_seq2seq, BOTH_SIDES("batch") "share_embeddings=none", 11},
-    {&nm_model_seq2seq, BOTH_SIDES("none") "share_embeddings=none", 12},
+    {&nm_model_seq2seq, BOTH_SIDES("none") "share_embeddings=none", 0},
     /* row scaling, per-token norms, norms with a residual connection as reader */
     {&nm_model_seq2seq, BOTH_SIDES("power") OPEN, 0},
     {&nm_model_seq2seq, BOTH_SIDES("mabn") OPEN " norm.mabn.center_weights=true", 0},

@@ -47,7 +47,7 @@ static void make_texts(void)
 /* A request to stop ends the score of a task. */
 static void assert_score_can_stop(nm_trainer *trainer)
 {
-    nm_stop stop = 1;
+    nm_stop stop = {.requested = 1};
     nm_task *task = &trainer->task;
     nm_task_score score;
     nm_error err;
@@ -704,12 +704,120 @@ static void bad_comparisons(void **state)
     assert_null(comparison);
 }
 
+/* The contexts of a long prompt that precede the last one are skipped, unless the batch has a shorter prompt: model.context is
+ * 8, and the context advances by 5. */
+static void generation_after_long_prompts(void **state)
+{
+    (void)state;
+    const char *const options[] = {"tokens", "12", "temperature", "0.7", "device.threads", "1", NULL};
+    nm_language_model *model;
+    nm_error err;
+    assert_int_equal(nm_language_model_open(&model, lm_run, options, &err), NM_OK);
+    char *prompt = nm_duplicate("w1");
+    for (int n = 1; n < 32; n++) {
+        const char *const both[] = {prompt, ""};
+        nm_lm_texts *alone, *with_short;
+        assert_int_equal(nm_language_model_generate(model, both, 1, 0, &alone, &err), NM_OK);
+        assert_int_equal(nm_language_model_generate(model, both, 2, 0, &with_short, &err), NM_OK);
+        assert_string_equal(nm_lm_texts_get(alone, 0), nm_lm_texts_get(with_short, 0));
+        nm_lm_texts_free(alone);
+        nm_lm_texts_free(with_short);
+        char *longer = nm_format("%s w%d", prompt, n * 7 % 10);
+        free(prompt);
+        prompt = longer;
+    }
+    free(prompt);
+    nm_language_model_close(model);
+}
+
+/* ---- stopping ---- */
+
+enum { N_MANY = 200000 }; /* texts, lines or tokens of a call that would last for seconds */
+
+/* The second answer ends the call. */
+static bool proceed_once(void *user)
+{
+    return ++*(int *)user < 2;
+}
+
+static void assert_stopped(nm_status status, int *asked, const nm_error *err, const void *result)
+{
+    assert_int_equal(status, NM_INTERRUPTED);
+    assert_string_equal(err->text, "stopped");
+    assert_int_equal(*asked, 2);
+    assert_null(result);
+    *asked = 0;
+}
+
+static void calls_can_be_stopped(void **state)
+{
+    (void)state;
+    const char **many = nm_allocate(N_MANY * sizeof *many);
+    size_t *counts = nm_allocate(N_MANY * sizeof *counts);
+    for (size_t i = 0; i < N_MANY; i++) {
+        many[i] = i % 2 ? "w1" : "w4";
+        counts[i] = 1;
+    }
+    int asked = 0;
+    nm_error err;
+    nm_classifier *classifier;
+    nm_classifications *classes = NULL;
+    assert_int_equal(nm_classifier_open(&classifier, class_run, device, &err), NM_OK);
+    nm_classifier_set_proceed(classifier, proceed_once, &asked);
+    assert_stopped(nm_classifier_run(classifier, many, N_MANY, &classes, &err), &asked, &err, classes);
+    nm_classifier_set_proceed(classifier, NULL, NULL);
+    assert_int_equal(nm_classifier_run(classifier, many, 1, &classes, &err), NM_OK);
+    nm_classifications_free(classes);
+    nm_classifier_close(classifier);
+
+    nm_tagger *tagger;
+    nm_tagged *tagged = NULL;
+    assert_int_equal(nm_tagger_open(&tagger, tag_run, device, &err), NM_OK);
+    nm_tagger_set_proceed(tagger, proceed_once, &asked);
+    assert_stopped(nm_tagger_run(tagger, many, counts, N_MANY, &tagged, &err), &asked, &err, tagged);
+    nm_tagger_set_proceed(tagger, NULL, NULL);
+    assert_int_equal(nm_tagger_run(tagger, many, counts, 1, &tagged, &err), NM_OK);
+    nm_tagged_free(tagged);
+    nm_tagger_close(tagger);
+
+    nm_language_model *model;
+    nm_lm_scores *scores = NULL;
+    nm_lm_texts *generated = NULL;
+    nm_perplexity *perplexity = NULL;
+    const char *const options[] = {"tokens", "1000000", "device.threads", "1", NULL};
+    char *file = nm_path_join(corpus, "many.txt");
+    FILE *lines = fopen(file, "w");
+    assert_non_null(lines);
+    for (size_t i = 0; i < N_MANY; i++)
+        fprintf(lines, "%s\n", many[i]);
+    assert_int_equal(fclose(lines), 0);
+    assert_int_equal(nm_language_model_open(&model, lm_run, options, &err), NM_OK);
+    nm_language_model_set_proceed(model, proceed_once, &asked);
+    assert_stopped(nm_language_model_score(model, many, N_MANY, NM_LM_LINES, &scores, &err), &asked, &err,
+                   scores);
+    assert_stopped(nm_language_model_generate(model, many, 2, 0, &generated, &err), &asked, &err, generated);
+    assert_stopped(nm_language_model_perplexity(model, file, &perplexity, &err), &asked, &err, perplexity);
+    nm_language_model_set_proceed(model, NULL, NULL);
+    assert_int_equal(nm_language_model_score(model, many, 1, NM_LM_LINES, &scores, &err), NM_OK);
+    nm_lm_scores_free(scores);
+    nm_language_model_close(model);
+    nm_classifier_stop(NULL);
+    nm_tagger_stop(NULL);
+    nm_language_model_stop(NULL);
+    free(file);
+    free(counts);
+    free(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classifier),
         cmocka_unit_test(tagger),
         cmocka_unit_test(language_model),
+        cmocka_unit_test(generation_after_long_prompts),
+        cmocka_unit_test(calls_can_be_stopped),
+
         cmocka_unit_test(bad_files),
         cmocka_unit_test(training_stops_and_resumes),
         cmocka_unit_test(bad_recipes),

@@ -25,7 +25,7 @@ typedef struct run {
 static void request_stop(void *user, const nm_progress *progress)
 {
     run *r = user;
-    r->stop |= progress->update == r->stop_after;
+    r->stop.requested |= progress->update == r->stop_after;
 }
 
 static nm_status train(run *r, bool resume)
@@ -34,7 +34,7 @@ static nm_status train(run *r, bool resume)
     const nm_train_callbacks callbacks = {.user = r, .progress = request_stop, .stop = &r->stop};
     nm_trainer *trainer;
     nm_error err;
-    r->stop = 0;
+    r->stop.requested = 0;
     if (nm_trainer_open(&trainer, &nm_task_translation, options, r->folder, resume, &callbacks, &err) !=
         NM_OK)
         fail_msg("%s", err.text);
@@ -128,14 +128,14 @@ static void test_stop_ends_translations(void **state)
     nm_trainer *trainer;
     nm_task_score score;
     nm_error err;
-    nm_stop stop = 1;
+    nm_stop stop = {.requested = 1};
     if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, NULL, &err) != NM_OK)
         fail_msg("%s", err.text);
     nm_task *task = &trainer->task;
     task->stop = &stop;
     assert_int_equal(task->type->score(task, trainer->model, NM_SPLIT_VALID, 0, &score, &err),
                      NM_INTERRUPTED);
-    stop = 0;
+    stop.requested = 0;
     assert_int_equal(task->type->score(task, trainer->model, NM_SPLIT_VALID, 0, &score, &err), NM_OK);
     nm_task_score_release(&score);
     nm_trainer_close(trainer);

@@ -254,6 +254,8 @@ static void bad_files(void **state)
     (void)state;
     static const size_t lengths[] = {1, 3000, SIZE_MAX};
     refused(NULL, NULL, NM_USAGE, "NULL");
+    refused("", NULL, NM_USAGE, "the path of a model is empty");
+    refused("run,", NULL, NM_IO, "run");
     refused("/nowhere/model", NULL, NM_IO, "/nowhere/model");
     for (size_t i = 0; i < 3; i++) {
         char *path = changed_file("cut.safetensors", lengths[i]);
@@ -286,6 +288,9 @@ static void bad_texts(void **state)
         assert_null(translations);
     }
     assert_int_equal(nm_translator_run(translator, NULL, 1, &translations, &err), NM_USAGE);
+    assert_string_equal(err.text, "text: the array is NULL");
+    assert_int_equal(nm_translator_run_prefixes(translator, texts, NULL, 1, &translations, &err), NM_USAGE);
+    assert_string_equal(err.text, "prefix: the array is NULL");
     assert_int_equal(nm_translator_run(translator, texts, 1, NULL, &err), NM_USAGE);
     assert_int_equal(nm_translator_run(NULL, texts, 1, &translations, &err), NM_USAGE);
     nm_translations_free(NULL);
@@ -392,6 +397,109 @@ static void a_process_that_was_forked_can_translate(void **state)
     nm_translator_close(translator);
 }
 
+/* ---- stopping ---- */
+
+enum { N_MANY = 20000 }; /* texts of a call that would last for seconds */
+
+static const char *many[N_MANY], *phrases[N_MANY];
+
+typedef struct question { /* state of `proceed` */
+    nm_translator *stop;  /* to call nm_translator_stop; NULL: the answer ends the call */
+    pthread_t thread;
+    int asked;
+    bool other_thread;
+} question;
+
+/* The second answer ends the call. */
+static bool proceed(void *user)
+{
+    question *q = user;
+    q->other_thread = q->other_thread || !pthread_equal(q->thread, pthread_self());
+    if (++q->asked < 2)
+        return true;
+    nm_translator_stop(q->stop);
+    return q->stop != NULL;
+}
+
+static nm_status call_many(nm_translator *translator, int function, nm_translations **found, nm_error *err)
+{
+    return function == 0   ? nm_translator_run(translator, many, N_MANY, found, err)
+           : function == 1 ? nm_translator_run_prefixes(translator, many, many, N_MANY, found, err)
+           : function == 2
+               ? nm_translator_run_constraints(translator, many, NULL, phrases, N_MANY, found, err)
+               : nm_translator_score(translator, many, many, N_MANY, found, err);
+}
+
+static void check_stop(nm_translator *translator, int function, bool by_answer)
+{
+    question q = {.stop = by_answer ? NULL : translator, .thread = pthread_self()};
+    nm_translations *found = NULL;
+    nm_error err = {0};
+    nm_translator_set_proceed(translator, proceed, &q);
+    assert_int_equal(call_many(translator, function, &found, &err), NM_INTERRUPTED);
+    assert_int_equal(err.status, NM_INTERRUPTED);
+    assert_string_equal(err.text, "stopped");
+    assert_null(found);
+    assert_int_equal(q.asked, 2);
+    assert_false(q.other_thread);
+    nm_translator_set_proceed(translator, NULL, NULL);
+    nm_translations_free(translate(translator, many, 200));
+    assert_int_equal(q.asked, 2);
+}
+
+/* A stopped call returns NM_INTERRUPTED, and later calls have the same results as before. */
+static void threads_stop_calls(void **state)
+{
+    (void)state;
+    static const char *const numbers[] = {"1", "2"};
+    for (size_t i = 0; i < N_MANY; i++) {
+        many[i] = texts[i % N_TEXTS];
+        phrases[i] = i % 2 ? "w1\tw2" : "w3";
+    }
+    for (size_t threads = 0; threads < 2; threads++) {
+        const char *const options[] = {"device.threads", numbers[threads], "min_length", "20", NULL};
+        nm_translator *translator = open_run(options);
+        nm_translations *expected = translate(translator, texts, N_TEXTS);
+        for (int function = 0; function < 4; function++) {
+            check_stop(translator, function, true);
+            check_stop(translator, function, false);
+        }
+        nm_translations *found = translate(translator, texts, N_TEXTS);
+        for (size_t i = 0; i < N_TEXTS; i++)
+            assert_true(same(expected, i, found, i));
+        nm_translations_free(found);
+        nm_translations_free(expected);
+        nm_translator_close(translator);
+    }
+    nm_translator_stop(NULL);
+    nm_translator_set_proceed(NULL, proceed, NULL);
+    assert_int_equal(nm_translator_max_tokens(NULL), 0);
+    assert_int_equal(nm_translator_nbest(NULL), 0);
+}
+
+/* The function of a thread does not decide about the calls of others. */
+static void *translate_many(void *argument)
+{
+    nm_translations *found = NULL;
+    nm_status status = nm_translator_run(argument, many, 400, &found, NULL);
+    nm_translations_free(found);
+    return status == NM_OK ? argument : NULL;
+}
+
+static void threads_continue_when_another_stops(void **state)
+{
+    (void)state;
+    nm_translator *translator = open_run((const char *const[]){"device.threads", "1", NULL});
+    pthread_t thread;
+    void *result;
+    check_stop(translator, 0, true);
+    nm_translator_set_proceed(translator, proceed, &(question){.asked = 1});
+    assert_int_equal(pthread_create(&thread, NULL, translate_many, translator), 0);
+    pthread_join(thread, &result);
+    assert_ptr_equal(result, translator);
+    nm_translator_close(translator);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -405,6 +513,8 @@ int main(void)
         cmocka_unit_test(sixteen_threads_share_one_translator),
         cmocka_unit_test(sixteen_threads_share_one_ensemble),
         cmocka_unit_test(a_process_that_was_forked_can_translate),
+        cmocka_unit_test(threads_stop_calls),
+        cmocka_unit_test(threads_continue_when_another_stops),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
