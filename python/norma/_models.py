@@ -349,6 +349,7 @@ class Perplexity(NamedTuple):
     words: int  #: words and EOS tokens
     unknown: int  #: tokens that are not in the dictionary
     left_out: int  #: tokens that were not scored: a last segment that is incomplete
+    bits_per_character: float  #: nll / (ln 2 * characters), with newlines
 
 
 class LanguageModel(_Model):
@@ -385,7 +386,8 @@ class LanguageModel(_Model):
         with self._call("nm_language_model_perplexity", "nm_perplexity_free", encoded_path("path", path)) as result:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
             return Perplexity(math.exp(sums.nll / sums.tokens), math.exp(sums.nll / sums.words), interval.low, interval.high,
-                              sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out)
+                              sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out,
+                              sums.nll / (math.log(2) * sums.characters))
 
     def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
         array, n = _texts("line", _list_of("lines", lines))

@@ -292,7 +292,7 @@ def test_language_model(language_model, folder):
     expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json", "--interval").stdout)
     measured = model.perplexity_of_file(folder / "lines")
     assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
-                                                                    "unknown", "left_out")}, "nll": measured.nll}
+                                                                    "unknown", "left_out", "bits_per_character")}, "nll": measured.nll}
     assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
     with pytest.raises(norma.FileError, match="nowhere"):
         model.perplexity_of_file("nowhere")

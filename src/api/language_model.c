@@ -50,7 +50,7 @@ struct nm_lm_scores {
 
 struct nm_perplexity {
     nm_lm_scored scored;
-    int64_t words, unknown;
+    nm_lm_counts counts;
 };
 
 struct nm_lm_texts {
@@ -312,7 +312,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(w->text, path, &call.stop, &ids, &out->words, &out->unknown, err);
+    nm_status status = nm_lm_encode_file(w->text, path, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
@@ -367,16 +367,18 @@ void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
     to->nll += from->nll;
     to->tokens += from->tokens;
     to->left_out += from->left_out;
-    total->words += one->words;
-    total->unknown += one->unknown;
+    total->counts.words += one->counts.words;
+    total->counts.characters += one->counts.characters;
+    total->counts.unknown += one->counts.unknown;
 }
 
 nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *self)
 {
     return self ? (nm_perplexity_sums){.nll = self->scored.nll,
                                        .tokens = self->scored.tokens,
-                                       .words = self->words,
-                                       .unknown = self->unknown,
+                                       .words = self->counts.words,
+                                       .characters = self->counts.characters,
+                                       .unknown = self->counts.unknown,
                                        .left_out = self->scored.left_out}
                 : (nm_perplexity_sums){0};
 }

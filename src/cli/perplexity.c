@@ -87,6 +87,11 @@ static bool is_causal(const job *self)
     return !strcmp(nm_language_model_option(self->model, "model.causal"), "true");
 }
 
+static double bits_per_character(nm_perplexity_sums s)
+{
+    return s.nll / (log(2) * (double)s.characters);
+}
+
 static void print_json(const job *self, const char *name, const nm_perplexity *result)
 {
     const nm_perplexity_sums s = nm_perplexity_get_sums(result);
@@ -103,8 +108,10 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
     json_object_set_new(o, "context", json_integer(self->config->context));
     json_object_set_new(o, "segment",
                         json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
-    if (!s.left_out)
+    if (!s.left_out) {
         json_object_set_new(o, "per_word", json_real(exp(s.nll / (double)s.words)));
+        json_object_set_new(o, "bits_per_character", json_real(bits_per_character(s)));
+    }
     if (self->config->interval) {
         nm_interval interval = nm_perplexity_interval(result);
         json_object_set_new(o, "low", json_real(interval.low));
@@ -128,7 +135,8 @@ static void print_text(const job *self, const char *name, const nm_perplexity *r
     if (s.left_out)
         printf("  left out %" PRId64, s.left_out);
     else if (s.words != s.tokens)
-        printf("  per word %.4f", exp(s.nll / (double)s.words));
+        printf("  per word %.4f  bits per character %.4f", exp(s.nll / (double)s.words),
+               bits_per_character(s));
     printf("  unknown %" PRId64 "\n", s.unknown);
 }
 
@@ -376,9 +384,10 @@ const nm_command nm_command_perplexity = {
         "as a token. By default the text is cut into segments as in training, and a token has the earlier "
         "tokens of its segment as context. With --context N windows slide over the text: every token is "
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
-        "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) is "
-        "printed too, and can be compared between vocabularies. A non-causal model (model.causal = false) "
-        "has no perplexity; the output is marked. With --tokens the output is one JSON object per line of "
+        "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) and "
+        "the bits per character (and newline) are printed too, and can be compared between vocabularies. A "
+        "non-causal model (model.causal = false) has no perplexity; the output is marked. With --tokens the "
+        "output is one JSON object per line of "
         "the "
         "text: tokens and their log probabilities (docs/json.md).\n\n"
         "Translation models: scores the target side of the splits of the run's data folder, given the source "

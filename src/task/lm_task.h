@@ -107,9 +107,13 @@ void nm_lm_text_free(nm_lm_text *text);
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids, int64_t *words);
 /* Decodes ids and appends the text to out; eos ends a line. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
-/* Appends the ids of a text file, each line with eos. Adds the numbers of words (and newlines) and of unknown tokens to *words
- * and *unknown. NM_INTERRUPTED after a request to stop (NULL: never). */
+typedef struct nm_lm_counts { /* of a text */
+    int64_t words, characters; /* Unicode code points; each newline is a word and a character */
+    int64_t unknown;           /* tokens that are not in the dictionary */
+} nm_lm_counts;
+/* Appends the ids of a text file, each line with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
+ * never). */
 nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, const nm_stop *stop, nm_ids *ids,
-                            int64_t *words, int64_t *unknown, nm_error *err);
+                            nm_lm_counts *counts, nm_error *err);
 
 #endif

@@ -85,8 +85,16 @@ void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out
     }
 }
 
+static int64_t count_characters(const char *text, size_t bytes)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < bytes; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80; /* not a continuation byte */
+    return n;
+}
+
 static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, const nm_stop *stop, nm_ids *ids,
-                              int64_t *words, int64_t *unknown, nm_error *err)
+                              nm_lm_counts *counts, nm_error *err)
 {
     for (;;) {
         bool more;
@@ -94,20 +102,21 @@ static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, const nm_stop *
         NM_TRY(nm_lines_next_text(lines, &more, err));
         if (!more)
             return NM_OK;
-        *unknown += (int64_t)nm_lm_encode(self, lines->text, lines->bytes, ids, words);
+        counts->unknown += (int64_t)nm_lm_encode(self, lines->text, lines->bytes, ids, &counts->words);
+        counts->characters += count_characters(lines->text, lines->bytes) + 1;
+        counts->words++;
         nm_ids_append(ids, self->parts->vocab->eos);
-        *words += 1;
     }
 }
 
 nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, const nm_stop *stop, nm_ids *ids,
-                            int64_t *words, int64_t *unknown, nm_error *err)
+                            nm_lm_counts *counts, nm_error *err)
 {
     FILE *stream;
     nm_lines lines;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_lines_init(&lines, stream, nm_input_name(path));
-    nm_status status = encode_lines(self, &lines, stop, ids, words, unknown, err);
+    nm_status status = encode_lines(self, &lines, stop, ids, counts, err);
     nm_lines_release(&lines);
     if (stream != stdin)
         fclose(stream);

@@ -130,6 +130,10 @@ refuses 2 'generate.buffer = 1 has no effect' generate softmax --prompt 'the dog
 accepts 'done: 20 updates' train lm.ini --run.folder bpe --data.folder units --train.updates 20 --train.validate-every 100 \
     --model.positions learned --model.adaptive true --model.cutoffs 8,12 --data.order shuffled
 accepts 'per word' perplexity bpe test.txt
+{ cat test.txt && echo 'hé 日本'; } >accents.txt
+try perplexity bpe accents.txt --json
+near "$(awk -v nll="$(value nll)" -v tokens="$(value tokens)" -v n="$(perl -CSD -0777 -ne 'print length' accents.txt)" \
+    'BEGIN { printf "%.9f", nll * tokens / log(2) / n }')" "$(value bits_per_character)" "bits per character"
 try perplexity bpe test.txt --json
 nll=$(value nll)
 try perplexity bpe test.txt --tokens

@@ -66,13 +66,17 @@ enum { NM_SUM_BLOCK = NM_ACCUMULATORS * NM_LANES };
 #define NM_SUM_LANES(n, step)                                                                                \
     do {                                                                                                     \
         int32_t j_ = 0;                                                                                      \
-        for (; j_ + NM_SUM_BLOCK <= (n); j_ += NM_SUM_BLOCK)                                                 \
+        for (; j_ + NM_SUM_BLOCK <= (n); j_ += NM_SUM_BLOCK) {                                               \
             _Pragma("GCC unroll 4") for (int32_t i_ = 0; i_ < NM_ACCUMULATORS; i_++)                         \
+            {                                                                                                \
                 _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++)                      \
                     step(i_, v_, j_ + i_ * NM_LANES + v_ * NM_W, NM_W);                                      \
-        for (; j_ + NM_LANES <= (n); j_ += NM_LANES)                                                         \
+            }                                                                                                \
+        }                                                                                                    \
+        for (; j_ + NM_LANES <= (n); j_ += NM_LANES) {                                                       \
             _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++)                          \
                 step(0, v_, j_ + v_ * NM_W, NM_W);                                                           \
+        }                                                                                                    \
         _Pragma("GCC unroll 4") for (int32_t v_ = 0; v_ < NM_SUM_VECTORS; v_++) if (j_ + v_ * NM_W < (n))    \
             step(0, v_, j_ + v_ * NM_W, nm_min_i32((n)-j_ - v_ * NM_W, NM_W));                               \
     } while (0)
