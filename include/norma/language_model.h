@@ -102,8 +102,8 @@ typedef struct nm_perplexity_sums {
     int64_t words;
     int64_t unknown;  /* tokens that are not in the dictionary */
     int64_t left_out; /* tokens of segments that were not scored */
-    int64_t
-        characters; /* Unicode code points, newlines included: nll / (ln 2 * characters) is in bits per character */
+    /* Unicode code points of the files, newlines included: nll / (ln 2 * characters) is in bits per character */
+    int64_t characters;
 } nm_perplexity_sums;
 NM_API nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *perplexity);
 /* Mean and 95 % bootstrap interval of the perplexity over blocks of 64 tokens. */
