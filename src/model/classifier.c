@@ -98,9 +98,9 @@ static nm_classifier_ngrams add_ngrams(nm_model *model, int32_t rows, const char
 {
     const nm_classifier_config *c = model->config;
     int32_t k = (int32_t)c->ngram_dim;
-    nm_classifier_ngrams ngrams = {
-        .table =
-            nm_params_add(&model->params, rows, k, (nm_init){NM_INIT_UNIFORM, 1.0 / k}, "ngrams.%s", name)};
+    nm_classifier_ngrams ngrams = {0};
+    ngrams.table =
+        nm_params_add(&model->params, rows, k, (nm_init){NM_INIT_UNIFORM, 1.0 / k}, "ngrams.%s", name);
     if (c->ngram_weights == NM_CLASSIFIER_UNIFORM)
         return ngrams;
     ngrams.weights =
