@@ -28,7 +28,7 @@ static void recipes_options(nm_options *options)
 }
 
 typedef struct recipe_list {
-    char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; sorted */
+    char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; in the order of the list */
     size_t n, capacity;
 } recipe_list;
 
@@ -54,9 +54,12 @@ static nm_status find_recipe_folder(char **folder, nm_error *err)
     return status;
 }
 
+/* Recipes outside of the papers' folders come first: those for the user's own data and the demos. */
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    int folders = (strchr(x, '/') != NULL) - (strchr(y, '/') != NULL);
+    return folders ? folders : strcmp(x, y);
 }
 
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err);

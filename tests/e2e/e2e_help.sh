@@ -103,6 +103,7 @@ has out '--schedule.lr'
 # ---- recipes ----
 "$NORMA" recipes --names >names
 [ "$(wc -l <names)" -ge 280 ] || fail "$(wc -l <names) recipes"
+[ "$(head -n 8 names | tr '\n' ' ')" = 'classify demo demo-lm demo-tag lm multi30k-de-en tag translate ' ] || fail "first recipes: $(head -n 8 names)"
 ! grep -q '^common/' names || fail "parts of recipes are listed: $(grep '^common/' names)"
 "$NORMA" recipes --paths >paths
 [ "$(wc -l <names)" = "$(wc -l <paths)" ] || fail "not as many paths as names"
@@ -138,7 +139,7 @@ printf '# No line end...' >own/recipes/one-line.ini
 ln -s nowhere own/recipes/dangling.ini
 mkfifo own/recipes/pipe.ini
 try recipes
-printf '%-32s  %s\n' nmt/small 'Small model' one-line 'No line end' without-comment '' >wanted
+printf '%-32s  %s\n' one-line 'No line end' without-comment '' nmt/small 'Small model' >wanted
 same wanted out
 try recipes MODEL small --paths
 echo "$work/own/recipes/nmt/small.ini" >wanted
