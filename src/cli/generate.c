@@ -192,14 +192,13 @@ static int generate_run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_generate = {
     .name = "generate",
     .summary = "continue prompts with a language model",
-    .usage = "MODEL [FILE] [--prompt TEXT] [--lines N] [--tokens N] [--temperature T] [--top-k K] [--top-p "
-             "P] [--seed N]",
+    .usage = "MODEL [FILE] [--prompt TEXT] [--lines N] [--tokens N] [--temperature T] [--top-k K] "
+             "[--top-p P] [--seed N]",
     .details =
         "Samples one token after another until --tokens tokens or --lines lines have been generated. "
         "Prompts are the lines of FILE or of standard input, or --prompt. Texts may contain newlines: with "
         "--lines 1 the output has one line for each prompt, with --json one object. A continuation depends "
-        "on its "
-        "prompt, its number and the seed only, not on batches or threads. When the context "
+        "on its prompt, its number and the seed only, not on batches or threads. When the context "
         "(model.context) is full, its second half becomes the new context. A prompt is text as in "
         "training; its unknown tokens become <unk>.",
     .section = "generate,sample,device",

@@ -311,9 +311,8 @@ const nm_command nm_command_train = {
         "with Norma (norma recipes). Every option of a recipe can be overridden on the command line. An "
         "interrupted run continues with --resume. The task of the recipe (translation, lm, "
         "classification, tagging) determines the options of [data] and [model]; --run.task NAME --help "
-        "shows those of another task. --dry-run prints the size of the model and the memory of a step "
-        "without "
-        "training.\n",
+        "shows those of another task. --dry-run prints the size of the model and the memory of a step, and "
+        "does not train.\n",
     .section = "run",
     .common = common_options,
     .options = train_options,
