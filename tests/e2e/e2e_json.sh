@@ -21,9 +21,10 @@ sub walk {
         walk($_, $path . "[]") for @$value;
     }
 }
-my $json = JSON::PP->new;
-$json->incr_parse(join "", <STDIN>);
-while (defined(my $object = $json->incr_parse)) {
+my $text = join "", <STDIN>;
+while ($text =~ s/^\s*(?=\S)//) { # incr_parse fails on bytes above 127 in Perl 5.34
+    my ($object, $length) = JSON::PP->new->utf8->decode_prefix($text);
+    substr($text, 0, $length) = "";
     walk($_, "") for ref $object eq "ARRAY" ? @$object : $object;
 }
 for (sort keys %seen) {
