@@ -28,7 +28,7 @@ static void recipes_options(nm_options *options)
 }
 
 typedef struct recipe_list {
-    char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; in the order of the list */
+    char *folder, **names; /* names relative to the folder, without .ini: "pn/table1-iwslt-bn"; sorted */
     size_t n, capacity;
 } recipe_list;
 
@@ -54,7 +54,7 @@ static nm_status find_recipe_folder(char **folder, nm_error *err)
     return status;
 }
 
-/* Recipes outside of the papers' folders come first: those for the user's own data and the demos. */
+/* Recipes outside the papers' folders come first: those for the user's own data and the demos. */
 static int compare_names(const void *a, const void *b)
 {
     const char *x = *(char *const *)a, *y = *(char *const *)b;

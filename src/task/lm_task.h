@@ -107,7 +107,7 @@ void nm_lm_text_free(nm_lm_text *text);
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids, int64_t *words);
 /* Decodes ids and appends the text to out; eos ends a line. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
-typedef struct nm_lm_counts { /* of a text */
+typedef struct nm_lm_counts {  /* of a text */
     int64_t words, characters; /* Unicode code points; each newline is a word and a character */
     int64_t unknown;           /* tokens that are not in the dictionary */
 } nm_lm_counts;
