@@ -104,7 +104,7 @@ small_sizes() { # RECIPE PROFILE
         lm)
             sizes+=(--model.width 8 --model.ff 8 --model.context 4 --train.max-tokens 64)
             case $1 in *ptb* | *wt103*) sizes+=(--model.core-width 3) ;; esac
-            case $1+$2 in *wt103*+) sizes+=('--model.cutoffs=20,60,120') ;; esac
+            case $1 in *wt103*) sizes+=('--model.cutoffs=20,60,120') ;; esac
             ;;
         classification) sizes+=(--model.width 16 --model.ff 16 --train.max-tokens 1024) ;;
         tagging)
