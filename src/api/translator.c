@@ -586,6 +586,7 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
     encoded_release(&sides[1]);
     constraints_release(&constraints);
     nm_decoder_set_stop(w->decoder, NULL);
+    w->stop = NULL;
     nm_workspaces_return(&self->pool, w);
     if (status == NM_OK)
         *translations = out;

@@ -1,6 +1,5 @@
 #include "convert/text_files.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,15 +55,13 @@ static nm_status write_search_options(const nm_options *options, const char *fol
 {
     char *text = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        return nm_fail(err, NM_MEMORY, "out of memory for decode.ini");
+    FILE *out = nm_text_stream_open(&text, &bytes);
     nm_options *search = nm_options_create();
     nm_decode_options_add(search);
     nm_options_write_like(options, search, out);
     nm_options_free(search);
-    nm_status status = fclose(out) ? nm_fail(err, NM_MEMORY, "out of memory for decode.ini")
-                                   : write_file(folder, "decode.ini", text, bytes, err);
+    nm_text_stream_close(out);
+    nm_status status = write_file(folder, "decode.ini", text, bytes, err);
     free(text);
     return status;
 }

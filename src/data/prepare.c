@@ -557,11 +557,13 @@ static nm_status check_held_out(const nm_prepare *self, nm_error *err)
     const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
     if (!self->config->valid_every || train->held_out)
         return NM_OK;
-    return nm_fail(
-        err, NM_USAGE,
-        "valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
-        (long long)self->config->valid_every, (long long)train->kept,
-        is_text(self->config) ? "lines (in blocks of 20)" : "pairs");
+    char *unit = is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
+                                       : nm_duplicate("pairs");
+    nm_fail(err, NM_USAGE,
+            "valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
+            (long long)self->config->valid_every, (long long)train->kept, unit);
+    free(unit);
+    return NM_USAGE;
 }
 
 static nm_status run_steps(nm_prepare *self, nm_error *err)
