@@ -45,42 +45,53 @@ typedef struct shared_columns {
     double *diagonal; /* [n]: sums of the squares of the other columns */
 } shared_columns;
 
-static shared_columns find_shared_columns(const nm_sparse *x)
+enum { NOT_SHARED = -1 };
+
+/* Sets index [n_columns] to the new index of each shared column, or NOT_SHARED, and adds the squares of the other columns to
+ * diagonal [n]. Returns the number of shared columns. */
+static size_t index_shared_columns(const nm_sparse *x, int32_t *index, double *diagonal)
 {
-    enum { NONE = -1, SEVERAL = -2 };
-    int32_t *row_of = nm_allocate((x->n_columns + 1) * sizeof *row_of), n_shared = 0;
+    enum { NO_ROW = -1, SEVERAL = -2 };
     double *sums = nm_allocate((x->n_columns + 1) * sizeof *sums);
-    shared_columns out = {.diagonal = nm_allocate((x->n + 1) * sizeof *out.diagonal)};
+    int32_t n = 0, *row_of = index; /* the only row of each column, until its index is known */
     for (size_t column = 0; column < x->n_columns; column++)
-        row_of[column] = NONE;
+        row_of[column] = NO_ROW;
     for (size_t row = 0; row < x->n; row++)
         for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++) {
             int32_t *only = &row_of[x->at[e]];
-            *only = *only == NONE || *only == (int32_t)row ? (int32_t)row : SEVERAL;
+            *only = *only == NO_ROW || *only == (int32_t)row ? (int32_t)row : SEVERAL;
             sums[x->at[e]] += (double)x->values[e];
         }
     for (size_t column = 0; column < x->n_columns; column++) {
         if (row_of[column] >= 0)
-            out.diagonal[row_of[column]] += sums[column] * sums[column];
-        row_of[column] = row_of[column] == SEVERAL ? n_shared++ : NONE; /* from here on, the new index */
+            diagonal[row_of[column]] += sums[column] * sums[column];
+        index[column] = row_of[column] == SEVERAL ? n++ : NOT_SHARED;
     }
+    free(sums);
+    return (size_t)n;
+}
+
+static shared_columns find_shared_columns(const nm_sparse *x)
+{
+    size_t entries = x->starts[x->n] + 1;
+    int32_t *index = nm_allocate((x->n_columns + 1) * sizeof *index);
+    shared_columns out = {.diagonal = nm_allocate((x->n + 1) * sizeof *out.diagonal)};
     out.x = (nm_sparse){.n = x->n,
-                        .n_columns = (size_t)n_shared,
+                        .n_columns = index_shared_columns(x, index, out.diagonal),
                         .starts = nm_allocate((x->n + 1) * sizeof *out.x.starts),
-                        .at = nm_allocate((x->starts[x->n] + 1) * sizeof *out.x.at),
-                        .values = nm_allocate((x->starts[x->n] + 1) * sizeof *out.x.values)};
+                        .at = nm_allocate(entries * sizeof *out.x.at),
+                        .values = nm_allocate(entries * sizeof *out.x.values)};
     uint64_t end = 0;
     for (size_t row = 0; row < x->n; row++) {
         for (uint64_t e = x->starts[row]; e < x->starts[row + 1]; e++)
-            if (row_of[x->at[e]] != NONE) {
-                out.x.at[end] = row_of[x->at[e]];
+            if (index[x->at[e]] != NOT_SHARED) {
+                out.x.at[end] = index[x->at[e]];
                 out.x.values[end++] = x->values[e];
             }
         out.x.starts[row + 1] = end;
     }
     out.transposed = transpose(&out.x);
-    free(sums);
-    free(row_of);
+    free(index);
     return out;
 }
 
