@@ -9,19 +9,24 @@ build=$(cd "$1" && pwd) || exit 1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 compiler=${CC:-cc}
-passed=0 failed=0
+touch "$work/passed" "$work/failed"
 
 check() { # name, command ...
-    local name=$1
+    local name=$1 log
+    log=$(mktemp "$work/log.XXXXXX") || exit 1
     shift
-    if "$@" >"$work/log" 2>&1; then
-        echo "passed: $name"
-        passed=$((passed + 1))
+    if "$@" >"$log" 2>&1; then
+        echo "passed: $name" | tee -a "$work/passed"
     else
-        cat "$work/log" >&2
-        echo "FAILED: $name"
-        failed=$((failed + 1))
+        cat "$log" >&2
+        echo "FAILED: $name" | tee -a "$work/failed"
     fi
+}
+
+# The same in the background, as many at a time as there are cores: checks that are independent of each other.
+check_beside() { # name, command ...
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n || true; done
+    check "$@" &
 }
 
 # Small trained models for the examples that need one, in $work.
@@ -35,7 +40,7 @@ make_models() (
 )
 
 run_example() { # program, its source
-    local name model text
+    local name model text out
     name=$(basename "${2%.cpp}" .c)
     case $name in
         translate) model=run-translate text=train.de ;;
@@ -59,7 +64,8 @@ run_example() { # program, its source
             (cd "$work" && "$1")
             return ;;
     esac
-    "$1" "$work/$model" <"$work/$text" >"$work/out" && grep -q . "$work/out"
+    out=$(mktemp "$work/out.XXXXXX") || return 1
+    "$1" "$work/$model" <"$work/$text" >"$out" && grep -q . "$out"
 }
 
 with_pkg_config() { # example, "shared" or "static", program to write
@@ -90,7 +96,9 @@ END
 
 # A project in C++ only.
 with_cxx() { # target of the package
-    cat >"$work/cxx.cpp" <<END
+    local folder
+    folder=$(mktemp -d "$work/cxx.XXXXXX") || return 1
+    cat >"$folder/translate.cpp" <<END
 #include <cstdio>
 #include <norma/norm.h>
 #include <norma/translator.h>
@@ -104,7 +112,7 @@ int main(int argc, char **argv)
     return status;
 }
 END
-    cp "$work/cxx.cpp" "$work/translate.cpp" && with_cmake "$work/translate.cpp" "$1" CXX
+    with_cmake "$folder/translate.cpp" "$1" CXX
 }
 
 # Programs with the shared library need no other package for their build.
@@ -147,13 +155,15 @@ fi
 for example in "$source"/examples/*.c; do
     [ -e "$example" ] || continue
     name=$(basename "$example" .c)
-    check "$name, pkg-config, shared" with_pkg_config "$example" shared "$work/$name-shared"
-    check "$name, pkg-config, static" with_pkg_config "$example" static "$work/$name-static"
-    check "$name, CMake, shared" with_cmake "$example" Norma::shared
-    check "$name, CMake, static" with_cmake "$example" Norma::norma
+    check_beside "$name, pkg-config, shared" with_pkg_config "$example" shared "$work/$name-shared"
+    check_beside "$name, pkg-config, static" with_pkg_config "$example" static "$work/$name-static"
+    check_beside "$name, CMake, shared" with_cmake "$example" Norma::shared
+    check_beside "$name, CMake, static" with_cmake "$example" Norma::norma
 done
-check "C++, CMake, shared" with_cxx Norma::shared
-check "C++, CMake, static" with_cxx Norma::norma
-check "CMake, shared, without the packages of the static library" without_packages
+check_beside "C++, CMake, shared" with_cxx Norma::shared
+check_beside "C++, CMake, static" with_cxx Norma::norma
+check_beside "CMake, shared, without the packages of the static library" without_packages
+wait
+passed=$(wc -l <"$work/passed") failed=$(wc -l <"$work/failed")
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

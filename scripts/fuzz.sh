@@ -5,10 +5,11 @@
 # (tests/fuzz/inputs) and files that the program writes (tests/fuzz/seeds.sh). New inputs that increase coverage are
 # added to FOLDER/corpus/TARGET (default build-fuzz), so the next run continues; findings are in FOLDER/findings.
 # --replay: only runs the existing inputs once.
+# JOBS targets (default: one per core) run at the same time.
 # Prints executions, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding, 1 some.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-folder=build-fuzz replay=0
+folder=build-fuzz replay=0 jobs=${JOBS:-$(nproc)}
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --build) folder=$2; shift 2 ;;
@@ -32,7 +33,7 @@ generator=()
 mkdir -p "$folder"
 if ! { cmake -S . -B "$folder" "${generator[@]}" -DCMAKE_C_COMPILER="${FUZZ_CC:-clang}" -DNORMA_FUZZ=ON \
     -DNORMA_SANITIZE=address,undefined -DNORMA_TESTS=ON -DNORMA_BENCH=OFF -DNORMA_PYTHON=OFF -DNORMA_MPI=OFF &&
-    cmake --build "$folder" -j "${JOBS:-$(nproc)}" --target norma_program "${targets[@]/#/fuzz_}"; } >"$folder/build.log" 2>&1; then
+    cmake --build "$folder" -j "$jobs" --target norma_program "${targets[@]/#/fuzz_}"; } >"$folder/build.log" 2>&1; then
     tail -n 40 "$folder/build.log" >&2
     exit 1
 fi
@@ -52,15 +53,13 @@ if [ ! -e "$folder/seeds" ]; then
     mv "$folder/seeds.new" "$folder/seeds"
 fi
 
-passed=0 failed=0
-for target in "${targets[@]}"; do
+# Runs a target; the result is the first line of FOLDER/TARGET.result, "ok" or "finding", then the lines to print.
+run_target() {
+    local target=$1 inputs=("$corpus/$1") seeds log=$folder/$1.log limit=(-max_total_time="$seconds") options status runs edges
     mkdir -p "$corpus/$target" "$findings/$target"
-    inputs=("$corpus/$target")
     for seeds in "tests/fuzz/inputs/$target" "$folder/seeds/$target"; do
         [ -d "$seeds" ] && inputs+=("$seeds")
     done
-    log=$folder/$target.log
-    limit=(-max_total_time="$seconds")
     [ "$replay" -eq 0 ] || limit=(-runs=0)
     options=(-timeout=30 -rss_limit_mb=4096 -malloc_limit_mb=3500 -print_final_stats=1 -verbosity=1 -max_len=65536)
     "$folder/tests/fuzz/fuzz_$target" "${options[@]}" "${limit[@]}" -artifact_prefix="$findings/$target/" "${inputs[@]}" >"$log" 2>&1
@@ -68,13 +67,28 @@ for target in "${targets[@]}"; do
     runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
     edges=$(awk '/cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) } END { print cov + 0 }' "$log")
     if [ $status -eq 0 ]; then
+        printf 'ok\n%s: %s executions, %s edges, %s inputs\n' "$target" "${runs:-0}" "$edges" \
+            "$(find "$corpus/$target" -type f | wc -l)"
+    else
+        printf 'finding\n%s: FINDING after %s executions (%s, %s):\n' "$target" "${runs:-?}" "$log" "$findings/$target"
+        grep -m 3 -E 'ERROR: |runtime error|SUMMARY|assertion|fuzz_.*failed|panic|: [a-z_]*\(' "$log" | sed 's/^/    /'
+    fi >"$folder/$target.result"
+}
+
+for target in "${targets[@]}"; do
+    rm -f "$folder/$target.result"
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    run_target "$target" &
+done
+wait
+passed=0 failed=0
+for target in "${targets[@]}"; do
+    if [ "$(head -n 1 "$folder/$target.result")" = ok ]; then
         passed=$((passed + 1))
-        echo "$target: ${runs:-0} executions, $edges edges, $(find "$corpus/$target" -type f | wc -l) inputs"
     else
         failed=$((failed + 1))
-        echo "$target: FINDING after ${runs:-?} executions ($log, $findings/$target):"
-        grep -m 3 -E 'ERROR: |runtime error|SUMMARY|assertion|fuzz_.*failed|panic|: [a-z_]*\(' "$log" | sed 's/^/    /'
     fi
+    tail -n +2 "$folder/$target.result"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

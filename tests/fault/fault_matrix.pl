@@ -1,9 +1,9 @@
 #!/usr/bin/env perl
 # Fault injection: every command of norma, with every kind of fault at every point.
-#     fault_matrix.pl --norma PROGRAM --tools FOLDER [--sample N] [--commands REGEX] [--kinds REGEX] [--markdown FILE]
+#     fault_matrix.pl --norma PROGRAM --tools FOLDER [--sample N] [--commands REGEX] [--kinds REGEX] [--markdown FILE] [--jobs N]
 # Run in a folder that holds the models and texts of make_library_runs (tests/e2e/library_models.sh).
 # FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread evenly.
-# --markdown: writes the table of tries.
+# --markdown: writes the table of tries. --jobs: number of commands tried at a time, each in a folder of its own.
 #
 # A try is one run of the program in which one call fails, or that call and all later ones ("all later"). Required:
 #     - a documented exit code, no signal, no hang; no report of a sanitizer
@@ -23,10 +23,12 @@ use File::Find 'find';
 use File::Path qw(make_path remove_tree);
 use Getopt::Long;
 use POSIX ();
+use Storable ();
 
-my ($norma, $tools, $sample, $commands, $kinds, $markdown, $verbose) = ('', '', 0, '.', '.', '', 0);
+my ($norma, $tools, $sample, $commands, $kinds, $markdown, $jobs, $verbose) = ('', '', 0, '.', '.', '', 1, 0);
 GetOptions('norma=s' => \$norma, 'tools=s' => \$tools, 'sample=i' => \$sample, 'commands=s' => \$commands,
-    'kinds=s' => \$kinds, 'markdown=s' => \$markdown, 'verbose' => \$verbose) or exit 2;
+    'kinds=s' => \$kinds, 'markdown=s' => \$markdown, 'jobs=i' => \$jobs,
+    'verbose' => \$verbose) or exit 2;
 my $work = getcwd();
 $ENV{OMP_NUM_THREADS} = 1;
 $ENV{GOMP_SPINCOUNT} = 0;    # otherwise the program executes itself again, without fault injection
@@ -298,8 +300,10 @@ if (!-e 'runs/comparison.json') {
         or die slurp('stderr');
 }
 
-my ($failures, $tries, $available, %row, @columns) = (0, 0, 0);
-for my $command (grep { $_->{name} =~ /$commands/ } @all) {
+# All tries of a command: {available: whether the system permits injection, row: for each fault [calls, tries, failures]}.
+sub try_command {
+    my ($command) = @_;
+    my ($available, %row) = (0);
     fresh($command);
     my $before = snapshot();
     my $code = run($command, undef, 0);
@@ -318,18 +322,62 @@ for my $command (grep { $_->{name} =~ /$commands/ } @all) {
             fresh($command);
             $code = run($command, $fault, $at);
             my $trouble = check($command, $fault, $code, $before, $reference);
-            $tries++;
             next unless $trouble;
             $failed++;
             print "$command->{name}: $fault->[0], call $at of $total: $trouble\n";
         }
-        $failures += $failed;
         print "$command->{name}: $fault->[0]: $total calls, ", scalar @at, " tries, $failed failures\n" if $verbose;
-        $row{$command->{name}}{$fault->[0]} = [$total, scalar @at, $failed];
+        $row{$fault->[0]} = [$total, scalar @at, $failed];
+    }
+    return {available => $available, row => \%row};
+}
+
+# Job `part` tries the commands that no other job has begun, in a copy of the folder.
+sub run_job {
+    my ($part, @chosen) = @_;
+    $work = "$work/job-$part";
+    chdir $work or die "$work: $!\n";
+    for my $i (0 .. $#chosen) {
+        mkdir "../begun-$i" or next;
+        Storable::nstore(try_command($chosen[$i]), "../result-$i");
     }
 }
-remove_tree('try');
-unlink qw(calls stdout stderr);
+
+$| = 1;
+my @chosen = grep { $_->{name} =~ /$commands/ } @all;
+my @entries = glob '*';
+my @children = map {
+    my $part = $_;
+    mkdir "job-$part" or die "job-$part: $!\n";
+    for my $entry (@entries) {
+        if (-d $entry) { copy_tree($entry, "job-$part/$entry") } else { copy($entry, "job-$part/$entry") or die "$entry: $!\n" }
+    }
+    my $child = fork() // die "fork: $!\n";
+    if (!$child) {
+        my $done = eval { run_job($part, @chosen); 1 };
+        print STDERR $@ unless $done;
+        POSIX::_exit($done ? 0 : 1);
+    }
+    $child
+} 1 .. $jobs;
+for my $child (@children) {
+    waitpid($child, 0);
+    exit 1 if $?;
+}
+
+my ($failures, $tries, $available, %row) = (0, 0, 0);
+for my $i (0 .. $#chosen) {
+    my $result = Storable::retrieve("result-$i");
+    $available ||= $result->{available};
+    $row{$chosen[$i]{name}} = $result->{row};
+    for my $cell (values %{$result->{row}}) {
+        $tries += $cell->[1];
+        $failures += $cell->[2];
+    }
+    rmdir "begun-$i";
+    unlink "result-$i";
+}
+remove_tree("job-$_") for 1 .. $jobs;
 if (!$available) {
     print "the system does not permit fault injection (seccomp)\n";
     exit 77;
@@ -337,7 +385,7 @@ if (!$available) {
 if ($markdown) {
     my @used = grep { my $f = $_; grep { $row{$_}{$f->[0]} } keys %row } @faults;
     my $text = '| command | ' . join(' | ', map { $_->[0] } @used) . " |\n|---|" . '--:|' x @used . "\n";
-    for my $command (grep { $row{$_->{name}} } @all) {
+    for my $command (grep { %{$row{$_->{name}} // {}} } @all) {
         $text .= "| $command->{name} | " . join(' | ', map {
             my $cell = $row{$command->{name}}{$_->[0]};
             !$cell ? '' : $cell->[2] ? "$cell->[1], $cell->[2] failed" : $cell->[1] } @used) . " |\n";

@@ -12,6 +12,7 @@ export OMP_NUM_THREADS=1
 make_library_runs || fail 'the models were not made'
 options=(--sample 1)
 [ "${FAULTS:-}" != all ] || options=(--verbose --markdown "${FAULTS_TABLE:-$BUILD/fault-injection.md}")
+options+=(--jobs "${JOBS:-$(nproc)}")
 [ -e "$tools/libfail_allocation.so" ] || options+=(--kinds '^(?!allocation)')
 # shellcheck disable=SC2086
 perl "$SOURCE/tests/fault/fault_matrix.pl" --norma "$NORMA" --tools "$tools" "${options[@]}" ${FAULTS_OPTIONS:-}
