@@ -9,8 +9,10 @@ if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuz
 endif()
 set(NORMA_SIMD_OBJECTS)
 set(_optimization -O3)
-# Instrumented vector code takes minutes to compile above -O1. Levels that this machine cannot run are not instrumented. The
-# checks for undefined behavior make vector code three times slower, so they are in the levels base, which have the same sources.
+# Instrumented vector code takes long to compile above -O1: the levels base are compiled with -O1, the others with -O2. Levels that
+# this machine cannot run are not instrumented. The checks for undefined behavior make vector code three times slower, so they are
+# in the levels base, which have the same sources. So is the check for the use of a variable after its scope: with it, GCC keeps
+# local vectors in memory and checks every access to them.
 set(_cpu_flags "")
 if(NORMA_SANITIZE)
   set(_optimization -O1)
@@ -66,6 +68,9 @@ foreach(_level IN LISTS _levels)
     endif()
     if(NORMA_SANITIZE MATCHES "undefined" AND NOT _level MATCHES "base$")
       set_property(TARGET norma_simd_${_level} PROPERTY NORMA_UNDEFINED_UNCHECKED ON)
+    endif()
+    if(NORMA_SANITIZE MATCHES "address" AND NOT _level MATCHES "base$" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(norma_simd_${_level} PRIVATE -O2 -fno-sanitize-address-use-after-scope)
     endif()
     list(APPEND NORMA_SIMD_OBJECTS $<TARGET_OBJECTS:norma_simd_${_level}>)
   endif()
