@@ -18,7 +18,8 @@
     T(rbn)               \
     T(mabn)              \
     T(renorm)            \
-    T(dyt)
+    T(dyt)               \
+    T(derf)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
