@@ -19,7 +19,11 @@
     T(mabn)              \
     T(renorm)            \
     T(dyt)               \
-    T(derf)
+    T(derf)              \
+    T(unit)              \
+    T(prms)              \
+    T(ada)               \
+    T(seed)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
