@@ -23,7 +23,9 @@
     T(unit)              \
     T(prms)              \
     T(ada)               \
-    T(seed)
+    T(seed)              \
+    T(repbn)             \
+    T(progressive)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;
