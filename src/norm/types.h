@@ -25,7 +25,8 @@
     T(ada)               \
     T(seed)              \
     T(repbn)             \
-    T(progressive)
+    T(progressive)       \
+    T(un)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;

@@ -72,7 +72,7 @@ static void rig_open(rig *r, const setting *norm)
     assert_int_equal(nm_params_allocate(&r->params, true, &err), NM_OK);
     nm_params_initialize(&r->params, 1);
     for (int p = 0; p < r->norm->shape.n_params; p++)
-        for (int i = 0; i < WIDTH; i++)
+        for (int i = 0; i < r->norm->shape.params[p].length; i++)
             ((double *)r->norm->params[p])[i] += 0.1 * (i + 1);
 }
 
@@ -221,6 +221,12 @@ static const setting settings[] = {
     {"power", "warmup=0"},
     {"power", "preset=paper"},
     {"power", "warmup=3 backward_divisor=running clip=0.3"},
+    {"repbn", ""},
+    {"progressive", "warmup=1 lambda_steps=3"},
+    {"progressive", "lambda_steps=8 token_norm=rms"},
+    {"un", "warmup=1 window_forward=2 window_backward=3 r_hold=2"},
+    {"un", "warmup=0 window_forward=1"},
+    {"un", "warmup=1 window_forward=2 window_backward=2 r_hold=2 outlier_filtration=true"},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -275,6 +281,9 @@ static void test_gradients_by_finite_differences(void **unused)
         {"renorm", ""},
         {"rbn", "lambda=0.3 nu=0.2 penalty=diff2 reference=before clamp=false"},
         {"power", "warmup=0 backward_divisor=running decay_backward=1 scaling=none"},
+        {"repbn", ""},
+        {"progressive", "lambda_init=0.4"},
+        {"un", "window_forward=1"},
     };
     const double step = 1e-5;
     static results out[1];
