@@ -264,6 +264,13 @@ GOLDEN = {
     "groupnorm_g2_b7_d8": ("group", {"groups": 2}),
     "batchnorm_torch_b7_d8": ("batch", {"preset": "framework"}),
     "dyt_b7_d8": ("dyt", {}),
+    "derf_b7_d8": ("derf", {}),
+    "unit_k15_b6_d10": ("unit", {"k": 1.5}),
+    "prms_p4th_offset_b6_d10": ("prms", {"fraction": 0.25, "offset": True}),
+    "ada_official_c2_b5_d3": ("ada", {"c": 2}),
+    "seed_b7_d8": ("seed", {}),
+    "repbn_b7_d8": ("repbn", {}),
+    "un_warm6_b7_d5": ("un", {"warmup": 6}),
     "pn_noscale_w2_t7b1_d8": ("power", {"scaling": "none", "warmup": 2}),
     "pn_official_g2_w3_packed_t5b3_d8": ("power", {"groups": 2, "warmup": 3}),
 }
