@@ -135,8 +135,8 @@ void nm_repbn_infer(nm_norm_call *call)
         return;
     combine(call, &parts, mean, variance, 1);
     nm_norm_vec(call, NM_VEC_RSQRT, scale, variance, NULL, NULL, policy_of(norm)->batch.epsilon, 0);
-    NM_CALL(call->backend, feature_norm, .spec = &(nm_feature_norm){0}, .x = call->x, .shift = mean,
-            .scale = scale, .weight = parts.weight, .bias = parts.bias, .y = call->y);
+    NM_CALL(call->backend, feature_norm, .spec = &(nm_feature_norm){.sum = call->sum}, .x = call->x,
+            .shift = mean, .scale = scale, .weight = parts.weight, .bias = parts.bias, .y = call->y);
 }
 
 /* dalpha += factor sum over features of sum(dy z)/scale + mean sum(dy); vector, sum: memory of [width] and [1] */
