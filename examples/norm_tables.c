@@ -10,7 +10,8 @@ enum { WIDTH = 24, GROUPS = 2 };
 
 static const char *statistics_of(const nm_norm_type *type)
 {
-    return type->traits & NM_USES_BATCH ? "tokens of a batch" : type->token_spec ? "features of a token" : "";
+    bool features = type->token_spec || type->traits & NM_USES_FEATURES;
+    return type->traits & NM_USES_BATCH ? "tokens of a batch" : features ? "features of a token" : "";
 }
 
 static void print_types(void)

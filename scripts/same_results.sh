@@ -63,7 +63,7 @@ infer() { # command, options of the device as one word, arguments; the program i
 }
 
 for device in "--device.backend ref" "--device.isa base"; do
-    for norm in layer batch power rbn mabn renorm; do
+    for norm in layer batch power rbn mabn renorm seed progressive un; do
         same "training with $norm, $device" train $norm "$device"
     done
 done

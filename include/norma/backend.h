@@ -320,7 +320,8 @@ typedef enum nm_vec_op {
     NM_VEC_SQRT,        /* out = sqrt(a + s) */
     NM_VEC_CLIP,        /* out = min(max(a, s), t) */
     NM_VEC_SIGN,        /* out = s sign(a - b) */
-    NM_VEC_ABOVE        /* out = a > s ? b : t */
+    NM_VEC_ABOVE,       /* out = a > s ? b : t */
+    NM_VEC_POW          /* out = t a^s */
 } nm_vec_op;
 
 typedef struct nm_vec_args {
@@ -549,7 +550,7 @@ typedef struct nm_log_top_k_args {
     void *given_values;   /* [rows], =; 0 for NM_TARGET_IGNORED; NULL without given */
 } nm_log_top_k_args;
 
-/* ---- normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, FixNorm, GroupNorm ----
+/* ---- normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, GroupNorm and related norms ----
  * In each of `groups` groups of c = d/groups features of a row:
  *     xhat = (x - shift) scale
  *     y    = weight xhat + bias */
@@ -558,8 +559,9 @@ typedef enum nm_token_norm_kind {
     NM_TOKEN_CENTER_UNBIASED, /* the same, variance over c - 1 */
     NM_TOKEN_RMS,             /* shift = 0, scale = 1/sqrt(mean square + eps) */
     NM_TOKEN_RMS_OUTSIDE,     /* shift = 0, scale = 1/(sqrt(mean square) + eps) */
-    /* shift = 0, scale = 1/max(L2 norm, eps); a constant in backward if the L2 norm is below eps */
-    NM_TOKEN_LENGTH
+    /* shift = 0, scale = c^(power/2)/max(L2 norm, eps); a constant in backward if the L2 norm is below eps */
+    NM_TOKEN_LENGTH,
+    NM_TOKEN_CENTER_OUTSIDE /* shift = mean, scale = 1/(sqrt(variance) + eps), variance over c - 1 */
 } nm_token_norm_kind;
 
 typedef struct nm_token_norm {
@@ -567,6 +569,12 @@ typedef struct nm_token_norm {
     int32_t groups;
     double eps;
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
+    int32_t
+        n_used; /* kinds without shift: the statistics are those of the first n_used features of a group; 0: all */
+    double power; /* NM_TOKEN_LENGTH */
+    /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat) is a constant
+     * in backward. */
+    double ada_c, ada_k;
 } nm_token_norm;
 
 /* A residual connection whose result a norm reads. The norm's kernel computes it row by row while a row is in the cache,
@@ -602,6 +610,28 @@ typedef struct nm_token_norm_grad_args {
     void *d_weight, *d_bias;          /* +=, or NULL */
     const nm_residual_grad *residual; /* or NULL */
 } nm_token_norm_grad_args;
+
+/* ---- SeeDNorm: RMSNorm whose weight depends on the row (Cai et al. 2025) ----
+ *     xhat = x scale                  scale = 1/sqrt(mean square + eps)
+ *     gate = tanh(sum(x beta))
+ *     y    = (gate alpha + weight) xhat */
+typedef struct nm_seed_norm_args {
+    const nm_residual_sum *sum; /* NULL: x is given */
+    nm_mat x;
+    double eps;
+    const void *weight, *alpha, *beta; /* [d] */
+    nm_mat y;                          /* = */
+    void *scale, *gate;                /* [rows], = */
+} nm_seed_norm_args;
+
+typedef struct nm_seed_norm_grad_args {
+    nm_mat dy, x;
+    const void *weight, *alpha, *beta, *scale, *gate;
+    bool add; /* dx +=, otherwise dx = */
+    nm_mat dx;
+    void *d_weight, *d_alpha, *d_beta; /* +=, or NULL */
+    const nm_residual_grad *residual;  /* or NULL */
+} nm_seed_norm_grad_args;
 
 /* ---- normalization of features with statistics over the batch: BatchNorm, PowerNorm and related norms ----
  *     h = x row_scale[row, group of the column]        (groups = 0: h = x)
@@ -706,7 +736,7 @@ typedef struct nm_sgd_args {
     K(relative_attention) K(relative_attention_grad)                                        \
     K(pool_max) K(pool_max_grad) K(crf)                                                     \
     K(softmax_loss) K(log_softmax) K(top_k) K(log_top_k)                                    \
-    K(token_norm) K(token_norm_grad)                                                        \
+    K(token_norm) K(token_norm_grad) K(seed_norm) K(seed_norm_grad)                         \
     K(feature_moments) K(feature_norm) K(feature_norm_grad)                                 \
     K(vec) K(dot)                                                                           \
     K(adam) K(sgd)

@@ -15,7 +15,8 @@ enum nm_norm_traits {
     NM_HAS_STATE = 2,
     NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient (PowerNorm, MABN) */
     NM_HAS_PENALTY = 8,
-    NM_SUMS_RESIDUAL = 16 /* passes the residual connection of a call to its first and last kernel */
+    NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
+    NM_USES_FEATURES = 32  /* statistics over the features of a token, without a token_spec */
 };
 
 /* ---- parameters, state, statistics ---- */
@@ -132,6 +133,9 @@ typedef struct nm_norm_type {
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* once per train, in reverse order of the calls */
+    /* Gradients after infer, with running statistics as constants, for types with NM_USES_BATCH. NULL: those of
+     * y = weight (h - running_mean) scale + bias. */
+    void (*infer_backward)(nm_norm_call *call);
     /* Computes the new running state and counters from the statistics collected by train and backward since the last
      * call. call: backend, norm, grad_scale and update only; update: number of the update whose backward pass was collected if
      * later ones have had their forward pass, otherwise 0. NULL for types without state. */

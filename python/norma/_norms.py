@@ -12,7 +12,7 @@ from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, b
 _USES_BATCH, _HAS_STATE, _APPROX_GRAD, _HAS_PENALTY = 1, 2, 4, 8  # enum nm_norm_traits
 
 # Where a model's training run would give the length of the warm-up: the defaults of the published modules.
-_WARMUP = {"power": 10000, "mabn": 100}
+_WARMUP = {"power": 10000, "mabn": 100, "un": 4000}
 
 
 class NormOption(NamedTuple):

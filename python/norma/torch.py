@@ -6,7 +6,8 @@
 
 There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``RMSNorm``,
 ``ScaleNorm``, ``FixNorm``, ``GroupNorm``, ``BatchNorm``, ``PNV``, ``PowerNorm``, ``RegularizedBatchNorm``,
-``MovingAverageBatchNorm``, ``BatchRenormalization``, ``DyT``. All are ``Norm`` with a fixed type.
+``MovingAverageBatchNorm``, ``BatchRenormalization``, ``DyT``, ``Derf``, ``UnitNorm``, ``PartialRMSNorm``, ``AdaNorm``,
+``SeeDNorm``, ``RepBN``, ``ProgressiveRepBN``, ``UnifiedNormalization``. All are ``Norm`` with a fixed type.
 
 ``torch.compile(model, fullgraph=True)`` compiles them as custom operators, with PyTorch 2.15 or later.
 """
@@ -30,6 +31,7 @@ __all__ = ["Norm", "padding", "penalty", "replace_norms", "tid", "SiteTID"]
 _SHAPES: Dict[str, Dict[str, Tuple[int, ...]]] = {
     "power": {"running_phi": (1, -1, 1, 1), "ema_gz": (1, -1, 1, 1), "iters": (1,)},
     "mabn": {"buffer_x2": (-1, 0), "buffer_gz": (-1, 0)},
+    "un": {"buffer_x2": (-1, 0), "buffer_gz": (-1, 0), "iters": (1,), "skip_counter": (1,)},
     "scale": {"scale": ()},
 }
 # Types without a counter, which get that of torch.nn.BatchNorm1d.

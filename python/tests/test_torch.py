@@ -18,6 +18,9 @@ from torch import nn  # noqa: E402
 
 TYPES = sorted(norma.norm_types())
 BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
+# For finite differences. The running values of RBN's penalty are constants for the gradient; after the update they depend on x. By
+# default, Partial RMSNorm uses a single one of 12 features.
+DIFFERENTIABLE = {"rbn": {"reference": "before"}, "prms": {"fraction": 0.5}}
 
 
 @pytest.fixture(autouse=True)
@@ -137,8 +140,8 @@ def test_golden_case(golden, name, type, options):
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("training", [True, False])
 def test_gradcheck(type, training):
-    norm = trained(type, dtype=torch.float64, **({"reference": "before"} if type == "rbn" else {})).train(training)
-    if training and norm.type.approximate_gradient:
+    norm = trained(type, dtype=torch.float64, **DIFFERENTIABLE.get(type, {})).train(training)
+    if norm.type.approximate_gradient and (training or type == "ada"):
         pytest.skip("the backward pass is not the derivative by definition")
     buffers = {name: buffer.clone() for name, buffer in norm.named_buffers()}
     x = torch.randn(2, 3, 12, dtype=torch.float64, requires_grad=True)

@@ -70,12 +70,21 @@ static uint64_t similarity(const char *given_path, const char *known_path)
     return DIFFERENT;
 }
 
-/* For comparisons only: the kind, then the edit distance, then the length. */
+static uint64_t n_sections(const char *path)
+{
+    uint64_t n = 0;
+    for (; (path = strchr(path, '.')) != NULL; path++)
+        n++;
+    return n;
+}
+
+/* For comparisons only: the kind, then the edit distance, the number of sections, and the length. */
 static uint64_t distance_to(const char *given, const char *known)
 {
     int whole = 2 * nm_edit_distance(given, known);
     int name = 2 * nm_edit_distance(nm_option_name(given), nm_option_name(known)) + 3;
-    return (similarity(given, known) << 32) + ((uint64_t)(whole < name ? whole : name) << 16) + strlen(known);
+    return (similarity(given, known) << 32) + ((uint64_t)(whole < name ? whole : name) << 16) +
+           (n_sections(known) << 10) + strlen(known);
 }
 
 char *nm_nearest_option(const nm_options *options, const char *given)

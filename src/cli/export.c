@@ -103,8 +103,9 @@ const nm_command nm_command_export = {
     .details =
         "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
         "The output is a model file like any other.\n\n"
-        "With --fold, norms that are affine per feature at inference (batch, rbn, renorm, mabn; pnv and "
-        "power without row scaling) are folded into the linear layers that read them: the norms of these "
+        "With --fold, norms that are affine per feature at inference (batch, rbn, renorm, mabn, un, repbn, "
+        "progressive; pnv and power without row scaling) are folded into the linear layers that read them: "
+        "the norms of these "
         "sites are none in the file, and its results equal the model's up to rounding. This applies to "
         "pre-norm; in post-norm the residual connection reads the norm, too, and it is not folded. Such "
         "a file is for inference, not for further training. Other commands fold when they load a model "

@@ -30,6 +30,8 @@ static nm_status map_token_norm(nm_norm_map *map, const nm_norm *norm, nm_backen
     double factor = 1;
     if (spec.groups != 1)
         return unsupported(norm, "normalization of groups of features has no counterpart", err);
+    if (spec.n_used || spec.ada_c > 0 || spec.kind == NM_TOKEN_CENTER_OUTSIDE)
+        return unsupported(norm, "its formula has no counterpart", err);
     for (int32_t i = 0; i < d; i++)
         map->gain[i] = 1;
     read_vector(norm, backend, 0, spec.weight_len, map->gain);
@@ -49,9 +51,10 @@ static nm_status map_token_norm(nm_norm_map *map, const nm_norm *norm, nm_backen
         map->eps = spec.eps;
         break;
     case NM_TOKEN_LENGTH:
-        factor = 1 / sqrt(d);
+        factor = pow(d, spec.power / 2) / sqrt(d);
         break;
     case NM_TOKEN_RMS_OUTSIDE:
+    case NM_TOKEN_CENTER_OUTSIDE: /* unsupported */
         break;
     }
     for (int32_t i = 0; i < d; i++)
@@ -74,7 +77,7 @@ nm_status nm_norm_map_make(nm_norm_map *map, const nm_norm *norm, nm_backend *ba
     }
     if (norm->type->token_spec)
         return map_token_norm(map, norm, backend, err);
-    return unsupported(norm, "a pointwise function has no counterpart", err);
+    return unsupported(norm, "its formula has no counterpart", err);
 }
 
 void nm_norm_map_release(nm_norm_map *map)

@@ -3,7 +3,7 @@
  *     layer     y = gain (x - mean) / sqrt(variance + eps) + shift
  *     rms       y = gain x / sqrt(mean square + eps)
  *     affine    y = gain x + shift                                     (norms with running statistics; none)
- * ScaleNorm, y = g x / |x|, is rms with gain g/sqrt(d) for every feature. */
+ * ScaleNorm, y = g x / |x|, is rms with gain g/sqrt(d) for every feature; UnitNorm with gain d^((k - 1)/2). */
 #ifndef NM_NORM_MAP_H
 #define NM_NORM_MAP_H
 

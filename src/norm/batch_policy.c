@@ -49,35 +49,42 @@ static void inverse_root(nm_norm_call *call, const void *variance, void *scale)
                 policy->epsilon, 0);
 }
 
+bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m)
+{
+    const nm_norm *norm = call->norm;
+    int32_t width = norm->site.width;
+    bool centered = is_centered(norm);
+    m->spec = nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &m->row_scale);
+    m->mean = centered ? nm_norm_publish(call, "batch_mean", width) : NULL;
+    m->square = nm_norm_publish(call, centered ? "batch_var" : "batch_square", width);
+    m->scale = nm_norm_publish(call, "scale", width);
+    for (int i = 0; i < norm->shape.n_state; i++)
+        nm_norm_publish_state(call, i);
+    if (!m->scale)
+        return false;
+    NM_CALL(call->backend, feature_moments, .spec = &m->spec, .x = call->x, .row_scale = m->row_scale,
+            .center = m->mean, .mean = m->mean, .square = m->square);
+    if (centered)
+        nm_norm_collect_moments(call, STATISTIC_MEAN, m->mean, m->square);
+    else
+        nm_norm_collect(call, STATISTIC_SQUARE, m->square);
+    if (centered)
+        nm_norm_join_moments(call, m->mean, m->square);
+    else
+        nm_norm_join_one(call, m->square, NM_STATISTIC_MEAN);
+    inverse_root(call, m->square, m->scale);
+    m->spec.row_scale_ready = true;
+    return true;
+}
+
 void nm_batch_norm_train(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
-    nm_backend *b = call->backend;
-    int32_t width = norm->site.width;
-    bool centered = is_centered(norm);
-    void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &row_scale);
-    void *mean = centered ? nm_norm_publish(call, "batch_mean", width) : NULL;
-    void *square = nm_norm_publish(call, centered ? "batch_var" : "batch_square", width);
-    void *scale = nm_norm_publish(call, "scale", width);
-    for (int i = 0; i < norm->shape.n_state; i++)
-        nm_norm_publish_state(call, i);
-    if (!scale)
-        return;
-    NM_CALL(b, feature_moments, .spec = &spec, .x = call->x, .row_scale = row_scale, .center = mean,
-            .mean = mean, .square = square);
-    if (centered)
-        nm_norm_collect_moments(call, STATISTIC_MEAN, mean, square);
-    else
-        nm_norm_collect(call, STATISTIC_SQUARE, square);
-    if (centered)
-        nm_norm_join_moments(call, mean, square);
-    else
-        nm_norm_join_one(call, square, NM_STATISTIC_MEAN);
-    inverse_root(call, square, scale);
-    spec.row_scale_ready = true;
-    NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
-            .scale = scale, .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
+    nm_batch_norm_measured m;
+    if (nm_batch_norm_measure(call, &m))
+        NM_CALL(call->backend, feature_norm, .spec = &m.spec, .x = call->x, .row_scale = m.row_scale,
+                .shift = m.mean, .scale = m.scale, .weight = norm->params[0], .bias = norm->params[1],
+                .y = call->y);
 }
 
 static void running_scale(nm_norm_call *call, void *scale)
@@ -110,10 +117,10 @@ void nm_batch_norm_update_state(nm_norm_call *call)
 
 void nm_batch_norm_backward(nm_norm_call *call)
 {
-    nm_batch_norm_backward_with(call, NULL, NULL);
+    nm_batch_norm_backward_with(call, &(nm_batch_norm_terms){.factor = 1});
 }
 
-void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, const void *extra_z)
+void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *terms)
 {
     const nm_norm *norm = call->norm;
     const nm_batch_norm_policy *policy = policy_of(norm);
@@ -133,20 +140,23 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, con
     void *c1 = nm_norm_scratch(call, width);
     if (!summed || !c1)
         return;
-    nm_norm_add_grads(call, sums[1], sums[0]);
+    for (int i = 0; i < 2; i++)
+        nm_norm_average(call, norm->param_grads[i], 1, sums[1 - i], terms->factor);
     nm_norm_join_sums(call, 2, sums, joined);
     if (!joined[1])
         return;
-    /* dh = a dy + c0 + c1 z:  a = weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
-    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, 1, 0);
+    /* dh = a dy + c0 + c1 z:  a = factor weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
+    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, terms->factor, 0);
     nm_norm_vec(call, NM_VEC_MUL, c1, a, joined[1], NULL, -inverse_rows, 0);
     if (policy->clamp)
         nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, NULL, policy->epsilon, 0);
-    if (extra_z)
-        nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, extra_z, NULL, 1, 1);
+    if (terms->z)
+        nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, terms->z, NULL, 1, 1);
     nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, centered ? -inverse_rows : 0, 0);
-    if (extra_mean)
-        nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, extra_mean, NULL, 1, 1);
+    if (terms->mean)
+        nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, terms->mean, NULL, 1, 1);
+    if (terms->dy)
+        nm_norm_vec(call, NM_VEC_LINEAR, a, a, terms->dy, NULL, 1, 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .a = a, .c0 = centered ? c0 : NULL, .c1 = c1, .add = call->add,
             .dx = call->dx, .residual = call->residual);

@@ -1,4 +1,4 @@
-/* Batch statistics of each feature: the common part of BatchNorm, PN-V and Regularized BatchNorm.
+/* Batch statistics of each feature: the common part of BatchNorm, PN-V, Regularized BatchNorm and RepBN.
  *
  * Definition, over the n rows (tokens) of the batch; h = x, or x scaled per row and group (option scaling):
  *
@@ -45,14 +45,27 @@ void nm_batch_norm_shape_centered(const void *policy, const nm_norm_site *site, 
 void nm_batch_norm_shape_uncentered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape);
 /* Publishes batch_mean and batch_var, or batch_square; running_mean, running_var; scale. */
 void nm_batch_norm_train(nm_norm_call *call);
+/* The first half of nm_batch_norm_train, up to the statistics; the other half is
+ *     y = weight (h - mean) scale + bias                 kernel feature_norm
+ * False if memory is exhausted; then nothing has been collected. */
+typedef struct nm_batch_norm_measured {
+    nm_feature_norm spec;
+    void *row_scale, *mean, *square,
+        *scale; /* mean: NULL if not centered; square: the variance or the mean square */
+} nm_batch_norm_measured;
+bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m);
 void nm_batch_norm_infer(nm_norm_call *call);
 void nm_batch_norm_update_state(nm_norm_call *call);
 /* out = the running value after an update by the batch of this call only; i: index of the state. */
 void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out);
 /* Publishes grad_sum, the sum of dy over rows, and grad_sum_z, that of dy z. */
 void nm_batch_norm_backward(nm_norm_call *call);
-/* The same, with the gradient of a penalty: dh += extra_mean + extra_z z; both [width]. */
-void nm_batch_norm_backward_with(nm_norm_call *call, const void *extra_mean, const void *extra_z);
+/* The same for factor y, with further terms: dh += terms.dy dy + terms.mean + terms.z z; vectors [width], or NULL. */
+typedef struct nm_batch_norm_terms {
+    double factor;
+    const void *dy, *mean, *z;
+} nm_batch_norm_terms;
+void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *terms);
 /* False if rows are scaled first. */
 bool nm_batch_norm_affine(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
 

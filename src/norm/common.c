@@ -114,6 +114,24 @@ double nm_norm_rows(const nm_norm_call *call)
     return call->joined_rows > 0 ? call->joined_rows : call->x.rows;
 }
 
+void nm_norm_repeat(nm_norm_call *call, const void *scalar, void *rows, void *vector)
+{
+    nm_backend *b = call->backend;
+    int32_t width = call->norm->site.width;
+    nm_backend_zero(b, rows, (size_t)width * sizeof(int32_t));
+    NM_CALL(b, gather, .rows = rows, .x = nm_mat_of((void *)(uintptr_t)scalar, 1, 1),
+            .out = nm_mat_of(vector, width, 1));
+}
+
+void nm_norm_add_sum(nm_norm_call *call, const void *vector, double factor, void *sum, void *scalar)
+{
+    int32_t width = call->norm->site.width;
+    NM_CALL(call->backend, feature_moments, .spec = &(nm_feature_norm){0},
+            .x = nm_mat_of((void *)(uintptr_t)vector, width, 1), .mean = sum);
+    NM_CALL(call->backend, vec, .op = NM_VEC_LINEAR, .n = 1, .out = scalar, .a = scalar, .b = sum, .s = 1,
+            .t = factor * width);
+}
+
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy)
 {
     const void *const sums[] = {sum_dy_z, sum_dy};
@@ -254,7 +272,8 @@ static const void *param_of(const nm_norm_call *call, int index, int32_t length)
 
 static bool is_centered(const nm_token_norm *spec)
 {
-    return spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED;
+    return spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED ||
+           spec->kind == NM_TOKEN_CENTER_OUTSIDE;
 }
 
 void nm_norm_token_forward(nm_norm_call *call)

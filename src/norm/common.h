@@ -37,6 +37,10 @@ void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance);
 void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out);
 /* Rows of the joined statistics: those of this call without a joiner. */
 double nm_norm_rows(const nm_norm_call *call);
+/* Vector = the number *scalar in every element; rows: memory of [width]. */
+void nm_norm_repeat(nm_norm_call *call, const void *scalar, void *rows, void *vector);
+/* *scalar += factor sum of the elements of vector; sum: memory of [1]. */
+void nm_norm_add_sum(nm_norm_call *call, const void *vector, double factor, void *sum, void *scalar);
 /* Adds sum(dy z) and sum(dy) to the gradients of "weight" and "bias". */
 void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum_dy);
 

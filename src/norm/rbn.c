@@ -148,7 +148,7 @@ static void rbn_backward(nm_norm_call *call)
     nm_norm_vec(call, NM_VEC_LINEAR, mean, nm_norm_find(call, "penalty_mean"), NULL, NULL, call->grad_scale,
                 0);
     nm_norm_vec(call, NM_VEC_LINEAR, z, nm_norm_find(call, "penalty_z"), NULL, NULL, call->grad_scale, 0);
-    nm_batch_norm_backward_with(call, mean, z);
+    nm_batch_norm_backward_with(call, &(nm_batch_norm_terms){.factor = 1, .mean = mean, .z = z});
 }
 
 const nm_norm_type nm_norm_rbn = {

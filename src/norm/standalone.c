@@ -300,7 +300,10 @@ nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *d
     call->x.data = (void *)(uintptr_t)x;
     call->dy = nm_mat_of((void *)(uintptr_t)dy, call->x.rows, norm->site.width);
     call->dx = nm_mat_of(dx, call->x.rows, norm->site.width);
-    (pass->mode == TRAINING ? norm->type->backward : inference_backward)(call);
+    if (pass->mode == TRAINING)
+        norm->type->backward(call);
+    else
+        (norm->type->infer_backward ? norm->type->infer_backward : inference_backward)(call);
     NM_TRY(end_call(pass, err));
     update_backward_state(call);
     return NM_OK;

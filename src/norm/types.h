@@ -18,7 +18,15 @@
     T(rbn)               \
     T(mabn)              \
     T(renorm)            \
-    T(dyt)
+    T(dyt)               \
+    T(derf)              \
+    T(unit)              \
+    T(prms)              \
+    T(ada)               \
+    T(seed)              \
+    T(repbn)             \
+    T(progressive)       \
+    T(un)
 /* clang-format on */
 
 #define NM_DECLARE_TYPE(name) extern const nm_norm_type nm_norm_##name;

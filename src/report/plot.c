@@ -19,10 +19,11 @@ enum { MAX_LETTERS = 56, CELL_HEIGHT = 28 };
 enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
 /* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm, dyt,
- * and colors for further norms. */
+ * derf, unit, prms, ada, seed, repbn, progressive, un, and colors for further norms. */
 static const char *const colors[] = {"#7d838c", "#3b82c4", "#1797a6", "#8a7f3c", "#a5673f", "#7a6fe0",
                                      "#d9730d", "#cf5aa0", "#2f9e5f", "#d64545", "#b86bd6", "#b08400",
-                                     "#5c8a8a", "#6b9a1f", "#c2578a", "#5f7fd9"};
+                                     "#5c8a8a", "#6b9a1f", "#c2578a", "#5f7fd9", "#9c5f2e", "#4f9d9d",
+                                     "#a94f7d", "#3f8f4f", "#8552a8", "#c08a3e", "#4a6fa5", "#b5533c"};
 enum { N_COLORS = sizeof colors / sizeof *colors };
 static const struct {
     const char *svg, *gnuplot;

@@ -170,7 +170,8 @@ train_at() { # LEVEL OPTIONS...: the weights to weights-LEVEL
     "$NORMA" train small.ini --run.folder level --train.updates 8 --train.validate_every 8 --model.dropout 0.1 --run.quiet \
         --device.isa "$@" 2>err && tensors level/last.safetensors >"weights-$1" && [ -s "weights-$1" ]
 }
-for options in "--model.norm "{layer,rms,scale,fix,group,batch,power,pnv,rbn,mabn,renorm,dyt} "--device.precision bf16"; do
+for options in "--model.norm "{layer,rms,scale,fix,group,batch,power,pnv,rbn,mabn,renorm,dyt,derf,unit,prms,ada,seed,repbn,progressive,un} \
+    "--device.precision bf16"; do
     # shellcheck disable=SC2086
     if train_at avx2 $options; then
         train_at auto $options || fail "train $options: $(cat err)"

@@ -79,7 +79,10 @@ static void save_and_load(layer *l, int32_t rows, int32_t width)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static layer layers[2];
-    uint32_t type = fuzz_choice(&data, &bytes, 13);
+    uint32_t n_types = 0;
+    while (nm_norm_types[n_types])
+        n_types++;
+    uint32_t type = fuzz_choice(&data, &bytes, n_types);
     nm_norm_site site = {.width = 1 + (int32_t)fuzz_choice(&data, &bytes, MAX_WIDTH),
                          .groups = 1 + (int32_t)fuzz_choice(&data, &bytes, 8),
                          .kind = (nm_norm_site_kind)fuzz_choice(&data, &bytes, 3),

@@ -46,6 +46,10 @@ typedef struct golden_rows {
 golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io,
                                   int32_t pads);
 golden_result golden_padded_infer(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io);
+/* A layer that counts `pads` padding rows in means over the gradient, but not in mean squares: each feature of a padding row is the
+ * root mean square of the real rows, and its gradient is 0. */
+golden_result golden_padded_gradient_train(golden_case *test, nm_norm *norm, const golden_rows *io,
+                                           int32_t pads);
 
 /* Both store the reason unless one is stored, and return GOLDEN_FAILED or GOLDEN_SKIPPED. */
 golden_result golden_fail(golden_case *test, const char *format, ...) __attribute__((format(printf, 2, 3)));

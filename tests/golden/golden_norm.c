@@ -14,9 +14,13 @@ typedef struct layer { /* of a case */
     char settings[768];
     size_t used;
     nm_norm_site place;
-    nm_norm *norm, *scaler; /* scaler: see golden_padded_train; else NULL */
-    bool counts_padding;
+    nm_norm *norm, *scaler;    /* scaler: see golden_padded_train; else NULL */
+    bool counts_padding;       /* padding rows are in the statistics */
+    bool counts_in_gradient;   /* padding rows are in the statistics of the gradient only */
     double accumulator_factor; /* nu of the paper is this factor times ema_gz of Norma */
+    struct { /* of `progressive`, in steps of `interval` calls; interval 0: of other types */
+        int64_t warmup, total, interval, first_call;
+    } schedule;
 } layer;
 
 static void set(layer *made, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -212,18 +216,142 @@ static golden_result choose_renorm(golden_case *test, layer *made)
     return GOLDEN_PASSED;
 }
 
+static golden_result choose_ada(golden_case *test, layer *made)
+{
+    bool paper = !golden_flag(test, "unbiased");
+    if (paper != contains(golden_text(test, "eps_mode", ""), "in_sqrt"))
+        return golden_skip(test, "another combination of the variance and epsilon");
+    made->type = "ada";
+    set_epsilon(test, made, 1e-5);
+    set(made, "variant=%s c=%.17g k=%.17g", paper ? "paper" : "official", golden_number(test, "C", 1),
+        golden_number(test, "k", 0.1));
+    return GOLDEN_PASSED;
+}
+
+static golden_result choose_prms(golden_case *test, layer *made)
+{
+    made->type = "prms";
+    set_epsilon(test, made, 1e-8);
+    set(made, "fraction=%.17g offset=%d", golden_number(test, "fraction", 0.0625),
+        json_object_get(json_object_get(json_object_get(test->root, "init"), "params"), "offset") != NULL);
+    return GOLDEN_PASSED;
+}
+
+/* Settings of RepBN. */
+static void set_repbn(golden_case *test, layer *made, const char *epsilon)
+{
+    set(made, "epsilon=%.17g decay=%.17g unbiased_running=%d ", golden_number(test, epsilon, 1e-5),
+        1 - golden_number(test, "momentum_new", 0.1),
+        !strncmp(golden_text(test, "running_var", "unbiased"), "unbiased", 8));
+}
+
+static golden_result choose_repbn(golden_case *test, layer *made)
+{
+    made->type = "repbn";
+    set_repbn(test, made, "eps");
+    return GOLDEN_PASSED;
+}
+
+static golden_result read_counter(golden_case *test, const char *name, int64_t *value)
+{
+    const json_t *state = json_object_get(json_object_get(test->root, "init"), "state");
+    const json_t *given = json_object_get(state, name);
+    return given ? golden_counter(test, given, name, value) : GOLDEN_PASSED;
+}
+
+/* Steps before call n: every call whose number is a multiple of the interval completes one. */
+static int64_t steps_before(const layer *made, int64_t call)
+{
+    return (call + made->schedule.interval - 1) / made->schedule.interval;
+}
+
+/* The source has three counters that a case may begin with: `warm`, the remaining warm-up, `iter`, the remaining steps of lambda,
+ * and `num_step`, the call within an interval. Norma has one, of calls. */
+static golden_result choose_progressive(golden_case *test, layer *made)
+{
+    int64_t warm = 0, left = 0, within = 0;
+    made->type = "progressive";
+    made->schedule.total = golden_whole(test, "total_step", 1);
+    made->schedule.interval = golden_whole(test, "every", 1);
+    GOLDEN_TRY(read_counter(test, "warm", &warm));
+    GOLDEN_TRY(read_counter(test, "iter", &left));
+    GOLDEN_TRY(read_counter(test, "num_step", &within));
+    int64_t done = made->schedule.total - left;
+    if (made->schedule.interval < 1 || done < 0 || (warm > 0 && done > 0))
+        return golden_fail(test, "inconsistent counters warm, iter and num_step");
+    int64_t missing = done - steps_before(made, within);
+    made->schedule.first_call = within + (missing > 0 ? missing * made->schedule.interval : 0);
+    made->schedule.warmup = steps_before(made, made->schedule.first_call) - done + warm;
+    set_repbn(test, made, "batch_eps");
+    set(made,
+        "token_norm=%s token_epsilon=%.17g lambda_init=%.17g warmup=%lld lambda_steps=%lld interval=%lld "
+        "shorten_lambda=0",
+        golden_text(test, "token_norm", "layer"), golden_number(test, "token_eps", 1e-5),
+        golden_number(test, "r0", 1), (long long)made->schedule.warmup, (long long)made->schedule.total,
+        (long long)made->schedule.interval);
+    return GOLDEN_PASSED;
+}
+
+/* Whether `name` is a counter of the source; sets *value to that of the layer. */
+static bool schedule_counter(const layer *made, const char *name, int64_t *value)
+{
+    if (!made->schedule.interval)
+        return false;
+    int64_t calls = *nm_norm_counter(made->norm, "iters"),
+            done = steps_before(made, calls) - made->schedule.warmup;
+    int64_t left = made->schedule.total - (done > 0 ? done : 0);
+    if (!strcmp(name, "warm"))
+        *value = done < 0 ? -done : 0;
+    else if (!strcmp(name, "iter"))
+        *value = left > 0 ? left : 0;
+    else if (!strcmp(name, "num_step"))
+        *value = calls % made->schedule.interval;
+    else
+        return false;
+    return true;
+}
+
+static golden_result choose_un(golden_case *test, layer *made)
+{
+    const json_t *limits = json_object_get(test->config, "r_clip");
+    made->type = "un";
+    made->counts_in_gradient =
+        contains(golden_text(test, "pad_handling", ""), "backward mean only") && has_padding(test);
+    set_epsilon(test, made, 1e-5);
+    set(made, "window_forward=%d window_backward=%d warmup=%d decay=%.17g r_hold=%d outlier_filtration=%d ",
+        golden_whole(test, "window_forward", 4), golden_whole(test, "window_backward", 4),
+        golden_whole(test, "warmup_iters", 4000), golden_number(test, "momentum_old", 0.9),
+        golden_whole(test, "r_forced_to_one_until", 1000), golden_flag(test, "outlier_filtration"));
+    if (json_is_number(json_array_get(limits, 1)))
+        set(made, "r_limit=%.17g", json_number_value(json_array_get(limits, 1)));
+    return GOLDEN_PASSED;
+}
+
 static const struct {
     const char *method;
     golden_result (*choose)(golden_case *test, layer *made);
 } methods[] = {
-    {"layernorm", choose_layer}, {"rmsnorm", choose_rms}, {"group_scaling", choose_group_scaling},
-    {"scalenorm", choose_scale}, {"fixnorm", choose_fix}, {"groupnorm", choose_group},
-    {"batchnorm", choose_batch}, {"pnv", choose_pnv},     {"rbn", choose_rbn},
-    {"powernorm", choose_power}, {"mabn", choose_mabn},   {"batchrenorm", choose_renorm},
+    {"layernorm", choose_layer},
+    {"rmsnorm", choose_rms},
+    {"group_scaling", choose_group_scaling},
+    {"scalenorm", choose_scale},
+    {"fixnorm", choose_fix},
+    {"groupnorm", choose_group},
+    {"batchnorm", choose_batch},
+    {"pnv", choose_pnv},
+    {"rbn", choose_rbn},
+    {"powernorm", choose_power},
+    {"mabn", choose_mabn},
+    {"batchrenorm", choose_renorm},
+    {"ada", choose_ada},
+    {"prms", choose_prms},
+    {"repbn", choose_repbn},
+    {"un", choose_un},
+    {"progressive", choose_progressive},
 };
 
 /* Types whose golden files use the type's name as the method and its options as the configuration need no function: settings
- * are the entries of config that are options of the type. Entries that are neither (d, rows) are properties of the data. */
+ * are the entries of config that are options of the type, and `eps`. Other entries (d, rows) are properties of the data. */
 static golden_result choose_by_name(golden_case *test, layer *made)
 {
     const nm_norm_type *type = nm_norm_type_find(test->method);
@@ -232,7 +360,8 @@ static golden_result choose_by_name(golden_case *test, layer *made)
     made->type = type->name;
     made->place.groups = golden_whole(test, "groups", 1);
     for (const nm_option *option = type->options; option->name; option++) {
-        const json_t *value = json_object_get(test->config, option->name);
+        bool epsilon = !strcmp(option->name, "epsilon");
+        const json_t *value = json_object_get(test->config, epsilon ? "eps" : option->name);
         if (json_is_number(value))
             set(made, "%s=%.17g ", option->name, json_number_value(value));
         else if (json_is_boolean(value))
@@ -259,7 +388,14 @@ static golden_result choose(golden_case *test, layer *made)
 
 static const char *our_name(const char *name)
 {
-    return !strcmp(name, "psi2") ? "running_phi" : !strcmp(name, "nu") ? "ema_gz" : name;
+    static const char *const names[][2] = {{"psi2", "running_phi"},          {"nu", "ema_gz"},
+                                           {"token.weight", "token_weight"}, {"token.bias", "token_bias"},
+                                           {"batch.weight", "weight"},       {"batch.bias", "bias"},
+                                           {"batch.alpha", "alpha"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i][0]))
+            return names[i][1];
+    return name;
 }
 
 static double factor_of(const layer *made, const char *name)
@@ -296,12 +432,14 @@ static golden_result write_init(golden_case *test, layer *made)
     int32_t length = 0;
     json_object_foreach(json_object_get(init, "params"), name, value)
     {
-        void *memory = nm_norm_param(made->norm, name, &length);
+        void *memory = nm_norm_param(made->norm, our_name(name), &length);
         GOLDEN_TRY(write_vector(test, name, value, memory, length, 1));
     }
     json_object_foreach(json_object_get(init, "state"), name, value)
     {
-        int64_t *counter = nm_norm_counter(made->norm, name);
+        int64_t *counter = nm_norm_counter(made->norm, name), ignored;
+        if (schedule_counter(made, name, &ignored))
+            continue;
         if (counter) {
             GOLDEN_TRY(golden_counter(test, value, name, counter));
             continue;
@@ -309,6 +447,8 @@ static golden_result write_init(golden_case *test, layer *made)
         void *memory = nm_norm_state(made->norm, our_name(name), &length);
         GOLDEN_TRY(write_vector(test, name, value, memory, length, factor_of(made, name)));
     }
+    if (made->schedule.interval)
+        *nm_norm_counter(made->norm, "iters") = made->schedule.first_call;
     return GOLDEN_PASSED;
 }
 
@@ -337,7 +477,9 @@ static golden_result compare_state(golden_case *test, layer *made, size_t index,
     json_object_foreach((json_t *)(uintptr_t)state, name, value)
     {
         snprintf(what, sizeof what, "step %zu: state_after.%.60s", index, name);
-        const int64_t *counter = nm_norm_counter(made->norm, name);
+        int64_t scheduled;
+        const int64_t *counter =
+            schedule_counter(made, name, &scheduled) ? &scheduled : nm_norm_counter(made->norm, name);
         if (counter) {
             int64_t expected;
             GOLDEN_TRY(golden_counter(test, value, what, &expected));
@@ -364,9 +506,9 @@ static golden_result compare_grads(golden_case *test, layer *made, size_t index,
     json_object_foreach((json_t *)(uintptr_t)grads, name, value)
     {
         snprintf(what, sizeof what, "step %zu: dparams.%.60s", index, name);
-        if (!nm_norm_param(made->norm, name, &length))
+        if (!nm_norm_param(made->norm, our_name(name), &length))
             return golden_fail(test, "%s: the layer has none", what);
-        const void *memory = nm_norm_param_grad(made->norm, name, &length);
+        const void *memory = nm_norm_param_grad(made->norm, our_name(name), &length);
         if (memory) /* a fixed parameter has no gradient, but the file contains one */
             GOLDEN_TRY(compare_vector(test, what, value, memory, length, 1, test->gradient_tolerance));
     }
@@ -470,10 +612,12 @@ static golden_result train_call(golden_case *test, layer *made, const step *now,
     nm_norm_zero_grads(made->norm);
     if (!now->n)
         return GOLDEN_PASSED;
-    if (made->scaler) { /* without `valid` all rows are real */
-        int32_t pads = now->valid.data ? (int32_t)now->valid.count - now->n : 0;
+    /* without `valid` all rows are real */
+    int32_t pads = now->valid.data ? (int32_t)now->valid.count - now->n : 0;
+    if (made->scaler)
         return golden_padded_train(test, made->scaler, made->norm, &io, pads);
-    }
+    if (made->counts_in_gradient)
+        return golden_padded_gradient_train(test, made->norm, &io, pads);
     if (nm_norm_forward(made->norm, now->n, io.x, io.y, &err) != NM_OK)
         return golden_fail(test, "step %zu: %s", now->index, err.text);
     *penalty = nm_norm_penalty(made->norm);

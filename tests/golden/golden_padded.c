@@ -1,5 +1,7 @@
-/* BatchNorm of a padded tensor as in a published implementation, composed of two layers: rows are scaled to a mean square of one,
- * padding rows are overwritten with the mean of the real rows, and all rows are normalized. */
+/* Norms of padded tensors as in published implementations. BatchNorm, composed of two layers: rows are scaled to a mean square of
+ * one, padding rows are overwritten with the mean of the real rows, and all rows are normalized. Unified Normalization: padding
+ * rows are counted in a statistic of the gradient only. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +68,30 @@ golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *n
         status = nm_norm_backward(scaler, d_scaled, io->dx, &err);
     memcpy(io->y, y, (size_t)p.rows * (size_t)p.width * nm_dtype_bytes(test->backend->dtype));
     void *const owned[] = {scaled, p.mean, x, dy, y, dx, d_scaled};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
+        free(owned[i]);
+    return status == NM_OK ? GOLDEN_PASSED : golden_fail(test, "%s", err.text);
+}
+
+golden_result golden_padded_gradient_train(golden_case *test, nm_norm *norm, const golden_rows *io,
+                                           int32_t pads)
+{
+    nm_error err = {0};
+    padded p = {.rows = io->rows, .all = io->rows + pads, .width = io->width};
+    size_t bytes = (size_t)p.rows * (size_t)p.width * nm_dtype_bytes(test->backend->dtype);
+    double *root = nm_allocate((size_t)p.width * sizeof *root);
+    for (size_t i = 0; i < (size_t)p.rows * (size_t)p.width; i++)
+        root[i % (size_t)p.width] += pow(golden_real(test, io->x, i), 2) / p.rows;
+    for (int32_t i = 0; i < p.width; i++)
+        root[i] = sqrt(root[i]);
+    void *x = extended(test, &p, io->x, root), *dy = extended(test, &p, io->dy, NULL);
+    void *y = extended(test, &p, io->x, NULL), *dx = extended(test, &p, io->x, NULL);
+    nm_status status = nm_norm_forward(norm, p.all, x, y, &err);
+    if (status == NM_OK)
+        status = nm_norm_backward(norm, dy, dx, &err);
+    memcpy(io->y, y, bytes);
+    memcpy(io->dx, dx, bytes);
+    void *const owned[] = {root, x, dy, y, dx};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++)
         free(owned[i]);
     return status == NM_OK ? GOLDEN_PASSED : golden_fail(test, "%s", err.text);

@@ -34,6 +34,10 @@ static inline void model_rig_open(model_rig *r, const nm_model_type *type, const
     nm_model_options_add(r->options, type);
     for (int i = 0; common[i]; i += 2)
         check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
+    /* Partial RMSNorm would use a single feature, and differences are inaccurate where it is near 0. RepBN's alpha of 1 would
+     * double the vectors at each of its sites. */
+    check(nm_options_set(r->options, "norm.prms.fraction", "0.5", NM_ORIGIN_FILE, &err), &err);
+    check(nm_options_set(r->options, "norm.repbn.alpha_init", "0.1", NM_ORIGIN_FILE, &err), &err);
     for (int i = 0; settings[i]; i += 2)
         check(nm_options_set(r->options, settings[i], settings[i + 1], NM_ORIGIN_COMMAND, &err), &err);
     check(nm_model_create(&r->model, type, r->backend, r->options, sizes, true, &err), &err);

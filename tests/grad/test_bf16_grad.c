@@ -54,9 +54,26 @@ static step compute(const char *backend_name, bool bf16, const char *norm)
     check(nm_backend_create(&b, &device, &err), &err);
     nm_options *options = nm_options_create();
     nm_model_options_add(options, &nm_model_seq2seq);
-    const char *const settings[] = {
-        "model.preset",       "tiny", "model.width", "32", "model.ff",           "64", "model.heads", "2",
-        "model.relu_dropout", "0.1",  "model.norm",  norm, "model.decoder_norm", norm, NULL};
+    /* By default, Partial RMSNorm would use 2 features, and RepBN's alpha of 1 would double the vectors at each of its sites. */
+    const char *const settings[] = {"model.preset",
+                                    "tiny",
+                                    "model.width",
+                                    "32",
+                                    "model.ff",
+                                    "64",
+                                    "model.heads",
+                                    "2",
+                                    "model.relu_dropout",
+                                    "0.1",
+                                    "model.norm",
+                                    norm,
+                                    "model.decoder_norm",
+                                    norm,
+                                    "norm.prms.fraction",
+                                    "0.5",
+                                    "norm.repbn.alpha_init",
+                                    "0.1",
+                                    NULL};
     for (int i = 0; settings[i]; i += 2)
         check(nm_options_set(options, settings[i], settings[i + 1], NM_ORIGIN_FILE, &err), &err);
     const nm_model_sizes sizes = {.source = VOCAB, .target = VOCAB, .plan = {.warmup_updates = 4}};

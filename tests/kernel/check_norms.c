@@ -1,9 +1,21 @@
 /* Norms of tokens and of features: values, statistics, gradients. */
 #include "kernel_checks.h"
 
-static const nm_token_norm_kind token_kinds[] = {NM_TOKEN_CENTER, NM_TOKEN_CENTER_UNBIASED, NM_TOKEN_RMS,
-                                                 NM_TOKEN_RMS_OUTSIDE, NM_TOKEN_LENGTH};
-enum { N_TOKEN_KINDS = 5 };
+enum { PART = 1 }; /* n_used: two thirds of a group */
+
+static const nm_token_norm token_kinds[] = {{.kind = NM_TOKEN_CENTER},
+                                            {.kind = NM_TOKEN_CENTER_UNBIASED},
+                                            {.kind = NM_TOKEN_RMS},
+                                            {.kind = NM_TOKEN_RMS_OUTSIDE},
+                                            {.kind = NM_TOKEN_LENGTH},
+                                            {.kind = NM_TOKEN_CENTER_OUTSIDE},
+                                            {.kind = NM_TOKEN_RMS, .n_used = PART},
+                                            {.kind = NM_TOKEN_RMS_OUTSIDE, .n_used = PART},
+                                            {.kind = NM_TOKEN_LENGTH, .n_used = PART, .power = 1.5},
+                                            {.kind = NM_TOKEN_LENGTH, .power = 0.5},
+                                            {.kind = NM_TOKEN_CENTER, .ada_c = 1.3, .ada_k = 0.1},
+                                            {.kind = NM_TOKEN_CENTER_OUTSIDE, .ada_c = 0.8, .ada_k = 0.3}};
+enum { N_TOKEN_KINDS = sizeof token_kinds / sizeof *token_kinds };
 
 typedef struct token_inputs {
     nm_token_norm spec;
@@ -20,14 +32,19 @@ static int32_t token_groups(int variant, int32_t cols)
 
 /* Variants 0 .. 2 N_TOKEN_KINDS - 1: every kind with weights of length d, groups and no bias; with a
  * scalar weight and bias. In matrices of three rows and more the second row is zero, and in the third all features are 3.3:
- * sums about 0 are not accurate enough for their variance. */
+ * sums about 0 are not accurate enough for their variance. AdaNorm has no weight and no bias. */
 static void token_init(pair *p, token_inputs *in, int variant, size z)
 {
     bool single = variant >= N_TOKEN_KINDS;
-    nm_token_norm_kind kind = token_kinds[variant % N_TOKEN_KINDS];
-    int32_t groups = token_groups(variant, z.cols);
-    double eps = single ? 0.1 : kind == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
-    in->spec = (nm_token_norm){kind, groups, eps, single ? 1 : z.cols, single ? 0 : z.cols};
+    nm_token_norm *spec = &in->spec;
+    *spec = token_kinds[variant % N_TOKEN_KINDS];
+    int32_t groups = spec->groups = token_groups(variant, z.cols), width = z.cols / groups;
+    spec->eps = single ? 0.1 : spec->kind == NM_TOKEN_RMS_OUTSIDE ? 1e-8 : 1e-5;
+    spec->n_used = spec->n_used ? (2 * width + 2) / 3 : 0;
+    if (!(spec->ada_c > 0)) {
+        spec->weight_len = single ? 1 : z.cols;
+        spec->bias_len = single ? 0 : z.cols;
+    }
     in->x = pair_make(p, z.rows, z.cols, z.gap, shifted);
     if (z.rows > 2) {
         mat_fill_row(p, in->x, 1, 0);
@@ -42,7 +59,8 @@ static void token_init(pair *p, token_inputs *in, int variant, size z)
 
 static bool token_centered(const token_inputs *in)
 {
-    return in->spec.kind == NM_TOKEN_CENTER || in->spec.kind == NM_TOKEN_CENTER_UNBIASED;
+    return in->spec.kind == NM_TOKEN_CENTER || in->spec.kind == NM_TOKEN_CENTER_UNBIASED ||
+           in->spec.kind == NM_TOKEN_CENTER_OUTSIDE;
 }
 
 static void token_forward(pair *p, const token_inputs *in)
@@ -92,13 +110,73 @@ void check_token_norm_grad(pair *p, size z)
              .d_bias = in.spec.bias_len ? d_bias.m[s].data : NULL);
         double *sizes = row_scales(p, &in);
         mat_compare_sized(p, "dx", dx, 64, sizes);
-        if (variant != 0)
+        if (variant != 0 && in.spec.weight_len)
             mat_compare(p, "d_weight", d_weight, 32, sqrt(z.rows * (in.spec.weight_len == 1 ? z.cols : 1)));
         if (in.spec.bias_len)
             mat_compare(p, "d_bias", d_bias, 8, sqrt(z.rows));
         pair_mark(p, in.y);
         pair_mark(p, in.shift);
         pair_mark(p, in.scale);
+        free(sizes);
+        pair_close(p);
+    }
+}
+
+typedef struct seed_inputs {
+    test_mat x, weight, alpha, beta, y, scale, gate;
+} seed_inputs;
+
+/* Small beta: |x . beta| is about 1, so that tanh is not saturated. */
+static void seed_forward(pair *p, seed_inputs *in, size z)
+{
+    *in = (seed_inputs){.x = pair_make(p, z.rows, z.cols, z.gap, shifted),
+                        .weight = random_vector(p, z.cols),
+                        .alpha = random_vector(p, z.cols),
+                        .beta = pair_make(p, 1, z.cols, 0, small),
+                        .y = pair_random(p, z.rows, z.cols, z.gap),
+                        .scale = pair_random(p, z.rows, 1, 0),
+                        .gate = pair_random(p, z.rows, 1, 0)};
+    if (z.rows > 2)
+        mat_fill_row(p, in->x, 1, 0);
+    BOTH(p, seed_norm, .x = in->x.m[s], .eps = 1e-5, .weight = in->weight.m[s].data,
+         .alpha = in->alpha.m[s].data, .beta = in->beta.m[s].data, .y = in->y.m[s],
+         .scale = in->scale.m[s].data, .gate = in->gate.m[s].data);
+}
+
+void check_seed_norm(pair *p, size z)
+{
+    seed_inputs in;
+    seed_forward(p, &in, z);
+    mat_compare(p, "y", in.y, 64, 1);
+    mat_compare(p, "scale", in.scale, 64, 0);
+    mat_compare(p, "gate", in.gate, 16, 0.1 * sqrt(z.cols)); /* terms x beta that cancel */
+    pair_close(p);
+}
+
+void check_seed_norm_grad(pair *p, size z)
+{
+    for (int variant = 0; variant < 3; variant++) {
+        seed_inputs in;
+        seed_forward(p, &in, z);
+        test_mat dy = pair_random(p, z.rows, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
+        test_mat d_weight = random_vector(p, z.cols), d_alpha = random_vector(p, z.cols),
+                 d_beta = random_vector(p, z.cols);
+        BOTH(p, seed_norm_grad, .dy = dy.m[s], .x = in.x.m[s], .weight = in.weight.m[s].data,
+             .alpha = in.alpha.m[s].data, .beta = in.beta.m[s].data, .scale = in.scale.m[s].data,
+             .gate = in.gate.m[s].data, .add = variant == 1, .dx = dx.m[s],
+             .d_weight = variant == 2 ? NULL : d_weight.m[s].data,
+             .d_alpha = variant == 2 ? NULL : d_alpha.m[s].data,
+             .d_beta = variant == 2 ? NULL : d_beta.m[s].data);
+        double *sizes = mat_expected(p, in.scale), rows = sqrt(z.rows);
+        mat_compare_sized(p, "dx", dx, 64, sizes);
+        if (variant != 2) {
+            mat_compare(p, "d_weight", d_weight, 32, rows);
+            mat_compare(p, "d_alpha", d_alpha, 32, rows);
+            mat_compare(p, "d_beta", d_beta, 32, rows * sqrt(z.cols));
+        }
+        pair_mark(p, in.y);
+        pair_mark(p, in.scale);
+        pair_mark(p, in.gate);
         free(sizes);
         pair_close(p);
     }

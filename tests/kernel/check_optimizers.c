@@ -3,8 +3,9 @@
 
 void check_vec(pair *p, size z)
 {
-    for (int op = NM_VEC_FILL; op <= NM_VEC_ABOVE; op++) {
-        bool compares = op >= NM_VEC_CLIP, roots = op >= NM_VEC_DIV && op <= NM_VEC_SQRT;
+    for (int op = NM_VEC_FILL; op <= NM_VEC_POW; op++) {
+        bool compares = op >= NM_VEC_CLIP && op <= NM_VEC_ABOVE;
+        bool roots = (op >= NM_VEC_DIV && op <= NM_VEC_SQRT) || op == NM_VEC_POW;
         test_mat a = pair_make(p, 1, z.cols, 0, roots ? positive : compares ? coarse : pair_normal);
         test_mat vb = pair_make(p, 1, z.cols, 0, roots ? positive : compares ? coarse : pair_normal);
         test_mat c = random_vector(p, z.cols), out = z.gap ? random_vector(p, z.cols) : a;

@@ -48,7 +48,7 @@ static void check_vec(nm_backend *b, nm_backend *ref, const char *level)
     static const int32_t sizes[] = {0, 1, 3, 7, 16, 129, 512, 1023, 1024, 1025, 9001, MAX_N};
     float *in[] = {random_floats(ref, 1), random_floats(ref, 2), random_floats(ref, 3)};
     float *expected = alloc_floats(ref, MAX_N), *actual = alloc_floats(b, MAX_N + 1);
-    for (int op = NM_VEC_FILL; op <= NM_VEC_ABOVE; op++)
+    for (int op = NM_VEC_FILL; op <= NM_VEC_POW; op++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int operands = 0; operands <= 3; operands++) {
                 nm_vec_args args = {.op = (nm_vec_op)op, .n = sizes[i], .s = 0.3, .t = 0.7};

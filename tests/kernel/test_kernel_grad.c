@@ -345,11 +345,25 @@ static void test_loss(void **state)
 
 /* --- norms of tokens: x, weight, bias; variants: kind, then groups and the lengths of weight and bias --- */
 
+static const nm_token_norm token_kinds[] = {{.kind = NM_TOKEN_CENTER},
+                                            {.kind = NM_TOKEN_CENTER_UNBIASED},
+                                            {.kind = NM_TOKEN_CENTER_OUTSIDE},
+                                            {.kind = NM_TOKEN_RMS},
+                                            {.kind = NM_TOKEN_RMS_OUTSIDE},
+                                            {.kind = NM_TOKEN_LENGTH},
+                                            {.kind = NM_TOKEN_RMS, .n_used = 2},
+                                            {.kind = NM_TOKEN_RMS_OUTSIDE, .n_used = 1},
+                                            {.kind = NM_TOKEN_LENGTH, .n_used = 2, .power = 0.7}};
+enum { N_TOKEN_KINDS = sizeof token_kinds / sizeof *token_kinds };
+
 static nm_token_norm token_spec(const grad_case *c)
 {
-    bool single = c->variant >= 10;
-    return (nm_token_norm){(nm_token_norm_kind)(c->variant % 5), c->variant / 5 % 2 ? 2 : 1, 0.3,
-                           single ? 1 : WIDTH, single ? 1 : WIDTH};
+    bool single = c->variant >= 2 * N_TOKEN_KINDS;
+    nm_token_norm spec = token_kinds[c->variant % N_TOKEN_KINDS];
+    spec.groups = c->variant / N_TOKEN_KINDS % 2 ? 2 : 1;
+    spec.eps = 0.3;
+    spec.weight_len = spec.bias_len = single ? 1 : WIDTH;
+    return spec;
 }
 
 static void token_forward(grad_case *c)
@@ -371,8 +385,8 @@ static void token_backward(grad_case *c)
 static void test_token_norm(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 20; variant++) {
-        int n = variant >= 10 ? 1 : WIDTH;
+    for (int variant = 0; variant < 4 * N_TOKEN_KINDS; variant++) {
+        int n = variant >= 2 * N_TOKEN_KINDS ? 1 : WIDTH;
         grad_case c = {.variant = variant, .n = {ROWS * WIDTH, n, n}, .n_out = ROWS * WIDTH};
         check_case("token_norm", &c, token_forward, token_backward);
     }

@@ -142,7 +142,11 @@ static void run_norm(nm_backend *b, bool tokens, const large *m, int32_t first, 
     nm_mat x = nm_mat_of(m->x + at, rows, LARGE_COLS), to = nm_mat_of(y, rows, LARGE_COLS);
     nm_mat down = nm_mat_of(dx, rows, LARGE_COLS);
     if (tokens) {
-        const nm_token_norm spec = {NM_TOKEN_RMS, LARGE_GROUPS, 1e-5, LARGE_COLS, LARGE_COLS};
+        const nm_token_norm spec = {.kind = NM_TOKEN_RMS,
+                                    .groups = LARGE_GROUPS,
+                                    .eps = 1e-5,
+                                    .weight_len = LARGE_COLS,
+                                    .bias_len = LARGE_COLS};
         NM_CALL(b, token_norm, .spec = &spec, .x = x, .weight = v, .bias = w, .y = to, .scale = scale);
         NM_CALL(b, token_norm_grad, .spec = &spec, .dy = to, .x = x, .weight = v, .scale = scale, .dx = down,
                 .d_weight = m->vectors + 2 * LARGE_COLS);

@@ -16,7 +16,7 @@ table=$(realpath "${2:?TABLE}")
 NORMA=$(realpath "${NORMA:?}")
 MPIEXEC=${MPIEXEC:-mpiexec}
 launcher=$(grep -qi 'open' <("$MPIEXEC" --version 2>&1) && echo openmpi || echo mpich)
-PRESETS=${PRESETS:-tiny iwslt} NORMS=${NORMS:-layer batch pnv power rbn mabn renorm} STATISTICS=${STATISTICS:-shard update}
+PRESETS=${PRESETS:-tiny iwslt} NORMS=${NORMS:-layer batch pnv power rbn mabn renorm repbn progressive un} STATISTICS=${STATISTICS:-shard update}
 RANKS=${RANKS:-1 2 3 4 8 4-1 4-3} UPDATES=${UPDATES:-50} MAX_TOKENS=${MAX_TOKENS:-32}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_rmaps_base_mapping_policy=

@@ -66,6 +66,8 @@ static inline nm_options *tiny_options(const char *const *settings)
                                          "1",
                                          "device.memory_mib",
                                          "512",
+                                         "norm.prms.fraction", /* by default, one of 16 features */
+                                         "0.5",
                                          NULL};
     nm_options *options = nm_options_create();
     nm_train_options_add(options, &nm_task_translation);

@@ -62,10 +62,17 @@ static nm_norm *create(const char *type, const char *settings)
     return norm;
 }
 
-/* Parameters and state that differ from the initial values. */
-static nm_norm *create_trained(const nm_norm_type *type)
+/* The defaults, except for Partial RMSNorm: a sixteenth of 12 features would be a single one, and where it is near 0, finite
+ * differences are inaccurate. */
+static const char *settings_of(const nm_norm_type *type)
 {
-    nm_norm *norm = create(type->name, NULL);
+    return strcmp(type->name, "prms") ? NULL : "fraction=0.5";
+}
+
+/* Parameters and state that differ from the initial values. */
+static __attribute__((unused)) nm_norm *create_trained(const nm_norm_type *type)
+{
+    nm_norm *norm = create(type->name, settings_of(type));
     nm_error err;
     double y[N], dx[N];
     for (int p = 0; p < norm->shape.n_params; p++)
@@ -78,13 +85,13 @@ static nm_norm *create_trained(const nm_norm_type *type)
     return norm;
 }
 
-static void for_each_type(void (*check)(const nm_norm_type *type))
+static __attribute__((unused)) void for_each_type(void (*check)(const nm_norm_type *type))
 {
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         check(*type);
 }
 
-static void assert_same_state(const nm_norm *a, const nm_norm *b, double tolerance)
+static __attribute__((unused)) void assert_same_state(const nm_norm *a, const nm_norm *b, double tolerance)
 {
     for (int i = 0; i < a->shape.n_state; i++)
         for (int k = 0; k < a->shape.state[i].length; k++)

@@ -180,6 +180,9 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, BOTH_SIDES("rbn") OPEN, 12},
     {&nm_model_seq2seq, BOTH_SIDES("mabn") OPEN " norm.mabn.window=2", 12},
     {&nm_model_seq2seq, BOTH_SIDES("renorm") OPEN, 12},
+    {&nm_model_seq2seq, BOTH_SIDES("repbn") OPEN, 12},
+    {&nm_model_seq2seq, BOTH_SIDES("progressive") OPEN, 12},
+    {&nm_model_seq2seq, BOTH_SIDES("un") OPEN, 12},
     {&nm_model_seq2seq, BOTH_SIDES("none") OPEN, 0},
     /* the decoder's default is layer */
     {&nm_model_seq2seq, "norm=batch", 5},
@@ -254,7 +257,7 @@ static void test_affine_equals_inference(void **state)
         }
         nm_norm_free(norm);
     }
-    assert_true(n_affine >= 5);
+    assert_true(n_affine >= 8);
     nm_backend_free(backend);
 }
 

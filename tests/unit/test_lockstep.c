@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "train/lockstep.h"
 
-enum { WIDTH = 6, N_SHARDS = 5, ROWS = 17, N = ROWS * WIDTH, N_UPDATES = 5, N_BLOCKS = 64 };
+enum { WIDTH = 6, N_SHARDS = 5, ROWS = 17, N = ROWS * WIDTH, N_UPDATES = 5, N_BLOCKS = 64, N_GRADS = 96 };
 
 static const int first_row[N_SHARDS + 1] = {0, 3, 4, 11, 13, 17}; /* shard 1 has one row */
 static double input[N_UPDATES][N], upstream[N_UPDATES][N];
@@ -35,7 +35,7 @@ typedef struct stage {
 } stage;
 
 typedef struct results { /* of one update */
-    double y[N], dx[N], grads[64], penalty, state[256];
+    double y[N], dx[N], grads[N_GRADS], penalty, state[256];
     int64_t counter;
 } results;
 
@@ -72,7 +72,7 @@ static void rig_open(rig *r, const setting *norm)
     assert_int_equal(nm_params_allocate(&r->params, true, &err), NM_OK);
     nm_params_initialize(&r->params, 1);
     for (int p = 0; p < r->norm->shape.n_params; p++)
-        for (int i = 0; i < WIDTH; i++)
+        for (int i = 0; i < r->norm->shape.params[p].length; i++)
             ((double *)r->norm->params[p])[i] += 0.1 * (i + 1);
 }
 
@@ -109,7 +109,7 @@ static double pass(rig *r, int update, int first, int last, nm_norm_joiner *join
 
 static void read_state(const rig *r, results *out)
 {
-    assert_true(r->params.n_elements <= 64 && r->params.n_state <= 256);
+    assert_true(r->params.n_elements <= N_GRADS && r->params.n_state <= 256);
     memcpy(out->grads, r->params.grads, r->params.n_elements * sizeof(double));
     if (r->params.n_state)
         memcpy(out->state, r->params.state, r->params.n_state * sizeof(double));
@@ -221,6 +221,12 @@ static const setting settings[] = {
     {"power", "warmup=0"},
     {"power", "preset=paper"},
     {"power", "warmup=3 backward_divisor=running clip=0.3"},
+    {"repbn", ""},
+    {"progressive", "warmup=1 lambda_steps=3"},
+    {"progressive", "lambda_steps=8 token_norm=rms"},
+    {"un", "warmup=1 window_forward=2 window_backward=3 r_hold=2"},
+    {"un", "warmup=0 window_forward=1"},
+    {"un", "warmup=1 window_forward=2 window_backward=2 r_hold=2 outlier_filtration=true"},
 };
 enum { N_SETTINGS = sizeof settings / sizeof *settings };
 
@@ -240,7 +246,7 @@ static void test_equals_the_joined_batch(void **unused)
                     assert_near(a->y[i], b->y[i], 1e-12);
                     assert_near(a->dx[i], b->dx[i], 1e-12);
                 }
-                for (int i = 0; i < 64; i++)
+                for (int i = 0; i < N_GRADS; i++)
                     assert_near(a->grads[i], b->grads[i], 1e-12);
                 for (int i = 0; i < 256; i++)
                     assert_near(a->state[i], b->state[i], 1e-12);
@@ -275,6 +281,9 @@ static void test_gradients_by_finite_differences(void **unused)
         {"renorm", ""},
         {"rbn", "lambda=0.3 nu=0.2 penalty=diff2 reference=before clamp=false"},
         {"power", "warmup=0 backward_divisor=running decay_backward=1 scaling=none"},
+        {"repbn", ""},
+        {"progressive", "lambda_init=0.4"},
+        {"un", "window_forward=1"},
     };
     const double step = 1e-5;
     static results out[1];

@@ -205,6 +205,8 @@ static void test_state_of_several_micro_batches(void **unused)
     /* without warm-up the rows of all micro-batches are divided by the same running value */
     check_state_of_joined_batch("power", "warmup=0");
     check_state_of_joined_batch("power", "warmup=0 scaling=none clip=0.3");
+    check_state_of_joined_batch("repbn", NULL);
+    check_state_of_joined_batch("progressive", NULL);
 }
 
 /* MABN's backward statistic depends on each micro-batch's own mean square, its forward statistics do not. */

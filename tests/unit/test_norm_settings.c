@@ -48,8 +48,19 @@ static void test_alpha(void **state)
         assert_true(fabs(y[i] - tanh(0.25 * x[i])) < 1e-12);
 }
 
+static void test_alpha_and_shift(void **state)
+{
+    (void)state;
+    const double x[WIDTH] = {-2, 0, 0.5, 8};
+    double y[WIDTH];
+    infer("derf", "alpha_init=0.25 shift_init=-0.3", x, y);
+    for (int i = 0; i < WIDTH; i++)
+        assert_true(fabs(y[i] - erf(0.25 * x[i] - 0.3)) < 1e-12);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups), cmocka_unit_test(test_alpha)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_groups), cmocka_unit_test(test_alpha),
+                                       cmocka_unit_test(test_alpha_and_shift)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static int64_t updates_counted(const char *norm, const char *state)
 static void test_warmup_counts_updates(void **state)
 {
     (void)state;
-    static const char *const norms[] = {"power", "mabn", "renorm"};
+    static const char *const norms[] = {"power", "mabn", "renorm", "progressive", "un"};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
         assert_int_equal(updates_counted(norms[i], "update"), 3);
         assert_int_equal(updates_counted(norms[i], "micro-batch"), 12);
@@ -135,8 +135,8 @@ static uint64_t hash_of_run(const char *const *settings, const char *folder, int
 static void test_resume_is_exact_with_accumulation(void **state)
 {
     (void)state;
-    static const char *const norms[] = {"batch", "mabn", "renorm"}, *const states[] = {"update",
-                                                                                       "micro-batch"};
+    static const char *const norms[] = {"batch", "mabn", "renorm", "repbn", "progressive", "un"};
+    static const char *const states[] = {"update", "micro-batch"};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
         for (size_t k = 0; k < 2; k++) {
             const char *const settings[] = {"model.norm",
@@ -151,6 +151,12 @@ static void test_resume_is_exact_with_accumulation(void **state)
                                             "3",
                                             "norm.mabn.r_hold",
                                             "2",
+                                            "norm.un.window_forward",
+                                            "3",
+                                            "norm.un.r_hold",
+                                            "2",
+                                            "norm.progressive.warmup",
+                                            "1",
                                             NULL};
             char *whole = tiny_folder(), *part = tiny_folder();
             uint64_t uninterrupted = hash_of_run(settings, whole, 9, false);

@@ -40,7 +40,8 @@ static void test_resume_is_exact_for_every_norm(void **state)
 {
     (void)state;
     /* the stopped part plans 10 updates, not 24: ramps that follow the plan would differ */
-    static const char *const settings[] = {"norm.renorm.shorten_ramp", "false", NULL};
+    static const char *const settings[] = {"norm.renorm.shorten_ramp", "false",
+                                           "norm.progressive.shorten_lambda", "false", NULL};
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         if (strcmp((*type)->name, "fix"))
             assert_resume_is_exact((*type)->name, "10", settings);

@@ -126,7 +126,8 @@ static void test_length_of_ramps_may_not_differ(void **state)
 {
     (void)state;
     static const char *const longer[] = {"train.updates", "200", NULL};
-    static const char *const norms[] = {"norm = renorm", "norm = layer\nencoder_final_norm = renorm",
+    static const char *const norms[] = {"norm = renorm", "norm = progressive",
+                                        "norm = layer\nencoder_final_norm = renorm",
                                         "norm = layer\n[norm]\nat = enc.0=batch,dec.1.self=renorm"};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
         char *short_run = nm_format("[train]\nupdates = 100\n[model]\n%s\n", norms[i]), *warning;

@@ -182,7 +182,7 @@ static void test_gradients_that_are_not_finite(void **state)
 static void test_activations_that_are_too_large(void **state)
 {
     (void)state;
-    static const char *const norms[] = {"batch", "pnv", "power", "rbn", "renorm", "mabn"};
+    static const char *const norms[] = {"batch", "pnv", "power", "rbn", "renorm", "mabn", "repbn", "un"};
     for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
         const char *const settings[] = {"model.norm", norms[k], "model.norm_position", "pre", NULL};
         run r = open_run(settings);
@@ -202,7 +202,7 @@ static void test_activations_that_are_too_large(void **state)
 static void test_the_dry_run_does_not_change_the_norms(void **state)
 {
     (void)state;
-    static const char *const norms[] = {"batch", "renorm", "power", "mabn"};
+    static const char *const norms[] = {"batch", "renorm", "power", "mabn", "repbn", "progressive", "un"};
     for (size_t k = 0; k < sizeof norms / sizeof *norms; k++) {
         const char *const settings[] = {"model.norm", norms[k], "train.updates", "30", NULL};
         run r = open_run(settings);

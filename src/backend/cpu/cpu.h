@@ -21,7 +21,7 @@ enum {
 };
 
 /* Kernels of one CPU level: each function replaces its entries of the table. */
-enum { NM_CPU_N_GROUPS = 11 };
+enum { NM_CPU_N_GROUPS = 12 };
 #define NM_CPU_LEVEL(level)                                                                                  \
     void nm_cpu_linear_##level(nm_kernels *k);                                                               \
     void nm_cpu_elementwise_##level(nm_kernels *k);                                                          \
@@ -30,6 +30,7 @@ enum { NM_CPU_N_GROUPS = 11 };
     void nm_cpu_block_term_##level(nm_kernels *k);                                                           \
     void nm_cpu_loss_##level(nm_kernels *k);                                                                 \
     void nm_cpu_token_norm_##level(nm_kernels *k);                                                           \
+    void nm_cpu_seed_norm_##level(nm_kernels *k);                                                            \
     void nm_cpu_feature_norm_##level(nm_kernels *k);                                                         \
     void nm_cpu_optimizer_##level(nm_kernels *k);                                                            \
     void nm_cpu_random_init_##level(nm_kernels *k);                                                          \

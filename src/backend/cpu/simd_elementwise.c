@@ -278,6 +278,8 @@ static void vec_chunk(const nm_vec_args *v, int32_t n, const float *va, const fl
         EACH(a > b ? s : a < b ? -s : 0);
     case NM_VEC_ABOVE:
         EACH(a > s ? b : t);
+    case NM_VEC_POW:
+        EACH(t * pow(a, s));
     }
 #undef EACH
     NM_ASSERT(false);

@@ -3,9 +3,9 @@
  * rows. */
 #include "backend/cpu/norm_parts.h"
 
-/* scale = 1 / max(sqrt(squares / divisor + inside) + outside, least) */
+/* scale = numerator / max(sqrt(squares / divisor + inside) + outside, least) */
 typedef struct scale_rule {
-    double divisor, inside, outside, least;
+    double numerator, divisor, inside, outside, least;
 } scale_rule;
 
 typedef struct token_call {
@@ -14,7 +14,8 @@ typedef struct token_call {
     const float *weight, *bias; /* padded vectors */
     float *shift, *scale;
     int32_t width; /* of a group */
-    bool centered, add, sums, stream;
+    int32_t used;  /* its first features, which determine the statistics */
+    bool centered, adaptive, add, sums, stream;
     scale_rule rule;
     nm_norm_residual residual;
 } token_call;
@@ -24,18 +25,21 @@ static double unbiased_divisor(int32_t n)
     return n > 1 ? n - 1 : 1;
 }
 
-static scale_rule rule_of(const nm_token_norm *spec, int32_t n)
+/* n of the width features of a group determine its statistics. */
+static scale_rule rule_of(const nm_token_norm *spec, int32_t n, int32_t width)
 {
     switch (spec->kind) {
     case NM_TOKEN_CENTER:
     case NM_TOKEN_RMS:
-        return (scale_rule){.divisor = n, .inside = spec->eps};
+        return (scale_rule){.numerator = 1, .divisor = n, .inside = spec->eps};
     case NM_TOKEN_CENTER_UNBIASED:
-        return (scale_rule){.divisor = unbiased_divisor(n), .inside = spec->eps};
+        return (scale_rule){.numerator = 1, .divisor = unbiased_divisor(n), .inside = spec->eps};
     case NM_TOKEN_RMS_OUTSIDE:
-        return (scale_rule){.divisor = n, .outside = spec->eps};
+        return (scale_rule){.numerator = 1, .divisor = n, .outside = spec->eps};
+    case NM_TOKEN_CENTER_OUTSIDE:
+        return (scale_rule){.numerator = 1, .divisor = unbiased_divisor(n), .outside = spec->eps};
     case NM_TOKEN_LENGTH:
-        return (scale_rule){.divisor = 1, .least = spec->eps};
+        return (scale_rule){.numerator = pow(width, spec->power / 2), .divisor = 1, .least = spec->eps};
     }
     NM_ASSERT(false);
 }
@@ -44,7 +48,7 @@ static scale_rule rule_of(const nm_token_norm *spec, int32_t n)
 NM_INLINE double scale_of(const scale_rule rule, double squares)
 {
     double root = sqrt(squares / rule.divisor + rule.inside) + rule.outside;
-    return 1 / (root < rule.least ? rule.least : root);
+    return rule.numerator / (root < rule.least ? rule.least : root);
 }
 
 /* Sums of x - center and of its squares, as vectors for vd_sum. */
@@ -98,7 +102,7 @@ static double center_group(int32_t n, const float *x, double *mean)
     const float center = (float)*mean;
     sums_about(n, x, center, &sum, &square);
     *mean = (double)center + sum / n;
-    return square - sum * sum / n;
+    return fmax(0, square - sum * sum / n);
 }
 
 /* Groups of a row whose statistics are computed together, to hide the latency of their sums, divisions and square roots. */
@@ -142,17 +146,29 @@ NM_INLINE void write_columns(const token_call *call, int32_t row, int32_t first,
     const float *x = nm_row(call->x, row) + first, *weight = call->weight + first, *bias = call->bias + first;
     float *y = nm_row(call->y, row) + first;
     vf shift = v_set(mean), scale = v_set(factor);
+    const vf ada_c = v_set((float)call->spec->ada_c),
+             bend = v_set((float)(-call->spec->ada_c * call->spec->ada_k));
+#define XHAT(j, count) v_mul(v_sub(v_load_upto(x + j, count), shift), scale)
 #define STEP(j, count, stream)                                                                               \
-    nm_store(                                                                                                \
-        y + j, count, stream,                                                                                \
-        v_fma(v_load(weight + j), v_mul(v_sub(v_load_upto(x + j, count), shift), scale), v_load(bias + j)))
+    nm_store(y + j, count, stream, v_fma(v_load(weight + j), XHAT(j, count), v_load(bias + j)))
 #define STREAM(j, count) STEP(j, count, true)
 #define STORE(j, count)  STEP(j, count, false)
-    if (call->stream)
+#define ADAPT(j, count)                                                                                      \
+    do {                                                                                                     \
+        vf xhat = XHAT(j, count);                                                                            \
+        nm_store(y + j, count, call->stream, v_mul(v_fma(bend, xhat, ada_c), xhat));                         \
+    } while (0)
+    if (call->adaptive)
+        NM_COLUMNS(n, ADAPT);
+    else if (call->stream)
         NM_COLUMNS(n, STREAM);
     else
         NM_COLUMNS(n, STORE);
+#undef ADAPT
+#undef STORE
+#undef STREAM
 #undef STEP
+#undef XHAT
 }
 
 /* Stores the statistics of n groups from number `at` of the batch on. */
@@ -169,7 +185,8 @@ static void forward_row(const token_call *call, int32_t row)
 {
     const int32_t n = call->width;
     const float *x = nm_row(call->x, row);
-    double center = 0, squares = call->centered ? center_group(n, x, &center) : nm_sum_of_squares(n, x);
+    double center = 0,
+           squares = call->centered ? center_group(n, x, &center) : nm_sum_of_squares(call->used, x);
     const float mean = (float)center, factor = (float)scale_of(call->rule, squares);
     store_statistics(call, (size_t)row, 1, &mean, &factor);
     write_columns(call, row, 0, n, mean, factor);
@@ -185,7 +202,7 @@ static void forward_groups(const token_call *call, int32_t row, int32_t first, i
     if (call->centered)
         center_groups(call, x, n, centers, squares);
     for (int32_t i = 0; !call->centered && i < n; i++)
-        squares[i] = nm_sum_of_squares(width, x + (size_t)i * (size_t)width);
+        squares[i] = nm_sum_of_squares(call->used, x + (size_t)i * (size_t)width);
     for (int32_t i = 0; i < GROUPS; i++) { /* not only n, so that the compiler vectorizes the square roots */
         means[i] = (float)centers[i];
         factors[i] = (float)scale_of(call->rule, squares[i]);
@@ -200,11 +217,19 @@ static token_call prepare(const nm_token_norm *spec, nm_mat x)
     NM_ASSERT(spec->groups > 0 && x.cols % spec->groups == 0);
     NM_ASSERT(spec->weight_len == 0 || spec->weight_len == 1 || spec->weight_len == x.cols);
     NM_ASSERT(spec->bias_len == 0 || spec->bias_len == 1 || spec->bias_len == x.cols);
+    const int32_t width = x.cols / spec->groups, used = spec->n_used ? spec->n_used : width;
+    const bool centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED ||
+                          spec->kind == NM_TOKEN_CENTER_OUTSIDE;
+    const bool adaptive = spec->ada_c > 0;
+    NM_ASSERT(spec->n_used >= 0 && used <= width && (used == width || !centered));
+    NM_ASSERT(!adaptive || (spec->weight_len == 0 && spec->bias_len == 0));
     return (token_call){.spec = spec,
                         .x = x,
-                        .width = x.cols / spec->groups,
-                        .rule = rule_of(spec, x.cols / spec->groups),
-                        .centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED};
+                        .width = width,
+                        .used = used,
+                        .rule = rule_of(spec, used, width),
+                        .centered = centered,
+                        .adaptive = adaptive};
 }
 
 static void token_norm(nm_backend *b, const nm_token_norm_args *args)
@@ -239,23 +264,27 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     }
 }
 
-/* Factor of xhat sum(q xhat) in dx. Below eps the scale of an L2 norm is the constant 1/eps. */
-static double projection_weight(const nm_token_norm *spec, int32_t n, const float *x, float scale)
+/* Factor of xhat sum(q xhat) in dx, for x in the columns whose features determine the statistics. Below eps the scale of an L2
+ * norm is a constant. */
+static double projection_weight(const token_call *call, const float *x, float shift, float scale)
 {
-    double root, scale_eps = (double)scale * spec->eps;
-    switch (spec->kind) {
+    const scale_rule rule = call->rule;
+    double root, scale_eps = (double)scale * call->spec->eps;
+    switch (call->spec->kind) {
     case NM_TOKEN_CENTER:
     case NM_TOKEN_RMS:
-        return 1.0 / n;
     case NM_TOKEN_CENTER_UNBIASED:
-        return 1 / unbiased_divisor(n);
+        return 1 / rule.divisor;
     case NM_TOKEN_RMS_OUTSIDE: /* (root + eps)/root = 1/(1 - eps scale), inaccurate if the root is much below eps */
+    case NM_TOKEN_CENTER_OUTSIDE:
         if (scale_eps < 0.5)
-            return 1 / (n * (1 - scale_eps));
-        root = sqrt(nm_sum_of_squares(n, x) / n);
-        return root > 0 ? (root + spec->eps) / (root * n) : 0;
+            return 1 / (rule.divisor * (1 - scale_eps));
+        root = sqrt((call->centered ? nm_wide_sum_of_squares(call->used, x, (double)shift)
+                                    : nm_sum_of_squares(call->used, x)) /
+                    rule.divisor);
+        return root > 0 ? (root + rule.outside) / (root * rule.divisor) : 0;
     case NM_TOKEN_LENGTH:
-        return scale_eps < 1 - 1e-6 ? 1 : 0;
+        return scale_eps < (1 - 1e-6) * rule.numerator ? 1 / (rule.numerator * rule.numerator) : 0;
     }
     NM_ASSERT(false);
 }
@@ -266,6 +295,7 @@ typedef struct group_grad {
     const float *x, *dy, *weight;
     float *dx, *weight_sums, *bias_sums;
     vf shift, scale, offset, along;
+    vf ada_c, bend; /* weight of AdaNorm: ada_c + bend xhat */
 } group_grad;
 
 NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
@@ -273,7 +303,14 @@ NM_INLINE vf xhat_at(const group_grad *g, int32_t j, int32_t count)
     return v_mul(v_sub(v_load_upto(g->x + j, count), g->shift), g->scale);
 }
 
-static void group_sums(const token_call *call, float scale, group_grad *g)
+/* q = weight dy */
+NM_INLINE vf weighted(const group_grad *g, const bool adaptive, int32_t j, vf up, vf xhat)
+{
+    return v_mul(adaptive ? v_fma(g->bend, xhat, g->ada_c) : v_load(g->weight + j), up);
+}
+
+NM_INLINE void group_sums(const token_call *call, const bool adaptive, float shift, float scale,
+                          group_grad *g)
 {
     int32_t n = call->width;
     vf sums_q[NM_SUM_VECTORS], sums_q_xhat[NM_SUM_VECTORS];
@@ -282,9 +319,9 @@ static void group_sums(const token_call *call, float scale, group_grad *g)
            sum_q_xhat[NM_ACCUMULATORS] = {v_set(0), v_set(0), v_set(0), v_set(0)};
 #define STEP(i, j, count)                                                                                    \
     do {                                                                                                     \
-        vf q = v_mul(v_load(g->weight + (j)), v_load_upto(g->dy + (j), count));                              \
+        vf xhat = xhat_at(g, j, count), q = weighted(g, adaptive, j, v_load_upto(g->dy + (j), count), xhat); \
         sum_q[i] = v_add(sum_q[i], q);                                                                       \
-        sum_q_xhat[i] = v_fma(q, xhat_at(g, j, count), sum_q_xhat[i]);                                       \
+        sum_q_xhat[i] = v_fma(q, xhat, sum_q_xhat[i]);                                                       \
     } while (0)
         NM_SUM_LANE(n, lane, STEP);
 #undef STEP
@@ -292,16 +329,16 @@ static void group_sums(const token_call *call, float scale, group_grad *g)
         sums_q_xhat[lane / NM_W] = nm_sum_accumulators(sum_q_xhat);
     }
     double mean = call->centered ? v_sum_lanes(sums_q) / n : 0;
-    double projection = v_sum_lanes(sums_q_xhat) * projection_weight(call->spec, n, g->x, scale);
+    double projection = v_sum_lanes(sums_q_xhat) * projection_weight(call, g->x, shift, scale);
     g->offset = v_set((float)(-mean * (double)scale));
     g->along = v_set((float)(-projection * (double)scale));
 }
 
-NM_INLINE void grad_columns(const group_grad *g, const bool add, const bool sums, const bool stream,
-                            int32_t j, int32_t count)
+NM_INLINE void grad_columns(const group_grad *g, const bool adaptive, const bool add, const bool sums,
+                            const bool stream, int32_t j, int32_t count)
 {
     vf up = v_load_upto(g->dy + j, count), xhat = xhat_at(g, j, count);
-    vf q = v_mul(v_load(g->weight + j), up), down = v_fma(q, g->scale, v_fma(xhat, g->along, g->offset));
+    vf q = weighted(g, adaptive, j, up, xhat), down = v_fma(q, g->scale, v_fma(xhat, g->along, g->offset));
     if (add)
         down = v_add(v_load_upto(g->dx + j, count), down);
     nm_store(g->dx + j, count, stream, down);
@@ -311,32 +348,58 @@ NM_INLINE void grad_columns(const group_grad *g, const bool add, const bool sums
     }
 }
 
+/* Continues n columns later, where the statistics do not depend on x: dx = scale q. */
+NM_INLINE void skip_columns(group_grad *g, int32_t n)
+{
+    g->x += n;
+    g->dy += n;
+    g->dx += n;
+    g->weight += n;
+    g->weight_sums += n;
+    g->bias_sums += n;
+    g->along = v_set(0);
+}
+
 /* dx of one group of a row, and its contribution to the sums of the block: [weight, bias], padded vectors. */
 static void grad_group(const token_call *call, int32_t row, int32_t group, float *sums)
 {
-    int32_t n = call->width, first = group * n;
+    int32_t first = group * call->width;
     size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
+    const float shift = call->centered ? call->shift[at] : 0, scale = call->scale[at];
+    const double ada_c = call->spec->ada_c, ada_k = call->spec->ada_k;
     group_grad g = {.x = nm_row(call->x, row) + first,
                     .dy = nm_row(call->dy, row) + first,
                     .dx = nm_row(call->dx, row) + first,
                     .weight = call->weight + first,
                     .weight_sums = sums + first,
                     .bias_sums = sums + nm_padded(call->x.cols) + first,
-                    .shift = v_set(call->centered ? call->shift[at] : 0),
-                    .scale = v_set(call->scale[at])};
-    group_sums(call, call->scale[at], &g);
-#define WITH_SUMS(j, count)        grad_columns(&g, false, true, false, j, count)
-#define STREAM_WITH_SUMS(j, count) grad_columns(&g, false, true, true, j, count)
-#define ADD_WITH_SUMS(j, count)    grad_columns(&g, true, true, false, j, count)
-#define WITHOUT(j, count)          grad_columns(&g, call->add, false, false, j, count)
-    if (!call->sums)
-        NM_COLUMNS(n, WITHOUT);
-    else if (call->add)
-        NM_COLUMNS(n, ADD_WITH_SUMS);
-    else if (call->stream)
-        NM_COLUMNS(n, STREAM_WITH_SUMS);
+                    .shift = v_set(shift),
+                    .scale = v_set(scale),
+                    .ada_c = v_set((float)ada_c),
+                    .bend = v_set((float)(-ada_c * ada_k))};
+    if (call->adaptive)
+        group_sums(call, true, shift, scale, &g);
     else
-        NM_COLUMNS(n, WITH_SUMS);
+        group_sums(call, false, shift, scale, &g);
+#define WITH_SUMS(j, count)        grad_columns(&g, false, false, true, false, j, count)
+#define STREAM_WITH_SUMS(j, count) grad_columns(&g, false, false, true, true, j, count)
+#define ADD_WITH_SUMS(j, count)    grad_columns(&g, false, true, true, false, j, count)
+#define WITHOUT(j, count)          grad_columns(&g, false, call->add, false, false, j, count)
+#define ADAPTIVE(j, count)         grad_columns(&g, true, call->add, false, false, j, count)
+    for (int32_t done = 0, n = call->used; n > 0; done += n, n = call->width - done) {
+        if (done)
+            skip_columns(&g, done);
+        if (call->adaptive)
+            NM_COLUMNS(n, ADAPTIVE);
+        else if (!call->sums)
+            NM_COLUMNS(n, WITHOUT);
+        else if (call->add)
+            NM_COLUMNS(n, ADD_WITH_SUMS);
+        else if (call->stream)
+            NM_COLUMNS(n, STREAM_WITH_SUMS);
+        else
+            NM_COLUMNS(n, WITH_SUMS);
+    }
 }
 
 /* to += sums; for a parameter of length 1, the sum over all columns is added */
@@ -393,7 +456,8 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
     call.scale = (float *)(uintptr_t)args->scale;
     call.add = args->add;
     call.residual = nm_residual_of_grad(args->residual, dx);
-    call.stream = nm_use_streaming(dx) && call.width % NM_W == 0 && !call.residual.on;
+    call.stream =
+        nm_use_streaming(dx) && call.width % NM_W == 0 && call.used % NM_W == 0 && !call.residual.on;
     call.sums = (d_weight && args->spec->weight_len) || (d_bias && args->spec->bias_len);
     run_grad(b, &call, blocks, partials);
     if (!call.sums)
