@@ -44,6 +44,10 @@ def fail(text):
     sys.exit(f"bench_peers: {text}")
 
 
+def today():
+    return datetime.date.today().isoformat()
+
+
 # ---- the machine ----
 
 def cpu_times():
@@ -154,7 +158,7 @@ class Work:
             if "mib" in kept[name][0]:
                 side["mib"] = statistics.median(result["mib"] for result in kept[name])
             sides.append(side)
-        return {"work": self.name, "unit": self.unit, "higher_is_better": self.higher, "sides": sides}
+        return {"work": self.name, "date": today(), "unit": self.unit, "higher_is_better": self.higher, "sides": sides}
 
 
 # ---- data ----
@@ -354,7 +358,7 @@ def norm_rows(rounds, any_load):
         sides = [{"side": side, "median": statistics.median(times[key, side]), "min": min(times[key, side]),
                   "max": max(times[key, side])} for side in ("PyTorch", "Norma") if (key, side) in times]
         if len(sides) == 2:
-            rows.append({"work": f"norm {key}", "unit": "us", "higher_is_better": False, "sides": sides})
+            rows.append({"work": f"norm {key}", "date": today(), "unit": "us", "higher_is_better": False, "sides": sides})
     return rows
 
 
@@ -384,13 +388,13 @@ def open_report(folder, rounds):
     os.makedirs(folder, exist_ok=True)
     model, flags = cpu_model()
     path = f"{folder}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}.json"
-    report = {"cpu": model, "cores": CORES, "instructions": flags, "date": datetime.date.today().isoformat(),
+    report = {"cpu": model, "cores": CORES, "instructions": flags, "date": today(),
               "versions": versions(), "rounds": rounds, "works": []}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             old = json.load(file)
         if old["versions"] == report["versions"]:
-            report["works"] = old["works"]
+            report["works"] = [{"date": old["date"], **work} for work in old["works"]]
     return path, report
 
 

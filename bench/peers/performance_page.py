@@ -40,9 +40,15 @@ def rows_of(work):
                f"{number(side['min'])} to {number(side['max'])} | {memory(side)} | {ratios} |")
 
 
+def dates(report):
+    """The dates of the works: one, or the first and the last."""
+    measured = sorted({work.get("date", report["date"]) for work in report["works"]} or {report["date"]})
+    return measured[0] if len(measured) == 1 else f"{measured[0]} to {measured[-1]}"
+
+
 def table(report):
     names = ", ".join(f"{name} {version}" for name, version in report["versions"].items() if name != "norma")
-    about = (f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {report['date']}, "
+    about = (f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {dates(report)}, "
              f"{report['rounds']} rounds. {names}.")
     lines = [f"### {report['cpu']}", "", *textwrap.wrap(about, 98), "",
              "| work | program | tokens/s, median | from, to | MiB | speedup of Norma |", "|---|---|--:|--:|--:|--:|"]
