@@ -348,6 +348,31 @@ NM_INLINE void grad_columns(const group_grad *g, const bool adaptive, const bool
     }
 }
 
+/* dx of the next n columns of a group, and their contribution to the sums. */
+NM_INLINE void write_grads(const token_call *call, const group_grad *g, int32_t n)
+{
+#define WITH_SUMS(j, count)        grad_columns(g, false, false, true, false, j, count)
+#define STREAM_WITH_SUMS(j, count) grad_columns(g, false, false, true, true, j, count)
+#define ADD_WITH_SUMS(j, count)    grad_columns(g, false, true, true, false, j, count)
+#define WITHOUT(j, count)          grad_columns(g, false, call->add, false, false, j, count)
+#define ADAPTIVE(j, count)         grad_columns(g, true, call->add, false, false, j, count)
+    if (call->adaptive)
+        NM_COLUMNS(n, ADAPTIVE);
+    else if (!call->sums)
+        NM_COLUMNS(n, WITHOUT);
+    else if (call->add)
+        NM_COLUMNS(n, ADD_WITH_SUMS);
+    else if (call->stream)
+        NM_COLUMNS(n, STREAM_WITH_SUMS);
+    else
+        NM_COLUMNS(n, WITH_SUMS);
+#undef ADAPTIVE
+#undef WITHOUT
+#undef ADD_WITH_SUMS
+#undef STREAM_WITH_SUMS
+#undef WITH_SUMS
+}
+
 /* Continues n columns later, where the statistics do not depend on x: dx = scale q. */
 NM_INLINE void skip_columns(group_grad *g, int32_t n)
 {
@@ -366,7 +391,6 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
     int32_t first = group * call->width;
     size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
     const float shift = call->centered ? call->shift[at] : 0, scale = call->scale[at];
-    const double ada_c = call->spec->ada_c, ada_k = call->spec->ada_k;
     group_grad g = {.x = nm_row(call->x, row) + first,
                     .dy = nm_row(call->dy, row) + first,
                     .dx = nm_row(call->dx, row) + first,
@@ -374,31 +398,18 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
                     .weight_sums = sums + first,
                     .bias_sums = sums + nm_padded(call->x.cols) + first,
                     .shift = v_set(shift),
-                    .scale = v_set(scale),
-                    .ada_c = v_set((float)ada_c),
-                    .bend = v_set((float)(-ada_c * ada_k))};
-    if (call->adaptive)
+                    .scale = v_set(scale)};
+    if (call->adaptive) {
+        g.ada_c = v_set((float)call->spec->ada_c);
+        g.bend = v_set((float)(-call->spec->ada_c * call->spec->ada_k));
         group_sums(call, true, shift, scale, &g);
-    else
+    } else {
         group_sums(call, false, shift, scale, &g);
-#define WITH_SUMS(j, count)        grad_columns(&g, false, false, true, false, j, count)
-#define STREAM_WITH_SUMS(j, count) grad_columns(&g, false, false, true, true, j, count)
-#define ADD_WITH_SUMS(j, count)    grad_columns(&g, false, true, true, false, j, count)
-#define WITHOUT(j, count)          grad_columns(&g, false, call->add, false, false, j, count)
-#define ADAPTIVE(j, count)         grad_columns(&g, true, call->add, false, false, j, count)
-    for (int32_t done = 0, n = call->used; n > 0; done += n, n = call->width - done) {
-        if (done)
-            skip_columns(&g, done);
-        if (call->adaptive)
-            NM_COLUMNS(n, ADAPTIVE);
-        else if (!call->sums)
-            NM_COLUMNS(n, WITHOUT);
-        else if (call->add)
-            NM_COLUMNS(n, ADD_WITH_SUMS);
-        else if (call->stream)
-            NM_COLUMNS(n, STREAM_WITH_SUMS);
-        else
-            NM_COLUMNS(n, WITH_SUMS);
+    }
+    write_grads(call, &g, call->used);
+    if (call->used < call->width) {
+        skip_columns(&g, call->used);
+        write_grads(call, &g, call->width - call->used);
     }
 }
 
