@@ -569,8 +569,8 @@ typedef struct nm_token_norm {
     int32_t groups;
     double eps;
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
-    int32_t
-        n_used; /* kinds without shift: the statistics are those of the first n_used features of a group; 0: all */
+    /* Kinds without shift: the statistics are those of the first n_used features of a group; 0: all. */
+    int32_t n_used;
     double power; /* NM_TOKEN_LENGTH */
     /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat) is a constant
      * in backward. */

@@ -281,10 +281,10 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
         return;
     if (nu)
         check_theorem(user, call, nu);
+    /* the lemma covers neither a correction r (batch renormalization) nor alpha x (RepBN) */
     else if (batch && !(call->norm->type->traits & NM_APPROX_GRAD) && !nm_call_stat(call, "r", width) &&
              !nm_call_stat(call, "alpha", width))
-        check_lemma(user,
-                    call); /* it covers neither a correction r (batch renormalization) nor alpha x (RepBN) */
+        check_lemma(user, call);
 }
 
 static void add_group(bounds_pass *l, const char *name, double square)
