@@ -360,10 +360,12 @@ my @children = map {
     }
     $child
 } 1 .. $jobs;
+my $broken = 0;
 for my $child (@children) {
     waitpid($child, 0);
-    exit 1 if $?;
+    $broken ||= $?;
 }
+exit 1 if $broken;
 
 my ($failures, $tries, $available, %row) = (0, 0, 0);
 for my $i (0 .. $#chosen) {

@@ -137,6 +137,13 @@ NM_INLINE void nm_sum_blocks(nm_backend *b, const float *partials, int32_t block
     }
 }
 
+/* to[j] += sums[j], unless `to` is NULL */
+NM_INLINE void nm_add_sums(const double *sums, int32_t n, float *to)
+{
+    for (int32_t j = 0; to && j < n; j++)
+        to[j] = (float)((double)to[j] + sums[j]);
+}
+
 /* Residual connection before a norm (nm_residual_sum, nm_residual_grad). on: false if there is none. */
 typedef struct nm_norm_residual {
     bool on, add;

@@ -290,13 +290,6 @@ static void grad_rows(const map_call *call, int32_t first, int32_t end, float *s
         v_stream_end();
 }
 
-/* to[j] += sums[j], unless `to` is NULL */
-static void add_sums(const double *sums, int32_t n, float *to)
-{
-    for (int32_t j = 0; to && j < n; j++)
-        to[j] = (float)((double)to[j] + sums[j]);
-}
-
 static void map_grad(nm_backend *b, const nm_map_grad_args *args)
 {
     const nm_mat x = args->forward.x;
@@ -328,14 +321,14 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
     }
     if (call.sums) {
         nm_sum_blocks(b, partials, blocks, (int32_t)(2 * padded), sums);
-        add_sums(sums, x.cols, args->d_weight);
-        add_sums(sums + padded, x.cols, args->d_bias);
+        nm_add_sums(sums, x.cols, args->d_weight);
+        nm_add_sums(sums + padded, x.cols, args->d_bias);
     }
     double total[2] = {0, 0};
     for (int32_t i = 0; i < 2 * blocks; i++)
         total[i % 2] += scalars[i];
-    add_sums(total, 1, args->d_alpha);
-    add_sums(total + 1, 1, args->d_shift);
+    nm_add_sums(total, 1, args->d_alpha);
+    nm_add_sums(total + 1, 1, args->d_shift);
 }
 
 void NM_SIMD(nm_cpu_map)(nm_kernels *k)

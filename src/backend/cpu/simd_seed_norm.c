@@ -143,13 +143,6 @@ static void grad_row(const seed_call *call, int32_t row, float *sums)
 #undef STEP
 }
 
-/* to[j] += sums[j], unless `to` is NULL */
-static void add_sums(const double *sums, int32_t n, float *to)
-{
-    for (int32_t j = 0; to && j < n; j++)
-        to[j] = (float)((double)to[j] + sums[j]);
-}
-
 static void seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *args)
 {
     const nm_mat x = args->x;
@@ -184,9 +177,9 @@ static void seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *args)
             v_stream_end();
     }
     nm_sum_blocks(b, partials, blocks, (int32_t)size, sums);
-    add_sums(sums, x.cols, args->d_weight);
-    add_sums(sums + padded, x.cols, args->d_alpha);
-    add_sums(sums + 2 * padded, x.cols, args->d_beta);
+    nm_add_sums(sums, x.cols, args->d_weight);
+    nm_add_sums(sums + padded, x.cols, args->d_alpha);
+    nm_add_sums(sums + 2 * padded, x.cols, args->d_beta);
 }
 
 void NM_SIMD(nm_cpu_seed_norm)(nm_kernels *k)

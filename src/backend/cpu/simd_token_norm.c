@@ -349,14 +349,14 @@ NM_INLINE void grad_columns(const group_grad *g, const bool adaptive, const bool
 }
 
 /* dx of the next n columns of a group, and their contribution to the sums. */
-NM_INLINE void write_grads(const token_call *call, const group_grad *g, int32_t n)
+NM_INLINE void write_grads(const token_call *call, const bool adaptive, const group_grad *g, int32_t n)
 {
 #define WITH_SUMS(j, count)        grad_columns(g, false, false, true, false, j, count)
 #define STREAM_WITH_SUMS(j, count) grad_columns(g, false, false, true, true, j, count)
 #define ADD_WITH_SUMS(j, count)    grad_columns(g, false, true, true, false, j, count)
 #define WITHOUT(j, count)          grad_columns(g, false, call->add, false, false, j, count)
 #define ADAPTIVE(j, count)         grad_columns(g, true, call->add, false, false, j, count)
-    if (call->adaptive)
+    if (adaptive)
         NM_COLUMNS(n, ADAPTIVE);
     else if (!call->sums)
         NM_COLUMNS(n, WITHOUT);
@@ -386,7 +386,8 @@ NM_INLINE void skip_columns(group_grad *g, int32_t n)
 }
 
 /* dx of one group of a row, and its contribution to the sums of the block: [weight, bias], padded vectors. */
-static void grad_group(const token_call *call, int32_t row, int32_t group, float *sums)
+NM_INLINE void grad_group(const token_call *call, const bool adaptive, const bool partial, int32_t row,
+                          int32_t group, float *sums)
 {
     int32_t first = group * call->width;
     size_t at = (size_t)row * (size_t)call->spec->groups + (size_t)group;
@@ -399,18 +400,32 @@ static void grad_group(const token_call *call, int32_t row, int32_t group, float
                     .bias_sums = sums + nm_padded(call->x.cols) + first,
                     .shift = v_set(shift),
                     .scale = v_set(scale)};
-    if (call->adaptive) {
+    if (adaptive) {
         g.ada_c = v_set((float)call->spec->ada_c);
         g.bend = v_set((float)(-call->spec->ada_c * call->spec->ada_k));
-        group_sums(call, true, shift, scale, &g);
-    } else {
-        group_sums(call, false, shift, scale, &g);
     }
-    write_grads(call, &g, call->used);
-    if (call->used < call->width) {
+    group_sums(call, adaptive, shift, scale, &g);
+    write_grads(call, adaptive, &g, partial ? call->used : call->width);
+    if (partial) {
         skip_columns(&g, call->used);
-        write_grads(call, &g, call->width - call->used);
+        write_grads(call, adaptive, &g, call->width - call->used);
     }
+}
+
+/* Three functions, so that the usual norms do not have the branches and registers of the others. */
+static void grad_plain(const token_call *call, int32_t row, int32_t group, float *sums)
+{
+    grad_group(call, false, false, row, group, sums);
+}
+
+static void grad_partial(const token_call *call, int32_t row, int32_t group, float *sums)
+{
+    grad_group(call, false, true, row, group, sums);
+}
+
+static void grad_adaptive(const token_call *call, int32_t row, int32_t group, float *sums)
+{
+    grad_group(call, true, false, row, group, sums);
 }
 
 /* to += sums; for a parameter of length 1, the sum over all columns is added */
@@ -431,6 +446,10 @@ static void add_sums(const double *sums, int32_t cols, int32_t length, float *to
 static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, float *partials)
 {
     size_t size = 2 * nm_padded(call->x.cols);
+    void (*const grad)(const token_call *call, int32_t row, int32_t group, float *sums) =
+        call->adaptive             ? grad_adaptive
+        : call->used < call->width ? grad_partial
+                                   : grad_plain;
     int32_t threads = nm_threads_for(b, (size_t)call->x.rows * (size_t)call->x.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int32_t i = 0; i < blocks; i++) {
@@ -439,7 +458,7 @@ static void run_grad(nm_backend *b, const token_call *call, int32_t blocks, floa
         memset(sums, 0, size * sizeof(float));
         for (int32_t row = i * NM_NORM_ROWS; row < end; row++) {
             for (int32_t group = 0; group < call->spec->groups; group++)
-                grad_group(call, row, group, sums);
+                grad(call, row, group, sums);
             if (call->residual.on)
                 nm_residual_grad_rows(&call->residual, call->dx, row, row + 1);
         }
