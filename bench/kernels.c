@@ -140,6 +140,37 @@ static void run_embed_grad(const bench *on, const bench_case *c, int32_t rows)
             .dtable = mat(on, 5, c->out, c->in));
 }
 
+static void run_rotate(const bench *on, const bench_case *c, int32_t rows)
+{
+    NM_CALL(on->cpu, rotate, .x = mat(on, 0, rows, c->in), .table = mat(on, 1, BENCH_WORDS, c->out),
+            .positions = on->ids, .heads = c->in / c->out, .y = mat(on, 3, rows, c->in));
+}
+
+static void run_rotate_interleaved(const bench *on, const bench_case *c, int32_t rows)
+{
+    NM_CALL(on->cpu, rotate, .x = mat(on, 0, rows, c->in), .table = mat(on, 1, BENCH_WORDS, c->out),
+            .positions = on->ids, .heads = c->in / c->out, .interleaved = true, .y = mat(on, 3, rows, c->in));
+}
+
+/* Half of the columns of a matrix [rows, 2 in]. */
+static nm_mat half(const bench *on, int buffer, const bench_case *c, int32_t rows, int which)
+{
+    return (nm_mat){on->data[buffer] + which * c->in, rows, c->in, 2 * c->in};
+}
+
+static void run_gate(const bench *on, const bench_case *c, int32_t rows)
+{
+    NM_CALL(on->cpu, gate, .op = NM_MAP_SILU, .gate = half(on, 0, c, rows, 0), .x = half(on, 0, c, rows, 1),
+            .y = mat(on, 3, rows, c->in));
+}
+
+static void run_gate_grad(const bench *on, const bench_case *c, int32_t rows)
+{
+    NM_CALL(on->cpu, gate_grad,
+            .forward = {.op = NM_MAP_SILU, .gate = half(on, 0, c, rows, 0), .x = half(on, 0, c, rows, 1)},
+            .dy = mat(on, 3, rows, c->in), .dgate = half(on, 5, c, rows, 0), .dx = half(on, 5, c, rows, 1));
+}
+
 static void run_log_softmax(const bench *on, const bench_case *c, int32_t rows)
 {
     NM_CALL(on->cpu, log_softmax, .x = mat(on, 0, rows, c->in), .y = mat(on, 3, rows, c->in));
@@ -213,6 +244,10 @@ static const bench_case cases[] = {
     {"add", "", 4096, 512, 0, run_add, 0, 3.0 * 512},
     {"embed", "", 4096, 512, BENCH_WORDS, run_embed, 0, 3.0 * 512},
     {"embed_grad", "", 4096, 512, BENCH_WORDS, run_embed_grad, 0, 3.0 * 512},
+    {"rotate", "", 4096, 512, 64, run_rotate, 0, 2.0 * 512},
+    {"rotate", "interleaved", 4096, 512, 64, run_rotate_interleaved, 0, 2.0 * 512},
+    {"gate", "silu", 4096, 512, 0, run_gate, 0, 3.0 * 512},
+    {"gate_grad", "silu", 4096, 512, 0, run_gate_grad, 0, 5.0 * 512},
     {"log_softmax", "", 128, BENCH_WORDS, 0, run_log_softmax, 0, 2.0 * BENCH_WORDS},
     {"top_k", "", 128, BENCH_WORDS, 8, run_top_k, 0, 1.0 * BENCH_WORDS},
     {"adam", "", 8192, 1024, 0, run_adam, 0, 7.0 * 1024},

@@ -271,13 +271,14 @@ typedef struct nm_load_bf16_args {
 
 /* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2. */
 typedef enum nm_map_op {
-    NM_MAP_RELU,     /* max(z, 0) */
-    NM_MAP_TANH,     /* tanh(z) */
-    NM_MAP_ERF,      /* erf(z) */
-    NM_MAP_SIGMOID,  /* 1/(1 + e^-z) */
-    NM_MAP_SILU,     /* z/(1 + e^-z) */
-    NM_MAP_GELU,     /* z Phi(z) */
-    NM_MAP_GELU_TANH /* z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
+    NM_MAP_RELU,      /* max(z, 0) */
+    NM_MAP_TANH,      /* tanh(z) */
+    NM_MAP_ERF,       /* erf(z) */
+    NM_MAP_SIGMOID,   /* 1/(1 + e^-z) */
+    NM_MAP_SILU,      /* z/(1 + e^-z) */
+    NM_MAP_GELU,      /* z Phi(z) */
+    NM_MAP_GELU_TANH, /* z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
+    NM_MAP_IDENTITY   /* z */
 } nm_map_op;
 
 /* z = alpha x + shift
@@ -306,6 +307,23 @@ typedef struct nm_map_grad_args {
     void *d_alpha, *d_shift; /* [1] or NULL */
     void *d_weight, *d_bias; /* [cols] or NULL */
 } nm_map_grad_args;
+
+/* Gated linear unit (Shazeer 2020, "GLU Variants Improve Transformer"), elementwise:
+ *     y = f(gate) x */
+typedef struct nm_gate_args {
+    nm_map_op op; /* f */
+    nm_mat gate, x;
+    nm_mat y; /* = */
+} nm_gate_args;
+
+/* The gradients of `gate`:
+ *     dgate = dy x f'(gate)
+ *     dx    = dy f(gate) */
+typedef struct nm_gate_grad_args {
+    nm_gate_args forward; /* y is not read */
+    nm_mat dy;
+    nm_mat dgate, dx; /* = */
+} nm_gate_grad_args;
 
 /* Elementwise operations on vectors, with the numbers s and t. */
 typedef enum nm_vec_op {
@@ -369,6 +387,21 @@ typedef struct nm_gather_args {
 
 /* ---- attention ---- */
 
+/* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34). Heads are equal column ranges of c = cols/heads
+ * columns, an even number. For row i with position p = positions[i], per head and pair k < c/2 of columns
+ *     a, b = k, k + c/2           or 2k, 2k + 1 if interleaved
+ *     y_a  = x_a cos - x_b sin    cos = table[p, k], sin = table[p, c/2 + k]
+ *     y_b  = x_b cos + x_a sin
+ * inverse: -sin in place of sin, which is also the gradient. */
+typedef struct nm_rotate_args {
+    nm_mat x;
+    nm_mat table;             /* [length, c] */
+    const int32_t *positions; /* [rows], below length */
+    int32_t heads;
+    bool interleaved, inverse;
+    nm_mat y; /* =; may be x */
+} nm_rotate_args;
+
 /* Scaled dot-product attention (Vaswani et al. 2017, eq. 1); heads are equal column ranges. Per head and
  * query i:
  *     s_j = scale q_i . k_j        p = softmax(s)        out_i = sum_j drop(p_j) v_j
@@ -393,11 +426,12 @@ typedef struct nm_attention_grad_args {
 } nm_attention_grad_args;
 
 /* Attention of single queries over a gathered KV cache: query i attends to the rows
- * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. */
+ * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. Grouped-query attention (Ainslie et al. 2023): query head h reads
+ * key and value head floor(h key_heads / heads). */
 typedef struct nm_attention_cached_args {
-    nm_mat q, k, v;
+    nm_mat q, k, v; /* [queries, heads * c], [keys, key_heads * c], [keys, key_heads * c'] */
     const int32_t *rows, *offsets;
-    int32_t heads;
+    int32_t heads, key_heads; /* key_heads: a divisor of heads; 0: heads */
     double scale;
     nm_mat out; /* = */
 } nm_attention_cached_args;
@@ -728,10 +762,10 @@ typedef struct nm_sgd_args {
     K(gemm)                                                                                 \
     K(linear) K(pack) K(round_int8) K(pack_int8) K(linear_int8)                             \
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
-    K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad)                            \
+    K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad) K(gate) K(gate_grad)       \
     K(store_bf16) K(load_bf16)                                                              \
     K(embed) K(embed_grad) K(gather)                                                        \
-    K(attention) K(attention_grad) K(attention_cached) K(guided_attention)                  \
+    K(rotate) K(attention) K(attention_grad) K(attention_cached) K(guided_attention)        \
     K(block_term) K(block_term_grad)                                                        \
     K(relative_attention) K(relative_attention_grad)                                        \
     K(pool_max) K(pool_max_grad) K(crf)                                                     \

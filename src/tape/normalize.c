@@ -18,15 +18,23 @@ typedef struct normalization {
     nm_node *residual; /* connection whose result x the norm computes; NULL: x is computed before the norm */
 } normalization;
 
+/* The rows that the norm sees: a row of a tensor that is a multiple of the norm's width is several rows. */
+static nm_mat norm_rows(const nm_norm *norm, void *data, const nm_tensor *tensor)
+{
+    int32_t parts = tensor->cols / norm->site.width;
+    NM_ASSERT(parts * norm->site.width == tensor->cols);
+    return nm_mat_of(data, tensor->rows * parts, norm->site.width);
+}
+
 static void normalize_backward(nm_tape *tape, nm_node *node)
 {
     normalization *saved = node->saved;
     nm_norm_call *call = &saved->call;
     nm_tensor *y = node->out;
     nm_residual_grad residual;
-    call->y = nm_tensor_mat(y); /* nm_tape_keep_operand moves it */
-    call->dy = nm_mat_of(y->grad, y->rows, y->cols);
-    call->dx = nm_tensor_grad(tape, node->in[0], &call->add);
+    call->y = norm_rows(call->norm, y->data, y); /* nm_tape_keep_operand moves it */
+    call->dy = norm_rows(call->norm, y->grad, y);
+    call->dx = norm_rows(call->norm, nm_tensor_grad(tape, node->in[0], &call->add).data, y);
     if (!call->dx.data || (saved->residual && !nm_residual_grad_of(tape, saved->residual, &residual).data))
         return;
     for (int i = 0; i < call->norm->shape.n_params; i++)
@@ -66,9 +74,9 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
                            .norm = norm,
                            .alloc = alloc_on_tape,
                            .allocator = tape,
-                           .x = nm_tensor_mat(x),
+                           .x = norm_rows(norm, x->data, x),
                            .sum = connection ? &connection->sum : NULL,
-                           .y = nm_tensor_mat(y),
+                           .y = norm_rows(norm, y->data, y),
                            .n_targets = tape->n_targets,
                            .mean_loss = tape->mean_loss,
                            .joiner = tape->training ? tape->joiner : NULL,

@@ -160,6 +160,12 @@ nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *
                      double drop_rate);
 /* drop(f(x)), f pointwise */
 nm_tensor *nm_activated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_rate);
+/* Gated linear unit: drop(f(g) l), [rows, cols / 2], of a projection x = [g | l] that no other operation reads; f pointwise. */
+nm_tensor *nm_gated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_rate);
+/* factor x; x itself if factor is 1 */
+nm_tensor *nm_scaled(nm_tape *tape, nm_tensor *x, double factor);
+/* scale x, with a parameter `scale`: [1, cols], one number per feature, or [1, 1] */
+nm_tensor *nm_feature_scaled(nm_tape *tape, nm_tensor *x, nm_tensor *scale);
 /* x + drop(f) */
 nm_tensor *nm_residual(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate);
 /* drop(x); x itself if the rate is 0 or the tape is not training */
@@ -168,6 +174,13 @@ nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate);
  * is not used */
 nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const int32_t *pos, int32_t n,
                     double scale, const nm_mat *positions, double drop_rate);
+/* Rotary position embeddings: each head of row i is rotated by the angles of positions[i], see nm_rotate_args; [rows, cols].
+ * table: [length, cols / heads], not learned; positions: device, [rows]. Both must stay valid until backward has finished. */
+nm_tensor *nm_rotated(nm_tape *tape, nm_tensor *x, const nm_mat *table, const int32_t *positions,
+                      int32_t heads, bool interleaved);
+/* Grouped-query attention: x [rows, key_heads * c] -> [rows, heads * c], where head i is a copy of head
+ * floor(i key_heads / heads) of x; heads: a multiple of key_heads. x itself if they are equal. */
+nm_tensor *nm_repeated_heads(nm_tape *tape, nm_tensor *x, int32_t key_heads, int32_t heads);
 /* Queries are columns 0 .. key_width - 1 of q; keys and values are the key_width and value_width columns of kv that begin at
  * k_first and v_first. q may be the same tensor as kv (one fused projection [q | k | v]). */
 typedef struct nm_attention_shape {
@@ -218,9 +231,12 @@ nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_b
                                  double drop_rate);
 /* [x_0 | x_1 | ...], n from 1 to 4; x_0 itself for n = 1 */
 nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n);
+/* A copy of the columns first .. first + cols - 1 of x, [rows, cols] */
+nm_tensor *nm_column_copy(nm_tape *tape, nm_tensor *x, int32_t first, int32_t cols);
 /* [sequences, cols]: maximum of each column over the rows of each sequence; no sequence may be empty */
 nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing);
-/* y = norm(x). If the tape is training or has batch_stats, with batch statistics, which are also collected for
+/* y = norm(x), [rows, cols]; cols is a multiple of the norm's width, and each part of that width is normalized by itself (heads of
+ * queries and keys). If the tape is training or has batch_stats, with batch statistics, which are also collected for
  * nm_params_update_norms. */
 nm_tensor *nm_normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x);
 /* *sum = x + drop(f); returns norm(*sum). Bitwise identical to nm_residual followed by nm_normalize, with one pass over memory

@@ -81,21 +81,41 @@ void check_attention_grad(pair *p, size z)
     }
 }
 
-void check_attention_cached(pair *p, size z)
+/* group: number of query heads that read a key head. A single head has keys and values of different widths. */
+static void check_cached(pair *p, size z, int32_t heads, int32_t group)
 {
     enum { CACHE = 21 };
+    const int32_t width = z.cols / heads, v_width = heads > 1 ? width : other_width(z.cols);
+    const int32_t key_heads = heads / group, k_cols = key_heads * width, v_cols = key_heads * v_width;
     int32_t *offsets = nm_allocate(((size_t)z.rows + 1) * sizeof *offsets);
     for (int32_t i = 0; i < z.rows; i++)
         offsets[i + 1] = offsets[i] + 1 + i * 7 % CACHE;
-    test_mat q = pair_random(p, z.rows, z.cols, z.gap), out = pair_random(p, z.rows, z.cols, z.gap);
-    test_mat kv = pair_random(p, CACHE, 2 * z.cols, 0);
-    test_mat k = mat_slice(p, kv, 0, z.cols), v = mat_slice(p, kv, z.cols, z.cols);
+    test_mat q = pair_random(p, z.rows, z.cols, z.gap);
+    test_mat out = pair_random(p, z.rows, heads * v_width, z.gap);
+    test_mat kv = pair_random(p, CACHE, k_cols + v_cols, 0);
+    test_mat k = mat_slice(p, kv, 0, k_cols), v = mat_slice(p, kv, k_cols, v_cols);
     pair_list rows = pair_ids(p, offsets[z.rows], CACHE);
     pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
     BOTH(p, attention_cached, .q = q.m[s], .k = k.m[s], .v = v.m[s], .rows = rows.memory[s],
-         .offsets = starts.memory[s], .heads = heads_for(z.cols), .scale = 0.4, .out = out.m[s]);
+         .offsets = starts.memory[s], .heads = heads, .key_heads = group == 1 ? 0 : key_heads, .scale = 0.4,
+         .out = out.m[s]);
     mat_compare(p, "out", out, 64, 1);
+    pair_close(p);
     free(offsets);
+}
+
+/* Every divisor of the number of heads as the number of query heads that read a key head. Heads of 4 to 64 columns fill whole
+ * vectors of every CPU level, so that several of them are summed at once. */
+void check_attention_cached(pair *p, size z)
+{
+    enum { HEADS = 8 };
+    const int32_t heads = heads_for(z.cols);
+    for (int32_t group = 1; group <= heads; group++)
+        if (heads % group == 0)
+            check_cached(p, z, heads, group);
+    for (int32_t width = 4; z.cols == 64 && width <= 64; width *= 2)
+        for (int32_t group = 1; group <= HEADS; group *= 2)
+            check_cached(p, (size){z.rows, HEADS * width, z.gap}, HEADS, group);
 }
 
 /* Queries with no, one and several given keys; the first of the heads of wide matrices. */

@@ -1,4 +1,4 @@
-/* Copies, elementwise kernels and embeddings. */
+/* Copies, elementwise kernels and embeddings, rotary position embeddings. */
 #include "kernel_checks.h"
 
 void check_upload(pair *p, size z)
@@ -100,6 +100,23 @@ void check_gather(pair *p, size z)
     pair_list rows = pair_ids(p, z.rows, 9);
     BOTH(p, gather, .rows = rows.memory[s], .x = x.m[s], .out = out.m[s]);
     mat_compare(p, "out", out, 0, 0);
+}
+
+/* Both layouts of pairs and both directions. Heads of an even width: without a gap, several whose x and y are views of columns
+ * of a wider matrix; with a gap, one, in place. */
+void check_rotate(pair *p, size z)
+{
+    enum { POSITIONS = 5, BEFORE = 3 };
+    const int32_t heads = z.gap ? 1 : 3, width = z.cols + z.cols % 2, cols = heads * width;
+    for (int variant = 0; variant < 4; variant++) {
+        pair_list positions = pair_ids(p, z.rows, POSITIONS);
+        test_mat table = pair_random(p, POSITIONS, width, z.gap);
+        test_mat x = mat_slice(p, pair_random(p, z.rows, cols + BEFORE, 0), BEFORE, cols);
+        test_mat y = z.gap ? x : mat_slice(p, pair_random(p, z.rows, cols + BEFORE, 0), 1, cols);
+        BOTH(p, rotate, .x = x.m[s], .table = table.m[s], .positions = positions.memory[s], .heads = heads,
+             .interleaved = variant & 1, .inverse = variant & 2, .y = y.m[s]);
+        mat_compare(p, "y", y, 4, 4);
+    }
 }
 
 /* Rounding must be exact, also for numbers that random matrices do not contain. */

@@ -1,4 +1,4 @@
-/* Pointwise functions and their gradients. */
+/* Pointwise functions, gated linear units, and their gradients. */
 #include "kernel_checks.h"
 
 typedef struct map_inputs {
@@ -32,7 +32,7 @@ static void map_init(pair *p, map_inputs *in, size z, nm_map_op op, bool affine)
 
 void check_map(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_GELU_TANH; op++)
+    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
@@ -48,7 +48,7 @@ void check_map(pair *p, size z)
 
 void check_map_grad(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_GELU_TANH; op++)
+    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
@@ -69,4 +69,40 @@ void check_map_grad(pair *p, size z)
             }
             pair_close(p);
         }
+}
+
+/* The two halves of a matrix, in either order. */
+typedef struct gate_inputs {
+    test_mat gate, x;
+} gate_inputs;
+
+static gate_inputs gate_init(pair *p, size z, bool gate_first)
+{
+    test_mat both = pair_make(p, z.rows, 2 * z.cols, z.gap, wide);
+    return (gate_inputs){mat_slice(p, both, gate_first ? 0 : z.cols, z.cols),
+                         mat_slice(p, both, gate_first ? z.cols : 0, z.cols)};
+}
+
+void check_gate(pair *p, size z)
+{
+    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++) {
+        gate_inputs in = gate_init(p, z, op % 2);
+        test_mat y = pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, gate, .op = (nm_map_op)op, .gate = in.gate.m[s], .x = in.x.m[s], .y = y.m[s]);
+        mat_compare(p, "y", y, 16, 4);
+        pair_close(p);
+    }
+}
+
+void check_gate_grad(pair *p, size z)
+{
+    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++) {
+        gate_inputs in = gate_init(p, z, op % 2), grads = gate_init(p, z, op % 2);
+        test_mat dy = pair_random(p, z.rows, z.cols, z.gap);
+        BOTH(p, gate_grad, .forward = {.op = (nm_map_op)op, .gate = in.gate.m[s], .x = in.x.m[s]},
+             .dy = dy.m[s], .dgate = grads.gate.m[s], .dx = grads.x.m[s]);
+        mat_compare(p, "dgate", grads.gate, 32, 5);
+        mat_compare(p, "dx", grads.x, 32, 1);
+        pair_close(p);
+    }
 }

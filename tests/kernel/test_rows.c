@@ -1,4 +1,4 @@
-/* Results of a row do not depend on the other rows: GEMM, attention and norms are bitwise identical
+/* Results of a row do not depend on the other rows: GEMM, attention, norms and gated linear units are bitwise identical
  * whether a row, a query or a sequence is computed alone or in a batch, on every CPU level; and at sizes
  * that use several threads, for one, two and three threads. */
 #include <setjmp.h>
@@ -179,6 +179,36 @@ static void check_norms(nm_backend *b, const char *level)
     }
 }
 
+/* Gated linear units of a matrix large enough for streaming stores against ranges of its rows; gate and x are the halves of one
+ * matrix, and so are their gradients. */
+static void run_gate(nm_backend *b, float *halves, int32_t rows, float *y, float *grads)
+{
+    const int32_t stride = 2 * LARGE_COLS;
+    const nm_mat gate = {halves, rows, LARGE_COLS, stride},
+                 x = {halves + LARGE_COLS, rows, LARGE_COLS, stride};
+    const nm_mat dgate = {grads, rows, LARGE_COLS, stride},
+                 dx = {grads + LARGE_COLS, rows, LARGE_COLS, stride};
+    const nm_mat to = nm_mat_of(y, rows, LARGE_COLS);
+    NM_CALL(b, gate, .op = NM_MAP_SILU, .gate = gate, .x = x, .y = to);
+    NM_CALL(b, gate_grad, .forward = {.op = NM_MAP_SILU, .gate = gate, .x = x}, .dy = to, .dgate = dgate,
+            .dx = dx);
+}
+
+static void check_gate(nm_backend *b, const char *level)
+{
+    const size_t floats = (size_t)LARGE * LARGE_COLS, piece = (size_t)PIECE * LARGE_COLS;
+    float *halves = alloc_floats(b, 2 * floats, 17), *all = alloc_floats(b, floats, 0),
+          *all_grads = alloc_floats(b, 2 * floats, 0);
+    float *y = alloc_floats(b, piece, 0), *grads = alloc_floats(b, 2 * piece, 0);
+    run_gate(b, halves, LARGE, all, all_grads);
+    for (size_t first = 0; first + PIECE <= LARGE; first += 5 * PIECE) {
+        const size_t at = first * LARGE_COLS;
+        run_gate(b, halves + 2 * at, PIECE, y, grads);
+        check_same(y, all + at, piece, "gate", level, PIECE);
+        check_same(grads, all_grads + 2 * at, 2 * piece, "gate, backward", level, PIECE);
+    }
+}
+
 static void test_rows_are_independent(void **state)
 {
     (void)state;
@@ -190,6 +220,7 @@ static void test_rows_are_independent(void **state)
         check_packed_weight(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
         check_norms(backend, cpu_levels[i]);
+        check_gate(backend, cpu_levels[i]);
         nm_backend_free(backend);
     }
 }

@@ -46,6 +46,7 @@ enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8 };
 typedef struct cached_attention {
     nm_mat q, k, v, out;
     int32_t width, v_width; /* of a head */
+    int32_t group;          /* number of query heads that read the same key and value head */
     float scale;
 } cached_attention;
 
@@ -71,8 +72,8 @@ NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t widt
 static void score_cached(const cached_attention *call, int32_t query, int32_t head, const int32_t *rows,
                          int32_t n, float *scores)
 {
-    size_t first_col = (size_t)head * (size_t)call->width;
-    const float *q = nm_row(call->q, query) + first_col;
+    size_t first_col = (size_t)(head / call->group) * (size_t)call->width;
+    const float *q = nm_row(call->q, query) + (size_t)head * (size_t)call->width;
     for (int32_t j = 0; j < n; j += KEYS_AT_ONCE) {
         const float *keys[KEYS_AT_ONCE];
         for (int32_t i = 0; i < KEYS_AT_ONCE; i++)
@@ -101,9 +102,10 @@ typedef struct gathered_values {
 } gathered_values;
 
 /* Computes `count` vectors of out = sum_j weight_j v_j over the cached rows. Each `per_head` vectors belong to a head; the weights
- * of the next head begin `stride` later. The last vector has `last` columns. */
+ * of the next head begin `stride` later. The last vector has `last` columns. shared: all heads have the same values. */
 NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *weights, size_t stride,
-                                    const int per_head, const int count, int32_t last, float *out)
+                                    const int per_head, const int count, const bool shared, int32_t last,
+                                    float *out)
 {
     vf sum[SUM_VECTORS];
     for (int i = 0; i < count; i++)
@@ -112,9 +114,10 @@ NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *wei
         const float *value = nm_row(from.v, from.rows[j]) + from.first_col;
         for (int i = 0; i < count - 1; i++)
             sum[i] = v_fma(v_set(weights[(size_t)(i / per_head) * stride + (size_t)j]),
-                           v_load(value + i * NM_W), sum[i]);
+                           v_load(value + (shared ? i % per_head : i) * NM_W), sum[i]);
         vf weight = v_set(weights[(size_t)((count - 1) / per_head) * stride + (size_t)j]);
-        sum[count - 1] = v_fma(weight, v_load_upto(value + (count - 1) * NM_W, last), sum[count - 1]);
+        const float *last_value = value + (shared ? (count - 1) % per_head : count - 1) * NM_W;
+        sum[count - 1] = v_fma(weight, v_load_upto(last_value, last), sum[count - 1]);
     }
     for (int i = 0; i < count - 1; i++)
         v_store(out + i * NM_W, sum[i]);
@@ -132,65 +135,79 @@ static void weighted_sum_head(gathered_values from, const float *weights, int32_
         columns = nm_min_i32(width, vectors * NM_W);
         int32_t last = columns - (vectors - 1) * NM_W;
         if (vectors == SUM_VECTORS)
-            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, SUM_VECTORS, NM_W, out);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, SUM_VECTORS, false, NM_W, out);
         else if (vectors == 4)
-            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 4, NM_W, out);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 4, false, NM_W, out);
         else if (vectors == 2)
-            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 2, last, out);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 2, false, last, out);
         else
-            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 1, last, out);
+            weighted_sum_vectors(from, weights, 0, SUM_VECTORS, 1, false, last, out);
     }
 }
 
-/* Number of heads whose results fill SUM_VECTORS vectors, or 1. */
-static int32_t heads_per_task(int32_t v_width, int32_t heads)
+/* Number of heads whose results fill SUM_VECTORS vectors, or 1. n_heads: a multiple of it. */
+static int32_t heads_per_task(int32_t v_width, int32_t n_heads)
 {
     static const int32_t vectors[] = {1, 2, 4};
     for (int i = 0; i < 3; i++)
-        if (v_width == vectors[i] * NM_W && heads % (SUM_VECTORS / vectors[i]) == 0)
+        if (v_width == vectors[i] * NM_W && n_heads % (SUM_VECTORS / vectors[i]) == 0)
             return SUM_VECTORS / vectors[i];
     return 1;
 }
 
-static void weighted_sum_heads(const cached_attention *call, int32_t query, int32_t head, int32_t n_heads,
-                               const float *weights, size_t stride, const int32_t *rows, int32_t n)
+/* n_heads of heads_per_task heads, which have the same values if `shared`. */
+NM_INLINE void weighted_sum_heads(gathered_values from, const float *weights, size_t stride, int32_t n_heads,
+                                  const bool shared, float *out)
 {
-    size_t first_col = (size_t)head * (size_t)call->v_width;
-    gathered_values from = {call->v, rows, n, first_col};
-    float *out = nm_row(call->out, query) + first_col;
     if (n_heads == SUM_VECTORS)
-        weighted_sum_vectors(from, weights, stride, 1, SUM_VECTORS, NM_W, out);
+        weighted_sum_vectors(from, weights, stride, 1, SUM_VECTORS, shared, NM_W, out);
     else if (n_heads == SUM_VECTORS / 2)
-        weighted_sum_vectors(from, weights, stride, 2, SUM_VECTORS, NM_W, out);
-    else if (n_heads == SUM_VECTORS / 4)
-        weighted_sum_vectors(from, weights, stride, 4, SUM_VECTORS, NM_W, out);
+        weighted_sum_vectors(from, weights, stride, 2, SUM_VECTORS, shared, NM_W, out);
     else
+        weighted_sum_vectors(from, weights, stride, 4, SUM_VECTORS, shared, NM_W, out);
+}
+
+static void weighted_sum_cached(const cached_attention *call, int32_t query, int32_t head, int32_t n_heads,
+                                const float *weights, size_t stride, const int32_t *rows, int32_t n)
+{
+    gathered_values from = {call->v, rows, n, (size_t)(head / call->group) * (size_t)call->v_width};
+    float *out = nm_row(call->out, query) + (size_t)head * (size_t)call->v_width;
+    if (n_heads == 1)
         weighted_sum_head(from, weights, call->v_width, out);
+    else if (call->group == 1)
+        weighted_sum_heads(from, weights, stride, n_heads, false, out);
+    else
+        weighted_sum_heads(from, weights, stride, n_heads, true, out);
 }
 
 static void attention_cached(nm_backend *b, const nm_attention_cached_args *args)
 {
     const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;
     const int32_t *offsets = args->offsets, heads = args->heads;
-    NM_ASSERT(heads > 0 && q.cols % heads == 0 && v.cols % heads == 0 && q.cols == k.cols);
-    NM_ASSERT(out.rows == q.rows && out.cols == v.cols);
-    cached_attention call = {q, k, v, out, q.cols / heads, v.cols / heads, (float)args->scale};
-    int32_t n_heads = heads_per_task(call.v_width, heads), groups = heads / n_heads, most = 0;
+    const int32_t key_heads = args->key_heads ? args->key_heads : heads;
+    NM_ASSERT(heads > 0 && key_heads > 0 && heads % key_heads == 0 && q.cols % heads == 0);
+    NM_ASSERT(k.cols == q.cols / heads * key_heads && v.cols % key_heads == 0);
+    NM_ASSERT(out.rows == q.rows && out.cols == v.cols / key_heads * heads);
+    cached_attention call = {
+        q, k, v, out, q.cols / heads, v.cols / key_heads, heads / key_heads, (float)args->scale};
+    /* The heads of a task have different values each, or all of them the same ones. */
+    int32_t n_heads = heads_per_task(call.v_width, call.group == 1 ? heads : call.group);
+    int32_t tasks = heads / n_heads, most = 0;
     for (int32_t i = 0; i < q.rows; i++)
         most = offsets[i + 1] - offsets[i] > most ? offsets[i + 1] - offsets[i] : most;
     int32_t threads = nm_threads_for(b, (size_t)(offsets[q.rows] - offsets[0]) * (size_t)q.cols);
     size_t stride = (size_t)nm_round_up(most, 16) + 16, floats = stride * (size_t)n_heads;
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int32_t i = 0; i < q.rows * groups; i++) {
+    for (int32_t i = 0; i < q.rows * tasks; i++) {
         float *weights = base + (size_t)omp_get_thread_num() * floats;
-        int32_t query = i / groups, head = i % groups * n_heads, n = offsets[query + 1] - offsets[query];
+        int32_t query = i / tasks, head = i % tasks * n_heads, n = offsets[query + 1] - offsets[query];
         const int32_t *list = args->rows + offsets[query];
         for (int32_t h = 0; h < n_heads; h++)
             score_cached(&call, query, head + h, list, n, weights + (size_t)h * stride);
         for (int32_t h = 0; h < n_heads; h++)
             softmax_cached(call.scale, weights + (size_t)h * stride, n);
-        weighted_sum_heads(&call, query, head, n_heads, weights, stride, list, n);
+        weighted_sum_cached(&call, query, head, n_heads, weights, stride, list, n);
     }
 }
 

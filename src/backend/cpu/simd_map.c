@@ -1,5 +1,5 @@
-/* Pointwise functions of a matrix, see nm_map_args; the derivatives are listed in ref/ref_map.inc. Values
- * are within a few units in the last place of the reference kernel. */
+/* Pointwise functions of a matrix, see nm_map_args, and gated linear units, see nm_gate_args; the derivatives are listed in
+ * ref/ref_map.inc. Values are within a few units in the last place of the reference kernel. */
 #include "backend/cpu/norm_parts.h"
 
 NM_INLINE vf absolute(vf x)
@@ -151,6 +151,8 @@ NM_INLINE map_result map_at(const nm_map_op op, vf z)
                             v_fma(v_mul(v_mul(half, z), v_sub(one, v_mul(t, t))),
                                   v_mul(v_set(sqrt_2_pi), v_fma(v_set(3 * cubic), square, one)),
                                   v_mul(half, u))};
+    case NM_MAP_IDENTITY:
+        return (map_result){z, one};
     }
     NM_ASSERT(false);
 }
@@ -187,6 +189,9 @@ typedef struct map_call {
         break;                                                                                               \
     case NM_MAP_GELU_TANH:                                                                                   \
         body(NM_MAP_GELU_TANH);                                                                              \
+        break;                                                                                               \
+    case NM_MAP_IDENTITY:                                                                                    \
+        body(NM_MAP_IDENTITY);                                                                               \
         break;                                                                                               \
     }
 
@@ -331,8 +336,83 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
     nm_add_sums(total + 1, 1, args->d_shift);
 }
 
+NM_INLINE void gate_row(const nm_gate_args *args, const nm_map_op op, const bool stream, int32_t row)
+{
+    const float *gate = nm_row(args->gate, row), *x = nm_row(args->x, row);
+    float *y = nm_row(args->y, row);
+#define STEP(j, count)                                                                                       \
+    nm_store(y + (j), count, stream,                                                                         \
+             v_mul(map_at(op, v_load_upto(gate + (j), count)).value, v_load_upto(x + (j), count)))
+    NM_COLUMNS(args->y.cols, STEP);
+#undef STEP
+}
+
+static void gate_rows(const nm_gate_args *args, bool stream, int32_t first, int32_t end)
+{
+#define ROWS(op)                                                                                             \
+    for (int32_t row = first; row < end; row++)                                                              \
+    gate_row(args, op, stream, row)
+    FOR_OP(args->op, ROWS)
+#undef ROWS
+    if (stream)
+        v_stream_end();
+}
+
+static void gate(nm_backend *b, const nm_gate_args *args)
+{
+    const nm_mat y = args->y;
+    NM_ASSERT(nm_same_shape(args->gate, y) && nm_same_shape(args->x, y));
+    const bool stream = nm_use_streaming(y);
+    int32_t threads = nm_threads_for(b, (size_t)y.rows * (size_t)y.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t first = 0; first < y.rows; first += NM_NORM_ROWS)
+        gate_rows(args, stream, first, nm_min_i32(y.rows, first + NM_NORM_ROWS));
+}
+
+NM_INLINE void gate_grad_row(const nm_gate_grad_args *args, const nm_map_op op, const bool stream,
+                             int32_t row)
+{
+    const float *gate = nm_row(args->forward.gate, row), *x = nm_row(args->forward.x, row);
+    const float *dy = nm_row(args->dy, row);
+    float *dgate = nm_row(args->dgate, row), *dx = nm_row(args->dx, row);
+#define STEP(j, count)                                                                                       \
+    do {                                                                                                     \
+        const map_result f_ = map_at(op, v_load_upto(gate + (j), count));                                    \
+        vf up_ = v_load_upto(dy + (j), count);                                                               \
+        nm_store(dgate + (j), count, stream, v_mul(v_mul(up_, v_load_upto(x + (j), count)), f_.slope));      \
+        nm_store(dx + (j), count, stream, v_mul(up_, f_.value));                                             \
+    } while (0)
+    NM_COLUMNS(args->dy.cols, STEP);
+#undef STEP
+}
+
+static void gate_grad_rows(const nm_gate_grad_args *args, bool stream, int32_t first, int32_t end)
+{
+#define ROWS(op)                                                                                             \
+    for (int32_t row = first; row < end; row++)                                                              \
+    gate_grad_row(args, op, stream, row)
+    FOR_OP(args->forward.op, ROWS)
+#undef ROWS
+    if (stream)
+        v_stream_end();
+}
+
+static void gate_grad(nm_backend *b, const nm_gate_grad_args *args)
+{
+    const nm_mat dy = args->dy;
+    NM_ASSERT(nm_same_shape(args->forward.gate, dy) && nm_same_shape(args->forward.x, dy));
+    NM_ASSERT(nm_same_shape(args->dgate, dy) && nm_same_shape(args->dx, dy));
+    const bool stream = nm_use_streaming(args->dgate) && nm_use_streaming(args->dx);
+    int32_t threads = nm_threads_for(b, (size_t)dy.rows * (size_t)dy.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t first = 0; first < dy.rows; first += NM_NORM_ROWS)
+        gate_grad_rows(args, stream, first, nm_min_i32(dy.rows, first + NM_NORM_ROWS));
+}
+
 void NM_SIMD(nm_cpu_map)(nm_kernels *k)
 {
     k->map = map;
     k->map_grad = map_grad;
+    k->gate = gate;
+    k->gate_grad = gate_grad;
 }

@@ -57,6 +57,12 @@ NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W
     return _mm512_maskz_mov_ps(v_mask(n), x);
 }
 
+/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
+NM_INLINE vf v_swap_pairs(vf x)
+{
+    return _mm512_permute_ps(x, 0xB1);
+}
+
 NM_INLINE vf v_set(float x)
 {
     return _mm512_set1_ps(x);

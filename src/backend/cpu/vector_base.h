@@ -47,6 +47,12 @@ NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W
     return (vf){n > 0 ? x[0] : 0, n > 1 ? x[1] : 0, n > 2 ? x[2] : 0, n > 3 ? x[3] : 0};
 }
 
+/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
+NM_INLINE vf v_swap_pairs(vf x)
+{
+    return (vf){x[1], x[0], x[3], x[2]};
+}
+
 NM_INLINE vf v_set(float x)
 {
     return (vf){x, x, x, x};
