@@ -397,6 +397,58 @@ static char *rule_reason(const nm_options *options, const nm_option_rule *rule)
     return text;
 }
 
+/* Appends to a list of warnings; takes ownership of text. */
+static void add_warning(char **warning, char *text)
+{
+    char *longer = *warning ? nm_format("%s; %s", *warning, text) : nm_duplicate(text);
+    free(*warning);
+    free(text);
+    *warning = longer;
+}
+
+/* Appends "NAME = VALUE" to a comma-separated list, heap or NULL. */
+static void add_setting(char **list, const section *part, const char *name, const char *value)
+{
+    char *longer =
+        nm_format("%s%s%s.%s = %s", *list ? *list : "", *list ? ", " : "", part->name, name, value);
+    free(*list);
+    *list = longer;
+}
+
+/* Settings of a preset from the command line that a recipe overrides: a preset is weaker than the settings of files. */
+static void warn_of_preset(const section *part, char **warning)
+{
+    size_t n = row_count(part->rows), at = 0;
+    while (at < n && strcmp(part->rows[at].name, "preset"))
+        at++;
+    if (!part->presets || at == n || part->origins[at] != NM_ORIGIN_COMMAND)
+        return;
+    char *name = row_value(part, at), *replaced = NULL;
+    const nm_preset *preset = part->presets;
+    while (preset->name && strcmp(preset->name, name))
+        preset++;
+    char *copy = nm_duplicate(preset->name ? preset->settings : ""), *rest = copy;
+    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
+        char *equals = strchr(word, '=');
+        if (!equals)
+            continue;
+        *equals = 0;
+        size_t i = 0;
+        while (i < n && strcmp(part->rows[i].name, word))
+            i++;
+        char *value = row_value(part, i);
+        if (part->origins[i] == NM_ORIGIN_FILE && strcmp(value, equals + 1))
+            add_setting(&replaced, part, word, value);
+        free(value);
+    }
+    if (replaced)
+        add_warning(warning, nm_format("the recipe's settings %s replace those of %s.preset = %s", replaced,
+                                       part->name, name));
+    free(replaced);
+    free(copy);
+    free(name);
+}
+
 static nm_status check_rule(const nm_options *options, const nm_option_rule *rule, char **warning,
                             nm_error *err)
 {
@@ -412,11 +464,7 @@ static nm_status check_rule(const nm_options *options, const nm_option_rule *rul
         if (part->origins[index] == NM_ORIGIN_COMMAND) {
             status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
         } else if (!options->saved) {
-            char *longer =
-                *warning ? nm_format("%s; %s = %s has no effect %s", *warning, rule->option, value, reason)
-                         : nm_format("%s = %s has no effect %s", rule->option, value, reason);
-            free(*warning);
-            *warning = longer;
+            add_warning(warning, nm_format("%s = %s has no effect %s", rule->option, value, reason));
         }
         free(reason);
     }
@@ -431,6 +479,8 @@ nm_status nm_options_check(const nm_options *options, char **warning, nm_error *
     for (size_t i = 0; i < options->n_rules; i++)
         for (const nm_option_rule *rule = options->rules[i]; rule->option && status == NM_OK; rule++)
             status = check_rule(options, rule, warning, err);
+    for (size_t s = 0; s < options->n_sections && !options->saved; s++)
+        warn_of_preset(&options->sections[s], warning);
     if (status != NM_OK) {
         free(*warning);
         *warning = NULL;

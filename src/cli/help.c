@@ -108,23 +108,27 @@ static bool is_listed_earlier(const nm_preset *presets, int n, const char *at, s
     return false;
 }
 
-/* Prints a table with a row for every key that a preset sets and a column for every preset. */
-static void print_preset_table(const nm_preset *presets, FILE *out)
+enum { KEY_WIDTH = 20, COLUMN_GAP = 2 };
+
+/* Width of the column of a preset: of its name and values. */
+static int preset_width(const nm_preset *preset)
 {
-    enum { KEY_WIDTH = 20, GAP = 2 };
-    int widths[32], n = 0;
-    for (; presets[n].name && n < 32; n++) {
-        widths[n] = (int)strlen(presets[n].name);
-        for (const char *at = presets[n].settings; *at; at += *at == ' ') {
-            const char *value = strchr(at, '=') + 1;
-            int length = (int)strcspn(value, " ");
-            widths[n] = length > widths[n] ? length : widths[n];
-            at = value + length;
-        }
+    int width = (int)strlen(preset->name);
+    for (const char *at = preset->settings; *at; at += *at == ' ') {
+        const char *value = strchr(at, '=') + 1;
+        int length = (int)strcspn(value, " ");
+        width = length > width ? length : width;
+        at = value + length;
     }
+    return width;
+}
+
+/* Prints a table of n presets: a row for every key that one of them sets and a column for every preset. */
+static void print_preset_table(const nm_preset *presets, int n, FILE *out)
+{
     fprintf(out, "%*s%-*s", 2 * OPTION_INDENT, "", KEY_WIDTH, "");
     for (int i = 0; i < n; i++)
-        fprintf(out, "%*s%*s", GAP, "", widths[i], presets[i].name);
+        fprintf(out, "%*s%*s", COLUMN_GAP, "", preset_width(&presets[i]), presets[i].name);
     putc('\n', out);
     for (int k = 0; k < n; k++)
         for (const char *at = presets[k].settings; *at; at += strcspn(at, " "), at += *at == ' ') {
@@ -134,10 +138,25 @@ static void print_preset_table(const nm_preset *presets, FILE *out)
             fprintf(out, "%*s%-*.*s", 2 * OPTION_INDENT, "", KEY_WIDTH, (int)key, at);
             for (int i = 0; i < n; i++) {
                 const char *value = preset_value(presets[i].settings, at, key, &length);
-                fprintf(out, "%*s%*.*s", GAP, "", widths[i], (int)length, value);
+                fprintf(out, "%*s%*.*s", COLUMN_GAP, "", preset_width(&presets[i]), (int)length, value);
             }
             putc('\n', out);
         }
+}
+
+/* Prints the tables of all presets, as many in each as the width permits. */
+static void print_preset_tables(const nm_preset *presets, int width, FILE *out)
+{
+    while (presets->name) {
+        int n = 0, used = 2 * OPTION_INDENT + KEY_WIDTH;
+        while (presets[n].name && (n == 0 || used + COLUMN_GAP + preset_width(&presets[n]) <= width)) {
+            used += COLUMN_GAP + preset_width(&presets[n]);
+            n++;
+        }
+        print_preset_table(presets, n, out);
+        putc('\n', out);
+        presets += n;
+    }
 }
 
 static void print_presets(const char *name, const nm_preset *presets, int width, FILE *out)
@@ -148,8 +167,7 @@ static void print_presets(const char *name, const nm_preset *presets, int width,
         print_wrapped(preset->help, column, 2 * OPTION_INDENT + 10, width, out);
     }
     putc('\n', out);
-    print_preset_table(presets, out);
-    putc('\n', out);
+    print_preset_tables(presets, width, out);
 }
 
 static void print_section(const nm_command *command, const nm_options *options, const char *section,
