@@ -263,7 +263,7 @@ static nm_status add_cross(exporter *to, const nm_sublayer_attention *cross, int
 static nm_status add_layers(exporter *to, const nm_stack *stack, const char *scope, double scale,
                             double **carried, const stack_output *memory)
 {
-    bool pre_norm = stack->config.pre_norm;
+    bool pre_norm = stack->config.position == NM_PRE_NORM;
     for (int32_t i = 0; i < stack->config.layers; i++) {
         const nm_layer *layer = &stack->layers[i];
         sublayer self = {.norm = layer->self.norm,
@@ -317,13 +317,13 @@ static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scop
 {
     double *carried = NULL;
     add_attribute(to, scope, "num_heads", NM_CT2_INT16, stack->config.heads);
-    add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.pre_norm);
+    add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.position == NM_PRE_NORM);
     add_attribute(to, scope, "activation", NM_CT2_INT8, nm_ct2_activations[stack->config.activation]);
     add_attribute(to, scope, "scale_embeddings", NM_CT2_FLOAT32, sqrt(stack->config.width) * scale);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)
         status = add_final_norm(to, stack, scope, scale, output);
-    if (status == NM_OK && !stack->config.pre_norm)
+    if (status == NM_OK && stack->config.position != NM_PRE_NORM)
         output->shift = carried;
     else
         free(carried);
@@ -404,6 +404,9 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
     const nm_seq2seq_config *c = nm_seq2seq_config_of(model);
     stream encoder, decoder;
     stack_output memory = {0}, hidden = {0};
+    NM_TRY(nm_stack_require_plain(&c->stack, "CTranslate2's Transformer", to->err));
+    if (c->positions == NM_SEQ2SEQ_NO_POSITIONS)
+        return nm_fail(to->err, NM_UNSUPPORTED, "model.positions = none has no counterpart in CTranslate2");
     NM_TRY(find_stream(to, &s->encoder, &encoder));
     NM_TRY(find_stream(to, &s->decoder, &decoder));
     if (!(to->eps > 0))
@@ -443,6 +446,7 @@ static nm_status add_lm(exporter *to, nm_model *model)
         return nm_fail(to->err, NM_UNSUPPORTED, "model.adaptive = true has no counterpart in CTranslate2");
     stream residual;
     stack_output hidden = {0};
+    NM_TRY(nm_stack_require_plain(&c->stack, "CTranslate2's Transformer", to->err));
     NM_TRY(find_stream(to, &lm->stack, &residual));
     if (!(to->eps > 0))
         to->eps = DEFAULT_EPSILON;

@@ -61,6 +61,8 @@ static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *e
     if (c->fixnorm)
         return nm_fail(err, NM_UNSUPPORTED,
                        "model.fixnorm = true: the class has no L2-normalized embeddings");
+    if (c->positions == NM_SEQ2SEQ_NO_POSITIONS)
+        return nm_fail(err, NM_UNSUPPORTED, "model.positions = none: the class has position embeddings");
     if (pre_norm && c->positions != NM_SEQ2SEQ_FAIRSEQ)
         return nm_fail(err, NM_UNSUPPORTED, "model.positions: the class M2M100 has fairseq's positions only");
     if (pre_norm && !is_zero(model, s->output_bias))
@@ -202,6 +204,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
     bool pre_norm = nm_seq2seq_config_of(model)->norm_position == NM_PRE_NORM;
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
+    NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
     NM_TRY(check_seq2seq(model, pre_norm, err));
     if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
         return nm_fail(err, NM_UNSUPPORTED,
@@ -233,6 +236,7 @@ static nm_status check_lm(const nm_model *model, double *eps, nm_error *err)
         return nm_fail(err, NM_UNSUPPORTED, "model.attention = block-term has no class in transformers");
     if (c->adaptive)
         return nm_fail(err, NM_UNSUPPORTED, "model.adaptive = true: the class GPT-2 has no adaptive softmax");
+    NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
     if (c->norm_position != NM_PRE_NORM)
         return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
     if (!is_zero(model, lm->output_bias))

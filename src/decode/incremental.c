@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/sublayers.h"
+
 /* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its memory. */
 enum { ENCODER_TOKENS = 1024, INITIAL_CACHE_ROWS = 1024 };
 static const size_t initial_tape_bytes = (size_t)64 << 20;
 
-typedef struct kv_cache { /* rows [k | v] of one layer, 2d columns */
+typedef struct kv_cache { /* rows [k | v] of one layer, groups of heads */
     void *data;
     int32_t capacity; /* rows */
 } kv_cache;
@@ -24,7 +26,8 @@ struct nm_incremental {
     nm_generator_tables tables;
     const nm_stack *encoder, *decoder; /* encoder: NULL for decoder-only models */
     kv_cache *self, *cross;            /* [decoder layers] */
-    int32_t n_layers, width, source_tokens;
+    nm_head_widths self_widths, cross_widths;
+    int32_t n_layers, source_tokens;
     void *packed;      /* device: all packed weights */
     void **registered; /* [n_registered] packed weights that are registered with the backend */
     size_t n_registered;
@@ -32,18 +35,30 @@ struct nm_incremental {
 
 /* ---- KV cache ---- */
 
-static size_t row_bytes(const nm_incremental *inc)
+static int32_t key_columns(nm_head_widths w)
 {
-    return 2 * (size_t)inc->width * nm_dtype_bytes(inc->backend->dtype);
+    return w.groups * w.key;
 }
 
-static nm_mat cache_rows(const nm_incremental *inc, const kv_cache *cache, int32_t first, int32_t rows)
+static int32_t cache_columns(nm_head_widths w)
 {
-    return nm_mat_of((char *)cache->data + (size_t)first * row_bytes(inc), rows, 2 * inc->width);
+    return w.groups * (w.key + w.value);
+}
+
+static size_t row_bytes(const nm_incremental *inc, nm_head_widths w)
+{
+    return (size_t)cache_columns(w) * nm_dtype_bytes(inc->backend->dtype);
+}
+
+static nm_mat cache_rows(const nm_incremental *inc, const kv_cache *cache, nm_head_widths w, int32_t first,
+                         int32_t rows)
+{
+    return nm_mat_of((char *)cache->data + (size_t)first * row_bytes(inc, w), rows, cache_columns(w));
 }
 
 /* Grows the caches of all layers to at least `rows` rows and keeps their contents. */
-static nm_status caches_reserve(nm_incremental *inc, kv_cache *caches, int32_t rows, nm_error *err)
+static nm_status caches_reserve(nm_incremental *inc, kv_cache *caches, nm_head_widths w, int32_t rows,
+                                nm_error *err)
 {
     for (int32_t i = 0; i < inc->n_layers; i++) {
         kv_cache *cache = &caches[i];
@@ -52,7 +67,7 @@ static nm_status caches_reserve(nm_incremental *inc, kv_cache *caches, int32_t r
             continue;
         while (capacity < rows)
             capacity = capacity > INT32_MAX / 2 ? rows : 2 * capacity;
-        NM_TRY(nm_backend_realloc(inc->backend, (size_t)capacity * row_bytes(inc), &cache->data, err));
+        NM_TRY(nm_backend_realloc(inc->backend, (size_t)capacity * row_bytes(inc, w), &cache->data, err));
         cache->capacity = capacity;
     }
     return NM_OK;
@@ -80,8 +95,9 @@ static nm_status create(nm_incremental **out, nm_model *model, nm_backend *backe
                             .main = main ? main->main : inc,
                             .encoder = generator->encoder ? generator->encoder(model) : NULL,
                             .decoder = decoder,
-                            .n_layers = decoder->config.layers,
-                            .width = decoder->config.width};
+                            .self_widths = nm_stack_head_widths(&decoder->config, false),
+                            .cross_widths = nm_stack_head_widths(&decoder->config, true),
+                            .n_layers = decoder->config.layers};
     inc->self = nm_allocate((size_t)inc->n_layers * sizeof *inc->self);
     inc->cross = nm_allocate((size_t)inc->n_layers * sizeof *inc->cross);
     nm_status status = nm_tape_init(&inc->tape, backend, initial_tape_bytes, err);
@@ -222,7 +238,7 @@ void nm_incremental_release_weights(nm_incremental *inc)
 /* Upper bound in bytes of the tape memory for one L2-normalized table of n rows: values, norms, alignment. */
 static size_t table_bytes(const nm_incremental *inc, int32_t n)
 {
-    return (size_t)n * ((size_t)inc->width + 1) * nm_dtype_bytes(inc->backend->dtype) + 128;
+    return (size_t)n * ((size_t)inc->decoder->config.width + 1) * nm_dtype_bytes(inc->backend->dtype) + 128;
 }
 
 nm_status nm_incremental_refresh(nm_incremental *inc, nm_error *err)
@@ -247,16 +263,26 @@ static nm_status tape_grow(nm_incremental *inc, nm_error *err)
     return nm_tape_init(&inc->tape, inc->backend, bytes, err);
 }
 
-/* y = x W^T + b with the rows first .. first + y.cols - 1 of the fused projection W, b */
-static void project(const nm_incremental *inc, nm_tensor *x, const nm_tensor *weight, const nm_tensor *bias,
-                    int32_t first, nm_mat y)
+/* Writes the keys and values of the rows of h to rows of a cache. positions: device, for rope; may be NULL. */
+static void write_key_values(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h,
+                             const int32_t *positions, nm_mat cache)
 {
-    size_t unit = nm_dtype_bytes(inc->backend->dtype);
-    nm_mat rows =
-        nm_mat_of((char *)weight->data + (size_t)first * (size_t)weight->cols * unit, y.cols, weight->cols);
-    nm_dropout none = {0};
-    NM_CALL(inc->backend, linear, .x = nm_tensor_mat(x), .weight = rows,
-            .bias = (char *)bias->data + (size_t)first * unit, .drop = &none, .y = y);
+    const nm_stack *stack = inc->decoder;
+    bool cross = attention->kv_weight != NULL;
+    nm_head_widths w = cross ? inc->cross_widths : inc->self_widths;
+    nm_backend *b = inc->backend;
+    if (nm_softmax_is_plain(stack)) {
+        nm_linear_rows(b, nm_tensor_mat(h), cross ? attention->kv_weight : attention->in_weight,
+                       cross ? attention->kv_bias : attention->in_bias, cross ? 0 : w.heads * w.key, cache);
+        return;
+    }
+    nm_key_values kv = nm_softmax_key_values(&inc->tape, stack, attention, h, positions);
+    if (nm_tape_exhausted(&inc->tape))
+        return;
+    int32_t keys = key_columns(w);
+    NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(kv.keys), .y = nm_mat_columns(b, cache, 0, keys));
+    NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(kv.values),
+            .y = nm_mat_columns(b, cache, keys, w.groups * w.value));
 }
 
 /* ---- the source ---- */
@@ -287,11 +313,9 @@ static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t
     nm_tensor *memory = nm_stack_forward(tape, inc->encoder, x, &packing, NULL, NULL, NULL);
     if (nm_tape_exhausted(tape))
         return;
-    for (int32_t i = 0; i < inc->n_layers; i++) {
-        const nm_sublayer_attention *cross = &inc->decoder->layers[i].cross;
-        project(inc, memory, cross->kv_weight, cross->kv_bias, 0,
-                cache_rows(inc, &inc->cross[i], begin, tokens));
-    }
+    for (int32_t i = 0; i < inc->n_layers; i++)
+        write_key_values(inc, &inc->decoder->layers[i].cross, memory, NULL,
+                         cache_rows(inc, &inc->cross[i], inc->cross_widths, begin, tokens));
 }
 
 nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, const int32_t *ids,
@@ -299,7 +323,7 @@ nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, c
 {
     NM_ASSERT(inc->encoder);
     inc->source_tokens = sources->n_tokens;
-    NM_TRY(caches_reserve(inc, inc->cross, sources->n_tokens, err));
+    NM_TRY(caches_reserve(inc, inc->cross, inc->cross_widths, sources->n_tokens, err));
     for (int32_t first = 0, n; first < sources->n_seqs; first += n) {
         n = 1;
         while (first + n < sources->n_seqs &&
@@ -324,6 +348,7 @@ typedef struct cached_attention { /* context of the attention functions */
     nm_incremental *inc;
     const nm_decode_step *step;
     row_lists self, cross;
+    const int32_t *positions; /* rope: device [step->n] */
 } cached_attention;
 
 static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, const int32_t *offsets)
@@ -375,15 +400,17 @@ static void add_head_weights(const double *q, const gathered_keys *keys, int32_t
 static void attention_weights(const nm_incremental *inc, const nm_decode_step *step, nm_mat queries)
 {
     const nm_attention_request *request = step->attention;
-    int32_t d = inc->width, heads = inc->decoder->config.heads, head_width = d / heads;
+    nm_head_widths w = inc->cross_widths;
+    int32_t heads = w.heads, head_width = w.key;
     int32_t first = request->head < 0 ? 0 : request->head, end = request->head < 0 ? heads : first + 1;
     double *q = download(inc->backend, queries);
-    double *kv = download(inc->backend, cache_rows(inc, &inc->cross[request->layer], 0, inc->source_tokens));
+    double *kv =
+        download(inc->backend, cache_rows(inc, &inc->cross[request->layer], w, 0, inc->source_tokens));
     double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
     memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
     for (int32_t i = 0; i < step->n; i++)
         for (int32_t h = first; h < end; h++) {
-            const gathered_keys keys = {kv + (size_t)(h * head_width), 2 * (size_t)d,
+            const gathered_keys keys = {kv + (size_t)(h * head_width), (size_t)cache_columns(w),
                                         step->cross_rows + step->cross_offsets[i],
                                         step->cross_offsets[i + 1] - step->cross_offsets[i]};
             add_head_weights(q + (size_t)i * (size_t)queries.stride + (size_t)(h * head_width), &keys,
@@ -395,24 +422,20 @@ static void attention_weights(const nm_incremental *inc, const nm_decode_step *s
     free(scores);
 }
 
-/* Attention of the queries of h over a cache and output projection, [n, d]. observed: the step whose attention weights are
- * requested; NULL: none. */
-static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h, nm_mat kv,
-                         row_lists lists, const nm_decode_step *observed)
+/* Attention of the queries q [n, heads key] over a cache, and output projection, [n, d]. */
+static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *q, nm_mat kv,
+                         nm_head_widths w, row_lists lists)
 {
     nm_tape *tape = &inc->tape;
     nm_backend *b = inc->backend;
-    int32_t d = inc->width, heads = inc->decoder->config.heads;
-    nm_tensor *q = nm_tape_tensor(tape, h->rows, d), *out = nm_tape_tensor(tape, h->rows, d);
-    if (!nm_tape_exhausted(tape)) {
-        project(inc, h, attention->in_weight, attention->in_bias, 0, nm_tensor_mat(q));
-        if (observed)
-            attention_weights(inc, observed, nm_tensor_mat(q));
-        NM_CALL(b, attention_cached, .q = nm_tensor_mat(q), .k = nm_mat_columns(b, kv, 0, d),
-                .v = nm_mat_columns(b, kv, d, d), .rows = lists.rows, .offsets = lists.offsets,
-                .heads = heads, .scale = 1 / sqrt((double)d / heads), .out = nm_tensor_mat(out));
-    }
-    return nm_linear(tape, out, attention->out_weight, attention->out_bias, NM_ACT_NONE, 0);
+    nm_tensor *out = nm_tape_tensor(tape, q->rows, w.heads * w.value);
+    int32_t keys = key_columns(w);
+    if (!nm_tape_exhausted(tape))
+        NM_CALL(b, attention_cached, .q = nm_tensor_mat(q), .k = nm_mat_columns(b, kv, 0, keys),
+                .v = nm_mat_columns(b, kv, keys, w.groups * w.value), .rows = lists.rows,
+                .offsets = lists.offsets, .heads = w.heads, .key_heads = w.groups,
+                .scale = 1 / sqrt((double)w.value), .out = nm_tensor_mat(out));
+    return nm_softmax_output(tape, attention, out);
 }
 
 static nm_tensor *cached_self(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
@@ -422,22 +445,25 @@ static nm_tensor *cached_self(nm_tape *tape, const nm_stack *stack, int32_t laye
     nm_incremental *inc = c->inc;
     const nm_sublayer_attention *self = &stack->layers[layer].self;
     const kv_cache *cache = &inc->self[layer];
+    nm_head_widths w = inc->self_widths;
     if (!nm_tape_exhausted(tape))
-        project(inc, h, self->in_weight, self->in_bias, inc->width,
-                cache_rows(inc, cache, c->step->first_row, c->step->n));
-    return attend(inc, self, h, cache_rows(inc, cache, 0, c->step->first_row + c->step->n), c->self, NULL);
+        write_key_values(inc, self, h, c->positions,
+                         cache_rows(inc, cache, w, c->step->first_row, c->step->n));
+    nm_tensor *q = nm_softmax_queries(tape, stack, self, h, c->positions);
+    return attend(inc, self, q, cache_rows(inc, cache, w, 0, c->step->first_row + c->step->n), w, c->self);
 }
 
 static nm_tensor *cached_cross(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
                                const void *context)
 {
-    (void)tape;
     const cached_attention *c = context;
     nm_incremental *inc = c->inc;
-    bool observed = c->step->attention && c->step->attention->layer == layer;
-    return attend(inc, &stack->layers[layer].cross, h,
-                  cache_rows(inc, &inc->cross[layer], 0, inc->source_tokens), c->cross,
-                  observed ? c->step : NULL);
+    const nm_sublayer_attention *cross = &stack->layers[layer].cross;
+    nm_head_widths w = inc->cross_widths;
+    nm_tensor *q = nm_softmax_queries(tape, stack, cross, h, NULL);
+    if (c->step->attention && c->step->attention->layer == layer && !nm_tape_exhausted(tape))
+        attention_weights(inc, c->step, nm_tensor_mat(q));
+    return attend(inc, cross, q, cache_rows(inc, &inc->cross[layer], w, 0, inc->source_tokens), w, c->cross);
 }
 
 static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
@@ -448,6 +474,8 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
     for (int32_t i = 0; pos && i < step->n; i++)
         pos[i] = step->positions ? step->positions[i] : step->position;
     cached_attention context = {.inc = inc, .step = step};
+    if (pos && inc->decoder->config.rope)
+        context.positions = nm_tape_upload(tape, pos, (size_t)step->n * sizeof *pos);
     context.self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
     if (inc->encoder)
         context.cross = upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
@@ -458,7 +486,7 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
 
 nm_status nm_incremental_step(nm_incremental *inc, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
 {
-    NM_TRY(caches_reserve(inc, inc->self, step->first_row + step->n, err));
+    NM_TRY(caches_reserve(inc, inc->self, inc->self_widths, step->first_row + step->n, err));
     nm_tensor *x = run_step(inc, step);
     while (nm_tape_exhausted(&inc->tape)) {
         NM_TRY(tape_grow(inc, err));

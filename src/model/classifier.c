@@ -41,12 +41,12 @@
 static const nm_option classifier_options[] = {
     PICK(preset, "small", "reference|small|tiny", "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_classifier_config, "128", "256", "4",
-                  "post", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "post",
                   "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
     ROW(key_size, "16", 0, 65536, "Number of features of queries and keys per head; 0: width / heads, as for values."),
     ROW(layers, "1", 1, 1000, "Number of encoder layers."),
-    ROW(final_norm, "", 0, 0, "Normalization after the encoder, in pre-norm only; empty: as model.norm."),
-    PICK(init, "torch", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    ROW(final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.norm."),
+    PICK(init, "torch", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     PICK(positions, "none", "none|learned|sinusoid", "Position embeddings."),
     ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including <s> and </s>."),
     PICK(pooling, "first", "first|mean", "Representation of a text: the output at the first token, or the mean over all tokens."),
@@ -57,11 +57,17 @@ static const nm_option classifier_options[] = {
     ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; 0: no logistic regression."),
     {0}};
 
+static bool has_positions(const nm_options *options)
+{
+    return nm_classifier_has_positions(nm_options_find(options, "model"));
+}
+
 static const nm_option_rule classifier_rules[] = {
-    {"model.final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    NM_STACK_RULES,
+    {"model.final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
     {"model.ngram_buckets", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
     {"model.ngram_weights", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
-    {"model.max_positions", "model.positions", "!none", "without position embeddings the length of a text is not limited", NULL},
+    {"model.max_positions", NULL, NULL, "without position embeddings the length of a text is not limited", has_positions},
     {0}};
 
 static const nm_preset classifier_presets[] = {
@@ -89,6 +95,7 @@ static nm_stack_config stack_config(const nm_model *model)
     config.layers = (int32_t)c->layers;
     config.key_width = (int32_t)(c->key_size * c->heads);
     config.init = c->init;
+    config.depths = (nm_depths){(int32_t)c->layers, 0};
     if (*c->final_norm)
         config.final_norm = c->final_norm;
     return config;
@@ -124,7 +131,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     const nm_classifier_config *c = model->config;
     classifier *self = model->parts = nm_allocate(sizeof *self);
     int32_t d = (int32_t)c->width;
-    NM_TRY(nm_stack_check_heads(&c->stack, err));
+    NM_TRY(nm_stack_check(&c->stack, true, err));
     int32_t k = (int32_t)c->ngram_dim;
     const nm_init normal = {NM_INIT_NORMAL, 1}, linear = {NM_INIT_UNIFORM, 1 / sqrt(d)};
     const nm_init embedding = {NM_INIT_NORMAL, c->embedding_init};
@@ -166,6 +173,7 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
     classifier *self = model->parts;
     if (c->logistic_buckets)
         NM_TRY(make_identity(model->backend, model->target_size, &self->identity, err));
+    NM_TRY(nm_stack_ready(&self->encoder, model->backend, (int32_t)c->max_positions, err));
     if (c->positions != NM_CLASSIFIER_SINUSOID)
         return NM_OK;
     return nm_positions_alloc(model->backend, NM_POSITIONS_TEARS, (int32_t)c->max_positions,
@@ -200,7 +208,7 @@ static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
     classifier *self = model->parts;
     int32_t n = batch->source.n_tokens;
     nm_tensor *x = nm_embed(tape, self->table, batch->source_ids, batch->source_pos, n, 1,
-                            self->sinusoid.data ? &self->sinusoid : NULL, c->embedding_dropout);
+                            self->sinusoid.data ? &self->sinusoid : NULL, nm_stack_embedding_drop(&c->stack));
     if (!self->position_table)
         return x;
     return nm_residual(tape, x, nm_embed(tape, self->position_table, batch->source_pos, NULL, n, 1, NULL, 0),

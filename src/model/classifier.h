@@ -16,6 +16,12 @@ typedef struct nm_classifier_config {
     double embedding_init;
 } nm_classifier_config;
 
+/* Whether the model knows the positions of tokens, up to max_positions. */
+static inline bool nm_classifier_has_positions(const nm_classifier_config *config)
+{
+    return config->positions != NM_CLASSIFIER_NO_POSITIONS || config->rope != NM_ROPE_NONE;
+}
+
 static inline const nm_classifier_config *nm_classifier_config_of(const nm_model *model)
 {
     return model->config;

@@ -13,18 +13,18 @@
 
 /* clang-format off */
 static const nm_option lm_options[] = {
-    PICK(preset, "small", "tiny|small|medium|ptb|wt103", "Sizes, dropout rates and defaults of a known model."),
+    PICK(preset, "small", "tiny|small|medium|ptb|wt103|gpt2|llama|olmo2|qwen3|gemma3|deepnet", "Sizes, dropout rates and defaults of a known model; from gpt2 on: its structure, whose sizes are set separately."),
     PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized Transformer, in which each query attends to all pairs of positions, without a softmax."),
     ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that exp of the loss is not a perplexity."),
     NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
-                  "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "pre",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
     ROW(context, "64", 2, NM_LM_MAX_CONTEXT, "Context length in tokens (L): length of training segments and longest context at inference."),
     ROW(cores, "1", 1, 64, "Number of cores of block-term attention, vectors of feature weights that are averaged (core-1, core-2 in the paper)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
-    ROW(final_norm, "", 0, 0, "Normalization after the last layer, in pre-norm only; empty: as model.norm."),
-    PICK(init, "xl", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    ROW(final_norm, "", 0, 0, "Normalization after the last layer, not in post-norm; empty: as model.norm."),
+    PICK(init, "xl", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     ROW(share_embeddings, "true", 0, 1, "One matrix for the input embedding and the output projection."),
     ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
@@ -41,8 +41,16 @@ static bool core_width_applies(const nm_options *options)
            nm_options_origin(options, "model.core_width") == NM_ORIGIN_PRESET;
 }
 
+static bool has_softmax(const nm_options *options)
+{
+    const nm_lm_config *c = nm_options_find(options, "model");
+    return c->attention == NM_LM_SOFTMAX;
+}
+
 static const nm_option_rule lm_rules[] = {
-    {"model.final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    NM_STACK_RULES,
+    NM_SOFTMAX_RULES(has_softmax, "block-term attention has one head, without norms and rotations"),
+    {"model.final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
     {"model.cores", "model.attention", "block-term", "softmax attention has no cores", NULL},
     {"model.core_width", NULL, NULL, "softmax attention has no cores", core_width_applies},
     {"model.attention_dropout", "model.attention", "softmax", "block-term attention has no attention weights", NULL},
@@ -55,6 +63,13 @@ static const nm_preset lm_presets[] = {
     {"medium", "width=256 ff=1024 heads=4 layers=4 context=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "A machine with many cores."},
     {"ptb", "attention=block-term width=256 ff=2100 layers=3 context=32 core_width=40 norm_position=post final_norm=none positions=none dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "The tensorized Transformer on the Penn Treebank (PN and RBN papers)."},
     {"wt103", "attention=block-term width=256 ff=2100 layers=6 context=80 core_width=40 norm_position=post final_norm=none positions=none adaptive=true dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "The tensorized Transformer on WikiText-103 (PN and RBN papers)."},
+    /* structures of known models; width, ff, heads, layers and context are set separately */
+    {"gpt2", "norm=layer norm_position=pre activation=gelu-tanh positions=learned output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
+    {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},
+    {"olmo2", "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half rope_base=500000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of the outputs of sublayers, and of queries and keys."},
+    {"qwen3", "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half rope_base=1000000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with RMSNorm of the queries and keys of each head."},
+    {"gemma3", "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half positions=none output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3 with global attention: RMSNorm before and after sublayers, GEGLU."},
+    {"deepnet", "norm=layer norm_position=post residual=deepnorm init=deepnorm", "Structure of DeepNet: post-norm with DeepNorm."},
     {0}};
 /* clang-format on */
 
@@ -81,6 +96,7 @@ static nm_stack_config stack_config(const nm_model *model)
     config.noncausal = !c->causal;
     config.position_drop = c->embedding_dropout;
     config.init = c->init;
+    config.depths = (nm_depths){0, (int32_t)c->layers};
     if (*c->final_norm)
         config.final_norm = c->final_norm;
     return config;
@@ -161,8 +177,7 @@ static nm_status lm_build(nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts = nm_allocate(sizeof *lm);
-    if (!is_block_term(c))
-        NM_TRY(nm_stack_check_heads(&c->stack, err));
+    NM_TRY(nm_stack_check(&c->stack, !is_block_term(c), err));
     if (is_block_term(c) && c->context > BLOCK_TERM_CONTEXT)
         return nm_fail(
             err, NM_USAGE,
@@ -216,12 +231,13 @@ static nm_tensor *lm_embed(nm_model *model, nm_tape *tape, nm_tensor *table, con
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
     double scale = sqrt((double)c->width);
+    double drop = nm_stack_embedding_drop(&c->stack);
     const nm_mat *sinusoid = lm->positions.data ? &lm->positions : NULL;
     if (!lm->position_table)
-        return nm_embed(tape, table, ids, pos, n, scale, sinusoid, c->embedding_dropout);
+        return nm_embed(tape, table, ids, pos, n, scale, sinusoid, drop);
     nm_tensor *x = nm_embed(tape, table, ids, NULL, n, scale, NULL, 0);
     x = nm_residual(tape, x, nm_embed(tape, lm->position_table, pos, NULL, n, 1, NULL, 0), 0);
-    return nm_dropped(tape, x, c->embedding_dropout);
+    return nm_dropped(tape, x, drop);
 }
 
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch)

@@ -15,28 +15,29 @@
 static const nm_option seq2seq_options[] = {
     PICK(preset, "small", "tiny|small|iwslt|base|big|tears", "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_seq2seq_config, "256", "1024", "4",
-                  "pre", "Position of the norms: before each sublayer, with a final norm after the last layer (pre), or after each residual addition (post).",
+                  "pre",
                   "0.3", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.3"),
     ROW(encoder_layers, "3", 1, 1000, "Number of encoder layers."),
     ROW(decoder_layers, "3", 1, 1000, "Number of decoder layers."),
     ROW(encoder_norm, "", 0, 0, "Normalization of the encoder's sublayers; empty: as model.norm."),
-    ROW(encoder_final_norm, "", 0, 0, "Normalization after the encoder, in pre-norm only; empty: as model.encoder_norm."),
+    ROW(encoder_final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.encoder_norm."),
     ROW(decoder_norm, "", 0, 0, "Normalization of the decoder's sublayers; empty: as model.norm, but layer if that uses batch statistics, as in the papers."),
-    ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, in pre-norm only; empty: as model.decoder_norm."),
+    ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, not in post-norm; empty: as model.decoder_norm."),
     ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.2)."),
-    PICK(init, "fairseq", NM_INIT_SCHEMES, "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults or Transformer-XL's N(0, 0.02)."),
+    PICK(init, "fairseq", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     PICK(share_embeddings, "all", "all|decoder|none", "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
-    PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor", "Sinusoidal position table: fairseq's, that of Transformers without Tears, that of Marian models in transformers, or that of tensor2tensor and Marian."),
+    PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor|none", "Sinusoidal position embeddings: fairseq's, those of Transformers without Tears, of Marian models in transformers, or of tensor2tensor and Marian; or none."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     ROW(alignment_head, "0", 0, 1000, "Guided alignment: cross-attention head that is trained on the word alignments of the data folder, from 1; translate --alignment uses it; 0: none."),
     ROW(alignment_layer, "0", 0, 1000, "Guided alignment: decoder layer of model.alignment_head, from 1; 0: the penultimate one."),
     {0}};
 
 static const nm_option_rule seq2seq_rules[] = {
+    NM_STACK_RULES,
     {"model.alignment_layer", "model.alignment_head", "!0", "it is the layer of that head", NULL},
-    {"model.encoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
-    {"model.decoder_final_norm", "model.norm_position", "pre", "post-norm has no final norm", NULL},
+    {"model.encoder_final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
+    {"model.decoder_final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
     {0}};
 
 static const nm_preset seq2seq_presets[] = {
@@ -76,25 +77,34 @@ static nm_stack_config stack_config(const nm_model *model, bool decoder)
     config.feeds_decoder = !decoder;
     config.layers = (int32_t)(decoder ? c->decoder_layers : c->encoder_layers);
     config.init = c->init;
+    config.depths = (nm_depths){(int32_t)c->encoder_layers, (int32_t)c->decoder_layers};
     config.norm = decoder ? or_else(c->decoder_norm, decoder_default(c)) : or_else(c->encoder_norm, c->norm);
     config.final_norm = or_else(decoder ? c->decoder_final_norm : c->encoder_final_norm, config.norm);
     return config;
+}
+
+/* T-Fixup scales embeddings by the depth of the stack that reads them, a shared table by that of the encoder. */
+static nm_init table_init(const nm_seq2seq_config *c, bool decoder)
+{
+    const nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
+                          .scale = c->fixnorm ? 0.01 : 1 / sqrt((double)c->width)};
+    const nm_depths depths = {(int32_t)c->encoder_layers, (int32_t)c->decoder_layers};
+    return nm_init_scaled(init, nm_init_depth_factors(c->init, depths, decoder).embedding);
 }
 
 static void build_tables(nm_model *model, nm_seq2seq *s)
 {
     const nm_seq2seq_config *c = model->config;
     int32_t d = (int32_t)c->width;
-    nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
-                    .scale = c->fixnorm ? 0.01 : 1 / sqrt(d)};
+    nm_init source = table_init(c, false), target = table_init(c, true);
     nm_params *params = &model->params;
     bool shared = c->share_embeddings == NM_SHARE_ALL, tied = c->share_embeddings != NM_SHARE_NONE;
     s->source_table =
-        nm_params_add(params, model->source_size, d, init, shared ? "embed.weight" : "enc.embed.weight");
+        nm_params_add(params, model->source_size, d, source, shared ? "embed.weight" : "enc.embed.weight");
     s->target_table =
-        shared ? s->source_table : nm_params_add(params, model->target_size, d, init, "dec.embed.weight");
+        shared ? s->source_table : nm_params_add(params, model->target_size, d, target, "dec.embed.weight");
     s->output_weight =
-        tied ? s->target_table : nm_params_add(params, model->target_size, d, init, "output.weight");
+        tied ? s->target_table : nm_params_add(params, model->target_size, d, target, "output.weight");
     if (c->output_bias)
         s->output_bias =
             nm_params_add(params, 1, model->target_size, (nm_init){.kind = NM_INIT_CONSTANT}, "output.bias");
@@ -104,7 +114,7 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
     nm_seq2seq *s = model->parts = nm_allocate(sizeof *s);
-    NM_TRY(nm_stack_check_heads(&c->stack, err));
+    NM_TRY(nm_stack_check(&c->stack, true, err));
     if (c->share_embeddings == NM_SHARE_ALL && model->source_size != model->target_size)
         return nm_fail(
             err, NM_MISMATCH,
@@ -128,10 +138,16 @@ static nm_status seq2seq_build(nm_model *model, nm_error *err)
 static nm_status seq2seq_ready(nm_model *model, nm_error *err)
 {
     const nm_seq2seq_config *c = model->config;
+    nm_seq2seq *s = model->parts;
+    int32_t longest = (int32_t)c->max_positions;
     static const nm_position_kind kinds[] = {NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS, NM_POSITIONS_MARIAN,
                                              NM_POSITIONS_TENSOR2TENSOR};
-    return nm_positions_alloc(model->backend, kinds[c->positions], (int32_t)c->max_positions,
-                              (int32_t)c->width, &nm_seq2seq_of(model)->positions, err);
+    NM_TRY(nm_stack_ready(&s->encoder, model->backend, longest, err));
+    NM_TRY(nm_stack_ready(&s->decoder, model->backend, longest, err));
+    if (c->positions == NM_SEQ2SEQ_NO_POSITIONS)
+        return NM_OK;
+    return nm_positions_alloc(model->backend, kinds[c->positions], longest, (int32_t)c->width, &s->positions,
+                              err);
 }
 
 static void seq2seq_release(nm_model *model)
@@ -180,8 +196,9 @@ static nm_tensor *seq2seq_embed(nm_model *model, nm_tape *tape, nm_tensor *table
                                 const int32_t *pos, int32_t n)
 {
     const nm_seq2seq_config *c = model->config;
-    return nm_embed(tape, table, ids, pos, n, sqrt((double)c->width), &nm_seq2seq_of(model)->positions,
-                    c->embedding_dropout);
+    const nm_mat *positions = &nm_seq2seq_of(model)->positions;
+    return nm_embed(tape, table, ids, pos, n, sqrt((double)c->width), positions->data ? positions : NULL,
+                    nm_stack_embedding_drop(&c->stack));
 }
 
 static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)

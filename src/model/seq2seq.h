@@ -10,7 +10,13 @@ typedef struct nm_seq2seq_config {
     const char *preset, *encoder_norm, *encoder_final_norm, *decoder_norm, *decoder_final_norm;
     nm_init_scheme init;
     enum { NM_SHARE_ALL, NM_SHARE_DECODER, NM_SHARE_NONE } share_embeddings;
-    enum { NM_SEQ2SEQ_FAIRSEQ, NM_SEQ2SEQ_TEARS, NM_SEQ2SEQ_MARIAN, NM_SEQ2SEQ_TENSOR2TENSOR } positions;
+    enum {
+        NM_SEQ2SEQ_FAIRSEQ,
+        NM_SEQ2SEQ_TEARS,
+        NM_SEQ2SEQ_MARIAN,
+        NM_SEQ2SEQ_TENSOR2TENSOR,
+        NM_SEQ2SEQ_NO_POSITIONS
+    } positions;
     bool fixnorm, output_bias;
     int64_t encoder_layers, decoder_layers, max_positions, alignment_layer, alignment_head;
 } nm_seq2seq_config;

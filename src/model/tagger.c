@@ -12,7 +12,7 @@
 static const nm_option tagger_options[] = {
     PICK(preset, "small", "tiny|small|conll|resume", "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_tagger_config, "128", "256", "4",
-                  "post", "Position of the norms: before each sublayer, without a final norm (pre), or after each residual addition (post).",
+                  "post",
                   "0.15", "Dropout rate on the output of feed-forward layers.", "0.15", "0.15", "0.5"),
     ROW(layers, "2", 1, 1000, "Number of encoder layers."),
     ROW(word_dim, "100", 1, 65536, "Number of features of a word embedding."),
@@ -23,7 +23,15 @@ static const nm_option tagger_options[] = {
     ROW(output_dropout, "0.4", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
+static bool has_softmax(const nm_options *options)
+{
+    (void)options;
+    return false;
+}
+
 static const nm_option_rule tagger_rules[] = {
+    NM_STACK_RULES,
+    NM_SOFTMAX_RULES(has_softmax, "attention with relative positions has no such parts"),
     {"model.char_dropout", "model.char_dim", "!", "there is no character encoder", NULL},
     {0}};
 
@@ -80,13 +88,15 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
     nm_tagger_layers *t = model->parts = nm_allocate(sizeof *t);
     const nm_init normal = {NM_INIT_NORMAL, 1};
     int32_t tags = model->target_size;
-    NM_TRY(nm_stack_check_heads(&c->stack, err));
+    NM_TRY(nm_stack_check(&c->stack, true, err));
     build_inputs(model, t);
     nm_stack_config stack = nm_stack_configure(&c->stack, model->plan, "enc");
     stack.layers = (int32_t)c->layers;
+    stack.depths = (nm_depths){(int32_t)c->layers, 0};
     stack.attention = NM_RELATIVE_ATTENTION;
     stack.init = NM_SCHEME_TORCH;
     stack.final_norm = NULL;
+    stack.embedding_drop = 0; /* the embeddings have dropout before the linear layer */
     NM_TRY(nm_stack_build(&t->encoder, &stack, &model->params, model->options, err));
     build_linear(&model->params, "output", tags, c->width, &t->output_weight, &t->output_bias);
     t->crf = (nm_crf_scores){nm_params_add(&model->params, tags, tags, normal, "crf.transitions"),

@@ -16,7 +16,9 @@ void nm_block_term_build(nm_stack *stack, int32_t layer, nm_params *params)
     nm_init core = {.kind = NM_INIT_CONSTANT, .scale = 1.0 / h};
     self->core = nm_params_add(params, c->cores, h, core, "%s.%d.self.core", prefix, layer);
     self->in_weight = nm_params_add(params, 3 * h, d, xl_init, "%s.%d.self.qkv.weight", prefix, layer);
+    nm_params_mark_hidden(self->in_weight, (int32_t[NM_PARAM_BLOCKS]){h, h, h});
     self->position_weight = nm_params_add(params, h, d, xl_init, "%s.%d.self.place.weight", prefix, layer);
+    nm_params_mark_hidden(self->position_weight, (int32_t[NM_PARAM_BLOCKS]){h});
     self->out_weight =
         nm_params_add(params, c->context * c->context, d, xl_init, "%s.%d.self.out.weight", prefix, layer);
     nm_params_keep_exact(self->core);

@@ -1,8 +1,8 @@
 /* Norms of single sites: the option norm.at, a comma-separated list of SITES=NORM,
  *     enc.0-2=batch,enc.3-5=layer,dec.1.self=rms,dec.final=scale
- * SITES is the beginning of site names: STACK, STACK.LAYERS, STACK.LAYERS.SUBLAYER or STACK.final, where STACK is enc, dec or
- * lm, LAYERS is a layer or a range of layers counted from 0, and SUBLAYER is self, cross or ffn. If several entries match a
- * site, the last one applies. */
+ * SITES is the beginning of site names: STACK, STACK.LAYERS, STACK.LAYERS.SUBLAYER, STACK.LAYERS.SUBLAYER.PART, STACK.final or
+ * STACK.embedding, where STACK is enc, dec or lm, LAYERS is a layer or a range of layers counted from 0, SUBLAYER is self, cross
+ * or ffn, and PART is output, inner, query, key or value. If several entries match a site, the last one applies. */
 #ifndef NM_NORM_ASSIGNMENT_H
 #define NM_NORM_ASSIGNMENT_H
 

@@ -43,8 +43,10 @@ static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_ini
 {
     NM_ASSERT(!params->values && !nm_params_find(params, name));
     nm_param *param = nm_allocate(sizeof *param);
-    *param = (nm_param){
-        .tensor = {.rows = rows, .cols = cols, .name = name}, .init = init, .offset = params->n_elements};
+    *param = (nm_param){.tensor = {.rows = rows, .cols = cols, .name = name},
+                        .init = init,
+                        .row_factor = 1,
+                        .offset = params->n_elements};
     size_t elements = (size_t)rows * (size_t)cols;
     params->n_elements += (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
     NM_GROW(params->list, params->n, params->capacity);
@@ -63,9 +65,30 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
     return &add_named(params, rows, cols, init, nm_duplicate(name))->tensor;
 }
 
+void nm_params_scale_rows(nm_tensor *matrix, int32_t first, double factor)
+{
+    nm_param *param = (nm_param *)matrix;
+    param->scaled_from = first;
+    param->row_factor = factor;
+}
+
 void nm_params_keep_exact(nm_tensor *matrix)
 {
     ((nm_param *)matrix)->exact = true;
+}
+
+void nm_params_mark_hidden(nm_tensor *weight, const int32_t block_rows[NM_PARAM_BLOCKS])
+{
+    nm_param *param = (nm_param *)weight;
+    int32_t rows = 0;
+    for (int i = 0; i < NM_PARAM_BLOCKS; i++)
+        rows += param->block_rows[i] = block_rows[i];
+    NM_ASSERT(rows == weight->rows);
+}
+
+bool nm_param_is_hidden(const nm_param *param)
+{
+    return param->block_rows[0] > 0;
 }
 
 void nm_params_fix(nm_tensor *matrix)
@@ -169,6 +192,18 @@ void nm_params_bind(nm_params *params, void *grads, void *statistics)
     }
 }
 
+/* A bias has one row, whose elements are those of the rows of its weight. */
+static void scale_rows(nm_backend *b, const nm_param *param)
+{
+    const nm_tensor *t = &param->tensor;
+    int32_t cols = t->rows == 1 ? 1 : t->cols, rows = t->rows == 1 ? t->cols : t->rows;
+    if (param->row_factor == 1 || param->scaled_from == rows)
+        return;
+    size_t skipped = (size_t)param->scaled_from * (size_t)cols * nm_dtype_bytes(b->dtype);
+    nm_mat part = nm_mat_of((char *)t->data + skipped, rows - param->scaled_from, cols);
+    NM_CALL(b, scale, .alpha = param->row_factor, .x = part, .y = part);
+}
+
 void nm_params_initialize(nm_params *params, uint64_t seed)
 {
     nm_backend *b = params->backend;
@@ -177,6 +212,7 @@ void nm_params_initialize(nm_params *params, uint64_t seed)
         size_t elements = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
         NM_CALL(b, random_init, .init = param->init, .seed = seed, .site = (uint32_t)i, .n = elements,
                 .out = param->tensor.data);
+        scale_rows(b, param);
     }
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_initialize(params->norms[n], b);

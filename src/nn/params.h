@@ -6,12 +6,19 @@
 #include "nn/norm_assignment.h"
 #include "tape/tape.h"
 
+/* Blocks of rows of a fused weight: those of q, k and v. */
+enum { NM_PARAM_BLOCKS = 3 };
+
 typedef struct nm_param {
     nm_tensor tensor; /* first member: a pointer to the parameter is a pointer to its tensor */
     nm_init init;
-    size_t offset;     /* in the slab, in elements */
-    bool fixed;        /* not learned: no gradient, no update */
-    bool exact;        /* never quantized: neither the weight of a linear layer nor an embedding */
+    int32_t scaled_from; /* initial values of the rows from this one on are multiplied by row_factor */
+    double row_factor;   /* 1: none */
+    size_t offset;       /* in the slab, in elements */
+    bool fixed;          /* not learned: no gradient, no update */
+    bool exact;          /* never quantized: neither the weight of a linear layer nor an embedding */
+    /* Numbers of rows of the blocks of a hidden weight (nm_params_mark_hidden); all 0: no hidden weight. */
+    int32_t block_rows[NM_PARAM_BLOCKS];
     void *packed_int8; /* packed int8 layout in nm_params.packed_int8, registered with the backend; or NULL */
 } nm_param;
 
@@ -41,8 +48,13 @@ nm_tensor *nm_params_add(nm_params *params, int32_t rows, int32_t cols, nm_init 
  * valid until nm_params_release. Errors as nm_norm_prepare. */
 nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_options *options,
                              const nm_norm_site *site, nm_norm **norm, nm_error *err);
+/* Multiplies the initial values of the rows from `first` on by a factor. */
+void nm_params_scale_rows(nm_tensor *matrix, int32_t first, double factor);
 /* Excludes a matrix from int8 quantization and from rounding to bf16 in model files. */
 void nm_params_keep_exact(nm_tensor *matrix);
+/* Declares the weight of a linear layer of a stack, whose inputs and outputs are hidden features. Muon orthogonalizes each of
+ * its blocks of rows; the numbers of their rows add up to the rows of the weight, and 0 means no block. */
+void nm_params_mark_hidden(nm_tensor *weight, const int32_t block_rows[NM_PARAM_BLOCKS]);
 /* Makes a parameter constant: it is not learned. Call it before nm_params_allocate. */
 void nm_params_fix(nm_tensor *matrix);
 /* Applies nm_params_fix to the parameters that match a comma-separated list of patterns: a name, the beginning of names up to
@@ -61,6 +73,7 @@ void nm_params_initialize(nm_params *params, uint64_t seed);
 
 nm_param *nm_params_find(const nm_params *params, const char *name); /* or NULL */
 size_t nm_params_learned(const nm_params *params);                   /* number of learned elements */
+bool nm_param_is_hidden(const nm_param *param);                      /* see nm_params_mark_hidden */
 /* Whether nm_params_to_int8 quantizes the parameter: a matrix (rows > 1) without nm_params_keep_exact. */
 bool nm_param_is_int8(const nm_param *param);
 /* For inference only: symmetric per-row int8 weight quantization. Matrices are rounded in place, and their matrix

@@ -68,6 +68,26 @@ nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t
     return NM_OK;
 }
 
+nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, double base, nm_mat *table,
+                             nm_error *err)
+{
+    size_t n = (size_t)length * (size_t)width;
+    void *memory;
+    NM_TRY(nm_backend_alloc(backend, n * nm_dtype_bytes(backend->dtype), &memory, err));
+    double *host = nm_allocate(n * sizeof *host);
+    int32_t half = width / 2;
+    for (int32_t p = 0; p < length; p++)
+        for (int32_t j = 0; j < half; j++) {
+            double angle = p * pow(base, -2.0 * j / width), *row = host + (size_t)p * (size_t)width;
+            row[j] = cos(angle);
+            row[half + j] = sin(angle);
+        }
+    nm_backend_write(backend, memory, host, n);
+    free(host);
+    *table = nm_mat_of(memory, length, width);
+    return NM_OK;
+}
+
 void nm_positions_dealloc(nm_backend *backend, nm_mat *table)
 {
     if (table->data)

@@ -28,4 +28,10 @@ nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t
                              nm_mat *table, nm_error *err);
 void nm_positions_dealloc(nm_backend *backend, nm_mat *table);
 
+/* Allocates the table of `rotate` for rotary position embeddings (Su et al. 2021), [length, width]: row p has
+ *     cos(p base^(-2j/width)) in the columns j < width/2, and the sines in the others.
+ * nm_positions_dealloc frees it. NM_MEMORY. */
+nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, double base, nm_mat *table,
+                             nm_error *err);
+
 #endif

@@ -11,6 +11,7 @@ void nm_relative_build(nm_stack *stack, int32_t layer, nm_params *params)
     /* Xavier normal of a matrix [heads, d / heads] */
     const nm_init bias = {NM_INIT_NORMAL, sqrt(2.0 / (c->heads + head_width))};
     self->in_weight = nm_params_add(params, 3 * d, d, uniform, "%s.%d.self.qkv.weight", c->prefix, layer);
+    nm_params_mark_hidden(self->in_weight, (int32_t[NM_PARAM_BLOCKS]){d, d, d});
     self->key_bias = nm_params_add(params, 1, d, bias, "%s.%d.self.key_bias", c->prefix, layer);
     self->distance_bias = nm_params_add(params, 1, d, bias, "%s.%d.self.distance_bias", c->prefix, layer);
 }

@@ -149,7 +149,7 @@ nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const
                           .last_layer_gradient = NAN,
                           .first_layer_gradient = NAN,
                           .warmup_fraction = warmup_fraction(model),
-                          .pre_norm = stack->norm_position == NM_PRE_NORM,
+                          .pre_norm = stack->norm_position != NM_POST_NORM,
                           .small_init = nm_model_option_is(model, "model.init", "small"),
                           .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);

@@ -9,7 +9,8 @@ typedef struct nm_advice_inputs { /* NaN: unknown */
     bool uses_batch;              /* a norm trains with batch statistics */
     bool centers;                 /* it subtracts the mean, as BatchNorm does; otherwise it only divides */
     bool has_penalty;
-    bool pre_norm, small_init;
+    bool pre_norm; /* norms at any position but post */
+    bool small_init;
     char tid_site[128];                        /* nm_tid_last */
     double tid_mean, tid_variance, tid_square; /* TID at that site, as ratios */
     double loss, batch_loss; /* best validation loss: with running and with batch statistics */

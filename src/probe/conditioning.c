@@ -12,7 +12,7 @@ typedef struct condition_pass {
     nm_conditioning *conditioning;
     nm_gram *grams; /* of conditioning->layers */
     size_t capacity, gram_capacity;
-    bool pre_norm;
+    bool input_norm;    /* the first norm of a layer reads the layer's input */
     nm_site last;       /* the previous norm */
     nm_mat last_output; /* its output, for post-norm; valid until the next batch */
 } condition_pass;
@@ -47,7 +47,7 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
          new_layer = !same_stack || site.layer != l->last.layer;
     if (backward)
         return;
-    if (site.layer >= 0 && new_layer && l->pre_norm)
+    if (site.layer >= 0 && new_layer && l->input_norm)
         add_input(l, call, &site, call->x);
     else if (site.layer > 0 && new_layer && same_stack && l->last_output.data)
         add_input(l, call, &site, l->last_output);
@@ -87,7 +87,10 @@ nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, 
 {
     *conditioning = (nm_conditioning){0};
     const nm_stack_options *stack = model->config; /* the first member of every configuration */
-    condition_pass l = {.conditioning = conditioning, .pre_norm = stack->norm_position == NM_PRE_NORM};
+    nm_norm_position position = stack->norm_position;
+    if (position == NM_INSIDE_NORM || position == NM_MIX_NORM)
+        return NM_OK; /* no norm is at the inputs of all layers */
+    condition_pass l = {.conditioning = conditioning, .input_norm = position != NM_POST_NORM};
     reset_batch(&l, NULL, NULL, NULL);
     const nm_eval_pass pass = {.task = task,
                                .model = model,

@@ -22,7 +22,8 @@ typedef struct nm_conditioning {
     int64_t batches;
 } nm_conditioning;
 
-/* max_batches 0: all. Release with nm_conditioning_release; empty on failure. Errors as nm_eval_pass_run. */
+/* max_batches 0: all. Release with nm_conditioning_release; empty on failure, and with norms inside or of both positions
+ * (model.norm_position = inside, mix), where the inputs of some layers are not next to a norm. Errors as nm_eval_pass_run. */
 nm_status nm_conditioning_measure(nm_conditioning *conditioning, nm_task *task, nm_model *model,
                                   nm_split split, int64_t max_batches, nm_error *err);
 void nm_conditioning_release(nm_conditioning *conditioning);

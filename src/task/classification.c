@@ -149,7 +149,7 @@ static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm
 {
     const nm_classification_config *config = task->config;
     const nm_classifier_config *c = nm_classifier_config_of(model);
-    if (c->positions != NM_CLASSIFIER_NO_POSITIONS && config->max_length > c->max_positions)
+    if (nm_classifier_has_positions(c) && config->max_length > c->max_positions)
         return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
                        (long long)config->max_length, (long long)c->max_positions);
     return nm_classification_check_logistic(model, err);

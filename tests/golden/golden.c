@@ -12,9 +12,13 @@
 
 #include "base/memory.h"
 
-static const golden_family *const families[] = {
-    &golden_norm,   &golden_optim,        &golden_schedule, &golden_loss,     &golden_attention, &golden_bpe,
-    &golden_metric, &golden_model_family, &golden_decode,   &golden_analysis, &golden_crf,       NULL};
+static const golden_family *const families[] = {&golden_norm,      &golden_optim,
+                                                &golden_schedule,  &golden_loss,
+                                                &golden_attention, &golden_bpe,
+                                                &golden_metric,    &golden_model_family,
+                                                &golden_decode,    &golden_analysis,
+                                                &golden_crf,       &golden_block,
+                                                &golden_init,      NULL};
 
 enum { MAX_DEPTH = 32 };
 

@@ -27,11 +27,12 @@ typedef struct golden_family {
 /* The families, one file each. */
 extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
 extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_analysis,
-    golden_crf;
+    golden_crf, golden_block, golden_init;
 
 /* Methods of families that have several, one file each. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */
 golden_result golden_block_term(golden_case *test);         /* of "attention" */
+golden_result golden_self_attention(golden_case *test);     /* of "attention" */
 golden_result golden_span_f1(golden_case *test);            /* of "metric" */
 
 /* Values of one call of a layer without padding rows, in the precision of the case: [rows, width] each. */

@@ -376,6 +376,8 @@ static golden_result run(golden_case *test)
         return golden_relative_attention(test);
     if (!strcmp(test->method, "block_term_tensor_attention"))
         return golden_block_term(test);
+    if (!strcmp(test->method, "self_attention"))
+        return golden_self_attention(test);
     if (strcmp(test->method, "multihead_attention"))
         return golden_skip(test, "method '%.60s' is not offered", test->method);
     golden_result result = read_problem(test, &p);

@@ -84,6 +84,23 @@ static void test_softmax_attention(void **state)
     run(batch);
 }
 
+static void test_structures(void **state)
+{
+    (void)state;
+    static const char *const structures[][15] = {
+        {"model.rope", "half", "model.positions", "none", "model.gated", "true", "model.activation", "silu",
+         "model.bias", "false", "model.norm", "rms"},
+        {"model.norm_position", "post", "model.residual", "resi-dual", "model.dropout", "0.2"},
+        {"model.norm_position", "post", "model.residual", "deepnorm", "model.init", "deepnorm"},
+        {"model.norm_position", "inside", "model.qk_norm", "full", "model.dropout", "0.2"},
+        {"model.attention", "block-term", "model.norm_position", "sandwich", "model.positions", "none"},
+        {"model.attention", "block-term", "model.norm_position", "sub", "model.positions", "none"},
+        {"model.embedding_norm", "layer", "model.embedding_dropout", "0.2", "model.residual",
+         "depth-scaled"}};
+    for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
+        run(structures[i]);
+}
+
 static void test_block_term_attention(void **state)
 {
     (void)state;
@@ -127,8 +144,8 @@ static void test_adaptive_softmax(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_softmax_attention),
-                                       cmocka_unit_test(test_block_term_attention),
-                                       cmocka_unit_test(test_adaptive_softmax)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_softmax_attention), cmocka_unit_test(test_structures),
+        cmocka_unit_test(test_block_term_attention), cmocka_unit_test(test_adaptive_softmax)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,31 @@ static void test_activations(void **state)
     }
 }
 
+/* Positions of the norms, residual forms, and parts of attention and feed-forward layers. */
+static void test_structures(void **state)
+{
+    (void)state;
+    static const char *const structures[][13] = {
+        {"model.norm_position", "sandwich", "model.embedding_norm", "rms", "model.embedding_dropout", "0.2"},
+        {"model.norm_position", "inside", "model.norm", "rms", "model.residual", "skipinit"},
+        {"model.norm_position", "mix", "model.norm", "batch", "model.decoder_norm", "batch"},
+        {"model.norm_position", "sub", "model.init", "subln", "model.residual", "depth-scaled"},
+        {"model.norm_position", "post", "model.residual", "deepnorm", "model.init", "deepnorm"},
+        {"model.norm_position", "post", "model.residual", "resi-dual", "model.init", "torchscale"},
+        {"model.residual", "layerscale", "model.layer_scale", "0.7", "model.norm_position", "sandwich"},
+        {"model.residual", "rezero", "model.norm", "none", "model.init", "tfixup"},
+        {"model.gated", "true", "model.activation", "silu", "model.bias", "false"},
+        {"model.gated", "true", "model.norm_position", "sub", "model.relu_dropout", "0.2"},
+        {"model.key_value_heads", "1", "model.rope", "half", "model.positions", "none"},
+        {"model.rope", "interleaved", "model.qk_norm", "head", "model.v_norm", "head"},
+        {"model.qk_norm", "full", "model.key_value_heads", "1", "model.rope", "half",
+         "model.qk_norm_after_rope", "true"},
+        {"model.head_width", "6", "model.qk_norm", "head", "model.qk_norm_type", "layer"},
+        {"model.qk_norm", "head", "model.qk_norm_type", "batch", "model.bias", "false"}};
+    for (size_t i = 0; i < sizeof structures / sizeof *structures; i++)
+        run(structures[i]);
+}
+
 /* Aligned target tokens to none, one and several source tokens, in the first and in the last layer. */
 static void test_guided_alignment(void **state)
 {
@@ -113,8 +138,9 @@ static void test_guided_alignment(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_exact_norm), cmocka_unit_test(test_presets_of_the_papers),
-        cmocka_unit_test(test_activations), cmocka_unit_test(test_guided_alignment)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_exact_norm),
+                                       cmocka_unit_test(test_presets_of_the_papers),
+                                       cmocka_unit_test(test_activations), cmocka_unit_test(test_structures),
+                                       cmocka_unit_test(test_guided_alignment)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,16 @@ static void test_variants(void **state)
         {"model.norm", "batch", "model.share_embeddings", "none", NULL},
         {"model.norm", "power", "model.decoder_norm", "power", "model.share_embeddings", "decoder",
          "model.fixnorm", "true", NULL},
-        {"model.norm", "rms", "model.encoder_layers", "1", "model.heads", "4", NULL}};
+        {"model.norm", "rms", "model.encoder_layers", "1", "model.heads", "4", NULL},
+        {"model.norm_position", "sandwich", "model.embedding_norm", "rms", "model.gated", "true", NULL},
+        {"model.norm_position", "inside", "model.residual", "layerscale", "model.bias", "false", NULL},
+        {"model.norm_position", "post", "model.residual", "resi-dual", NULL},
+        {"model.norm_position", "sub", "model.residual", "depth-scaled", "model.activation", "gelu", NULL},
+        {"model.norm_position", "mix", "model.head_width", "6", NULL},
+        {"model.rope", "half", "model.positions", "none", "model.key_value_heads", "1", NULL},
+        {"model.rope", "interleaved", "model.qk_norm", "head", "model.v_norm", "head", NULL},
+        {"model.qk_norm", "full", "model.key_value_heads", "1", "model.rope", "half",
+         "model.qk_norm_after_rope", "true", "model.bias", "false", NULL}};
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
         check_against_full(backend, variants[i]);

@@ -29,6 +29,17 @@ static const rule_case refused[] = {
     {&nm_model_lm, "model.adaptive=false", "model.cutoffs", "4,6", "only the adaptive softmax"},
     {&nm_model_classifier, "model.norm_position=post", "model.final_norm", "rms", "no final norm"},
     {&nm_model_classifier, "model.positions=none", "model.max_positions", "256", "not limited"},
+    {&nm_model_lm, "model.norm_position=pre", "model.post_layers", "1", "only mix"},
+    {&nm_model_lm, "model.residual=plain", "model.layer_scale", "1e-4", "only layerscale"},
+    {&nm_model_lm, "model.rope=none", "model.rope_base", "500000", "no rotary position embeddings"},
+    {&nm_model_lm, "model.qk_norm=none", "model.qk_norm_type", "layer", "not normalized"},
+    {&nm_model_lm, "model.rope=half", "model.qk_norm_after_rope", "true",
+     "needs model.rope and model.qk_norm"},
+    {&nm_model_lm, "model.attention=block-term", "model.rope", "half", "block-term attention"},
+    {&nm_model_lm, "model.attention=block-term", "model.qk_norm", "head", "block-term attention"},
+    {&nm_model_tagger, "model.heads=4", "model.key_value_heads", "2", "relative positions"},
+    {&nm_model_tagger, "model.heads=4", "model.head_width", "8", "relative positions"},
+    {&nm_model_tagger, "model.heads=4", "model.v_norm", "head", "relative positions"},
     {&nm_model_tagger, "model.char_dim=0", "model.char_dropout", "0.2", "no character encoder"},
 };
 
@@ -39,6 +50,10 @@ static const rule_case accepted[] = {
     {&nm_model_lm, "model.preset=medium", "model.attention_dropout", "0.2", ""},
     {&nm_model_lm, "model.adaptive=true", "model.cutoffs", "4,6", ""},
     {&nm_model_classifier, "model.positions=learned", "model.max_positions", "256", ""},
+    {&nm_model_classifier, "model.rope=half", "model.max_positions", "256", ""},
+    {&nm_model_lm, "model.residual=resi-dual", "model.final_norm", "rms", ""},
+    {&nm_model_lm, "model.norm_position=mix", "model.post_layers", "1", ""},
+    {&nm_model_lm, "model.v_norm=head", "model.qk_norm_type", "layer", ""},
     {&nm_model_tagger, "model.preset=conll", "model.char_dropout", "0.2", ""},
 };
 

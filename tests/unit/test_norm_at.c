@@ -115,6 +115,12 @@ static const identity identities[] = {
      "model.layers=2 model.norm_position=pre norm.at=enc.0-1=%s,enc.final=%s"},
     {&nm_model_tagger, "model.layers=2 model.char_dim=0 model.norm=%s",
      "model.layers=2 model.char_dim=0 norm.at=enc.0-1=%s"},
+    /* sites that only some structures have */
+    {&nm_model_lm, "model.norm_position=sandwich model.norm=%s",
+     "model.norm_position=sandwich norm.at=lm.0.self=%s,lm.0.ffn=%s,lm.1=%s,lm.final=%s"},
+    {&nm_model_lm, "model.norm_position=sub model.norm=%s", "model.norm_position=sub norm.at=lm=%s"},
+    {&nm_model_lm, "model.qk_norm=full model.qk_norm_type=%s",
+     "model.qk_norm=full norm.at=lm.0.self.query=%s,lm.0.self.key=%s,lm.1.self.query=%s,lm.1.self.key=%s"},
 };
 
 static void test_every_layer_equals_global(void **state)
