@@ -10,35 +10,81 @@ _Static_assert((int)NM_OPTIM_ADAM == (int)NM_ADAM_TORCH &&
 
 int64_t nm_optimizer_state_kind(const nm_optim_config *config)
 {
-    return config->name == NM_OPTIM_SGD;
+    return config->name == NM_OPTIM_SGD ? 1 : config->name == NM_OPTIM_MUON ? 2 : 0;
 }
 
+static void add_range(nm_optimizer *optimizer, nm_param_range range)
+{
+    nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
+    if (optimizer->n_trainable && next[-1].first + next[-1].n == range.first) {
+        next[-1].n += range.n;
+    } else {
+        *next = range;
+        optimizer->n_trainable++;
+    }
+}
+
+static void add_blocks(nm_optimizer *optimizer, const nm_param *param)
+{
+    size_t first = param->offset;
+    for (int i = 0; i < NM_PARAM_BLOCKS && param->block_rows[i]; i++) {
+        const nm_muon_block block = {first, param->block_rows[i], param->tensor.cols};
+        const size_t workspace = nm_muon_workspace(block.rows, block.cols);
+        optimizer->blocks[optimizer->n_blocks++] = block;
+        optimizer->n_workspace = workspace > optimizer->n_workspace ? workspace : optimizer->n_workspace;
+        first += (size_t)block.rows * (size_t)block.cols;
+    }
+}
+
+/* Elements of v are reserved for fixed parameters, too, so that model.freeze does not change the layout of a checkpoint. */
 static void find_trainable(nm_optimizer *optimizer)
 {
+    const bool muon = optimizer->config->name == NM_OPTIM_MUON;
     const nm_params *params = optimizer->tree->params;
     const size_t part_end = optimizer->part.first + optimizer->part.n;
     optimizer->trainable = nm_allocate((params->n + 1) * sizeof *optimizer->trainable);
+    optimizer->blocks = nm_allocate((params->n * NM_PARAM_BLOCKS + 1) * sizeof *optimizer->blocks);
     for (size_t i = 0; i < params->n; i++) {
-        size_t first = params->list[i]->offset,
+        const nm_param *param = params->list[i];
+        size_t first = param->offset,
                end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
         first = first > optimizer->part.first ? first : optimizer->part.first;
         end = end < part_end ? end : part_end;
-        if (params->list[i]->fixed || first >= end)
+        if (first >= end)
             continue;
-        nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
-        if (optimizer->n_trainable && next[-1].first + next[-1].n == first) {
-            next[-1].n = end - next[-1].first;
-        } else {
-            *next = (nm_param_range){first, end - first};
-            optimizer->n_trainable++;
+        if (muon && nm_param_is_hidden(param)) {
+            if (!param->fixed)
+                add_blocks(optimizer, param);
+            continue;
         }
+        if (!param->fixed)
+            add_range(optimizer, (nm_param_range){first, end - first, optimizer->n_v});
+        optimizer->n_v += end - first;
     }
+}
+
+static nm_status check_muon(const nm_optimizer *optimizer, nm_error *err)
+{
+    if (optimizer->config->name != NM_OPTIM_MUON)
+        return NM_OK;
+    if (optimizer->tree->sharded)
+        return nm_fail(
+            err, NM_USAGE,
+            "optim.name = muon: it updates whole matrices, which comm.shard_optimizer divides; disable "
+            "comm.shard_optimizer or choose another optimizer");
+    if (!optimizer->n_blocks)
+        return nm_fail(
+            err, NM_USAGE,
+            "optim.name = muon: the model trains no weight matrix of an attention or feed-forward layer; "
+            "choose adamw");
+    return NM_OK;
 }
 
 nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *config, double clip_value,
                             nm_shard_tree *tree, nm_error *err)
 {
     const nm_params *params = tree->params;
+    const size_t unit = nm_dtype_bytes(params->backend->dtype);
     *optimizer = (nm_optimizer){.config = config, .clip_value = clip_value, .tree = tree};
     optimizer->part.n = params->n_elements;
     if (tree->sharded) {
@@ -46,28 +92,34 @@ nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *conf
         optimizer->block_sums =
             nm_allocate((params->n_elements / NM_DOT_BLOCK + 1) * sizeof *optimizer->block_sums);
     }
-    NM_TRY(nm_backend_alloc(params->backend, nm_optimizer_bytes(optimizer) / 2, &optimizer->m, err));
-    NM_TRY(nm_backend_alloc(params->backend, nm_optimizer_bytes(optimizer) / 2, &optimizer->v, err));
+    find_trainable(optimizer);
+    NM_TRY(check_muon(optimizer, err));
+    NM_TRY(nm_backend_alloc(params->backend, optimizer->part.n * unit, &optimizer->m, err));
+    NM_TRY(nm_backend_alloc(params->backend, optimizer->n_v * unit, &optimizer->v, err));
+    if (optimizer->n_workspace)
+        NM_TRY(nm_backend_alloc(params->backend, optimizer->n_workspace * unit, &optimizer->workspace, err));
     optimizer->whole_m = tree->sharded ? params->grads : optimizer->m;
     optimizer->whole_v = tree->sharded ? tree->waiting[0].grads : optimizer->v;
-    find_trainable(optimizer);
+    optimizer->n_whole_v = tree->sharded ? params->n_elements : optimizer->n_v;
     return NM_OK;
 }
 
 void nm_optimizer_release(nm_optimizer *optimizer)
 {
-    if (optimizer->m)
-        nm_backend_dealloc(optimizer->tree->params->backend, optimizer->m);
-    if (optimizer->v)
-        nm_backend_dealloc(optimizer->tree->params->backend, optimizer->v);
+    void *memory[] = {optimizer->m, optimizer->v, optimizer->workspace};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        if (memory[i])
+            nm_backend_dealloc(optimizer->tree->params->backend, memory[i]);
     free(optimizer->trainable);
+    free(optimizer->blocks);
     free(optimizer->block_sums);
     *optimizer = (nm_optimizer){0};
 }
 
 size_t nm_optimizer_bytes(const nm_optimizer *optimizer)
 {
-    return 2 * optimizer->part.n * nm_dtype_bytes(optimizer->tree->params->backend->dtype);
+    return (optimizer->part.n + optimizer->n_v + optimizer->n_workspace) *
+           nm_dtype_bytes(optimizer->tree->params->backend->dtype);
 }
 
 /* Some operations also compute gradients of fixed parameters, which must not affect the gradient norm. */
@@ -100,6 +152,28 @@ nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_e
     return NM_OK;
 }
 
+static void update_blocks(const nm_optimizer *optimizer, double lr, double grad_scale)
+{
+    const nm_params *params = optimizer->tree->params;
+    const nm_optim_config *c = optimizer->config;
+    const size_t unit = nm_dtype_bytes(params->backend->dtype);
+    nm_muon muon = nm_muon_default();
+    muon.lr = lr * c->muon_lr_factor;
+    muon.momentum = c->muon_momentum;
+    muon.nesterov = c->muon_nesterov;
+    muon.weight_decay = c->weight_decay;
+    muon.steps = c->muon_steps;
+    muon.scale = c->muon_scale;
+    muon.grad_scale = grad_scale;
+    for (size_t i = 0; i < optimizer->n_blocks; i++) {
+        const nm_muon_block *block = &optimizer->blocks[i];
+        const size_t at = block->first * unit;
+        nm_muon_step(params->backend, &muon, nm_mat_of((char *)params->values + at, block->rows, block->cols),
+                     nm_mat_of((char *)params->grads + at, block->rows, block->cols),
+                     nm_mat_of((char *)optimizer->m + at, block->rows, block->cols), optimizer->workspace);
+    }
+}
+
 nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
                             nm_error *err)
 {
@@ -114,19 +188,20 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
                     .weight_decay = c->weight_decay,
                     .grad_scale = grad_scale,
                     .step = step,
-                    .variant = (nm_adam_variant)c->name};
+                    .variant = c->name == NM_OPTIM_MUON ? NM_ADAMW_TORCH : (nm_adam_variant)c->name};
     for (size_t i = 0; i < optimizer->n_trainable; i++) {
         const nm_param_range range = optimizer->trainable[i];
         size_t at = range.first * unit, state = (range.first - optimizer->part.first) * unit;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
+        char *v = (char *)optimizer->v + range.v * unit;
         if (c->name == NM_OPTIM_SGD)
             NM_CALL(b, sgd, .lr = lr, .momentum = c->momentum, .grad_scale = grad_scale,
-                    .clip = optimizer->clip_value, .n = range.n, .p = p, .g = g,
-                    .v = (char *)optimizer->v + state);
+                    .clip = optimizer->clip_value, .n = range.n, .p = p, .g = g, .v = v);
         else
             NM_CALL(b, adam, .config = &adam, .n = range.n, .p = p, .g = g, .m = (char *)optimizer->m + state,
-                    .v = (char *)optimizer->v + state);
+                    .v = v);
     }
+    update_blocks(optimizer, lr, grad_scale);
     return optimizer->tree->sharded ? nm_shard_tree_gather(optimizer->tree, params->values, 1, unit, err)
                                     : NM_OK;
 }

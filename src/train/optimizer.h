@@ -1,5 +1,9 @@
 /* The optimizer of a run. Its state has the layout of the parameters.
  *
+ * Muon (train/muon.h) updates the hidden weights (nm_params_mark_hidden), that is, the weights of the linear layers in stacks, each
+ * of the projections q, k and v as a separate matrix. AdamW updates all other parameters: embeddings, position tables, output
+ * projections, vectors, and matrices that are not weights of linear layers. Hidden weights have no second moment.
+ *
  * With several processes and comm.shard_optimizer (ZeRO stage 1: Rajbhandari et al. 2020, "ZeRO: Memory Optimizations Toward
  * Training Trillion Parameter Models") each process has the state of one part of the parameters (nm_shard_tree_part) and
  * updates this part; then the parts are gathered. The all-gather of parameters replaces that of gradients, so that the number
@@ -14,29 +18,45 @@
 /* Consecutive trainable elements of the parameter memory. */
 typedef struct nm_param_range {
     size_t first, n;
+    size_t v; /* first element of v */
 } nm_param_range;
+
+/* A block of rows of a hidden weight (nm_params_mark_hidden), which Muon updates. */
+typedef struct nm_muon_block {
+    size_t first; /* element of the parameter memory */
+    int32_t rows, cols;
+} nm_muon_block;
 
 typedef struct nm_optimizer {
     const nm_optim_config *config;
     double clip_value; /* train.clip_value */
     nm_shard_tree *tree;
-    nm_param_range part;       /* the elements that this process updates; without sharding all */
-    void *m, *v;               /* device, [part.n]: first and second moment of Adam; v: momentum of SGD */
-    void *whole_m, *whole_v;   /* device, [n_elements], see nm_optimizer_collect; without sharding m and v */
-    nm_param_range *trainable; /* [n_trainable], within the part */
+    nm_param_range part; /* the elements that this process updates; without sharding all */
+    /* Device, [part.n] and [n_v]: first and second moment of Adam. v: momentum of SGD; m: momentum of Muon. With Muon hidden
+     * weights have no elements in v. */
+    void *m, *v;
+    /* Device, [n_elements] and [n_whole_v], see nm_optimizer_collect; without sharding m and v. */
+    void *whole_m, *whole_v;
+    size_t n_v, n_whole_v;
+    nm_param_range *trainable; /* [n_trainable], within the part; with Muon without hidden weights */
     size_t n_trainable;
+    nm_muon_block *blocks; /* [n_blocks], trainable; without Muon none */
+    size_t n_blocks;
+    void *workspace; /* device, [n_workspace], of nm_muon_step */
+    size_t n_workspace;
     double *block_sums; /* [n_elements / NM_DOT_BLOCK + 1], of the gradient norm; NULL without sharding */
 } nm_optimizer;
 
-/* clip_value: train.clip_value. config and tree must outlive the optimizer. NM_MEMORY; release in every case. */
+/* clip_value: train.clip_value. config and tree must outlive the optimizer. NM_USAGE if Muon has no matrix to update,
+ * or with sharding, because a part can end inside a matrix; NM_MEMORY. Release in every case. */
 nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *config, double clip_value,
                             nm_shard_tree *tree, nm_error *err);
 void nm_optimizer_release(nm_optimizer *optimizer);
-/* Size of m and v in bytes, together. */
+/* Size of m, v and the workspace in bytes, together. */
 size_t nm_optimizer_bytes(const nm_optimizer *optimizer);
 
-/* Kind of the state: 0: first and second moment (Adam, AdamW); 1: momentum (SGD). A checkpoint of another kind has no state that
- * the optimizer can use. */
+/* Kind of the state: 0: first and second moment (Adam, AdamW); 1: momentum (SGD); 2: both (Muon). A checkpoint of another kind
+ * has no state that the optimizer can use. */
 int64_t nm_optimizer_state_kind(const nm_optim_config *config);
 
 /* All ranks must call the functions below. Errors as nm_comm_exchange. */

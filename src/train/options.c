@@ -33,12 +33,17 @@ static const nm_option train_options[] = {
     TRAIN(save_initial, "false", 0, 1, "Write a checkpoint of update 0 before training and keep it, for norma inspect --checkpoints."),
     {0}};
 static const nm_option optim_options[] = {
-    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd", "Optimizer: Adam as in PyTorch, Adam as in fairseq (decoupled weight decay), AdamW as in PyTorch, or SGD with momentum."),
-    OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam)."),
-    OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam)."),
-    OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam)."),
-    OPTIM(weight_decay, "0", 0, 1, "Weight decay of all parameters (Adam)."),
+    NM_CHOICE(nm_optim_config, name, "adam-fairseq", "adam|adam-fairseq|adamw|sgd|muon", "Optimizer: Adam as in PyTorch, Adam as in fairseq (decoupled weight decay), AdamW as in PyTorch, SGD with momentum, or Muon for the weight matrices of attention and feed-forward layers and AdamW for all other parameters."),
+    OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam; AdamW of Muon)."),
+    OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam; AdamW of Muon)."),
+    OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam; AdamW of Muon)."),
+    OPTIM(weight_decay, "0", 0, 1, "Weight decay of all parameters (Adam, Muon)."),
     OPTIM(momentum, "0.9", 0, 1, "Momentum (SGD)."),
+    OPTIM(muon_momentum, "0.95", 0, 0.999999, "Momentum of the matrices that Muon updates."),
+    OPTIM(muon_nesterov, "true", 0, 1, "Nesterov momentum of the matrices that Muon updates; otherwise plain momentum."),
+    OPTIM(muon_steps, "5", 0, 100, "Number of Newton-Schulz steps that orthogonalize an update of Muon; 0: the momentum is divided by its Frobenius norm."),
+    NM_CHOICE(nm_optim_config, muon_scale, "match-rms", "match-rms|original", "Factor of the updates of Muon to a matrix with r rows and c columns: 0.2 sqrt(max(r, c)), with which they are about as large as those of Adam, or sqrt(max(1, r/c)) as in the original code."),
+    OPTIM(muon_lr_factor, "1", 1e-6, 1e6, "Learning rate of the matrices that Muon updates, as a multiple of that of the other parameters."),
     {0}};
 /* clang-format on */
 
@@ -55,11 +60,18 @@ static const nm_option_rule rules[] = {
     {"train.smoothing", "train.label_smoothing", "!", "there is no label smoothing", NULL},
     {"train.validate_examples", "train.score", "true", "validations compute no score", NULL},
     {"train.best_by", NULL, NULL, "train.score = false, so validations compute no score", best_by_applies},
-    {"optim.momentum", "optim.name", "sgd", "only SGD has momentum; Adam has optim.beta1", NULL},
+    {"optim.momentum", "optim.name", "sgd", "only SGD has it; Adam has optim.beta1, Muon optim.muon_momentum",
+     NULL},
+    {"optim.muon_momentum", "optim.name", "muon", "only Muon has it; SGD has optim.momentum", NULL},
+    {"optim.muon_nesterov", "optim.name", "muon", "only Muon has Nesterov momentum", NULL},
+    {"optim.muon_steps", "optim.name", "muon", "only Muon orthogonalizes updates", NULL},
+    {"optim.muon_scale", "optim.name", "muon", "only Muon scales updates by the shape of a matrix", NULL},
+    {"optim.muon_lr_factor", "optim.name", "muon", "all parameters have the learning rate of the schedule",
+     NULL},
     {"optim.beta1", "optim.name", "!sgd", "SGD has optim.momentum", NULL},
     {"optim.beta2", "optim.name", "!sgd", "SGD has no second moment", NULL},
     {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
-    {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam only", NULL},
+    {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam and Muon only", NULL},
     {0}};
 
 void nm_train_options_add(nm_options *options, const nm_task_type *task)

@@ -2,6 +2,7 @@
 #ifndef NM_TRAIN_OPTIONS_H
 #define NM_TRAIN_OPTIONS_H
 
+#include "train/muon.h"
 #include "train/task.h"
 
 typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
@@ -11,7 +12,8 @@ typedef enum nm_optimizer_name {
     NM_OPTIM_ADAM,
     NM_OPTIM_ADAM_FAIRSEQ,
     NM_OPTIM_ADAMW,
-    NM_OPTIM_SGD
+    NM_OPTIM_SGD,
+    NM_OPTIM_MUON
 } nm_optimizer_name;
 
 /* Section [train]; the help texts in options.c describe the fields. */
@@ -28,7 +30,10 @@ typedef struct nm_train_config {
 /* Section [optim]. */
 typedef struct nm_optim_config {
     nm_optimizer_name name;
-    double beta1, beta2, eps, weight_decay, momentum;
+    nm_muon_scale muon_scale;
+    double beta1, beta2, eps, weight_decay, momentum, muon_momentum, muon_lr_factor;
+    int64_t muon_steps;
+    bool muon_nesterov;
 } nm_optim_config;
 
 /* Registers [data] and [model] of the task, [norm.*], [train], [optim], [schedule], further sections of

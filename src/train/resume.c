@@ -29,14 +29,16 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     const nm_params *params = &trainer->model->params;
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
-    const int64_t n = (int64_t)params->n_elements, bytes = sizeof(nm_train_state);
+    const nm_optimizer *optimizer = &trainer->optimizer;
+    const int64_t n_m = (int64_t)params->n_elements, n_v = (int64_t)optimizer->n_whole_v,
+                  bytes = sizeof(nm_train_state);
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     const void *m =
-        nm_host_copies_add(&copies, trainer->backend, trainer->optimizer.whole_m, nm_params_bytes(params));
-    const void *v =
-        nm_host_copies_add(&copies, trainer->backend, trainer->optimizer.whole_v, nm_params_bytes(params));
-    nm_safetensors_add(writer, "optimizer.m", type, 1, &n, m);
-    nm_safetensors_add(writer, "optimizer.v", type, 1, &n, v);
+        nm_host_copies_add(&copies, trainer->backend, optimizer->whole_m, nm_params_bytes(params));
+    const void *v = nm_host_copies_add(&copies, trainer->backend, optimizer->whole_v,
+                                       optimizer->n_whole_v * nm_dtype_bytes(trainer->backend->dtype));
+    nm_safetensors_add(writer, "optimizer.m", type, 1, &n_m, m);
+    nm_safetensors_add(writer, "optimizer.v", type, 1, &n_v, v);
     nm_workers_write(&trainer->workers, writer, type);
     nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
     char text[FINGERPRINT_BYTES];
@@ -217,9 +219,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
 {
     const nm_params *params = &trainer->model->params;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
-    const nm_safetensor *m, *v, *state;
-    NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
-    NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, params->n_elements, &v, err));
+    const nm_safetensor *state;
     NM_TRY(nm_safetensors_expect(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
     const char *level = nm_safetensors_metadata(file, "level"),
                *current = nm_backend_training_level(trainer->backend);
@@ -233,15 +233,19 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     if (!state_is_valid(&loaded))
         return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
     NM_TRY(check_valid_data(trainer, file, loaded.checked_update, err));
-    int64_t optimizer = nm_optimizer_state_kind(trainer->optimizer.config);
-    trainer->state = loaded;
-    trainer->state.optimizer = optimizer;
-    if (loaded.optimizer == optimizer) {
-        nm_backend_upload(trainer->backend, trainer->optimizer.whole_m, m->data, m->bytes);
-        nm_backend_upload(trainer->backend, trainer->optimizer.whole_v, v->data, v->bytes);
+    const nm_optimizer *optimizer = &trainer->optimizer;
+    const int64_t kind = nm_optimizer_state_kind(optimizer->config);
+    if (loaded.optimizer == kind) {
+        const nm_safetensor *m, *v;
+        NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
+        NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
+        nm_backend_upload(trainer->backend, optimizer->whole_m, m->data, m->bytes);
+        nm_backend_upload(trainer->backend, optimizer->whole_v, v->data, v->bytes);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }
+    trainer->state = loaded;
+    trainer->state.optimizer = kind;
     trainer->schedule.state = trainer->state.schedule;
     return NM_OK;
 }

@@ -85,6 +85,19 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
+static void report_muon(nm_trainer *trainer)
+{
+    const nm_optimizer *optimizer = &trainer->optimizer;
+    const double learned = (double)nm_params_learned(&trainer->model->params);
+    double n = 0;
+    for (size_t i = 0; i < optimizer->n_blocks; i++)
+        n += (double)optimizer->blocks[i].rows * (double)optimizer->blocks[i].cols;
+    if (optimizer->n_blocks)
+        nm_trainer_message(trainer,
+                           "muon updates %zu matrices with %.2f M of %.2f M parameters, AdamW the others",
+                           optimizer->n_blocks, 1e-6 * n, 1e-6 * learned);
+}
+
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
 {
     /* The tape reuses blocks by size. Batches whose sides have different lengths reuse fewer blocks than the largest batch, whose
@@ -216,6 +229,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));
     report_norms(trainer);
+    report_muon(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(nm_ranks_compare_setup(trainer, err));
     if (trainer->callbacks.dry_run)

@@ -257,7 +257,7 @@ completes_zsh() { # EXPECTED LINE
 if zsh -fc 'zmodload zsh/zpty && zpty shell true' 2>/dev/null; then
     completes_zsh 'train translate' 'norma tra'
     completes_zsh '--model.norm --model.norm_position' 'norma train x.ini --model.norm'
-    completes_zsh 'adam adam-fairseq adamw sgd' 'norma train x.ini --optim.name '
+    completes_zsh 'adam adam-fairseq adamw muon sgd' 'norma train x.ini --optim.name '
     completes_zsh 'rbn/conll-post-rbn' 'norma train rbn/conll-post-rb'
     completes_zsh 'data/iwslt14-de-en' 'norma prepare data/iw'
 fi

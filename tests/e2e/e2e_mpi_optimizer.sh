@@ -69,6 +69,17 @@ has err 'train.balance_shards = true has no effect'
 "$NORMA" train recipe.ini --comm.shard_optimizer --run.folder alone 2>err && fail "one process divided its optimizer state"
 has err 'comm.shard_optimizer: it requires several processes'
 
+# Muon updates whole matrices: without sharding, as one process.
+"$NORMA" train recipe.ini --optim.name muon --run.quiet --run.folder muon 2>err || fail "muon: $(cat err)"
+has err 'muon updates '
+ranks 3 --optim.name muon --train.updates 5 --run.folder muon-3
+ranks 2 --train.updates 9 --run.folder muon-3 --resume
+has err 'resumed at update 5'
+[ "$(weights muon/last.safetensors)" = "$(weights muon-3/last.safetensors)" ] || fail "Muon: the weights of 3 and 2 ranks differ"
+[ "$(state muon)" = "$(state muon-3)" ] || fail "Muon: the optimizer state of 3 and 2 ranks differs"
+ranks 2 --optim.name muon --comm.shard_optimizer --run.folder muon-sharded
+ends 2 'optim.name = muon: it updates whole matrices, which comm.shard_optimizer divides'
+
 # Memory: 3 ranks have a third of two copies of the parameters each.
 memory() { sed -nE 's/.* ([0-9.]+) M parameters, at most ([0-9]+) MiB for a step/\1 \2/p' err; }
 wide=(--model.width 384 --model.ff 1536 --train.updates 1 --train.validate_every 0)

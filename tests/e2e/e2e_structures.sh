@@ -91,7 +91,6 @@ has lm-olmo2/config.ini 'norm_position = inside ; preset'
 has lm-llama/config.ini 'norm = rms ; preset'
 
 # ---- a recipe's settings are stronger than a preset ----
-printf '[model]\nnorm = rms\n' >>small.ini
-"$NORMA" train small.ini --model.preset deepnet --run.folder x 2>err || fail "train: $(cat err)"
-has err "the recipe's settings model.norm = rms replace those of model.preset = deepnet"
+"$NORMA" train small.ini --model.preset small --train.updates 1 --run.folder x 2>err || fail "train: $(cat err)"
+has err "the recipe's settings model.width = 32, model.ff = 64 replace those of model.preset = small"
 echo "$cases checks, $failures failures"

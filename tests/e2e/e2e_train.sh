@@ -49,6 +49,15 @@ grep -qE '^outside kernels +[0-9.]+ +[0-9.]+ %$' err || fail "no time outside th
 "$NORMA" train runs/small/config.ini --run.folder again 2>err || fail "train again: $(cat err)"
 cmp -s <(tail -c 4000 runs/small/last.safetensors) <(tail -c 4000 again/last.safetensors) || fail "config.ini gave other weights"
 
+# ---- Muon ----
+"$NORMA" train small.ini --run.folder muon --optim.name muon 2>err || fail "train with Muon: $(cat err)"
+grep -qE 'muon updates 32 matrices with 0\.0[0-9] M of 0\.0[0-9] M parameters, AdamW the others$' err || fail "no number of matrices: $(cat err)"
+# The loss falls from the chance level at every validation.
+sed -nE 's/.*"type":"valid".*"nll":([0-9.]+).*/\1/p' muon/log.jsonl | awk '{ if (NR > 1 && $1 >= last) exit 1; last = $1 } END { exit NR != 3 }' ||
+    fail "the loss does not fall: $(grep '"type":"valid"' muon/log.jsonl)"
+refuses 2 'optim.momentum = 0.8 has no effect with optim.name = muon' train small.ini --run.folder other --optim.name muon --optim.momentum 0.8
+refuses 2 'optim.name' train small.ini --run.folder muon --optim.name adamw --resume
+
 # ---- duration ----
 for seconds in 2 20 100; do # the estimate needs a few updates, for which a busy machine may need longer
     [ $seconds = 2 ] && left='0:0[0-9]' || left='[01]:[0-9][0-9]'

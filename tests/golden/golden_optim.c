@@ -1,11 +1,13 @@
 /* Golden cases of family "optim": parameters after each step of an optimizer. The tensors of a case are concatenated
- * in one vector, as the parameters of a model are. */
+ * in one vector, as the parameters of a model are. Method muon: all tensors are matrices; a step also has their momentum
+ * ("momentum_after") and their updates before the scale ("orthogonal"). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "golden.h"
+#include "train/muon.h"
 
 typedef struct slab { /* the tensors of a list as one vector */
     double *data;
@@ -38,14 +40,43 @@ typedef struct optimizer {
     void *p, *m, *v; /* parameters and moments; sgd: v is the velocity */
     size_t count;
     double beta[2];
-    bool sgd;
+    bool sgd, is_muon;
     nm_adam_variant variant;
+    nm_muon muon;
+    void *orthogonal; /* updates of all matrices by Muon, before the scale */
 } optimizer;
+
+static golden_result read_muon(golden_case *test, nm_muon *muon)
+{
+    const json_t *coefficients = json_object_get(test->config, "newton_schulz_coefficients");
+    const char *scale = golden_text(test, "scale", ""), *mode = golden_text(test, "eps_mode", "added");
+    *muon = nm_muon_default();
+    for (size_t i = 0; i < 3 && json_array_size(coefficients) == 3; i++)
+        muon->coefficients[i] = json_number_value(json_array_get(coefficients, i));
+    muon->momentum = golden_number(test, "momentum", muon->momentum);
+    muon->nesterov = golden_flag(test, "nesterov");
+    muon->steps = golden_whole(test, "newton_schulz_steps", (int32_t)muon->steps);
+    muon->eps = golden_number(test, "eps", muon->eps);
+    muon->weight_decay = golden_number(test, "weight_decay", 0);
+    muon->eps_mode = strcmp(mode, "clamped") ? NM_MUON_EPS_ADDED : NM_MUON_EPS_CLAMPED;
+    if (strcmp(mode, "clamped") && strcmp(mode, "added"))
+        return golden_skip(test, "eps_mode '%.60s' is not offered", mode);
+    if (!strcmp(scale, "sqrt(max(1, rows / columns))"))
+        muon->scale = NM_MUON_ORIGINAL;
+    else if (!strcmp(scale, "0.2 sqrt(max(rows, columns))"))
+        muon->scale = NM_MUON_MATCH_RMS;
+    else
+        return golden_skip(test, "scale '%.60s' is not offered", scale);
+    return GOLDEN_PASSED;
+}
 
 static golden_result choose(golden_case *test, optimizer *o)
 {
     const json_t *betas = json_object_get(test->config, "betas");
     o->sgd = !strcmp(test->method, "sgd");
+    o->is_muon = !strcmp(test->method, "muon");
+    if (o->is_muon)
+        return read_muon(test, &o->muon);
     o->beta[0] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 0)) : 0.9;
     o->beta[1] = json_array_size(betas) == 2 ? json_number_value(json_array_get(betas, 1)) : 0.999;
     if (!strcmp(test->variant, "fairseq"))
@@ -75,6 +106,52 @@ static golden_result clip_factor(golden_case *test, const optimizer *o, const vo
     void *got = golden_reals(test, &norm, 1);
     golden_result result = golden_compare(test, "global_norm", got, &want, 1, test->value_tolerance);
     free(got);
+    return result;
+}
+
+/* One step of Muon for each of the matrices of `init`. */
+static golden_result update_matrices(golden_case *test, const optimizer *o, const void *g, double lr,
+                                     double factor)
+{
+    size_t index, at = 0, unit = nm_dtype_bytes(test->backend->dtype);
+    const json_t *tensor;
+    nm_muon muon = o->muon;
+    muon.lr = lr;
+    muon.grad_scale = factor;
+    json_array_foreach(json_object_get(test->root, "init"), index, tensor)
+    {
+        const json_t *shape = json_object_get(tensor, "shape");
+        if (json_array_size(shape) != 2)
+            return golden_fail(test, "tensor %zu is no matrix", index);
+        int32_t rows = (int32_t)json_integer_value(json_array_get(shape, 0)),
+                cols = (int32_t)json_integer_value(json_array_get(shape, 1));
+        void *workspace = golden_reals(test, NULL, nm_muon_workspace(rows, cols));
+        nm_mat x = nm_muon_step(test->backend, &muon, nm_mat_of((char *)o->p + at, rows, cols),
+                                nm_mat_of((char *)(uintptr_t)g + at, rows, cols),
+                                nm_mat_of((char *)o->m + at, rows, cols), workspace);
+        size_t bytes = (size_t)rows * (size_t)cols * unit;
+        memcpy((char *)o->orthogonal + at, x.data, bytes);
+        free(workspace);
+        at += bytes;
+    }
+    return GOLDEN_PASSED;
+}
+
+/* Compares a list of tensors of a step, if the case has it. */
+static golden_result compare_list(golden_case *test, const json_t *step, size_t index, const char *name,
+                                  const void *got, size_t count)
+{
+    slab want;
+    char what[64];
+    const json_t *list = json_object_get(step, name);
+    if (!list)
+        return GOLDEN_PASSED;
+    snprintf(what, sizeof what, "step %zu: %s", index, name);
+    GOLDEN_TRY(read_slab(test, list, what, &want));
+    golden_result result = want.count == count
+                               ? golden_compare(test, what, got, want.data, count, test->value_tolerance)
+                               : golden_fail(test, "%s: other length than the parameters", what);
+    free(want.data);
     return result;
 }
 
@@ -112,9 +189,16 @@ static golden_result run_step(golden_case *test, const optimizer *o, size_t inde
     if (result == GOLDEN_PASSED) {
         void *g = golden_reals(test, grads.data, grads.count);
         result = clip_factor(test, o, g, step, &factor);
-        update(test, o, g, json_number_value(lr), factor, index);
+        if (result == GOLDEN_PASSED && o->is_muon)
+            result = update_matrices(test, o, g, json_number_value(lr), factor);
+        else if (result == GOLDEN_PASSED)
+            update(test, o, g, json_number_value(lr), factor, index);
         free(g);
     }
+    if (result == GOLDEN_PASSED && o->is_muon)
+        result = compare_list(test, step, index, "momentum_after", o->m, o->count);
+    if (result == GOLDEN_PASSED && o->is_muon)
+        result = compare_list(test, step, index, "orthogonal", o->orthogonal, o->count);
     snprintf(what, sizeof what, "step %zu: params_after", index);
     if (result == GOLDEN_PASSED)
         result = golden_compare(test, what, o->p, after.data, after.count, test->value_tolerance);
@@ -135,6 +219,7 @@ static golden_result run(golden_case *test)
     o.p = golden_reals(test, first.data, o.count);
     o.m = golden_reals(test, NULL, o.count);
     o.v = golden_reals(test, NULL, o.count);
+    o.orthogonal = golden_reals(test, NULL, o.count);
     golden_result result = json_array_size(steps) ? GOLDEN_PASSED : golden_fail(test, "no steps");
     json_array_foreach(steps, index, step) if (result == GOLDEN_PASSED) result =
         run_step(test, &o, index, step);
@@ -142,6 +227,7 @@ static golden_result run(golden_case *test)
     free(o.p);
     free(o.m);
     free(o.v);
+    free(o.orthogonal);
     return result;
 }
 

@@ -50,6 +50,13 @@ static void test_command_line_is_an_error(void **state)
     assert_refused("optim.weight_decay", "0.01", "optim.name", "sgd", "Adam");
     assert_refused("optim.beta1", "0.9", "optim.name", "sgd", "optim.momentum");
     assert_refused("optim.momentum", "0.95", "optim.name", "adamw", "only SGD");
+    assert_refused("optim.momentum", "0.95", "optim.name", "muon", "optim.muon_momentum");
+    assert_refused("optim.muon_momentum", "0.9", "optim.name", "sgd", "optim.momentum");
+    assert_refused("optim.muon_nesterov", "true", "optim.name", "sgd", "only Muon");
+    assert_refused("optim.muon_steps", "3", "optim.name", "adamw", "only Muon");
+    assert_refused("optim.muon_scale", "original", "optim.name", "adam", "only Muon");
+    assert_refused("optim.muon_lr_factor", "2", "optim.name", "adam-fairseq", "schedule");
+    assert_refused("train.clip_value", "5", "optim.name", "muon", "train.max_grad_norm");
     assert_refused("train.clip_value", "5", "optim.name", "adam", "train.max_grad_norm");
     assert_refused("train.smoothing", "others", "train.label_smoothing", "0", "no label smoothing");
     assert_refused("schedule.lr", "0.001", "schedule.name", "val-decay", "schedule.scale");
@@ -79,6 +86,19 @@ static void test_effective_options_pass(void **state)
     set(options, "train.clip_value", "5");
     set(options, "schedule.name", "val-decay");
     set(options, "schedule.scale", "2");
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
+    assert_null(warning);
+    nm_options_free(options);
+    /* Muon's own options, and those of the AdamW that updates the other parameters */
+    static const char *const muon[] = {"optim.muon_momentum", "0.9",   "optim.muon_nesterov",  "false",
+                                       "optim.muon_steps",    "3",     "optim.muon_scale",     "original",
+                                       "optim.beta1",         "0.8",   "optim.muon_lr_factor", "2",
+                                       "optim.beta2",         "0.999", "optim.weight_decay",   "0.1",
+                                       "optim.eps",           "1e-6"};
+    options = training_options(NULL);
+    set(options, "optim.name", "muon");
+    for (size_t i = 0; i < sizeof muon / sizeof *muon; i += 2)
+        set(options, muon[i], muon[i + 1]);
     assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
     assert_null(warning);
     nm_options_free(options);

@@ -99,6 +99,18 @@ static void test_resume_is_exact_at_any_update(void **state)
         assert_resume_is_exact("power", steps[i], settings);
 }
 
+/* The momentum of the matrices and the moments of the other parameters, with accumulation, clipping and frozen weights. */
+static void test_resume_is_exact_with_muon(void **state)
+{
+    (void)state;
+    static const char *const steps[] = {"1", "10"};
+    static const char *const settings[] = {
+        "optim.name", "muon",         "optim.weight_decay", "0.1", "train.shards", "2", "train.max_grad_norm",
+        "0.5",        "model.freeze", "enc.0.ffn",          NULL};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        assert_resume_is_exact("layer", steps[i], settings);
+}
+
 /* A symbolic link to itself stands for any error of opening: no permission, no free descriptor, a failing
  * disk. */
 static void test_unreadable_checkpoint_stays(void **state)
@@ -214,15 +226,15 @@ static void collect_message(void *user, const char *text)
     *messages = longer;
 }
 
-/* SGD's momentum and Adam's second moment are stored in the same tensor. */
-static void test_resume_with_another_optimizer(void **state)
+/* Resumes a run of the optimizer `first` with `second`: the state starts from zero. */
+static void check_other_optimizer(const char *first, const char *second)
 {
-    (void)state;
-    static const char *const sgd[] = {"optim.name", "sgd", "schedule.lr", "0", NULL};
+    const char *const before[] = {"optim.name", first, NULL};
+    const char *const after[] = {"optim.name", second, "schedule.lr", "0", NULL};
     nm_error err;
-    job j = {.updates = "6", .folder = tiny_folder()};
-    uint64_t adam = run(&j, NM_OK, &err);
-    j.settings = sgd;
+    job j = {.updates = "6", .folder = tiny_folder(), .settings = before};
+    uint64_t trained = run(&j, NM_OK, &err);
+    j.settings = after;
     j.updates = "7";
     nm_options *options = options_of(&j);
     nm_trainer *trainer;
@@ -233,11 +245,21 @@ static void test_resume_with_another_optimizer(void **state)
         nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &callbacks, &err), NM_OK);
     assert_non_null(strstr(messages, "optim.name"));
     assert_int_equal(nm_trainer_update(trainer, &progress, &err), NM_OK);
-    assert_true(nm_trainer_weights_hash(trainer) == adam); /* rate 0 */
+    assert_true(nm_trainer_weights_hash(trainer) == trained); /* rate 0 */
     nm_trainer_close(trainer);
     nm_options_free(options);
     free(messages);
     tiny_data_remove(j.folder);
+}
+
+/* SGD's momentum and Adam's second moment are stored in the same tensor. The state of Muon is shorter. */
+static void test_resume_with_another_optimizer(void **state)
+{
+    (void)state;
+    check_other_optimizer("adam-fairseq", "sgd");
+    check_other_optimizer("adamw", "muon");
+    check_other_optimizer("muon", "adamw");
+    check_other_optimizer("muon", "sgd");
 }
 
 /* A score of one kind is not compared with one of another kind: BLEU is positive, the negative loss is
@@ -330,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_resume_is_exact_for_every_norm),
         cmocka_unit_test(test_resume_keeps_the_decays_of_the_schedule),
         cmocka_unit_test(test_resume_is_exact_at_any_update),
+        cmocka_unit_test(test_resume_is_exact_with_muon),
         cmocka_unit_test(test_unreadable_checkpoint_stays),
         cmocka_unit_test(test_damaged_checkpoint_is_renamed),
         cmocka_unit_test(test_resume_with_another_optimizer),

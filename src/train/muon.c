@@ -1,0 +1,86 @@
+#include "train/muon.h"
+
+#include <math.h>
+
+enum { ALIGN_ELEMENTS = 16 };
+
+nm_muon nm_muon_default(void)
+{
+    return (nm_muon){.momentum = 0.95,
+                     .eps = 1e-7,
+                     .grad_scale = 1,
+                     .coefficients = {3.4445, -4.7750, 2.0315},
+                     .steps = 5,
+                     .nesterov = true};
+}
+
+static size_t aligned_elements(int32_t rows, int32_t cols)
+{
+    return ((size_t)rows * (size_t)cols + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
+static int32_t shorter_side(int32_t rows, int32_t cols)
+{
+    return rows < cols ? rows : cols;
+}
+
+/* Two matrices [rows, cols], X before and after a step of Newton-Schulz, and two of the shorter side. */
+size_t nm_muon_workspace(int32_t rows, int32_t cols)
+{
+    int32_t side = shorter_side(rows, cols);
+    return 2 * aligned_elements(rows, cols) + 2 * aligned_elements(side, side);
+}
+
+/* X = u / (|u| + eps), in place */
+static void normalize(nm_backend *b, const nm_muon *muon, nm_mat x)
+{
+    double square;
+    NM_CALL(b, dot, .n = (size_t)x.rows * (size_t)x.cols, .a = x.data, .b = x.data, .out = &square);
+    double norm = sqrt(square);
+    norm = muon->eps_mode == NM_MUON_EPS_ADDED ? norm + muon->eps : fmax(norm, muon->eps);
+    NM_CALL(b, scale, .alpha = 1 / norm, .x = x, .y = x);
+}
+
+/* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows than columns. */
+static void newton_schulz_step(nm_backend *b, const double coefficients[3], nm_mat x, nm_mat gram,
+                               nm_mat polynomial, nm_mat y)
+{
+    bool tall = x.rows > x.cols;
+    NM_CALL(b, gemm, .ta = tall, .tb = !tall, .alpha = 1, .a = x, .b = x, .c = gram);
+    NM_CALL(b, scale, .alpha = coefficients[1], .x = gram, .y = polynomial);
+    NM_CALL(b, gemm, .alpha = coefficients[2], .beta = 1, .a = gram, .b = gram, .c = polynomial);
+    NM_CALL(b, scale, .alpha = coefficients[0], .x = x, .y = y);
+    NM_CALL(b, gemm, .alpha = 1, .beta = 1, .a = tall ? x : polynomial, .b = tall ? polynomial : x, .c = y);
+}
+
+static double scale_of(const nm_muon *muon, nm_mat p)
+{
+    double rows = p.rows, cols = p.cols;
+    return muon->scale == NM_MUON_ORIGINAL ? sqrt(fmax(1, rows / cols)) : 0.2 * sqrt(fmax(rows, cols));
+}
+
+nm_mat nm_muon_step(nm_backend *b, const nm_muon *muon, nm_mat p, nm_mat g, nm_mat m, void *workspace)
+{
+    const size_t unit = nm_dtype_bytes(b->dtype), elements = aligned_elements(p.rows, p.cols);
+    const int32_t side = shorter_side(p.rows, p.cols);
+    char *at = workspace;
+    nm_mat x = nm_mat_of(at, p.rows, p.cols), next = nm_mat_of(at + elements * unit, p.rows, p.cols);
+    nm_mat gram = nm_mat_of(at + 2 * elements * unit, side, side),
+           polynomial = nm_mat_of((char *)gram.data + aligned_elements(side, side) * unit, side, side);
+    const double fresh = (1 - muon->momentum) * muon->grad_scale;
+    NM_CALL(b, scale, .alpha = muon->momentum, .x = m, .y = m);
+    NM_CALL(b, add, .alpha = fresh, .x = g, .y = m);
+    NM_CALL(b, scale, .alpha = muon->nesterov ? muon->momentum : 1, .x = m, .y = x);
+    if (muon->nesterov)
+        NM_CALL(b, add, .alpha = fresh, .x = g, .y = x);
+    normalize(b, muon, x);
+    for (int64_t i = 0; i < muon->steps; i++) {
+        newton_schulz_step(b, muon->coefficients, x, gram, polynomial, next);
+        nm_mat before = x;
+        x = next;
+        next = before;
+    }
+    NM_CALL(b, scale, .alpha = 1 - muon->lr * muon->weight_decay, .x = p, .y = p);
+    NM_CALL(b, add, .alpha = -muon->lr * scale_of(muon, p), .x = x, .y = p);
+    return x;
+}
