@@ -178,12 +178,36 @@ static nm_status check_text(const char *path, const char *value, nm_error *err)
 static nm_status set_row(nm_options *options, section *part, size_t index, const char *value,
                          nm_origin origin, nm_error *err);
 
+/* The preset of a section, or NULL. */
+static const nm_preset *find_preset(const section *part, const char *name)
+{
+    for (const nm_preset *preset = part->presets; preset && preset->name; preset++)
+        if (!strcmp(preset->name, name))
+            return preset;
+    return NULL;
+}
+
+/* The next setting "NAME=VALUE" of a preset, from a copy of its list: the index of the row, and *value; false at the end. */
+static bool next_setting(const section *part, char **rest, size_t *index, const char **value)
+{
+    for (char *word; (word = strsep(rest, " ")) != NULL;) {
+        char *equals = strchr(word, '=');
+        if (!equals)
+            continue;
+        *equals = 0;
+        *value = equals + 1;
+        for (*index = 0; part->rows[*index].name && strcmp(part->rows[*index].name, word);)
+            ++*index;
+        NM_ASSERT(part->rows[*index].name);
+        return true;
+    }
+    return false;
+}
+
 static nm_status apply_preset(nm_options *options, section *part, const char *name, nm_error *err)
 {
-    const nm_preset *preset = part->presets;
-    while (preset && preset->name && strcmp(preset->name, name))
-        preset++;
-    if (!preset || !preset->name)
+    const nm_preset *preset = find_preset(part, name);
+    if (!preset)
         return nm_fail(err, NM_USAGE, "%s.preset = %.100s: unknown preset", part->name, name);
     size_t n = row_count(part->rows);
     /* Undo the settings of a preset that was chosen before. */
@@ -194,17 +218,9 @@ static nm_status apply_preset(nm_options *options, section *part, const char *na
         }
     char *copy = nm_duplicate(preset->settings), *rest = copy;
     nm_status status = NM_OK;
-    for (char *word; status == NM_OK && (word = strsep(&rest, " ")) != NULL;) {
-        char *equals = strchr(word, '=');
-        if (!equals)
-            continue;
-        *equals = 0;
-        size_t i = 0;
-        while (i < n && strcmp(part->rows[i].name, word))
-            i++;
-        NM_ASSERT(i < n);
-        status = set_row(options, part, i, equals + 1, NM_ORIGIN_PRESET, err);
-    }
+    const char *value;
+    for (size_t i; status == NM_OK && next_setting(part, &rest, &i, &value);)
+        status = set_row(options, part, i, value, NM_ORIGIN_PRESET, err);
     free(copy);
     return status;
 }
@@ -424,21 +440,13 @@ static void warn_of_preset(const section *part, char **warning)
     if (!part->presets || at == n || part->origins[at] != NM_ORIGIN_COMMAND)
         return;
     char *name = row_value(part, at), *replaced = NULL;
-    const nm_preset *preset = part->presets;
-    while (preset->name && strcmp(preset->name, name))
-        preset++;
-    char *copy = nm_duplicate(preset->name ? preset->settings : ""), *rest = copy;
-    for (char *word; (word = strsep(&rest, " ")) != NULL;) {
-        char *equals = strchr(word, '=');
-        if (!equals)
-            continue;
-        *equals = 0;
-        size_t i = 0;
-        while (i < n && strcmp(part->rows[i].name, word))
-            i++;
+    const nm_preset *preset = find_preset(part, name);
+    char *copy = nm_duplicate(preset ? preset->settings : ""), *rest = copy;
+    const char *of_preset;
+    for (size_t i; next_setting(part, &rest, &i, &of_preset);) {
         char *value = row_value(part, i);
-        if (part->origins[i] == NM_ORIGIN_FILE && strcmp(value, equals + 1))
-            add_setting(&replaced, part, word, value);
+        if (part->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset))
+            add_setting(&replaced, part, part->rows[i].name, value);
         free(value);
     }
     if (replaced)
