@@ -178,7 +178,8 @@ typedef struct nm_stack_config {
 
 /* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others are zero. */
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
-/* NM_USAGE if heads and widths, or the position of the norms and the residual form do not fit together. */
+/* NM_USAGE if heads and widths, or the position of the norms and the residual form do not fit together. has_heads: the attention
+ * has heads, which divide the width; block-term attention has not. */
 nm_status nm_stack_check(const nm_stack_options *options, bool has_heads, nm_error *err);
 /* NM_UNSUPPORTED, naming the option, unless the stacks are those of Vaswani et al. 2017 with pre-norm or post-norm: plain
  * residual connections and softmax attention, biases, no gated units. what: "the format CTranslate2". */

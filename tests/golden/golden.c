@@ -156,6 +156,21 @@ bool golden_flag(const golden_case *test, const char *key)
     return json_is_true(value) || (json_is_number(value) && json_number_value(value) != 0);
 }
 
+golden_result golden_set(golden_case *test, nm_options *options, const char *path, const char *value)
+{
+    nm_error err = {0};
+    if (nm_options_set(options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
+        return golden_fail(test, "%s", err.text);
+    return GOLDEN_PASSED;
+}
+
+golden_result golden_set_number(golden_case *test, nm_options *options, const char *path, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value);
+    return golden_set(test, options, path, text);
+}
+
 /* ---- one file ---- */
 
 typedef struct totals {

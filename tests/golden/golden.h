@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "norma/norm_type.h"
+#include "norma/option.h"
 
 typedef enum golden_result { GOLDEN_PASSED, GOLDEN_FAILED, GOLDEN_SKIPPED } golden_result;
 
@@ -90,5 +91,9 @@ double golden_number(const golden_case *test, const char *key, double otherwise)
 int32_t golden_whole(const golden_case *test, const char *key, int32_t otherwise);
 const char *golden_text(const golden_case *test, const char *key, const char *otherwise);
 bool golden_flag(const golden_case *test, const char *key);
+
+/* Sets an option of a model; fails with the message of nm_options_set. */
+golden_result golden_set(golden_case *test, nm_options *options, const char *path, const char *value);
+golden_result golden_set_number(golden_case *test, nm_options *options, const char *path, double value);
 
 #endif

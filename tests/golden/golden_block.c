@@ -23,21 +23,6 @@ typedef struct block_problem {
 
 /* ---- settings ---- */
 
-static golden_result set(golden_case *test, block_problem *p, const char *path, const char *value)
-{
-    nm_error err = {0};
-    if (nm_options_set(p->options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
-        return golden_fail(test, "%s", err.text);
-    return GOLDEN_PASSED;
-}
-
-static golden_result set_number(golden_case *test, block_problem *p, const char *path, double value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", value);
-    return set(test, p, path, text);
-}
-
 /* The index of a value in a NULL-terminated list; fails if it is unknown. */
 static golden_result choose(golden_case *test, const char *key, const char *otherwise,
                             const char *const *values, int *index)
@@ -59,13 +44,14 @@ static golden_result set_norms(golden_case *test, block_problem *p)
 {
     double eps = golden_number(test, "eps", golden_number(test, "qk_norm_eps", 1e-5));
     const json_t *gain = json_object_get(test->config, "qk_norm_gain");
-    GOLDEN_TRY(set_number(test, p, "norm.layer.epsilon", eps));
-    GOLDEN_TRY(set_number(test, p, "norm.rms.epsilon", eps));
-    GOLDEN_TRY(set(test, p, "norm.rms.epsilon_inside", "true"));
+    GOLDEN_TRY(golden_set_number(test, p->options, "norm.layer.epsilon", eps));
+    GOLDEN_TRY(golden_set_number(test, p->options, "norm.rms.epsilon", eps));
+    GOLDEN_TRY(golden_set(test, p->options, "norm.rms.epsilon_inside", "true"));
     /* A final LayerNorm with another epsilon is a GroupNorm of one group. */
-    GOLDEN_TRY(set(test, p, "norm.group.groups", "1"));
-    GOLDEN_TRY(set_number(test, p, "norm.group.epsilon", golden_number(test, "final_eps", eps)));
-    return json_is_false(gain) ? set(test, p, "norm.rms.gain", "false") : GOLDEN_PASSED;
+    GOLDEN_TRY(golden_set(test, p->options, "norm.group.groups", "1"));
+    GOLDEN_TRY(
+        golden_set_number(test, p->options, "norm.group.epsilon", golden_number(test, "final_eps", eps)));
+    return json_is_false(gain) ? golden_set(test, p->options, "norm.rms.gain", "false") : GOLDEN_PASSED;
 }
 
 static golden_result configure_attention(golden_case *test, nm_stack_config *c)

@@ -25,25 +25,10 @@ static const char *text_of(const golden_model *made, const char *key)
 
 /* ---- settings ---- */
 
-static golden_result set(golden_case *test, golden_model *made, const char *path, const char *value)
-{
-    nm_error err = {0};
-    if (nm_options_set(made->options, path, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
-        return golden_fail(test, "%s", err.text);
-    return GOLDEN_PASSED;
-}
-
-static golden_result set_number(golden_case *test, golden_model *made, const char *path, double value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", value);
-    return set(test, made, path, text);
-}
-
 static golden_result set_list(golden_case *test, golden_model *made, const char *const (*list)[2])
 {
     for (; (*list)[0]; list++)
-        GOLDEN_TRY(set(test, made, (*list)[0], (*list)[1]));
+        GOLDEN_TRY(golden_set(test, made->options, (*list)[0], (*list)[1]));
     return GOLDEN_PASSED;
 }
 
@@ -58,8 +43,9 @@ static golden_result set_sizes(golden_case *test, golden_model *made)
         {"model.dropout", "0"},           {"model.attention_dropout", "0"},  {"model.relu_dropout", "0"},
         {"model.embedding_dropout", "0"}, {"model.share_embeddings", "all"}, {NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        GOLDEN_TRY(set_number(test, made, rows[i][0], number_of(made, rows[i][1], -1)));
-    GOLDEN_TRY(set(test, made, "model.norm_position", flag_of(made, "pre_norm") ? "pre" : "post"));
+        GOLDEN_TRY(golden_set_number(test, made->options, rows[i][0], number_of(made, rows[i][1], -1)));
+    GOLDEN_TRY(
+        golden_set(test, made->options, "model.norm_position", flag_of(made, "pre_norm") ? "pre" : "post"));
     double scale = number_of(made, "embedding_scale", -1), d = number_of(made, "d", 0);
     if (scale * scale < d * (1 - 1e-12) || scale * scale > d * (1 + 1e-12))
         return golden_skip(test, "embeddings are scaled by %g, not by sqrt(d)", scale);
@@ -68,12 +54,13 @@ static golden_result set_sizes(golden_case *test, golden_model *made)
 
 static golden_result set_tears(golden_case *test, golden_model *made)
 {
-    GOLDEN_TRY(set(test, made, "model.positions", "tears"));
-    GOLDEN_TRY(set(test, made, "model.output_bias", "true"));
-    GOLDEN_TRY(set(test, made, "model.fixnorm", flag_of(made, "fixnorm") ? "true" : "false"));
-    GOLDEN_TRY(set(test, made, "model.norm", flag_of(made, "scalenorm") ? "scale" : "layer"));
-    GOLDEN_TRY(set_number(test, made, "norm.layer.epsilon", number_of(made, "norm_eps", 1e-5)));
-    return set_number(test, made, "norm.scale.epsilon", number_of(made, "norm_eps", 1e-5));
+    GOLDEN_TRY(golden_set(test, made->options, "model.positions", "tears"));
+    GOLDEN_TRY(golden_set(test, made->options, "model.output_bias", "true"));
+    GOLDEN_TRY(golden_set(test, made->options, "model.fixnorm", flag_of(made, "fixnorm") ? "true" : "false"));
+    GOLDEN_TRY(golden_set(test, made->options, "model.norm", flag_of(made, "scalenorm") ? "scale" : "layer"));
+    GOLDEN_TRY(
+        golden_set_number(test, made->options, "norm.layer.epsilon", number_of(made, "norm_eps", 1e-5)));
+    return golden_set_number(test, made->options, "norm.scale.epsilon", number_of(made, "norm_eps", 1e-5));
 }
 
 /* The code of PowerNorm: scaling per layer in BatchNorm, per head in PowerNorm. */
@@ -86,9 +73,9 @@ static golden_result set_powernorm(golden_case *test, golden_model *made)
         return golden_skip(test, "decoder norm '%.60s' is unknown", text_of(made, "decoder_norm"));
     if (!strcmp(norm, "power") && number_of(made, "warmup_iters_final_norms", 1000) != 1000)
         return golden_skip(test, "another warm-up of the final norm than 1000");
-    GOLDEN_TRY(set(test, made, "model.encoder_norm", norm));
-    GOLDEN_TRY(set(test, made, "model.decoder_norm", "layer"));
-    GOLDEN_TRY(set(test, made, "norm.batch.preset", "pn"));
+    GOLDEN_TRY(golden_set(test, made->options, "model.encoder_norm", norm));
+    GOLDEN_TRY(golden_set(test, made->options, "model.decoder_norm", "layer"));
+    GOLDEN_TRY(golden_set(test, made->options, "norm.batch.preset", "pn"));
     made->warmup_steps = (int32_t)number_of(made, "warmup_iters_inside_layers", 1);
     return GOLDEN_PASSED;
 }
@@ -112,11 +99,14 @@ static golden_result set_regularized(golden_case *test, golden_model *made)
         return golden_skip(test, "encoder norm '%.60s' is not offered", norm);
     if (!regularized && !plain && strcmp(norm, "power"))
         return golden_skip(test, "encoder norm '%.60s' is not offered", norm);
-    GOLDEN_TRY(set(test, made, "model.encoder_norm", regularized ? "rbn" : plain ? "batch" : "pnv"));
+    GOLDEN_TRY(golden_set(test, made->options, "model.encoder_norm",
+                          regularized ? "rbn"
+                          : plain     ? "batch"
+                                      : "pnv"));
     if (regularized) {
-        GOLDEN_TRY(set(test, made, "norm.rbn.penalty", penalty));
-        GOLDEN_TRY(set_number(test, made, "norm.rbn.lambda", mean));
-        GOLDEN_TRY(set_number(test, made, "norm.rbn.nu", var));
+        GOLDEN_TRY(golden_set(test, made->options, "norm.rbn.penalty", penalty));
+        GOLDEN_TRY(golden_set_number(test, made->options, "norm.rbn.lambda", mean));
+        GOLDEN_TRY(golden_set_number(test, made->options, "norm.rbn.nu", var));
     }
     return set_list(test, made, common);
 }

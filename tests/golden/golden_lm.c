@@ -15,19 +15,9 @@ typedef struct problem {
     int32_t n_seqs, length, *ids, *targets, *pos, *offsets;
 } problem;
 
-static golden_result set(golden_case *test, problem *p, const char *option, const char *value)
-{
-    nm_error err = {0};
-    if (nm_options_set(p->options, option, value, NM_ORIGIN_COMMAND, &err) != NM_OK)
-        return golden_fail(test, "%s", err.text);
-    return GOLDEN_PASSED;
-}
-
 static golden_result set_number(golden_case *test, problem *p, const char *option, const char *key)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", golden_number(test, key, -1));
-    return set(test, p, option, text);
+    return golden_set_number(test, p->options, option, golden_number(test, key, -1));
 }
 
 static golden_result set_cutoffs(golden_case *test, problem *p)
@@ -39,8 +29,8 @@ static golden_result set_cutoffs(golden_case *test, problem *p)
                                                      index ? "," : "", (int)json_integer_value(cut));
     if (!*text)
         return GOLDEN_PASSED;
-    GOLDEN_TRY(set(test, p, "model.adaptive", "true"));
-    return set(test, p, "model.cutoffs", text);
+    GOLDEN_TRY(golden_set(test, p->options, "model.adaptive", "true"));
+    return golden_set(test, p->options, "model.cutoffs", text);
 }
 
 static golden_result build(golden_case *test, problem *p)
@@ -57,10 +47,11 @@ static golden_result build(golden_case *test, problem *p)
     p->options = nm_options_create();
     nm_model_options_add(p->options, &nm_model_lm);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        GOLDEN_TRY(set(test, p, fixed[i][0], fixed[i][1]));
+        GOLDEN_TRY(golden_set(test, p->options, fixed[i][0], fixed[i][1]));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         GOLDEN_TRY(set_number(test, p, sizes[i][0], sizes[i][1]));
-    GOLDEN_TRY(set(test, p, "model.norm_position", golden_flag(test, "pre_norm") ? "pre" : "post"));
+    GOLDEN_TRY(
+        golden_set(test, p->options, "model.norm_position", golden_flag(test, "pre_norm") ? "pre" : "post"));
     GOLDEN_TRY(set_cutoffs(test, p));
     int32_t words = golden_whole(test, "vocab", 0);
     if (golden_flag(test, "causal_mask") || !golden_flag(test, "tied") || words < 2)
