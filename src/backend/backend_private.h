@@ -10,7 +10,7 @@ typedef struct nm_region {
     size_t bytes;
 } nm_region;
 
-enum { NM_SCRATCH_SLOTS = 5 };
+enum { NM_SCRATCH_SLOTS = 6 };
 
 typedef struct nm_packed_weight {
     nm_mat weight;

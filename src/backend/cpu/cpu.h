@@ -17,7 +17,8 @@ enum {
     NM_CPU_THREADS,  /* GEMM, attention: one workspace per thread */
     NM_CPU_BLOCK,    /* intermediate results that outlive a GEMM call of a kernel */
     NM_CPU_PARTIALS, /* partial sums of row blocks */
-    NM_CPU_PACKED    /* packed weights for several GEMM calls of a kernel */
+    NM_CPU_PACKED,   /* packed weights for several GEMM calls of a kernel */
+    NM_CPU_SHARES    /* division of blocks between threads */
 };
 
 /* Kernels of one CPU level: each function replaces its entries of the table. */

@@ -11,6 +11,7 @@
  *     Z_a   = sum_{k < i} v_ka weight_ik
  * The time for a segment is O(L^2 h d). Except for the sums over d in the backward pass, columns of d are independent: a thread
  * computes a block of columns, which fits L2, and partial sums over d are added in the order of the blocks. */
+#include "backend/cpu/shares.h"
 #include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
@@ -434,12 +435,13 @@ static void run_tasks(nm_backend *b, const term_call *call, bool backward)
     workspace sizes;
     size_t floats = workspace_floats(call, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+    const nm_shares shares = nm_shares_of(b, threads);
+    nm_shares_divide(&shares, call->blocks * groups);
 #pragma omp parallel num_threads(threads)
     {
         workspace local;
         workspace_floats(call, backward, base + (size_t)omp_get_thread_num() * floats, &local);
-#pragma omp for schedule(dynamic, 1)
-        for (int32_t i = 0; i < call->blocks * groups; i++) {
+        for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
             int32_t first = i % groups * group;
             run_task(call, &local, i / groups, first, nm_min_i32(n_seqs - first, group), backward);
         }

@@ -6,6 +6,7 @@
  * float. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
+#include "backend/cpu/shares.h"
 #include "backend/cpu/small_gemm.h"
 
 #include <float.h>
@@ -637,13 +638,14 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     workspace sizes;
     size_t floats = workspace_floats(call, queries, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
+    const nm_shares shares = nm_shares_of(b, threads);
+    nm_shares_divide(&shares, n_seqs * split);
 #pragma omp parallel num_threads(threads)
     {
         workspace local;
         workspace_floats(call, queries, keys, backward, base + (size_t)omp_get_thread_num() * floats, &local);
         const uint32_t mode = nm_matmul_begin();
-#pragma omp for schedule(dynamic, 1)
-        for (int32_t i = 0; i < n_seqs * split; i++) {
+        for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
             int32_t first = i % split * part;
             run_heads(call, &local, i / split, first, nm_min_i32(call->heads - first, part), backward);
         }

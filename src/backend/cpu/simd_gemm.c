@@ -1,6 +1,7 @@
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/shares.h"
 #include "backend/cpu/tile.h"
 
 #include <omp.h>
@@ -220,46 +221,73 @@ typedef struct span { /* columns and depth that are packed together */
     int32_t col, cols, k0, depth;
 } span;
 
-/* Executed by every thread of the team. */
-static void run_span(const nm_gemm *g, const span *part, float *panels, float *local, int32_t threads)
+/* Blocks of c: those of a group of row blocks follow each other, column by column, so that a thread reads a block of columns of b
+ * for all of its rows while it is in the caches. A thread's share is about one group. */
+typedef struct block_order {
+    int32_t row_blocks, col_blocks, group;
+} block_order;
+
+static void block_at(const block_order *order, int32_t i, int32_t *row, int32_t *col)
 {
-    int32_t row_blocks, height = block_rows(g->rows, threads, &row_blocks);
+    int32_t first = i / (order->group * order->col_blocks) * order->group;
+    int32_t rows = nm_min_i32(order->row_blocks - first, order->group), at = i - first * order->col_blocks;
+    *row = first + at % rows;
+    *col = at / rows;
+}
+
+/* What the threads of the team share: the packed panels of b, and the division of the blocks. */
+typedef struct team {
+    float *panels;
+    nm_shares shares;
+} team;
+
+/* Executed by every thread of the team. */
+static void run_span(const nm_gemm *g, const span *part, const team *all, float *local)
+{
+    int32_t threads = all->shares.threads, row_blocks, height = block_rows(g->rows, threads, &row_blocks);
     int32_t width = block_cols(row_blocks, part->cols, threads);
-    int32_t col_blocks = nm_ceil_div(part->cols, width), n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
+    int32_t n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
+    const block_order order = {row_blocks, nm_ceil_div(part->cols, width), nm_ceil_div(row_blocks, threads)};
     bool shared = row_blocks > 1 && !g->packed;
+    float *panels = all->panels;
+#pragma omp single nowait
+    nm_shares_divide(&all->shares, row_blocks * order.col_blocks);
     if (shared && !g->tb) {
 #pragma omp for schedule(static)
         for (int32_t k = 0; k < part->depth; k += PACK_ROWS)
             pack_b_rows(g, part->col, part->cols, part->k0 + k, nm_min_i32(part->depth - k, PACK_ROWS),
                         panels + (size_t)nm_panel_rows(k) * NM_TILE_COLS, nm_panel_rows(part->depth));
     } else if (shared) {
-#pragma omp for schedule(dynamic, 1)
+#pragma omp for schedule(static)
         for (int32_t p = 0; p < n_panels; p++)
             pack_panel(g, part->col + p * NM_TILE_COLS,
                        nm_min_i32(part->cols - p * NM_TILE_COLS, NM_TILE_COLS), part->k0, part->depth,
                        panels + (size_t)p * NM_TILE_COLS * (size_t)nm_panel_rows(part->depth));
+    } else {
+#pragma omp barrier
     }
-#pragma omp for schedule(dynamic, 1)
-    for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
-        int32_t row = i / col_blocks * height, col = i % col_blocks * width;
-        block one = {row,
-                     i / col_blocks + 1 < row_blocks ? height : g->rows - row,
-                     part->col + col,
-                     nm_min_i32(part->cols - col, width),
+    for (int32_t i; (i = nm_shares_take(&all->shares, omp_get_thread_num())) >= 0;) {
+        int32_t row, col;
+        block_at(&order, i, &row, &col);
+        block one = {row * height,
+                     row + 1 < row_blocks ? height : g->rows - row * height,
+                     part->col + col * width,
+                     nm_min_i32(part->cols - col * width, width),
                      part->k0,
                      part->depth};
         run_block(g, &one, shared ? panels : NULL, part->col, local);
     }
+#pragma omp barrier
 }
 
 /* Not inlined, so that no arithmetic is moved out of the mode in which denormal numbers are zero. */
-static __attribute__((noinline)) void run_spans(const nm_gemm *g, int32_t span_cols, float *panels,
-                                                float *local, int32_t threads)
+static __attribute__((noinline)) void run_spans(const nm_gemm *g, int32_t span_cols, const team *all,
+                                                float *local)
 {
     for (int32_t col = 0; col < g->cols; col += span_cols)
         for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
             span part = {col, nm_min_i32(g->cols - col, span_cols), k, nm_min_i32(g->depth - k, SPAN_DEPTH)};
-            run_span(g, &part, panels, local, threads);
+            run_span(g, &part, all, local);
         }
 }
 
@@ -275,14 +303,15 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
     int32_t threads = work < (double)THREAD_WORK * backend->threads ? 1 : backend->threads;
     float *locals =
         nm_backend_scratch(backend, NM_CPU_THREADS, (size_t)threads * local_floats * sizeof(float));
-    float *panels = nm_backend_scratch(backend, NM_CPU_PANELS,
-                                       ((size_t)span_cols * (size_t)span_rows + PADDING) * sizeof(float));
+    size_t panel_floats = (size_t)span_cols * (size_t)span_rows + PADDING;
+    const team all = {nm_backend_scratch(backend, NM_CPU_PANELS, panel_floats * sizeof(float)),
+                      nm_shares_of(backend, threads)};
     if (backend->dry_run)
         return;
 #pragma omp parallel num_threads(threads)
     {
         const uint32_t mode = nm_matmul_begin();
-        run_spans(g, span_cols, panels, locals + (size_t)omp_get_thread_num() * local_floats, threads);
+        run_spans(g, span_cols, &all, locals + (size_t)omp_get_thread_num() * local_floats);
         nm_matmul_end(mode);
     }
 }

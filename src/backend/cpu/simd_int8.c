@@ -2,6 +2,7 @@
  * every CPU level is bitwise identical to the reference kernel. */
 #include "backend/cpu/dot_int8.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/shares.h"
 
 #include <omp.h>
 
@@ -238,21 +239,22 @@ static int32_t block_panels(int32_t row_blocks, int32_t panels, int32_t threads)
     return nm_round_up(nm_ceil_div(panels, blocks), DOT_PANELS);
 }
 
-static void run_gemm(const int8_gemm *p, int32_t threads)
+static void run_gemm(nm_backend *b, const int8_gemm *p, int32_t threads)
 {
     int32_t first = p->weight->first / NM_INT8_PANEL;
     int32_t panels = nm_ceil_div(p->weight->first + p->y.cols, NM_INT8_PANEL) - first;
     int32_t row_blocks = nm_ceil_div(p->x.rows, BLOCK_ROWS),
             width = block_panels(row_blocks, panels, threads);
     int32_t col_blocks = nm_ceil_div(panels, width);
+    const nm_shares shares = nm_shares_of(b, threads);
+    nm_shares_divide(&shares, row_blocks * col_blocks);
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)
         for (int32_t r = 0; r < p->x.rows; r++)
             quantize_row(p, r);
         dot_begin();
-#pragma omp for schedule(dynamic, 1)
-        for (int32_t i = 0; i < row_blocks * col_blocks; i++) {
+        for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
             int32_t row = i / col_blocks * BLOCK_ROWS, panel = i % col_blocks * width;
             run_block(p, row, nm_min_i32(p->x.rows - row, BLOCK_ROWS), first + panel,
                       nm_min_i32(panels - panel, width));
@@ -280,7 +282,7 @@ static void linear_int8(nm_backend *b, const nm_linear_int8_args *args)
                    .inputs = (dot_input *)(void *)workspace,
                    .stride = stride,
                    .scales = (float *)(void *)(workspace + rows * stride * sizeof(dot_input))};
-    run_gemm(&p, work < SERIAL_WORK ? 1 : b->threads);
+    run_gemm(b, &p, work < SERIAL_WORK ? 1 : b->threads);
 }
 
 void NM_SIMD(nm_cpu_int8)(nm_kernels *k)

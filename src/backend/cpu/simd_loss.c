@@ -2,6 +2,7 @@
  * The loss is computed in blocks of tokens: the logits of a batch are never materialized. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/shares.h"
 
 #include <omp.h>
 
@@ -261,8 +262,10 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
         int32_t rows = nm_min_i32(tokens - first, block);
         gemms.up.a = nm_row(loss->hidden, first);
         run_gemm(b, gemms.up, width, false, nm_mat_of(logits, rows, call.words));
-#pragma omp parallel for num_threads(b->threads) schedule(dynamic, 4)
-        for (int32_t i = 0; i < rows; i++)
+        const nm_shares shares = nm_shares_of(b, b->threads);
+        nm_shares_divide(&shares, rows);
+#pragma omp parallel num_threads(b->threads)
+        for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;)
             loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);
         for (int32_t i = 0; i < 2 * rows; i++)
             total[i % 2] += sums[i];

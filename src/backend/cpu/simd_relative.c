@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include "backend/cpu/kernel.h"
+#include "backend/cpu/shares.h"
 
 typedef struct relative {
     const nm_relative_attention_args *call;
@@ -237,8 +238,10 @@ static void run_pairs(nm_backend *b, const relative *r)
     size_t floats = 2 * width + 2 * keys + 2 * NM_DROP_COLS;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int32_t p = 0; p < call->q_packing->n_seqs * call->heads; p++) {
+    const nm_shares shares = nm_shares_of(b, threads);
+    nm_shares_divide(&shares, call->q_packing->n_seqs * call->heads);
+#pragma omp parallel num_threads(threads)
+    for (int32_t p; (p = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
         float *local = base + (size_t)omp_get_thread_num() * floats;
         const int32_t *q = call->q_packing->offsets + p / call->heads,
                       *k = call->k_packing->offsets + p / call->heads;
