@@ -3,6 +3,7 @@
  *     M2M100ForConditionalGeneration    translation, pre-norm, LayerNorm, fairseq's positions
  *     MarianMTModel                     translation, post-norm, LayerNorm
  *     GPT2LMHeadModel                   language models, pre-norm, LayerNorm
+ *     LlamaForCausalLM and others       language models with RMSNorm and rotary position embeddings (huggingface_llama.c)
  * The tokenizer in tokenizer.json splits text at spaces and looks up subwords: its input is the output of norma subword. */
 #include "convert/huggingface.h"
 

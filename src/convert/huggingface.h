@@ -1,15 +1,40 @@
-/* Declarations shared by the files of the Hugging Face format: tensors (huggingface.c), writing, reading. */
+/* Declarations shared by the files of the Hugging Face format: tensors (huggingface.c, huggingface_llama.c), writing, reading. */
 #ifndef NM_HUGGINGFACE_H
 #define NM_HUGGINGFACE_H
 
 #include "convert/convert.h"
 #include "convert/tensor_map.h"
+#include "model/lm.h"
 
 /* Maps the tensors of M2M100 and Marian. With shared embeddings, the file has one matrix, the first entry of the map, to
  * which the class ties the others. */
 void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model);
 /* Maps the tensors of GPT-2, whose names begin with prefix, without the positions and the output projection. */
 void nm_huggingface_map_gpt2(nm_tensor_map *map, nm_model *model, const char *prefix);
+
+/* A class of decoder-only models with RMSNorm, rotary position embeddings and gated units (huggingface_llama.c). */
+typedef struct nm_llama_class {
+    const char *model_type, *name;
+    nm_norm_position position;
+    nm_head_norm qk_norm;
+    bool biases; /* whether the class can have them */
+} nm_llama_class;
+
+/* NULL: there is none. */
+const nm_llama_class *nm_llama_class_named(const char *model_type);
+/* Maps the tensors of these classes, without the norms and the output projection. */
+void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model);
+/* Calls `visit` for each norm of a model with the structure of one of these classes and its tensor, until it fails. */
+typedef nm_status nm_llama_norm(const nm_norm *norm, const char *tensor, void *context, nm_error *err);
+nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *context, nm_error *err);
+/* NM_UNSUPPORTED, naming the option, if no class has the structure of the model. */
+nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const char *folder, nm_error *err);
+
+/* Names in transformers, indexed by nm_activation. */
+extern const char *const nm_huggingface_activations[];
+nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err);
+/* Writes the files of a language model other than config.json and the tensors: its tokenizer, the settings of generation. */
+nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err);
 
 /* nm_foreign_format.write and .read; settings are not used. */
 nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err);

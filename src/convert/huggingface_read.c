@@ -109,19 +109,20 @@ static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
     return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
 }
 
-static nm_status set_activation(reader *from)
+/* key: of the activation's name */
+static nm_status set_activation(reader *from, const char *key)
 {
     static const struct {
         const char *name, *activation;
     } known[] = {{"relu", "relu"},          {"gelu", "gelu"},
                  {"gelu_new", "gelu-tanh"}, {"gelu_pytorch_tanh", "gelu-tanh"},
                  {"swish", "silu"},         {"silu", "silu"}};
-    const char *name = json_string_value(json_object_get(from->config, "activation_function"));
+    const char *name = json_string_value(json_object_get(from->config, key));
     for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, name))
             return nm_import_set(&from->in, "model.activation", "%s", known[i].activation);
-    return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation_function '%.50s' is not supported",
-                   from->config_path, name ? name : "");
+    return nm_fail(from->err, NM_UNSUPPORTED, "%s: %s '%.50s' is not supported", from->config_path, key,
+                   name ? name : "");
 }
 
 /* A flag of config.json that changes the function that the class computes. */
@@ -183,7 +184,7 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
     NM_TRY(read_count(from, "max_position_embeddings", 1 << 20, &positions));
     NM_TRY(check_layers(from, "model.encoder.layers", encoder, "fc1.weight"));
     NM_TRY(check_layers(from, "model.decoder.layers", decoder, "fc1.weight"));
-    NM_TRY(set_activation(from));
+    NM_TRY(set_activation(from, "activation_function"));
     nm_import *in = &from->in;
     NM_TRY(nm_import_set(in, "model.norm_position", "%s", pre_norm ? "pre" : "post"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));
@@ -331,6 +332,27 @@ static nm_status load_gpt2(reader *from, const char *output)
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
+/* The vocabulary and text processing of a language model, which begins a text with its EOS token. */
+static nm_status read_lm_texts(reader *from, int64_t size)
+{
+    nm_import *in = &from->in;
+    NM_TRY(open_vocab(from, size));
+    from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
+    from->vocab.bos = nm_foreign_vocab_find(&from->vocab, "<s>");
+    from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
+    from->vocab.unk = nm_foreign_vocab_find(&from->vocab, "<unk>");
+    if (from->vocab.eos < 0)
+        return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
+    if (token_of(from, "bos_token_id", from->vocab.eos) != from->vocab.eos)
+        return nm_fail(
+            from->err, NM_UNSUPPORTED,
+            "%s: 'bos_token_id' differs from 'eos_token_id': a text begins with the EOS token in Norma",
+            from->config_path);
+    NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
+    NM_TRY(nm_import_set(in, "model.output_bias", "%s", nm_import_excludes(in) ? "true" : "false"));
+    return nm_import_texts(in, from->folder);
+}
+
 static nm_status read_gpt2(reader *from, const char *output)
 {
     static const flag flags[] = {{"add_cross_attention", false},
@@ -350,7 +372,7 @@ static nm_status read_gpt2(reader *from, const char *output)
     bool prefixed = nm_safetensors_find(from->file, "transformer.wte.weight") != NULL;
     NM_TRY(check_table(from, prefixed ? "transformer.wte.weight" : "wte.weight", size));
     NM_TRY(check_layers(from, prefixed ? "transformer.h" : "h", layers, "mlp.c_fc.weight"));
-    NM_TRY(set_activation(from));
+    NM_TRY(set_activation(from, "activation_function"));
     NM_TRY(nm_import_set(in, "model.norm_position", "pre"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));
     NM_TRY(nm_import_set(in, "norm.layer.epsilon", "%.17g",
@@ -362,17 +384,127 @@ static nm_status read_gpt2(reader *from, const char *output)
     NM_TRY(nm_import_set(in, "model.context", "%lld", (long long)context));
     NM_TRY(nm_import_set(in, "model.positions", "learned"));
     NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
-    NM_TRY(open_vocab(from, size));
-    from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
-    from->vocab.bos = nm_foreign_vocab_find(&from->vocab, "<s>");
-    from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
-    from->vocab.unk = nm_foreign_vocab_find(&from->vocab, "<unk>");
-    if (from->vocab.eos < 0)
-        return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
-    NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
-    NM_TRY(nm_import_set(in, "model.output_bias", "%s", nm_import_excludes(in) ? "true" : "false"));
-    NM_TRY(nm_import_texts(in, from->folder));
+    NM_TRY(read_lm_texts(from, size));
     return load_gpt2(from, output);
+}
+
+/* ---- classes with RMSNorm and rotary position embeddings ---- */
+
+typedef struct norm_reader {
+    nm_tensor_map *map;
+    const nm_model *model;
+} norm_reader;
+
+static nm_status map_norm(const nm_norm *norm, const char *tensor, void *context, nm_error *err)
+{
+    const norm_reader *to = context;
+    char gain[160];
+    (void)err;
+    snprintf(gain, sizeof gain, "%s.scale", norm->site.name);
+    nm_tensor_map_add(to->map, &nm_params_find(&to->model->params, gain)->tensor, "%s", tensor);
+    return NM_OK;
+}
+
+static nm_status load_llama(reader *from, const char *output)
+{
+    nm_import *in = &from->in;
+    nm_tensor_map map = {0};
+    const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
+    NM_TRY(nm_import_declare(in));
+    nm_huggingface_map_llama(&map, in->model);
+    bool tied = nm_json_flag(from->config, "tie_word_embeddings", false);
+    nm_tensor_map_add(&map, nm_lm_of(in->model)->output_weight, "%s",
+                      tied ? "model.embed_tokens.weight" : "lm_head.weight")
+        ->vocab = NM_OF_TARGET_VOCAB;
+    norm_reader norms = {&map, in->model};
+    nm_status status = nm_llama_each_norm(in->model, map_norm, &norms, from->err);
+    if (status == NM_OK)
+        status = nm_import_load(in, &map, &source);
+    nm_tensor_map_release(&map);
+    return status == NM_OK ? nm_import_finish(in, output) : status;
+}
+
+/* The base of rotary position embeddings, whose place depends on the version of transformers. */
+static nm_status set_rope(reader *from)
+{
+    const json_t *rope = json_object_get(from->config, "rope_parameters");
+    if (!json_is_object(rope))
+        rope = json_object_get(from->config, "rope_scaling");
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    if (!type)
+        type = json_string_value(json_object_get(rope, "type"));
+    if (type && strcmp(type, "default"))
+        return nm_fail(from->err, NM_UNSUPPORTED, "%s: 'rope_type' is '%.50s', which Norma does not support",
+                       from->config_path, type);
+    NM_TRY(nm_import_set(&from->in, "model.rope", "half"));
+    return nm_import_set(&from->in, "model.rope_base", "%.17g",
+                         nm_json_real(rope, "rope_theta", nm_json_real(from->config, "rope_theta", 10000)));
+}
+
+static nm_status check_attention_layers(reader *from)
+{
+    const json_t *types = json_object_get(from->config, "layer_types");
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!type || strcmp(type, "full_attention"))
+            return nm_fail(from->err, NM_UNSUPPORTED,
+                           "%s: 'layer_types' has '%.50s', which Norma does not support", from->config_path,
+                           type ? type : "");
+    }
+    return NM_OK;
+}
+
+static nm_status set_llama_options(reader *from, const nm_llama_class *class)
+{
+    static const flag flags[] = {{"use_sliding_window", false}, {NULL, false}};
+    static const char *const qk_norms[] = {"none", "head", "full"};
+    int64_t width, ff, layers, heads, context;
+    nm_import *in = &from->in;
+    NM_TRY(check_flags(from, flags));
+    NM_TRY(check_attention_layers(from));
+    NM_TRY(read_count(from, "hidden_size", MAX_WIDTH, &width));
+    NM_TRY(read_count(from, "intermediate_size", MAX_INNER, &ff));
+    NM_TRY(read_count(from, "num_hidden_layers", MAX_LAYERS, &layers));
+    NM_TRY(read_count(from, "num_attention_heads", MAX_HEADS, &heads));
+    NM_TRY(read_count(from, "max_position_embeddings", 1 << 24, &context));
+    int64_t groups = nm_json_id(from->config, "num_key_value_heads", heads),
+            head_width = nm_json_id(from->config, "head_dim", width / heads);
+    bool bias = nm_json_flag(from->config, "attention_bias", false);
+    if (bias != (class->biases && nm_json_flag(from->config, "mlp_bias", false)))
+        return nm_fail(from->err, NM_UNSUPPORTED,
+                       "%s: 'attention_bias' and 'mlp_bias' differ, which Norma does not support",
+                       from->config_path);
+    NM_TRY(check_layers(from, "model.layers", layers, "mlp.up_proj.weight"));
+    NM_TRY(set_activation(from, "hidden_act"));
+    NM_TRY(set_rope(from));
+    NM_TRY(nm_import_set(in, "model.norm_position", "%s", class->position == NM_PRE_NORM ? "pre" : "inside"));
+    NM_TRY(nm_import_set(in, "model.qk_norm", "%s", qk_norms[class->qk_norm]));
+    NM_TRY(nm_import_set(in, "model.norm", "rms"));
+    NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
+    NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g", nm_json_real(from->config, "rms_norm_eps", 1e-6)));
+    NM_TRY(nm_import_set(in, "model.gated", "true"));
+    NM_TRY(nm_import_set(in, "model.bias", "%s", bias ? "true" : "false"));
+    NM_TRY(nm_import_set(in, "model.positions", "none"));
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
+    NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
+    NM_TRY(nm_import_set(in, "model.ff", "%lld", (long long)ff));
+    NM_TRY(nm_import_set(in, "model.layers", "%lld", (long long)layers));
+    NM_TRY(nm_import_set(in, "model.heads", "%lld", (long long)heads));
+    NM_TRY(nm_import_set(in, "model.key_value_heads", "%lld", (long long)(groups == heads ? 0 : groups)));
+    NM_TRY(nm_import_set(in, "model.head_width", "%lld", (long long)head_width));
+    return nm_import_set(in, "model.context", "%lld",
+                         (long long)(context < NM_LM_MAX_CONTEXT ? context : NM_LM_MAX_CONTEXT));
+}
+
+static nm_status read_llama(reader *from, const nm_llama_class *class, const char *output)
+{
+    int64_t size;
+    NM_TRY(nm_import_begin(&from->in, &nm_task_lm, from->err));
+    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
+    NM_TRY(check_table(from, "model.embed_tokens.weight", size));
+    NM_TRY(set_llama_options(from, class));
+    NM_TRY(read_lm_texts(from, size));
+    return load_llama(from, output);
 }
 
 static nm_status read_folder(reader *from, const char *output)
@@ -386,9 +518,12 @@ static nm_status read_folder(reader *from, const char *output)
         return read_seq2seq(from, true, output);
     if (type && !strcmp(type, "gpt2"))
         return read_gpt2(from, output);
-    return nm_fail(from->err, NM_UNSUPPORTED,
-                   "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2", from->config_path,
-                   type ? type : "");
+    if (type && nm_llama_class_named(type))
+        return read_llama(from, nm_llama_class_named(type), output);
+    return nm_fail(
+        from->err, NM_UNSUPPORTED,
+        "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2, llama, qwen3, olmo2",
+        from->config_path, type ? type : "");
 }
 
 nm_status nm_huggingface_read(const char *path, const nm_convert_settings *settings, const char *output,

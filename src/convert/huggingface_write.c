@@ -78,7 +78,7 @@ static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *e
 
 /* ---- files ---- */
 
-static nm_status write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
+nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_safetensors_add_metadata(writer, "format", "pt");
@@ -134,8 +134,18 @@ static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longe
                          folder, "tokenizer_config.json", err);
 }
 
-/* Names in transformers, indexed by nm_activation. */
-static const char *const activation_names[] = {"relu", "gelu", "gelu_new", "silu"};
+const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
+
+nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
+    int64_t context = nm_lm_config_of(loaded->model)->context;
+    NM_TRY(nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)vocab->eos, "eos_token_id",
+                                   (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
+                                   (json_int_t)context),
+                         folder, "generation_config.json", err));
+    return write_tokenizer(vocab, false, context, folder, err);
+}
 
 /* The tokens that must not be generated: <pad>, and those that data.mask_words excludes. */
 static json_t *suppressed(const nm_translation_parts *parts)
@@ -165,12 +175,12 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
         "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
-        (json_int_t)c->max_positions, "activation_function", activation_names[s->encoder.config.activation],
-        "dropout", c->dropout, "attention_dropout", c->attention_dropout, "activation_dropout",
-        c->relu_dropout, "encoder_layerdrop", 0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1,
-        "share_encoder_decoder_embeddings", all, "tie_word_embeddings", all, "decoder_start_token_id",
-        (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
-        "pad_token_id", (int)vocab->pad);
+        (json_int_t)c->max_positions, "activation_function",
+        nm_huggingface_activations[s->encoder.config.activation], "dropout", c->dropout, "attention_dropout",
+        c->attention_dropout, "activation_dropout", c->relu_dropout, "encoder_layerdrop", 0.0,
+        "decoder_layerdrop", 0.0, "scale_embedding", 1, "share_encoder_decoder_embeddings", all,
+        "tie_word_embeddings", all, "decoder_start_token_id", (int)nm_translation_first_id(vocab),
+        "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
     if (config && !pre_norm)
         json_object_set_new(config, "forced_eos_token_id", json_null());
     NM_TRY(nm_json_write(config, folder, "config.json", err));
@@ -218,7 +228,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
     nm_tensor_map_write(&map, model->backend, &list);
     if (!pre_norm)
         add_marian_tensors(model, &list);
-    nm_status status = write_tensors(&list, folder, err);
+    nm_status status = nm_huggingface_write_tensors(&list, folder, err);
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     if (status == NM_OK)
@@ -228,20 +238,27 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
                            : status;
 }
 
-static nm_status check_lm(const nm_model *model, double *eps, nm_error *err)
+/* What all classes of language models require. */
+static nm_status check_lm(const nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
     const nm_lm *lm = model->parts;
     if (c->attention != NM_LM_SOFTMAX)
         return nm_fail(err, NM_UNSUPPORTED, "model.attention = block-term has no class in transformers");
     if (c->adaptive)
-        return nm_fail(err, NM_UNSUPPORTED, "model.adaptive = true: the class GPT-2 has no adaptive softmax");
+        return nm_fail(err, NM_UNSUPPORTED, "model.adaptive = true: the classes have no adaptive softmax");
+    if (!is_zero(model, lm->output_bias))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.output_bias = true: the classes have no bias of the output projection");
+    return NM_OK;
+}
+
+static nm_status check_gpt2(const nm_model *model, double *eps, nm_error *err)
+{
+    const nm_lm_config *c = nm_lm_config_of(model);
     NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
     if (c->norm_position != NM_PRE_NORM)
         return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
-    if (!is_zero(model, lm->output_bias))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "model.output_bias = true: the class GPT-2 has no bias of the output projection");
     return check_norms(model, eps, err);
 }
 
@@ -265,12 +282,12 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, n
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     double eps = 0;
-    NM_TRY(check_lm(model, &eps, err));
+    NM_TRY(check_gpt2(model, &eps, err));
     const nm_lm_config *c = nm_lm_config_of(model);
     nm_huggingface_map_gpt2(&map, model, "transformer.");
     nm_tensor_map_write(&map, model->backend, &list);
     add_gpt2_tensors(model, &list);
-    nm_status status = write_tensors(&list, folder, err);
+    nm_status status = nm_huggingface_write_tensors(&list, folder, err);
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);
@@ -279,16 +296,20 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, n
                   "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
                   (int)model->target_size, "n_embd", (json_int_t)c->width, "n_layer", (json_int_t)c->layers,
                   "n_head", (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions",
-                  (json_int_t)c->context, "activation_function", activation_names[c->activation],
+                  (json_int_t)c->context, "activation_function", nm_huggingface_activations[c->activation],
                   "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
                   "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0, "bos_token_id",
                   (int)vocab->eos, "eos_token_id", (int)vocab->eos),
         folder, "config.json", err));
-    NM_TRY(nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)vocab->eos, "eos_token_id",
-                                   (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
-                                   (json_int_t)c->context),
-                         folder, "generation_config.json", err));
-    return write_tokenizer(vocab, false, c->context, folder, err);
+    return nm_huggingface_write_lm_texts(loaded, folder, err);
+}
+
+static nm_status write_lm(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    NM_TRY(check_lm(loaded->model, err));
+    return nm_lm_config_of(loaded->model)->rope == NM_ROPE_NONE
+               ? write_gpt2(loaded, folder, err)
+               : nm_huggingface_write_llama(loaded, folder, err);
 }
 
 nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err)
@@ -296,7 +317,7 @@ nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder
     if (loaded->model->type == &nm_model_seq2seq)
         return write_seq2seq(loaded, folder, err);
     if (loaded->model->type == &nm_model_lm)
-        return write_gpt2(loaded, folder, err);
+        return write_lm(loaded, folder, err);
     return nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no class in transformers",
                    loaded->task.type->name);
 }

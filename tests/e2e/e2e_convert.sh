@@ -291,7 +291,7 @@ read_bad() { # CODE TEXT
 changed config.json 's/"relu"/"mish"/'
 read_bad 7 "hf-bad/config.json: activation_function 'mish' is not supported"
 changed config.json 's/"m2m_100"/"t5"/'
-read_bad 7 "unsupported model_type 't5'; supported: marian, m2m_100, gpt2"
+read_bad 7 "unsupported model_type 't5'; supported: marian, m2m_100, gpt2, llama"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 0/'
 read_bad 4 "'encoder_layers' is not an integer between 1 and 1000"
 changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'

@@ -19,8 +19,9 @@ import sentencepiece
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import (AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, MarianConfig,
-                          MarianMTModel, PreTrainedTokenizerFast)
+from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MarianConfig, MarianMTModel, Olmo2Config, Olmo2ForCausalLM,
+                          PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM)
 
 TOLERANCE = 2e-5  # of a log probability in float
 failures = 0
@@ -108,6 +109,29 @@ def check_lm(name, *settings):
         largest = max(abs(a - b) for ours, theirs in zip(lines, scored) for a, b in zip(ours, theirs.log_probs))
         check(f"CTranslate2, {model}", [len(ours) for ours in lines] == [len(theirs.log_probs) for theirs in scored]
               and largest < TOLERANCE, f"largest difference of the log probabilities of {len(lines)} lines {largest:.1e}")
+
+
+def check_lm_transformers(name, *settings):
+    """Log probabilities of a language model in transformers, and of the model that is read from its folder."""
+    run, folder = f"lm-{name}", f"lm-{name}-hf"
+    norma("train", "lm.ini", "--run.folder", run, "--run.quiet", *settings)
+    norma("convert", run, "--to", "huggingface", "-o", folder)
+    norma("convert", folder, "--from", "huggingface", "-o", f"{run}-back.safetensors")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    end = tokenizer.eos_token_id
+    theirs = []
+    for line in norma("subword", "valid.en", "--like", "lm-data").splitlines():
+        ids = [end, *tokenizer(line).input_ids, end]
+        with torch.no_grad():
+            scores = torch.log_softmax(model(torch.tensor([ids[:-1]])).logits[0], -1)
+        theirs.append([float(scores[i, t]) for i, t in enumerate(ids[1:])])
+    for source in (run, f"{run}-back.safetensors"):
+        out = norma("perplexity", source, "valid.en", "--tokens", "--each-line")
+        ours = [json.loads(line)["log_probs"] for line in out.splitlines()]
+        largest = max(abs(a - b) for x, y in zip(ours, theirs) for a, b in zip(x, y))
+        check(f"transformers, {source}, {type(model).__name__}", [len(x) for x in ours] == [len(y) for y in theirs]
+              and largest < TOLERANCE, f"largest difference of the log probabilities of {len(theirs)} lines {largest:.1e}")
 
 
 def check_transformers(model, lines):
@@ -221,32 +245,45 @@ def check_sentencepiece():
         check(f"SentencePiece, {kind}", len(ours) == same == len(lines), f"{same} of {len(lines)} lines have the same pieces")
 
 
-def check_gpt2():
-    size = 300
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=48, n_layer=2, n_head=4, eos_token_id=size - 1,
-                                       bos_token_id=size - 1, initializer_range=0.2)).eval()
-    model.save_pretrained("gpt2")
-    with open("gpt2/vocab.json", "w") as file:
+def check_saved_lm(folder, model):
+    """The nll of random tokens, of a language model with random weights that transformers saves."""
+    size = model.config.vocab_size
+    model.eval().save_pretrained(folder)
+    with open(f"{folder}/vocab.json", "w") as file:
         json.dump({f"w{i}" if i < size - 1 else "<|endoftext|>": i for i in range(size)}, file)
-    norma("convert", "gpt2", "--from", "huggingface", "-o", "gpt2.safetensors")
+    norma("convert", folder, "--from", "huggingface", "-o", f"{folder}.safetensors")
     ids = [random.randrange(size - 1) for _ in range(50)]
-    with open("gpt2.txt", "w") as file:
+    with open("tokens.txt", "w") as file:
         file.write(" ".join(f"w{i}" for i in ids) + "\n")
-    words = norma("perplexity", "gpt2.safetensors", "gpt2.txt").split()
-    ours = float(words[words.index("nll") + 1])
     with torch.no_grad():
         theirs = torch.log_softmax(model(torch.tensor([[size - 1] + ids])).logits[0], -1)
     expected = -sum(float(theirs[i, t]) for i, t in enumerate(ids + [size - 1])) / (len(ids) + 1)
-    check("GPT2LMHeadModel to Norma", math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
+    check_nll(f"{type(model).__name__} to Norma", f"{folder}.safetensors", expected)
+    return expected
+
+
+def check_nll(name, model, expected):
+    words = norma("perplexity", model, "tokens.txt").split()
+    ours = float(words[words.index("nll") + 1])
+    check(name, math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
+
+
+def check_saved_lms():
+    size = 300
+    ends = {"vocab_size": size, "eos_token_id": size - 1, "bos_token_id": size - 1, "initializer_range": 0.2}
+    sizes = {**ends, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
+             "max_position_embeddings": 64, "pad_token_id": None}
+    check_saved_lm("hf-llama", LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=2, tie_word_embeddings=True)))
+    check_saved_lm("hf-qwen3", Qwen3ForCausalLM(Qwen3Config(**sizes, num_key_value_heads=2, head_dim=10)))
+    check_saved_lm("hf-olmo2", Olmo2ForCausalLM(Olmo2Config(**sizes, rms_norm_eps=1e-3)))
+    expected = check_saved_lm("gpt2", GPT2LMHeadModel(GPT2Config(**ends, n_positions=64, n_embd=48, n_layer=2, n_head=4)))
     vocab = json.load(open("gpt2/vocab.json"))
     end = "<|endoftext|>"
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(vocab, unk_token=end)), eos_token=end, bos_token=end,
                             unk_token=end).save_pretrained("gpt2")
     ctranslate2.converters.TransformersConverter("gpt2").convert("gpt2-ct2", force=True)
     norma("convert", "gpt2-ct2", "--from", "ctranslate2", "-o", "gpt2-ct2.safetensors")
-    words = norma("perplexity", "gpt2-ct2.safetensors", "gpt2.txt").split()
-    ours = float(words[words.index("nll") + 1])
-    check("GPT-2 of CTranslate2 to Norma", math.isclose(ours, expected, abs_tol=TOLERANCE), f"nll {ours} and {expected:.6f}")
+    check_nll("GPT-2 of CTranslate2 to Norma", "gpt2-ct2.safetensors", expected)
 
 
 if __name__ == "__main__":
@@ -268,7 +305,7 @@ if __name__ == "__main__":
     check_sentencepiece()
     check_marian()
     check_pymarian()
-    check_gpt2()
+    check_saved_lms()
     norma("prepare", "--format", "text", "--train", "train.en", "--valid", "valid.en", "--output", "lm-data", "--tokenizer",
           "none", "--bpe-merges", "10", "--special-ids", "fairseq")
     with open("lm.ini", "w") as file:
@@ -277,4 +314,12 @@ if __name__ == "__main__":
     for lm, settings in {"layer": [], "rms": ["--model.norm", "rms", "--model.positions", "learned"],
                          "post": ["--model.norm", "scale", "--model.norm_position", "post"]}.items():
         check_lm(lm, *settings)
+    SIZES = ["--model.width", "48", "--model.ff", "80", "--model.heads", "4", "--model.context", "64"]
+    for lm, settings in {"gpt2": ["--model.preset", "gpt2"],
+                         "llama": ["--model.preset", "llama", "--model.key_value_heads", "2", "--model.head_width", "10"],
+                         "llama-bias": ["--model.preset", "llama", "--model.bias", "true", "--model.norm", "scale",
+                                        "--model.activation", "gelu", "--model.share_embeddings", "true"],
+                         "qwen3": ["--model.preset", "qwen3", "--model.key_value_heads", "1"],
+                         "olmo2": ["--model.preset", "olmo2", "--model.key_value_heads", "2"]}.items():
+        check_lm_transformers(lm, *settings, *SIZES)
     sys.exit(failures > 0)

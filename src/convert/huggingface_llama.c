@@ -1,0 +1,205 @@
+/* Classes of decoder-only language models with RMSNorm, rotary position embeddings and gated units, which differ in the position
+ * of the norms and in those of queries and keys:
+ *     LlamaForCausalLM     pre
+ *     Qwen3ForCausalLM     pre, queries and keys of each head
+ *     Olmo2ForCausalLM     inside, queries and keys of all heads together */
+#include <math.h>
+#include <string.h>
+
+#include "convert/huggingface.h"
+#include "convert/json_file.h"
+#include "convert/norm_map.h"
+#include "task/lm_task.h"
+
+static const nm_llama_class classes[] = {
+    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, true},
+    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, false},
+    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, false},
+};
+enum { N_CLASSES = sizeof classes / sizeof *classes };
+
+/* Epsilon in the mean square for norms with a negligible epsilon outside the root, so that a row of zeros stays zero. */
+static const double LEAST_EPSILON = 1e-12;
+
+const nm_llama_class *nm_llama_class_named(const char *model_type)
+{
+    for (size_t i = 0; i < N_CLASSES; i++)
+        if (!strcmp(classes[i].model_type, model_type))
+            return &classes[i];
+    return NULL;
+}
+
+static const nm_llama_class *class_of(const nm_lm_config *c)
+{
+    for (size_t i = 0; i < N_CLASSES; i++)
+        if (classes[i].position == c->norm_position && classes[i].qk_norm == c->qk_norm)
+            return &classes[i];
+    return NULL;
+}
+
+/* ---- tensors ---- */
+
+/* A linear layer: `rows` rows of a weight and its bias, from row `first` on. Returns the row after them. */
+static int32_t map_rows(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, int32_t first, int32_t rows,
+                        const char *name)
+{
+    nm_map_entry *entry = nm_tensor_map_add(map, weight, "%s.weight", name);
+    entry->first = first;
+    entry->rows = rows;
+    if (bias) {
+        entry = nm_tensor_map_add(map, bias, "%s.bias", name);
+        entry->first = first;
+        entry->rows = -rows;
+    }
+    return first + rows;
+}
+
+void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
+{
+    const nm_lm *lm = nm_lm_of(model);
+    const nm_stack_config *c = &lm->stack.config;
+    const nm_head_widths w = nm_stack_head_widths(c, false);
+    char name[64];
+    nm_map_entry *table = nm_tensor_map_add(map, lm->table, "model.embed_tokens.weight");
+    table->vocab = NM_OF_TARGET_VOCAB;
+    table->factor = sqrt((double)c->width); /* the classes do not scale embeddings */
+    for (int32_t i = 0; i < c->layers; i++) {
+        const nm_sublayer_attention *self = &lm->stack.layers[i].self;
+        const nm_sublayer_ffn *ffn = &lm->stack.layers[i].ffn;
+#define NAMED(part) (snprintf(name, sizeof name, "model.layers.%d.%s", i, part), name)
+        int32_t at =
+            map_rows(map, self->in_weight, self->in_bias, 0, w.heads * w.key, NAMED("self_attn.q_proj"));
+        at = map_rows(map, self->in_weight, self->in_bias, at, w.groups * w.key, NAMED("self_attn.k_proj"));
+        map_rows(map, self->in_weight, self->in_bias, at, w.groups * w.value, NAMED("self_attn.v_proj"));
+        map_rows(map, self->out_weight, self->out_bias, 0, c->width, NAMED("self_attn.o_proj"));
+        at = map_rows(map, ffn->in_weight, ffn->in_bias, 0, c->ff, NAMED("mlp.gate_proj"));
+        map_rows(map, ffn->in_weight, ffn->in_bias, at, c->ff, NAMED("mlp.up_proj"));
+        map_rows(map, ffn->out_weight, ffn->out_bias, 0, c->width, NAMED("mlp.down_proj"));
+#undef NAMED
+    }
+}
+
+nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *context, nm_error *err)
+{
+    const nm_lm *lm = model->parts;
+    bool inside = lm->stack.config.position == NM_INSIDE_NORM;
+    for (int32_t i = 0; i < lm->stack.config.layers; i++) {
+        const nm_layer *layer = &lm->stack.layers[i];
+        const struct {
+            const nm_norm *norm;
+            const char *name;
+        } norms[] = {{layer->self.norm, inside ? "post_attention_layernorm" : "input_layernorm"},
+                     {layer->self.query_norm, "self_attn.q_norm"},
+                     {layer->self.key_norm, "self_attn.k_norm"},
+                     {layer->ffn.norm, inside ? "post_feedforward_layernorm" : "post_attention_layernorm"}};
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
+            char name[80];
+            snprintf(name, sizeof name, "model.layers.%d.%s.weight", i, norms[n].name);
+            if (norms[n].norm)
+                NM_TRY(visit(norms[n].norm, name, context, err));
+        }
+    }
+    return visit(lm->stack.final_norm, "model.norm.weight", context, err);
+}
+
+/* ---- writing ---- */
+
+static nm_status check_structure(const nm_lm_config *c, nm_error *err)
+{
+    const struct {
+        bool supported;
+        const char *problem;
+    } parts[] = {
+        {c->rope == NM_ROPE_HALF, "model.rope = interleaved: the classes rotate the two halves of a head"},
+        {!c->qk_norm_after_rope,
+         "model.qk_norm_after_rope = true: the classes normalize before the rotation"},
+        {c->positions == NM_LM_NO_POSITIONS,
+         "model.positions: the classes have rotary position embeddings only"},
+        {c->gated, "model.gated = false: the classes have gated units"},
+        {c->residual == NM_RESIDUAL_PLAIN, "model.residual: the classes have plain residual connections"},
+        {!nm_stack_has_embedding_norm(&c->stack),
+         "model.embedding_norm: the classes have no norm of embeddings"},
+        {c->v_norm == NM_HEAD_NORM_NONE, "model.v_norm: the classes have no norm of values"},
+        {class_of(c), "model.norm_position and model.qk_norm: the classes have pre with none (Llama) or head "
+                      "(Qwen3), and inside with full (OLMo 2)"},
+        {!c->bias || (class_of(c) && class_of(c)->biases),
+         "model.bias = true: only the class Llama has biases"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!parts[i].supported)
+            return nm_fail(err, NM_UNSUPPORTED, "%s", parts[i].problem);
+    return NM_OK;
+}
+
+/* Where the gains of norms are added; eps: of all norms so far, negative at first. */
+typedef struct norm_writer {
+    nm_backend *backend;
+    nm_tensor_list *list;
+    double eps;
+} norm_writer;
+
+static nm_status write_norm(const nm_norm *norm, const char *name, void *context, nm_error *err)
+{
+    norm_writer *to = context;
+    nm_norm_map map;
+    nm_status status = nm_norm_map_make(&map, norm, to->backend, err);
+    double eps = map.eps > 0 ? map.eps : LEAST_EPSILON;
+    if (status == NM_OK && map.kind != NM_NORM_AS_RMS)
+        status = nm_fail(err, NM_UNSUPPORTED,
+                         "%s is %s: the classes with rotary position embeddings have RMSNorm only",
+                         norm->site.name, norm->type->name);
+    if (status == NM_OK && to->eps >= 0 && eps != to->eps)
+        status =
+            nm_fail(err, NM_UNSUPPORTED, "%s has epsilon %g, other norms have %g: the class has one epsilon",
+                    norm->site.name, eps, to->eps);
+    to->eps = eps;
+    if (status == NM_OK)
+        nm_tensor_list_add(to->list, map.gain, 0, norm->site.width, "%s", name);
+    nm_norm_map_release(&map);
+    return status;
+}
+
+static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double eps)
+{
+    const nm_lm_config *c = nm_lm_config_of(model);
+    const nm_llama_class *class = class_of(c);
+    const nm_lm *lm = model->parts;
+    const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
+    json_t *config = json_pack(
+        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, s:{s:s, s:f}, s:b, s:f, "
+        "s:b, s:i, s:i, "
+        "s:i}",
+        "architectures", class->name, "model_type", class->model_type, "dtype", "float32", "vocab_size",
+        (int)model->target_size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
+        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
+        "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
+        (json_int_t)c->context, "hidden_act", nm_huggingface_activations[c->activation], "rms_norm_eps", eps,
+        "rope_theta", c->rope_base, "rope_parameters", "rope_type", "default", "rope_theta", c->rope_base,
+        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings", 0,
+        "bos_token_id", (int)vocab->eos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
+    if (config && class->biases)
+        json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
+    return config;
+}
+
+nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    nm_model *model = loaded->model;
+    const nm_lm *lm = model->parts;
+    const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
+    NM_TRY(check_structure(nm_lm_config_of(model), err));
+    nm_tensor_map map = {0};
+    nm_tensor_list list = {0};
+    norm_writer norms = {model->backend, &list, -1};
+    nm_huggingface_map_llama(&map, model);
+    nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
+    if (status == NM_OK) {
+        nm_tensor_map_write(&map, model->backend, &list);
+        status = nm_huggingface_write_tensors(&list, folder, err);
+    }
+    nm_tensor_list_release(&list);
+    nm_tensor_map_release(&map);
+    NM_TRY(status);
+    NM_TRY(nm_json_write(config_of(model, vocab, norms.eps), folder, "config.json", err));
+    return nm_huggingface_write_lm_texts(loaded, folder, err);
+}

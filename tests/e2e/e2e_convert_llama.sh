@@ -1,0 +1,128 @@
+#!/bin/bash
+# norma convert: language models with RMSNorm and rotary position embeddings, which are the classes Llama, Qwen3 and OLMo 2 of
+# transformers. Written and read again they have the same log probabilities; a structure that no class has, and a folder that
+# Norma cannot compute, are named. tests/interchange compares with transformers.
+set -euo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+make_reversed_pairs 100 20 5
+"$NORMA" prepare --format text --train train.en --valid valid.en --output text --tokenizer none --bpe-merges 0 2>/dev/null
+write_recipe lm.ini run.task=lm data.folder=text model.width=32 model.ff=40 model.heads=4 model.layers=2 model.context=16 \
+    train.updates=20 train.max_tokens=256 schedule.lr=0.005 schedule.warmup=2 device.threads=1
+train() { # RUN [OPTION ...]
+    "$NORMA" train lm.ini --run.folder "$1" --run.quiet "${@:2}" 2>/dev/null
+}
+log_probs() { # MODEL
+    "$NORMA" perplexity "$1" valid.en --tokens --each-line --threads 1 2>/dev/null
+}
+round_trip() { # RUN CLASS
+    try convert "$1" --to huggingface -o "hf-$1"
+    [ "$got" = 0 ] || fail "convert $1: $(cat err)"
+    has "hf-$1/config.json" "\"$2\""
+    try convert "hf-$1" --from huggingface -o "back-$1.safetensors"
+    [ "$got" = 0 ] || fail "convert hf-$1: $(cat err)"
+    paste <(log_probs "$1") <(log_probs "back-$1.safetensors") >both
+    perl -ne 'my @n = /(-?\d+\.\d+(?:e-\d+)?)/g; my $half = @n / 2; $compared += $half;
+        for my $i (0 .. $half - 1) { abs($n[$i] - $n[$half + $i]) < 1e-5 or die "$n[$i] and $n[$half + $i]\n" }
+        END { $compared > 60 or die "$compared numbers\n" }' both || fail "hf-$1: other log probabilities"
+    try convert "back-$1.safetensors" --to huggingface -o "again-$1"
+    for file in config.json model.safetensors tokenizer.json generation_config.json; do
+        same "hf-$1/$file" "again-$1/$file"
+    done
+}
+
+train llama --model.preset llama --model.key_value_heads 2 --model.head_width 6
+round_trip llama LlamaForCausalLM
+has hf-llama/config.json '"num_key_value_heads": 2'
+grep -q '"model.layers.1.self_attn.k_proj.weight":{"dtype":"F32","shape":\[12,32\]' hf-llama/model.safetensors ||
+    fail "hf-llama: no keys of two heads of six features"
+train biases --model.preset llama --model.bias true --model.norm rms --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-3 \
+    --model.rope_base 5000 --model.activation gelu-tanh
+round_trip biases LlamaForCausalLM
+has hf-biases/config.json '"mlp_bias": true'
+has hf-biases/config.json '"rms_norm_eps": 0.001'
+has hf-biases/config.json '"rope_theta": 5000.0'
+has hf-biases/config.json '"hidden_act": "gelu_new"'
+train qwen3 --model.preset qwen3 --model.key_value_heads 1
+round_trip qwen3 Qwen3ForCausalLM
+grep -q '"model.layers.0.self_attn.q_norm.weight":{"dtype":"F32","shape":\[8\]' hf-qwen3/model.safetensors ||
+    fail "hf-qwen3: no norm of the queries of a head"
+train olmo2 --model.preset olmo2 --model.key_value_heads 2
+round_trip olmo2 Olmo2ForCausalLM
+grep -q '"model.layers.0.self_attn.k_norm.weight":{"dtype":"F32","shape":\[16\]' hf-olmo2/model.safetensors ||
+    fail "hf-olmo2: no norm of all keys"
+# Shared embeddings and ScaleNorm have counterparts: a second matrix, and a gain per feature.
+train shared --model.preset llama --model.share_embeddings true --model.norm scale
+round_trip shared LlamaForCausalLM
+
+# ---- models that transformers wrote: its log probabilities ----
+theirs=$SOURCE/tests/interchange/huggingface
+for class in llama qwen3 olmo2; do
+    try convert "$theirs/$class" --from huggingface -o "$class.safetensors"
+    [ "$got" = 0 ] || fail "convert $theirs/$class: $(cat err)"
+    "$NORMA" perplexity "$class.safetensors" "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null |
+        sed 's/.*"log_probs":\[//; s/\].*//' | tr , '\n' >ours
+    paste ours "$theirs/$class/scores" |
+        awk '{ d = $1 - $2; if (d > 2e-5 || d < -2e-5) { print; bad = 1 } } END { exit bad || NR != 13 }' ||
+        fail "$class: not the log probabilities of transformers"
+done
+
+# ---- structures without a class ----
+no_class() { # TEXT OPTION ...
+    rm -rf none
+    "$NORMA" train lm.ini --run.folder none --run.quiet --train.updates 3 --model.preset llama "${@:2}" 2>/dev/null
+    refuses 7 "$1" convert none --to huggingface -o refused
+    [ ! -e refused ] || fail "a conversion that failed left a folder: $1"
+}
+no_class "model.rope = interleaved" --model.rope interleaved
+no_class "model.gated = false" --model.gated false
+no_class "model.positions" --model.positions learned
+no_class "model.residual" --model.residual layerscale
+no_class "model.embedding_norm" --model.embedding_norm rms
+no_class "model.v_norm" --model.v_norm head
+no_class "model.qk_norm_after_rope = true" --model.qk_norm head --model.qk_norm_after_rope true
+no_class "model.norm_position and model.qk_norm" --model.norm_position sandwich
+no_class "model.norm_position and model.qk_norm" --model.norm_position pre --model.qk_norm full
+no_class "model.bias = true: only the class Llama has biases" --model.bias true --model.qk_norm head
+no_class "model.output_bias = true" --model.output_bias true
+no_class "lm.0.self.norm is layer: the classes with rotary position embeddings have RMSNorm only" --model.norm layer
+no_class "lm.final.norm is dyt" --model.final_norm dyt
+no_class "has epsilon 1e-12, other norms have 0.001" --model.qk_norm head --model.qk_norm_type scale \
+    --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-3
+
+# ---- damaged folders, and what the classes compute and Norma does not ----
+bad() { # CODE TEXT SED [FOLDER]: config.json changed
+    rm -rf hf-bad && cp -r "${4:-hf-llama}" hf-bad
+    sed -i "$3" hf-bad/config.json
+    ! cmp -s "${4:-hf-llama}/config.json" hf-bad/config.json || fail "nothing changed: $3"
+    refuses "$1" "$2" convert hf-bad --from huggingface -o no.safetensors
+    [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
+}
+bad 7 "'rope_type' is 'llama3', which Norma does not support" 's/"default"/"llama3"/'
+bad 7 "'rope_type' is 'linear'" 's/"rope_parameters"/"rope_scaling": {"type": "linear", "factor": 2}, "other"/'
+bad 7 "'use_sliding_window' is true" 's/"mlp_bias": false/"use_sliding_window": true/'
+bad 7 "'layer_types' has 'sliding_attention'" 's/"mlp_bias": false/"layer_types": ["full_attention", "sliding_attention"]/'
+bad 7 "'layer_types' has ''" 's/"mlp_bias": false/"layer_types": [1]/'
+bad 7 "'attention_bias' and 'mlp_bias' differ" 's/"mlp_bias": false/"mlp_bias": true/'
+bad 7 "hidden_act 'mish' is not supported" 's/"silu"/"mish"/'
+bad 7 "'bos_token_id' differs from 'eos_token_id'" 's/"bos_token_id": [0-9]*/"bos_token_id": 5/'
+bad 7 "supported: marian, m2m_100, gpt2, llama, qwen3, olmo2" 's/"llama"/"mamba"/'
+bad 7 "tensor 'model.layers.0.self_attn.q_norm.weight'" 's/"qwen3"/"llama"/' hf-qwen3
+bad 5 "'model.layers.0.self_attn.q_norm.weight'" 's/"llama"/"qwen3"/'
+bad 5 "model.layers.0.self_attn.k_proj.weight' is [12 x 32], expected [24 x 32]" 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'
+bad 2 "model.key_value_heads" 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
+bad 2 "model.key_value_heads" 's/"num_key_value_heads": 2/"num_key_value_heads": -1/'
+bad 2 "model.head_width" 's/"head_dim": 6/"head_dim": 99999999999/'
+bad 2 "an even number of features per head" 's/"head_dim": 6/"head_dim": 5/'
+bad 2 "norm.rms.epsilon" 's/"rms_norm_eps": 1e-12/"rms_norm_eps": -1/'
+bad 2 "model.rope_base" 's/"rope_theta": 10000.0/"rope_theta": 0/'
+bad 4 "'hidden_size' is not an integer" 's/"hidden_size": 32/"hidden_size": "32"/'
+bad 4 "'num_attention_heads' is not an integer between 1 and 1024" 's/"num_attention_heads": 4/"num_attention_heads": 0/'
+# Sizes that no tensor has are errors before memory for them is allocated.
+bad 5 "has no tensor 'model.layers.999.mlp.up_proj.weight'" 's/"num_hidden_layers": 2/"num_hidden_layers": 1000/'
+bad 5 "is [" 's/"intermediate_size": 40/"intermediate_size": 1048576/'
+bad 5 "is [" 's/"hidden_size": 32/"hidden_size": 65536/'
+bad 5 "is [" 's/"head_dim": 6/"head_dim": 65536/'
+bad 5 "for the 16777216 tokens" 's/"vocab_size": [0-9]*/"vocab_size": 16777216/'
+echo "e2e_convert_llama: passed"

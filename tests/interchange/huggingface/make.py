@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Writes the models of this folder: one folder per class of transformers, and the log probabilities of the tokens of text.txt.
+
+    make.py FOLDER
+"""
+import json
+import os
+import sys
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+SIZE = 12  # of the vocabulary
+END = SIZE - 1
+TEXT = [5, 2, 7, 7, 0, 9, 3, 10, 1, 4, 8, 6]
+COMMON = {"vocab_size": SIZE, "bos_token_id": END, "eos_token_id": END, "pad_token_id": None, "initializer_range": 0.4,
+          "hidden_size": 8, "intermediate_size": 10, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 16}
+MODELS = {
+    "llama": (LlamaForCausalLM, LlamaConfig(**COMMON, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+                                            tie_word_embeddings=True)),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=6)),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config(**COMMON, num_key_value_heads=2, rms_norm_eps=1e-3)),
+}
+
+
+def main():
+    torch.manual_seed(1)
+    for name, (kind, config) in MODELS.items():
+        folder = os.path.join(sys.argv[1], name)
+        model = kind(config).eval()
+        with torch.no_grad():
+            for tensor in model.parameters():  # gains other than 1, biases other than 0
+                if tensor.dim() == 1:
+                    tensor.add_(0.3 * torch.randn_like(tensor))
+            scores = torch.log_softmax(model(torch.tensor([[END, *TEXT]])).logits[0].double(), -1)
+        model.save_pretrained(folder)
+        os.remove(os.path.join(folder, "generation_config.json"))
+        with open(os.path.join(folder, "vocab.json"), "w", encoding="ascii") as file:
+            json.dump({f"w{i}" if i != END else "<end>": i for i in range(SIZE)}, file)
+        with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
+            file.writelines(f"{float(scores[i, t]):.6f}\n" for i, t in enumerate([*TEXT, END]))
+    with open(os.path.join(sys.argv[1], "text.txt"), "w", encoding="ascii") as file:
+        file.write(" ".join(f"w{i}" for i in TEXT) + "\n")
+
+
+if __name__ == "__main__":
+    main()
