@@ -41,16 +41,25 @@ static void normalize(nm_backend *b, const nm_muon *muon, nm_mat x)
     NM_CALL(b, scale, .alpha = 1 / norm, .x = x, .y = x);
 }
 
-/* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows than columns. */
+/* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows than columns. The
+ * kernels of linear layers compute the products, so they have the precision of the run. A is symmetric: A A = A A^T. */
 static void newton_schulz_step(nm_backend *b, const double coefficients[3], nm_mat x, nm_mat gram,
                                nm_mat polynomial, nm_mat y)
 {
     bool tall = x.rows > x.cols;
-    NM_CALL(b, gemm, .ta = tall, .tb = !tall, .alpha = 1, .a = x, .b = x, .c = gram);
-    NM_CALL(b, scale, .alpha = coefficients[1], .x = gram, .y = polynomial);
-    NM_CALL(b, gemm, .alpha = coefficients[2], .beta = 1, .a = gram, .b = gram, .c = polynomial);
+    if (tall) {
+        NM_CALL(b, zero, .bytes = (size_t)gram.rows * (size_t)gram.cols * nm_dtype_bytes(b->dtype),
+                .data = gram.data);
+        NM_CALL(b, linear_grad_weight, .dy = x, .x = x, .dw = gram);
+    } else {
+        NM_CALL(b, linear, .x = x, .weight = x, .y = gram);
+    }
+    NM_CALL(b, linear, .x = gram, .weight = gram, .y = polynomial);
+    NM_CALL(b, scale, .alpha = coefficients[2], .x = polynomial, .y = polynomial);
+    NM_CALL(b, add, .alpha = coefficients[1], .x = gram, .y = polynomial);
     NM_CALL(b, scale, .alpha = coefficients[0], .x = x, .y = y);
-    NM_CALL(b, gemm, .alpha = 1, .beta = 1, .a = tall ? x : polynomial, .b = tall ? polynomial : x, .c = y);
+    NM_CALL(b, linear_grad_input, .dy = tall ? x : polynomial, .weight = tall ? polynomial : x, .add = true,
+            .dx = y);
 }
 
 static double scale_of(const nm_muon *muon, nm_mat p)
