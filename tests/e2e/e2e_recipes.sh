@@ -241,13 +241,16 @@ wait
 # ---- variants of a comparison are different models ----
 
 check_compare() { # FOLDER ARGUMENTS of norma compare...
-    local folder=$1 log=logs/${1#runs/} name arguments=()
+    local folder=$1 log=logs/${1#runs/} name arguments=() i
     shift
     name=${1#recipes/}
     case " $* " in *" --profile small "*) mapfile -t arguments < <(small_sizes "${name%.ini}" small) ;;
         *) mapfile -t arguments < <(small_sizes "${name%.ini}" "") ;; esac
     # Schedules that differ after the warm-up differ within the few updates.
     set -- "${@//schedule.warmup=400/schedule.warmup=1}"
+    for ((i = 1; i < $#; i++)); do
+        [ "${!i}" != --schedule.warmup ] || set -- "${@:1:i}" 1 "${@:i+2}"
+    done
     # Averages need several checkpoints.
     [[ "$*" != *--compare.average* ]] || arguments+=(--train.validate-every 1)
     run_norma "" compare "$@" "${arguments[@]}" --compare.folder "$folder" --compare.jobs 1 --compare.seeds 1 \
