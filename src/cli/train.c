@@ -156,8 +156,7 @@ static void on_validated(void *user, const nm_training_validation *v)
     }
     if (v->masked)
         fprintf(stderr, "  (%lld masked target tokens not counted)", (long long)v->masked);
-    bool shown = isfinite(v->perplexity) && v->score_title && !strcmp(v->score_title, "ppl");
-    if (v->score_title && !shown)
+    if (v->score_title)
         fprintf(stderr, "  %s %.2f", v->score_title, v->score);
     fprintf(stderr, "%s  [%.1f s]\n", v->best ? "  best so far" : "", v->seconds);
     if (v->samples && !t->quiet)

@@ -165,9 +165,8 @@ static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double ep
     const nm_lm *lm = model->parts;
     const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
     json_t *config = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, s:{s:s, s:f}, s:b, s:f, "
-        "s:b, s:i, s:i, "
-        "s:i}",
+        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, "
+        "s:{s:s, s:f}, s:b, s:f, s:b, s:i, s:i, s:i}",
         "architectures", class->name, "model_type", class->model_type, "dtype", "float32", "vocab_size",
         (int)model->target_size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,

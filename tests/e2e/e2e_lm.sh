@@ -28,11 +28,6 @@ write_recipe lm.ini run.task=lm data.folder=data model.preset=tiny model.width=3
     train.validate_every=40 train.score=false schedule.name=cosine-ma2019 schedule.lr=0.01 \
     schedule.warmup=10 device.threads=1
 
-# The perplexity of a validation is printed once, also if it is the score.
-accepts 'validation at update 2: loss ' train lm.ini --run.folder scored --train.updates 2 --train.score true
-[ "$(grep -o 'ppl ' err | wc -l)" -gt 0 ] || fail "no perplexity: $(cat err)"
-! grep -q 'ppl .*ppl ' err || fail "the perplexity is printed twice: $(grep 'ppl ' err)"
-
 # Word dropout: only the input of training batches, with other words in each update.
 for fraction in 0 0.3; do
     accepts 'done: 2 updates' train lm.ini --run.folder drop$fraction --data.word_dropout $fraction --train.updates 2 --schedule.lr 1e-30 \

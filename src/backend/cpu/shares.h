@@ -23,7 +23,7 @@ typedef struct nm_shares {
     int32_t threads;
 } nm_shares;
 
-/* The shares of a team, without blocks. There is one set per backend. */
+/* The shares of a team, without blocks. There is one set per backend. Not inside parallel regions. */
 static inline nm_shares nm_shares_of(nm_backend *backend, int32_t threads)
 {
     return (nm_shares){nm_backend_scratch(backend, NM_CPU_SHARES, (size_t)threads * sizeof(nm_share)),
@@ -39,6 +39,14 @@ static inline void nm_shares_divide(const nm_shares *shares, int32_t blocks)
         atomic_init(&shares->of_thread[t].next, (int)first);
         shares->of_thread[t].end = (int32_t)end;
     }
+}
+
+/* The shares of blocks 0 .. blocks - 1, for a team that divides them once. */
+static inline nm_shares nm_shares_of_blocks(nm_backend *backend, int32_t threads, int32_t blocks)
+{
+    const nm_shares shares = nm_shares_of(backend, threads);
+    nm_shares_divide(&shares, blocks);
+    return shares;
 }
 
 /* The next block for this thread, or -1 if none is left. */

@@ -199,8 +199,7 @@ static void attention_cached(nm_backend *b, const nm_attention_cached_args *args
     int32_t threads = nm_threads_for(b, (size_t)(offsets[q.rows] - offsets[0]) * (size_t)q.cols);
     size_t stride = (size_t)nm_round_up(most, 16) + 16, floats = stride * (size_t)n_heads;
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-    const nm_shares shares = nm_shares_of(b, threads);
-    nm_shares_divide(&shares, q.rows * tasks);
+    const nm_shares shares = nm_shares_of_blocks(b, threads, q.rows * tasks);
 #pragma omp parallel num_threads(threads)
     for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
         float *weights = base + (size_t)omp_get_thread_num() * floats;

@@ -435,8 +435,7 @@ static void run_tasks(nm_backend *b, const term_call *call, bool backward)
     workspace sizes;
     size_t floats = workspace_floats(call, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-    const nm_shares shares = nm_shares_of(b, threads);
-    nm_shares_divide(&shares, call->blocks * groups);
+    const nm_shares shares = nm_shares_of_blocks(b, threads, call->blocks * groups);
 #pragma omp parallel num_threads(threads)
     {
         workspace local;

@@ -638,8 +638,7 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
     workspace sizes;
     size_t floats = workspace_floats(call, queries, keys, backward, NULL, &sizes);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-    const nm_shares shares = nm_shares_of(b, threads);
-    nm_shares_divide(&shares, n_seqs * split);
+    const nm_shares shares = nm_shares_of_blocks(b, threads, n_seqs * split);
 #pragma omp parallel num_threads(threads)
     {
         workspace local;

@@ -246,8 +246,7 @@ static void run_gemm(nm_backend *b, const int8_gemm *p, int32_t threads)
     int32_t row_blocks = nm_ceil_div(p->x.rows, BLOCK_ROWS),
             width = block_panels(row_blocks, panels, threads);
     int32_t col_blocks = nm_ceil_div(panels, width);
-    const nm_shares shares = nm_shares_of(b, threads);
-    nm_shares_divide(&shares, row_blocks * col_blocks);
+    const nm_shares shares = nm_shares_of_blocks(b, threads, row_blocks * col_blocks);
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(static)

@@ -262,8 +262,7 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
         int32_t rows = nm_min_i32(tokens - first, block);
         gemms.up.a = nm_row(loss->hidden, first);
         run_gemm(b, gemms.up, width, false, nm_mat_of(logits, rows, call.words));
-        const nm_shares shares = nm_shares_of(b, b->threads);
-        nm_shares_divide(&shares, rows);
+        const nm_shares shares = nm_shares_of_blocks(b, b->threads, rows);
 #pragma omp parallel num_threads(b->threads)
         for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;)
             loss_row(&call, loss->targets[first + i], logits + (size_t)i * (size_t)call.words, sums + 2 * i);

@@ -238,8 +238,7 @@ static void run_pairs(nm_backend *b, const relative *r)
     size_t floats = 2 * width + 2 * keys + 2 * NM_DROP_COLS;
     int32_t threads = nm_threads_for(b, (size_t)call->q.rows * (size_t)call->q.cols);
     float *base = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)threads * floats * sizeof(float));
-    const nm_shares shares = nm_shares_of(b, threads);
-    nm_shares_divide(&shares, call->q_packing->n_seqs * call->heads);
+    const nm_shares shares = nm_shares_of_blocks(b, threads, call->q_packing->n_seqs * call->heads);
 #pragma omp parallel num_threads(threads)
     for (int32_t p; (p = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
         float *local = base + (size_t)omp_get_thread_num() * floats;
