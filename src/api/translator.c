@@ -158,6 +158,11 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
     return NM_OK;
 }
 
+static bool is_byte_level(const workspace *w)
+{
+    return w->target.type == &nm_tokenizer_byte_level;
+}
+
 /* Opens the coder of the target side, which scoring, prefixes and constraints need. */
 static nm_status open_targets(const nm_translator *self, workspace *w, nm_error *err)
 {
@@ -324,7 +329,7 @@ static char *hypothesis_text(const nm_translator *self, workspace *w, const nm_h
     nm_vocab_decode(self->parts->target_vocab, hypothesis->ids, (size_t)hypothesis->n, &w->subwords);
     if (self->formats->output_format == NM_FORMAT_SUBWORD)
         return nm_duplicate(w->subwords.data);
-    if (w->target.type == &nm_tokenizer_sentencepiece) {
+    if (w->target.type->keeps_text) {
         nm_detokenize(&w->target, w->subwords.data, w->subwords.bytes, &w->text);
         return nm_duplicate(w->text.data);
     }
@@ -366,12 +371,13 @@ static void add_words(const nm_translator *self, workspace *w, const char *sourc
     int32_t *words[2] = {nm_allocate((size_t)n_source * sizeof(int32_t)),
                          nm_allocate((size_t)(n_tokens + 1) * sizeof(int32_t))};
     nm_text_coder_run(&w->source, self->formats->input_format, source, source_bytes);
-    nm_word_spans_of_subwords(source, spans[0], n_words[0], w->source.subwords.data, w->source.subwords.bytes,
-                              n_source - 1, words[0]);
+    const nm_subword_line of_source = {w->source.subwords.data, w->source.subwords.bytes, n_source - 1,
+                                       is_byte_level(w)};
+    nm_word_spans_of_subwords(source, spans[0], n_words[0], &of_source, words[0]);
     nm_buffer_clear(&w->subwords);
     nm_vocab_decode(self->parts->target_vocab, found->ids, (size_t)found->n, &w->subwords);
-    nm_word_spans_of_subwords(out->text, spans[1], n_words[1], w->subwords.data, w->subwords.bytes, n_tokens,
-                              words[1]);
+    const nm_subword_line of_target = {w->subwords.data, w->subwords.bytes, n_tokens, is_byte_level(w)};
+    nm_word_spans_of_subwords(out->text, spans[1], n_words[1], &of_target, words[1]);
     double *sums = nm_allocate((n_words[1] + 1) * (n_words[0] + 1) * sizeof *sums);
     out->n_words = n_words[1];
     out->words = nm_allocate(n_words[1] * sizeof *out->words);
@@ -486,6 +492,9 @@ static nm_status encode_constraints(const nm_translator *self, workspace *w, con
                                     size_t n, encoded_constraints *out, nm_error *err)
 {
     out->lists = nm_allocate(n * sizeof *out->lists);
+    if (is_byte_level(w))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "constraints: not supported with byte-level BPE, whose subwords contain spaces");
     if (self->parts->texts[NM_TEXT_CODES])
         out->joined = joined_subwords(self->parts->target_vocab);
     for (size_t i = 0; i < n; i++) {

@@ -28,6 +28,7 @@ typedef struct filter_config { /* section [text] */
     enum { SIDE_SOURCE, SIDE_TARGET } side;
     nm_text_format format;
     normal_form form;
+    nm_pretokenizer pretokenizer;
     bool aggressive, escape, lowercase, undo;
 } filter_config;
 
@@ -37,7 +38,8 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, like, "", 0, 0, "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
     NM_CHOICE(filter_config, side, "source", "source|target", "Side of the data folder or model of --like."),
     NM_OPTION(filter_config, undo, "false", 0, 0, "Reverse the step: join pieces, subwords or tokens to text."),
-    NM_CHOICE(filter_config, tokenizer, "moses", "none|moses|basic_english|sentencepiece", "Tokenizer without --like."),
+    NM_CHOICE(filter_config, tokenizer, "moses", NM_TOKENIZER_NAMES, "Tokenizer without --like."),
+    NM_CHOICE(filter_config, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES, "Rules of the tokenizer byte_level, which split text into words."),
     NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer or of its punctuation rules, a code of two or three letters."),
     NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
@@ -97,6 +99,10 @@ static const char *no_effect(const filter *self, const char *option)
         return normalizes                             ? ": normalize does not tokenize"
                : strcmp(config->tokenizer, tokenizer) ? "with a SentencePiece model"
                                                       : NULL;
+    if (!strcmp(option, "pretokenizer"))
+        return normalizes || joins                               ? ": nothing is tokenized"
+               : strcmp(tokenizer, nm_tokenizer_byte_level.name) ? "without the tokenizer byte_level"
+                                                                 : NULL;
     if (!strcmp(option, "language") && normalizes)
         return config->form == FORM_PUNCTUATION && !*config->spm_model ? NULL : "without --form punctuation";
     if (!strcmp(option, "language"))
@@ -111,8 +117,8 @@ static const char *no_effect(const filter *self, const char *option)
 /* Options that the settings of --like determine are errors with --like. So are options without effect. */
 static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
 {
-    static const char *const of_like[] = {"tokenizer", "language", "aggressive", "escape",
-                                          "lowercase", "codes",    "spm_model"};
+    static const char *const of_like[] = {"tokenizer", "pretokenizer", "language", "aggressive",
+                                          "escape",    "lowercase",    "codes",    "spm_model"};
     if (self->step == NORMALIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "normalization cannot be undone");
     if (self->step == DETOKENIZE && self->config->undo)
@@ -227,6 +233,7 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
     config.options.aggressive = prepare->aggressive;
     config.options.escape = prepare->escape;
     config.options.spm = self->spm.spm;
+    config.options.pretokenizer = prepare->pretokenizer;
     if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
         config.options.language = language;
     return nm_text_coder_open(&self->coder, &config, err);
@@ -251,6 +258,7 @@ static nm_status open_given(filter *self, nm_error *err)
 {
     const filter_config *config = self->config;
     nm_prepare_config prepare = {.tokenizer = given_tokenizer(config),
+                                 .pretokenizer = config->pretokenizer,
                                  .aggressive = config->aggressive,
                                  .escape = config->escape,
                                  .lowercase = config->lowercase};
@@ -290,7 +298,7 @@ static nm_status normalize_unicode(normal_form form, const char *line, nm_buffer
 static nm_status filter_line(filter *self, const char *line, size_t bytes, nm_error *err)
 {
     nm_text_coder *coder = &self->coder;
-    bool spm = coder->tokenizer.type == &nm_tokenizer_sentencepiece, undo = self->config->undo;
+    bool keeps_text = coder->tokenizer.type->keeps_text, undo = self->config->undo;
     bool detokenizes = self->step == DETOKENIZE || (self->step == TOKENIZE && undo);
     nm_buffer *out = &self->out;
     nm_buffer_clear(out);
@@ -306,18 +314,18 @@ static nm_status filter_line(filter *self, const char *line, size_t bytes, nm_er
             nm_utf8_lowercase(line, bytes, &self->line);
         else
             nm_buffer_append(&self->line, line, bytes);
-        if (spm)
+        if (self->normalizer)
             nm_spm_normalize(self->normalizer, self->line.data, self->line.bytes, out);
         else if (cleans || *self->config->like)
             nm_buffer_append(out, self->line.data, self->line.bytes);
         else
             NM_TRY(normalize_unicode(self->config->form, self->line.data, out, err));
     } else if (self->step == SUBWORD && undo) {
-        if (spm)
+        if (keeps_text)
             nm_buffer_append(&self->line, line, bytes);
         else
             nm_bpe_remove(line, bytes, &self->line);
-        if (spm || self->config->format == NM_FORMAT_RAW)
+        if (keeps_text || self->config->format == NM_FORMAT_RAW)
             nm_detokenize(&coder->tokenizer, self->line.data, self->line.bytes, out);
         else
             nm_buffer_append(out, self->line.data, self->line.bytes);

@@ -4,7 +4,7 @@
  *     MarianMTModel                     translation, post-norm, LayerNorm
  *     GPT2LMHeadModel                   language models, pre-norm, LayerNorm
  *     LlamaForCausalLM and others       language models with RMSNorm and rotary position embeddings (huggingface_llama.c)
- * The tokenizer in tokenizer.json splits text at spaces and looks up subwords: its input is the output of norma subword. */
+ * The tokenizer is in huggingface_tokenizer.c. */
 #include "convert/huggingface.h"
 
 #include <math.h>

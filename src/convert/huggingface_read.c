@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "convert/huggingface.h"
+#include "convert/huggingface_tokenizer.h"
 #include "convert/import.h"
 #include "convert/json_file.h"
 #include "model/lm.h"
@@ -73,34 +74,6 @@ static nm_status check_layers(const reader *from, const char *prefix, int64_t la
                ? NM_OK
                : nm_fail(from->err, NM_MISMATCH, "%s: has no tensor '%s' of the last layer of %s",
                          nm_safetensors_path(from->file), name, from->config_path);
-}
-
-/* Reads vocab.json, or tokenizer.json with a WordLevel model, as huggingface_write.c writes it. */
-static nm_status open_vocab(reader *from, int64_t size)
-{
-    char *path = nm_path_join(from->folder, "vocab.json");
-    json_t *file = NULL;
-    bool tokenizer = !nm_file_may_exist(path);
-    if (tokenizer) {
-        free(path);
-        path = nm_path_join(from->folder, "tokenizer.json");
-    }
-    nm_status status = nm_json_read(&file, path, from->err);
-    const json_t *symbols = file, *model = json_object_get(file, "model");
-    if (status == NM_OK && tokenizer) {
-        const char *type = json_string_value(json_object_get(model, "type"));
-        symbols = json_object_get(model, "vocab");
-        if (!type || strcmp(type, "WordLevel") || !json_is_object(symbols))
-            status = nm_fail(
-                from->err, NM_UNSUPPORTED,
-                "%s: only tokenizers of the type WordLevel are supported; otherwise vocab.json is needed",
-                path);
-    }
-    if (status == NM_OK)
-        status = nm_foreign_vocab_read(&from->vocab, symbols, size, path, from->err);
-    json_decref(file);
-    free(path);
-    return status;
 }
 
 static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
@@ -279,7 +252,7 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
     NM_TRY(check_table(from, shared_table(from), size));
     NM_TRY(set_seq2seq_options(from, pre_norm));
     NM_TRY(set_positions(from, pre_norm));
-    NM_TRY(open_vocab(from, size));
+    NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
     nm_foreign_vocab *vocab = &from->vocab;
     vocab->bos = token_of(from, "bos_token_id", -1);
     vocab->pad = token_of(from, "pad_token_id", -1);
@@ -336,7 +309,7 @@ static nm_status load_gpt2(reader *from, const char *output)
 static nm_status read_lm_texts(reader *from, int64_t size)
 {
     nm_import *in = &from->in;
-    NM_TRY(open_vocab(from, size));
+    NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
     from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
     from->vocab.bos = nm_foreign_vocab_find(&from->vocab, "<s>");
     from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "convert/huggingface.h"
+#include "convert/huggingface_tokenizer.h"
 #include "convert/json_file.h"
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
@@ -91,60 +92,38 @@ nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *f
     return status;
 }
 
-static json_t *special_token(const nm_vocab *vocab, int32_t id)
+static nm_huggingface_tokenizer lm_tokenizer(const nm_loaded_model *loaded)
 {
-    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content",
-                     nm_vocab_symbol(vocab, id), "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
-                     "special", 1);
+    const nm_lm_parts *parts = loaded->task.parts;
+    return (nm_huggingface_tokenizer){.vocab = parts->vocab,
+                                      .settings = parts->texts[NM_LM_SETTINGS],
+                                      .codes = parts->texts[NM_LM_CODES],
+                                      .longest = nm_lm_config_of(loaded->model)->context};
 }
 
-/* Tokens are separated by spaces. ends: the tokenizer appends </s> to a text. */
-static json_t *tokenizer_of(const nm_vocab *vocab, bool ends)
+static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded)
 {
-    json_t *symbols = json_object(), *added = json_array(), *processor = json_null();
-    const int32_t special[] = {vocab->bos, vocab->pad, vocab->eos, vocab->unk};
-    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
-        json_object_set_new(symbols, nm_vocab_symbol(vocab, i), json_integer(i));
-    for (int i = 0; i < 4; i++)
-        json_array_append_new(added, special_token(vocab, special[i]));
-    const char *eos = nm_vocab_symbol(vocab, vocab->eos);
-    if (ends)
-        processor = json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], "
-                              "s:{s:{s:s, s:[i], s:[s]}}}",
-                              "type", "TemplateProcessing", "single", "Sequence", "id", "A", "type_id", 0,
-                              "SpecialToken", "id", eos, "type_id", 0, "pair", "Sequence", "id", "A",
-                              "type_id", 0, "Sequence", "id", "B", "type_id", 0, "special_tokens", eos, "id",
-                              eos, "ids", (int)vocab->eos, "tokens", eos);
-    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:{s:s}, s:o, s:n, s:{s:s, s:o, s:s}}", "version", "1.0",
-                     "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer", "type",
-                     "WhitespaceSplit", "post_processor", processor, "decoder", "model", "type", "WordLevel",
-                     "vocab", symbols, "unk_token", nm_vocab_symbol(vocab, vocab->unk));
-}
-
-static nm_status write_tokenizer(const nm_vocab *vocab, bool ends, int64_t longest, const char *folder,
-                                 nm_error *err)
-{
-    NM_TRY(nm_json_write(tokenizer_of(vocab, ends), folder, "tokenizer.json", err));
-    return nm_json_write(json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class",
-                                   "PreTrainedTokenizerFast", "bos_token", nm_vocab_symbol(vocab, vocab->bos),
-                                   "eos_token", nm_vocab_symbol(vocab, vocab->eos), "pad_token",
-                                   nm_vocab_symbol(vocab, vocab->pad), "unk_token",
-                                   nm_vocab_symbol(vocab, vocab->unk), "model_max_length",
-                                   (json_int_t)longest, "clean_up_tokenization_spaces", 0),
-                         folder, "tokenizer_config.json", err);
+    const nm_translation_parts *parts = loaded->task.parts;
+    return (nm_huggingface_tokenizer){.vocab = parts->target_vocab,
+                                      .settings = parts->texts[NM_TEXT_SETTINGS],
+                                      .codes = parts->texts[NM_TEXT_CODES],
+                                      .ends = true,
+                                      .longest = nm_seq2seq_config_of(loaded->model)->max_positions};
 }
 
 const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
 
 nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err)
 {
-    const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
+    const nm_lm_parts *parts = loaded->task.parts;
+    const nm_vocab *vocab = parts->vocab;
     int64_t context = nm_lm_config_of(loaded->model)->context;
     NM_TRY(nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)vocab->eos, "eos_token_id",
                                    (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
                                    (json_int_t)context),
                          folder, "generation_config.json", err));
-    return write_tokenizer(vocab, false, context, folder, err);
+    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded);
+    return nm_huggingface_write_tokenizer(&tokenizer, folder, err);
 }
 
 /* The tokens that must not be generated: <pad>, and those that data.mask_words excludes. */
@@ -216,6 +195,8 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
     nm_tensor_list list = {0};
     NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
     NM_TRY(check_seq2seq(model, pre_norm, err));
+    const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded);
+    NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
         return nm_fail(err, NM_UNSUPPORTED,
                        "the dictionaries of source and target differ: the folder has one "
@@ -233,9 +214,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
     nm_tensor_map_release(&map);
     if (status == NM_OK)
         status = write_seq2seq_config(loaded, pre_norm, folder, err);
-    return status == NM_OK ? write_tokenizer(parts->target_vocab, true,
-                                             nm_seq2seq_config_of(model)->max_positions, folder, err)
-                           : status;
+    return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
 
 /* What all classes of language models require. */
@@ -306,7 +285,9 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, n
 
 static nm_status write_lm(const nm_loaded_model *loaded, const char *folder, nm_error *err)
 {
+    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded);
     NM_TRY(check_lm(loaded->model, err));
+    NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     return nm_lm_config_of(loaded->model)->rope == NM_ROPE_NONE
                ? write_gpt2(loaded, folder, err)
                : nm_huggingface_write_llama(loaded, folder, err);

@@ -170,8 +170,17 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
 
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
-    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\nbpe_merges = 0\nspecial_ids = %s\n",
-                     is_translation(import) ? "parallel" : "text", sentencepiece ? "sentencepiece" : "none",
+    static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
+                                        [NM_PRETOKENIZER_LLAMA3] = "pretokenizer = llama3\n",
+                                        [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n"};
+    const nm_import_codes *codes = &import->codes;
+    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%sbpe_merges = 0\nspecial_ids = %s\n",
+                     is_translation(import) ? "parallel" : "text",
+                     sentencepiece ? "sentencepiece"
+                     : codes->text ? "byte_level"
+                                   : "none",
+                     codes->text ? rules[codes->pretokenizer] : "",
+                     codes->lowercase ? "lowercase = true\n" : "",
                      target_vocab(import)->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
 }
 
@@ -180,9 +189,16 @@ void nm_import_settings(nm_import *import)
     bool translation = is_translation(import);
     nm_translation_parts *parts = import->task.parts;
     nm_lm_parts *lm_parts = import->task.parts;
-    char **text = translation ? &parts->texts[NM_TEXT_SETTINGS] : &lm_parts->texts[NM_LM_SETTINGS];
-    if (!*text)
-        *text = settings_of(import, (translation ? parts->spm[0].spm : lm_parts->spm.spm) != NULL);
+    char **text = translation ? &parts->texts[NM_TEXT_SETTINGS] : &lm_parts->texts[NM_LM_SETTINGS],
+         **codes = translation ? &parts->texts[NM_TEXT_CODES] : &lm_parts->texts[NM_LM_CODES];
+    bool sentencepiece = (translation ? parts->spm[0].spm : lm_parts->spm.spm) != NULL;
+    if (*text)
+        return;
+    *text = settings_of(import, sentencepiece);
+    if (!sentencepiece && !*codes) {
+        *codes = import->codes.text;
+        import->codes.text = NULL;
+    }
 }
 
 nm_status nm_import_texts(nm_import *import, const char *folder)
@@ -354,6 +370,7 @@ void nm_import_release(nm_import *import)
         import->task.type->close(&import->task);
     nm_backend_free(import->backend);
     nm_options_free(import->options);
+    free(import->codes.text);
     free(import->ids[0]);
     free(import->ids[1]);
     *import = (nm_import){0};

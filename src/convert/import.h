@@ -8,6 +8,7 @@
 
 #include "convert/tensor_map.h"
 #include "task/tasks.h"
+#include "text/tokenizer.h"
 
 /* The vocabulary of another toolkit. Special tokens are indices; -1: there is none. */
 typedef struct nm_foreign_vocab {
@@ -25,12 +26,20 @@ nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *json_object
 int32_t nm_foreign_vocab_find(const nm_foreign_vocab *vocab, const char *symbol);
 void nm_foreign_vocab_release(nm_foreign_vocab *vocab);
 
+/* Byte-level BPE of the other toolkit. */
+typedef struct nm_import_codes {
+    char *text; /* codes, heap; NULL: none */
+    nm_pretokenizer pretokenizer;
+    bool lowercase;
+} nm_import_codes;
+
 typedef struct nm_import {
     nm_task task;
     nm_options *options;
     nm_backend *backend;
     nm_model *model;
     nm_map_ids map_ids;
+    nm_import_codes codes; /* set before nm_import_texts */
     int32_t *ids[2]; /* ids[target][id]: index of token `id` of Norma in the other vocabulary; -1: none */
     nm_error *err;
 } nm_import;
@@ -60,8 +69,8 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
 nm_status nm_import_dictionary(nm_import *import, const char *folder, const char *name, bool target);
 /* Whether there are tokens that must not be generated, so that the model needs model.output_bias. */
 bool nm_import_excludes(const nm_import *import);
-/* Reads the files of text_files.h from the folder if they exist, for the text processing of the model; without them, the input
- * of the model is subwords. NM_MISMATCH if only one side of a translation model has a SentencePiece model. */
+/* Reads the files of text_files.h from the folder if they exist, for the text processing of the model; without data.ini, the
+ * input of the model is raw text if there are codes or SentencePiece models, otherwise subwords. NM_MISMATCH if only one side of a translation model has a SentencePiece model. */
 nm_status nm_import_texts(nm_import *import, const char *folder);
 /* Creates the data.ini of a model whose folder does not have one. */
 void nm_import_settings(nm_import *import);

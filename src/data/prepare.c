@@ -57,27 +57,38 @@ const nm_option nm_prepare_options[] = {
         "(normalize-punctuation.perl)."),
     NM_OPTION(C, remove_non_printing, "false", 0, 0,
               "Replacement of non-printing characters by spaces, as Moses' remove-non-printing-char.perl."),
-    NM_CHOICE(C, tokenizer, "moses", "none|moses|basic_english|sentencepiece",
+    NM_CHOICE(C, tokenizer, "moses", NM_TOKENIZER_NAMES,
               "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
               "punctuation like torchtext; sentencepiece is both tokenizer and subword model, for raw text "
-              "of any language."),
+              "of any language; byte_level is that of byte-level BPE (GPT-2), for text of any kind, which it "
+              "keeps exactly."),
+    NM_CHOICE(
+        C, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES,
+        "Rules of the tokenizer byte_level, which split text into words before BPE: those of the "
+        "tokenizers of GPT-2, Llama 3 (numbers of at most three digits), or Qwen 2 and 3 (single digits, "
+        "normalization to NFC)."),
     NM_OPTION(C, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
-    NM_OPTION(C, bpe_merges, "10000", 0, 1 << 22,
-              "Number of BPE merges learned from both sides jointly; 0 disables BPE."),
+    NM_OPTION(
+        C, bpe_merges, "10000", 0, 1 << 22,
+        "Number of BPE merges learned from both sides jointly; 0 disables BPE, or leaves single bytes with "
+        "the tokenizer byte_level."),
     NM_OPTION(C, bpe_vocabulary, "0", 0, 1 << 22,
               "Size of the joint BPE vocabulary in symbols, instead of bpe_merges: characters within words, "
-              "characters at the end of words, and merges (--total-symbols of subword-nmt); 0: bpe_merges "
-              "applies."),
-    NM_OPTION(C, codes, "", 0, 0, "File of BPE codes (subword-nmt or fastBPE) that replaces learning."),
+              "characters at the end of words, and merges (--total-symbols of subword-nmt), or 256 bytes and "
+              "merges; 0: bpe_merges applies."),
+    NM_OPTION(
+        C, codes, "", 0, 0,
+        "File of BPE codes that replaces learning: of subword-nmt or fastBPE, or of byte-level BPE such as "
+        "merges.txt of GPT-2."),
     NM_OPTION(C, bpe_vocabulary_threshold, "0", 0, 1e12,
               "Minimum count of a subword on its side; rarer ones are split into smaller subwords; 0 "
               "disables the threshold."),
     NM_OPTION(
         C, subword_sampling, "false", 0, 0,
         "Dictionary with every subword that BPE-dropout can produce in training (data.subword_dropout); "
-        "SentencePiece models have all of them."),
+        "SentencePiece models and byte-level BPE have all of them."),
     NM_CHOICE(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
     NM_OPTION(C, spm_vocab_size, "8000", 16, NM_VOCAB_MAX_SIZE,
               "Number of pieces of the SentencePiece model to learn, an upper bound for a small text."),
@@ -175,6 +186,11 @@ static bool learns_bpe(const nm_options *options)
         "prepare." #name, "prepare.tokenizer", "!sentencepiece",                                             \
             "SentencePiece splits into subwords itself", NULL                                                \
     }
+#define NOT_BYTE_LEVEL(name)                                                                                 \
+    {                                                                                                        \
+        "prepare." #name, "prepare.tokenizer", "!byte_level",                                                \
+            "the dictionary has every subword of byte-level BPE", NULL                                       \
+    }
 const nm_option_rule nm_prepare_rules[] = {
     LEARNED(spm_type),
     LEARNED(spm_vocab_size),
@@ -193,6 +209,9 @@ const nm_option_rule nm_prepare_rules[] = {
     NOT_SPM(codes),
     NOT_SPM(bpe_vocabulary_threshold),
     NOT_SPM(subword_sampling),
+    NOT_BYTE_LEVEL(bpe_vocabulary_threshold),
+    NOT_BYTE_LEVEL(subword_sampling),
+    {"prepare.pretokenizer", "prepare.tokenizer", "byte_level", "only that tokenizer has rules", NULL},
     {"prepare.subword_sampling", NULL, NULL,
      "without BPE, or with bpe_vocabulary_threshold, min_count, max_words or a given dictionary, the "
      "dictionary does not have every subword",
@@ -204,6 +223,7 @@ const nm_option_rule nm_prepare_rules[] = {
     {0}};
 #undef LEARNED
 #undef NOT_SPM
+#undef NOT_BYTE_LEVEL
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
 

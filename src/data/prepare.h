@@ -4,7 +4,7 @@
  * Files of the data folder (docs/formats.md), for parallel text:
  *     SPLIT.SIDE.ids, .off                            token sequences, each ending with </s> (data/corpus.h)
  *     SPLIT.SIDE.words                                of valid and test: the tokenized text before BPE, or the text itself
- *                                                     with the tokenizer sentencepiece
+ *                                                     with the tokenizers sentencepiece and byte_level
  *     dict.source.txt, dict.target.txt                dictionaries
  *     units.source.txt, units.target.txt              counts of subwords, with bpe_vocabulary_threshold
  *     codes.bpe                                       with BPE
@@ -24,6 +24,7 @@
 #include "norma/option.h"
 #include "norma/prepare.h"
 #include "text/clean.h"
+#include "text/tokenizer.h"
 #include "text/vocab.h"
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
@@ -39,6 +40,7 @@ typedef struct nm_prepare_config {
     nm_punctuation punctuation;
     bool decode_entities, remove_non_printing;
     const char *tokenizer;
+    nm_pretokenizer pretokenizer;
     bool aggressive, escape, lowercase;
     int64_t bpe_merges, bpe_vocabulary;
     const char *codes;

@@ -10,12 +10,13 @@
 /* ---- from the words of raw lines to those of tokenized lines ---- */
 
 void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
-                                const nm_buffer *line, size_t n)
+                                const nm_buffer *line, size_t n, bool byte_level)
 {
     nm_word_span *spans;
     size_t n_spans = nm_word_spans(raw, bytes, &spans);
     *self = (nm_prepare_side_words){.n = n, .owners = nm_allocate(n * sizeof *self->owners)};
-    nm_word_spans_of_subwords(raw, spans, n_spans, line->data, line->bytes, (int32_t)n, self->owners);
+    const nm_subword_line tokens = {line->data, line->bytes, (int32_t)n, byte_level};
+    nm_word_spans_of_subwords(raw, spans, n_spans, &tokens, self->owners);
     free(spans);
 }
 

@@ -115,9 +115,9 @@ typedef struct nm_prepare_side_words {
     int32_t *owners; /* [n]; the caller frees it */
     size_t n;
 } nm_prepare_side_words;
-/* line: the tokenized line, n words separated by spaces. */
+/* line: the tokenized line, n words separated by spaces; byte_level: in the characters of byte_level.h. */
 void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
-                                const nm_buffer *line, size_t n);
+                                const nm_buffer *line, size_t n, bool byte_level);
 /* Converts links between words of the raw lines to links between words of the tokenized lines, which are appended to out. */
 void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words sides[NM_PREPARE_SIDES],
                            nm_link_list *out);

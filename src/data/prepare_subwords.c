@@ -5,21 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/byte_level.h"
 #include "text/utf8.h"
 
 static nm_status get_bpe(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
+    bool byte_level = !strcmp(config->tokenizer, nm_tokenizer_byte_level.name);
     if (self->spm[PREPARE_SOURCE])
         return NM_OK;
     if (*config->codes) {
         NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
-    } else if (config->bpe_merges || config->bpe_vocabulary) {
+        NM_TRY(nm_bpe_match_tokenizer(self->bpe, byte_level, config->codes, err));
+    } else if (config->bpe_merges || config->bpe_vocabulary || byte_level) {
         nm_counter all = {0};
         nm_counter_merge(&all, &self->words[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->words[PREPARE_TARGET]);
         nm_bpe_learn_options options = nm_bpe_learn_options_default();
         options.total_symbols = config->bpe_vocabulary;
+        options.byte_level = byte_level;
         options.n_merges = config->bpe_vocabulary ? config->bpe_vocabulary : config->bpe_merges;
         nm_status status = nm_bpe_learn(&all, &options, &self->bpe, err);
         nm_counter_release(&all);
@@ -133,8 +137,20 @@ static void find_ids(nm_prepare *self, int side)
     nm_counter_release(&self->subwords[side]);
 }
 
-/* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model, so that bytes and
- * characters that do not occur in the training text are not unknown. */
+/* Adds all subwords that text can have, with count 0. */
+static void add_all_subwords(const nm_prepare *self, const nm_spm *spm, nm_counter *all)
+{
+    if (spm) {
+        nm_spm_add_pieces(spm, all);
+        return;
+    }
+    nm_byte_level_add_symbols(all);
+    for (size_t i = 0; i < self->bpe->symbols.n; i++)
+        nm_counter_add(all, self->bpe->symbols.items[i].text, self->bpe->symbols.items[i].bytes, 0);
+}
+
+/* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model, and all subwords of
+ * byte-level BPE, so that bytes and characters that do not occur in the training text are not unknown. */
 static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const nm_spm *spm,
                              nm_vocab **vocab, nm_error *err)
 {
@@ -145,10 +161,10 @@ static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const
     options.threshold = config->min_count > 1 ? config->min_count : 1;
     options.max_size = (int32_t)config->max_words;
     options.multiple = (int32_t)config->dict_multiple;
-    if (!spm)
+    if (!spm && !(self->bpe && self->bpe->format == NM_BPE_BYTE_LEVEL))
         return nm_vocab_build(subwords, &options, vocab, err);
     nm_counter all = {0};
-    nm_spm_add_pieces(spm, &all);
+    add_all_subwords(self, spm, &all);
     nm_counter_merge(&all, subwords);
     options.threshold = config->min_count;
     nm_status status = nm_vocab_build(&all, &options, vocab, err);

@@ -27,7 +27,7 @@ typedef struct line_worker { /* one per thread */
     nm_cleaner cleaners[NM_PREPARE_SIDES];
     nm_tokenizer tokenizers[NM_PREPARE_SIDES];
     nm_buffer plain;                    /* the tokenized line before lowercasing */
-    nm_buffer texts[NM_PREPARE_SIDES];  /* with SentencePiece: the text of the line */
+    nm_buffer texts[NM_PREPARE_SIDES];  /* with a tokenizer that keeps the text: the line */
     nm_buffer lines[NM_PREPARE_SIDES];  /* the tokenized line */
     word_view *words[NM_PREPARE_SIDES]; /* words of `lines` */
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
@@ -75,6 +75,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
         if (nm_tokenizer_has_language(config->tokenizer) && *language)
             options.language = language;
         options.spm = prepare->spm[side];
+        options.pretokenizer = config->pretokenizer;
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
         options.aggressive = config->aggressive;
         options.escape = config->escape;
@@ -218,7 +219,8 @@ static nm_drop check_text(const split_job *self, const nm_prepare_block *from, s
     return drop;
 }
 
-/* Cleans and tokenizes a line and splits it into words. Lowercasing follows tokenization, but precedes SentencePiece. */
+/* Cleans and tokenizes a line and splits it into words. Lowercasing follows tokenization, unless the tokenizer keeps the
+ * text. */
 static void split_line(line_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
     nm_buffer *line = &self->lines[side], *text = &self->texts[side];
@@ -228,7 +230,7 @@ static void split_line(line_worker *self, int side, bool lowercase, const char *
         raw = clean->data;
         bytes = clean->bytes;
     }
-    if (self->tokenizers[side].type == &nm_tokenizer_sentencepiece) {
+    if (self->tokenizers[side].type->keeps_text) {
         nm_buffer_clear(text);
         if (lowercase)
             nm_utf8_lowercase(raw, bytes, text);
@@ -293,8 +295,8 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     numbers->data[numbers->n++] = NM_PREPARE_LINE_END;
     out->report.words[side] += (int64_t)n;
     if (with_text) {
-        bool raw = worker->tokenizers[side].type == &nm_tokenizer_sentencepiece;
-        const nm_buffer *text = raw ? &worker->texts[side] : &worker->lines[side];
+        bool as_is = worker->tokenizers[side].type->keeps_text;
+        const nm_buffer *text = as_is ? &worker->texts[side] : &worker->lines[side];
         nm_buffer_append(&out->text[side], text->data, text->bytes);
         nm_buffer_append_byte(&out->text[side], '\n');
     }
@@ -307,7 +309,8 @@ static void link_raw_words(const line_worker *worker, const nm_prepare_block *fr
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         size_t bytes;
         const char *raw = nm_line_list_get(&from->lines[side], i, &bytes);
-        nm_prepare_side_words_init(&sides[side], raw, bytes, &worker->lines[side], worker->n_words[side]);
+        nm_prepare_side_words_init(&sides[side], raw, bytes, &worker->lines[side], worker->n_words[side],
+                                   worker->tokenizers[side].type == &nm_tokenizer_byte_level);
     }
     nm_prepare_link_words(&worker->links, sides, &out->links);
     for (int side = 0; side < NM_PREPARE_SIDES; side++)

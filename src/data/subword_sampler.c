@@ -50,7 +50,9 @@ static nm_status check_dictionary(const char *settings, nm_error *err)
     const nm_prepare_config *config =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, "data.ini", settings, err);
-    if (status == NM_OK && !config->subword_sampling)
+    if (status == NM_OK && !strcmp(config->tokenizer, nm_tokenizer_byte_level.name))
+        status = nm_fail(err, NM_USAGE, "data.subword_dropout: not supported with byte-level BPE");
+    else if (status == NM_OK && !config->subword_sampling)
         status =
             nm_fail(err, NM_USAGE,
                     "data.subword_dropout: the dictionary lacks subwords that can be sampled; prepare the "

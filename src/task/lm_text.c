@@ -6,6 +6,7 @@
 #include "base/text_input.h"
 #include "task/lm_task.h"
 #include "task/text_coder.h"
+#include "text/byte_level.h"
 #include "text/words.h"
 
 struct nm_lm_text {
@@ -64,7 +65,11 @@ static void decode_line(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffe
     nm_buffer_clear(&self->subwords);
     nm_buffer_clear(&self->words);
     nm_vocab_decode(self->parts->vocab, ids, n, &self->subwords);
-    if (self->coder.tokenizer.type == &nm_tokenizer_sentencepiece) {
+    if (self->coder.tokenizer.type == &nm_tokenizer_byte_level) {
+        nm_byte_level_decode(self->subwords.data, self->subwords.bytes, out); /* newlines are kept */
+        return;
+    }
+    if (self->coder.tokenizer.type->keeps_text) {
         nm_detokenize(&self->coder.tokenizer, self->subwords.data, self->subwords.bytes, out);
         return;
     }

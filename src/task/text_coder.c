@@ -13,6 +13,8 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
     if (!config->codes)
         return NM_OK;
     NM_TRY(nm_bpe_parse(config->codes, strlen(config->codes), config->codes_name, &coder->bpe, err));
+    bool byte_level = coder->tokenizer.type == &nm_tokenizer_byte_level;
+    NM_TRY(nm_bpe_match_tokenizer(coder->bpe, byte_level, config->codes_name, err));
     coder->applier = nm_bpe_applier_create(coder->bpe, config->threshold ? &config->subwords->symbols : NULL,
                                            config->threshold);
     return NM_OK;
@@ -26,6 +28,7 @@ static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, c
     options.aggressive = config->aggressive;
     options.escape = config->escape;
     options.spm = spm;
+    options.pretokenizer = config->pretokenizer;
     if (nm_tokenizer_has_language(config->tokenizer) && *language)
         options.language = language;
     return options;
@@ -86,8 +89,17 @@ nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
     return status;
 }
 
-/* SentencePiece segments the text itself, after lowercasing if coder->lowercase. */
-static void run_sentencepiece(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
+/* Appends the subwords of coder->words or, with byte-level BPE, of coder->tokens. */
+static void segment(nm_text_coder *coder, const nm_buffer *words)
+{
+    if (coder->applier)
+        nm_bpe_apply_line(coder->applier, words->data, words->bytes, &coder->subwords);
+    else
+        nm_buffer_append(&coder->subwords, words->data, words->bytes);
+}
+
+/* With a tokenizer that keeps the text, the words are the text, in lower case if coder->lowercase. */
+static void run_on_text(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
 {
     if (format == NM_FORMAT_SUBWORD) {
         nm_buffer_append(&coder->subwords, text, bytes);
@@ -98,7 +110,8 @@ static void run_sentencepiece(nm_text_coder *coder, nm_text_format format, const
         nm_utf8_lowercase(text, bytes, &coder->words);
     else
         nm_buffer_append(&coder->words, text, bytes);
-    nm_tokenize(&coder->tokenizer, coder->words.data, coder->words.bytes, &coder->subwords);
+    nm_tokenize(&coder->tokenizer, coder->words.data, coder->words.bytes, &coder->tokens);
+    segment(coder, &coder->tokens);
 }
 
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)
@@ -112,8 +125,8 @@ void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *
         text = clean->data;
         bytes = clean->bytes;
     }
-    if (coder->tokenizer.type == &nm_tokenizer_sentencepiece) {
-        run_sentencepiece(coder, format, text, bytes);
+    if (coder->tokenizer.type->keeps_text) {
+        run_on_text(coder, format, text, bytes);
         return;
     }
     if (format == NM_FORMAT_RAW) {
@@ -123,10 +136,10 @@ void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *
     } else {
         nm_buffer_append(&coder->words, text, bytes);
     }
-    if (coder->applier && format != NM_FORMAT_SUBWORD)
-        nm_bpe_apply_line(coder->applier, coder->words.data, coder->words.bytes, &coder->subwords);
-    else
+    if (format == NM_FORMAT_SUBWORD)
         nm_buffer_append(&coder->subwords, coder->words.data, coder->words.bytes);
+    else
+        segment(coder, &coder->words);
 }
 
 void nm_text_coder_close(nm_text_coder *coder)

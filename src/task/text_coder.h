@@ -1,5 +1,5 @@
-/* Segmentation of text into subwords, identical in training and at inference: tokenization, lowercasing and BPE, or
- * SentencePiece. */
+/* Segmentation of text into subwords, identical in training and at inference: tokenization, lowercasing and BPE;
+ * byte-level BPE; or SentencePiece. */
 #ifndef NM_TEXT_CODER_H
 #define NM_TEXT_CODER_H
 
@@ -8,7 +8,8 @@
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-/* Format of input: raw text; words as `norma prepare` writes them before BPE (with SentencePiece: lines of text); or subwords
+/* Format of input: raw text; words as `norma prepare` writes them before BPE (lines of text, if
+ * the tokenizer keeps the text); or subwords
  * as in the dictionary. */
 typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBWORD } nm_text_format;
 #define NM_TEXT_FORMATS "raw|tokenized|subword"
@@ -19,7 +20,7 @@ typedef struct nm_text_coder {
     bool lowercase;
     nm_bpe *bpe;                       /* NULL: subwords are words */
     nm_bpe_applier *applier;           /* NULL without BPE */
-    nm_buffer tokens, words, subwords; /* text before lowercasing, before BPE, and the result */
+    nm_buffer tokens, words, subwords; /* tokens before lowercasing, words before BPE, and the result */
 } nm_text_coder;
 
 typedef struct nm_text_coder_config {

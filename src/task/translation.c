@@ -77,22 +77,30 @@ static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_
     return NM_OK;
 }
 
-/* With SentencePiece the score is computed on detokenized text. */
-static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
+/* If the tokenizer keeps the text, the score is computed on detokenized text. */
+static nm_status open_text_scoring(nm_translation_parts *parts, const nm_prepare_config *config,
+                                   nm_error *err)
 {
-    if (!parts->spm[1].spm)
+    const nm_tokenizer_type *type = nm_tokenizer_find(config->tokenizer);
+    if (!type || !type->keeps_text)
         return NM_OK;
     nm_tokenizer_options options = nm_tokenizer_options_default();
     options.spm = parts->spm[1].spm;
-    NM_TRY(nm_tokenizer_open(&parts->target_tokenizer, nm_tokenizer_sentencepiece.name, &options, err));
+    options.pretokenizer = config->pretokenizer;
+    NM_TRY(nm_tokenizer_open(&parts->target_tokenizer, config->tokenizer, &options, err));
+    const nm_metric_tokenizer_config tokenizer = {.name =
+                                                      nm_metric_tokenizer_of_language(config->target_lang)};
+    return nm_metric_tokenizer_open(&parts->bleu_tokenizer, &tokenizer, err);
+}
+
+static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
+{
     nm_options *settings = nm_options_create();
     const nm_prepare_config *config =
         nm_options_add(settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(settings, "data.ini", parts->texts[NM_TEXT_SETTINGS], err);
-    const nm_metric_tokenizer_config tokenizer = {.name =
-                                                      nm_metric_tokenizer_of_language(config->target_lang)};
     if (status == NM_OK)
-        status = nm_metric_tokenizer_open(&parts->bleu_tokenizer, &tokenizer, err);
+        status = open_text_scoring(parts, config, err);
     nm_options_free(settings);
     return status;
 }

@@ -38,9 +38,10 @@ typedef struct nm_translation_parts {
     nm_vocab *source_vocab, *target_vocab;
     nm_vocab *source_subwords, *target_subwords; /* subwords that BPE may produce; NULL: all */
     nm_model_spm spm[2];                         /* of source and target; empty without SentencePiece */
-    nm_tokenizer target_tokenizer;               /* with SentencePiece: decodes translations, for the score */
-    nm_metric_tokenizer bleu_tokenizer;          /* with SentencePiece: for the target language */
-    nm_corpus sides[NM_TRANSLATION_SPLITS][2];   /* source and target of each split; empty after open_model */
+    /* One that keeps the text, for the score, which decodes translations; otherwise not open. */
+    nm_tokenizer target_tokenizer;
+    nm_metric_tokenizer bleu_tokenizer;        /* for the target language; open like target_tokenizer */
+    nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* source and target of each split; empty after open_model */
     /* Lines of the validation and the test set that are scored and shown; read at the start, because a run does not depend on
      * later changes of the data folder. Empty after open_model. */
     nm_line_list words[NM_TRANSLATION_SPLITS][2];

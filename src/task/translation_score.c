@@ -1,5 +1,5 @@
 /* Score of translation: BLEU of the translations of a split against the references of the data folder. References are tokenized
- * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With SentencePiece references are
+ * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With a tokenizer that keeps the text, references are
  * lines of text, and the score is that of sacreBLEU with the tokenizer of the target language. */
 #include <stdlib.h>
 #include <string.h>
@@ -40,14 +40,14 @@ nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_err
     return status;
 }
 
-/* Converts ids to words or, with SentencePiece, to detokenized text. units: workspace for the subwords. */
+/* Converts ids to words or, with a tokenizer that keeps the text, to detokenized text. units: workspace for the subwords. */
 static void words_of(const nm_translation_parts *parts, nm_id_list translation, nm_buffer *units,
                      nm_buffer *words)
 {
     nm_buffer_clear(units);
     nm_buffer_clear(words);
     nm_vocab_decode(parts->target_vocab, translation.ids, (size_t)translation.n, units);
-    if (parts->spm[1].spm)
+    if (parts->target_tokenizer.type)
         nm_detokenize(&parts->target_tokenizer, units->data, units->bytes, words);
     else
         nm_bpe_remove(units->data, units->bytes, words);
@@ -66,9 +66,9 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
 {
     static const nm_bleu_config of_words = {.variant = NM_BLEU_MULTI},
                                 of_text = {.variant = NM_BLEU_SACRE_13A};
-    const nm_bleu_config *scored = parts->spm[1].spm ? &of_text : &of_words;
+    const nm_bleu_config *scored = parts->target_tokenizer.type ? &of_text : &of_words;
     nm_bleu_config config = *scored;
-    if (parts->spm[1].spm)
+    if (parts->target_tokenizer.type)
         config.tokenizer = &parts->bleu_tokenizer;
     nm_bleu *bleu = nm_bleu_create(&config);
     nm_bleu_stats sum = {0}, *each = nm_allocate((n + 1) * sizeof *each);

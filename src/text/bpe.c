@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "text/byte_level.h"
 #include "text/utf8.h"
 
 nm_bpe *nm_bpe_create(nm_bpe_format format)
@@ -91,22 +92,30 @@ static bool split_fields(const codes_line *line, nm_count fields[3], int *n)
     return true;
 }
 
+static const char version_mark[] = "#version:";
+static const struct {
+    const char *version;
+    nm_bpe_format format;
+} versions[] = {
+    {"0.1", NM_BPE_SUBWORD_NMT_0_1}, {"0.2", NM_BPE_SUBWORD_NMT_0_2}, {"0.2 byte_level", NM_BPE_BYTE_LEVEL}};
+enum { N_VERSIONS = sizeof versions / sizeof *versions };
+
 static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_header, nm_error *err)
 {
-    static const char mark[] = "#version:";
-    *is_header = line->bytes >= sizeof mark - 1 && !memcmp(line->text, mark, sizeof mark - 1);
+    size_t mark = sizeof version_mark - 1;
+    *is_header = line->bytes >= mark && !memcmp(line->text, version_mark, mark);
     if (!*is_header)
         return NM_OK;
-    const char *version = line->text + sizeof mark - 1, *end = line->text + line->bytes;
+    const char *version = line->text + mark, *end = line->text + line->bytes;
     while (version < end && *version == ' ')
         version++;
-    if (end - version == 3 && !memcmp(version, "0.2", 3))
-        bpe->format = NM_BPE_SUBWORD_NMT_0_2;
-    else if (end - version == 3 && !memcmp(version, "0.1", 3))
-        bpe->format = NM_BPE_SUBWORD_NMT_0_1;
-    else
-        return bad_line(line, "unknown version of BPE codes; supported: 0.1 and 0.2", err);
-    return NM_OK;
+    size_t bytes = (size_t)(end - version);
+    for (size_t i = 0; i < N_VERSIONS; i++)
+        if (bytes == strlen(versions[i].version) && !memcmp(version, versions[i].version, bytes)) {
+            bpe->format = versions[i].format;
+            return NM_OK;
+        }
+    return bad_line(line, "unknown version of BPE codes; supported: 0.1 and 0.2", err);
 }
 
 static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_fields, nm_error *err)
@@ -194,10 +203,38 @@ nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err)
     return status;
 }
 
+nm_status nm_bpe_match_tokenizer(nm_bpe *bpe, bool byte_level, const char *name, nm_error *err)
+{
+    if ((bpe->format == NM_BPE_BYTE_LEVEL) == byte_level)
+        return NM_OK;
+    if (!byte_level)
+        return nm_fail(err, NM_FORMAT, "%s: codes of byte-level BPE require the tokenizer byte_level", name);
+    for (size_t i = 0; i < bpe->symbols.n; i++) {
+        const nm_count *symbol = &bpe->symbols.items[i];
+        if (nm_byte_level_find_other(symbol->text, symbol->bytes) < symbol->bytes)
+            return nm_fail(err, NM_FORMAT,
+                           "%s: not codes of byte-level BPE: \"%.*s\" contains a character that does not "
+                           "represent a byte",
+                           name, symbol->bytes < 40 ? (int)symbol->bytes : 40, symbol->text);
+    }
+    bpe->format = NM_BPE_BYTE_LEVEL;
+    return NM_OK;
+}
+
+void nm_bpe_write_header(nm_bpe_format format, nm_buffer *out)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++)
+        if (versions[i].format == format && format != NM_BPE_SUBWORD_NMT_0_1) {
+            nm_buffer_append(out, version_mark, sizeof version_mark - 1);
+            nm_buffer_append_byte(out, ' ');
+            nm_buffer_append(out, versions[i].version, strlen(versions[i].version));
+            nm_buffer_append_byte(out, '\n');
+        }
+}
+
 void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
 {
-    if (format == NM_BPE_SUBWORD_NMT_0_2)
-        nm_buffer_append(out, "#version: 0.2\n", 14);
+    nm_bpe_write_header(format, out);
     for (size_t i = 0; i < bpe->n_merges; i++) {
         const nm_bpe_merge *merge = &bpe->merges[i];
         const nm_count *left = &bpe->symbols.items[merge->left], *right = &bpe->symbols.items[merge->right];

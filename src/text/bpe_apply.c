@@ -52,6 +52,12 @@ struct nm_bpe_applier {
     nm_buffer key;
 };
 
+/* Whether the symbol of the last character of a word has the mark of the end of a word. */
+static bool marks_last(const nm_bpe *bpe)
+{
+    return bpe->format == NM_BPE_SUBWORD_NMT_0_2 || bpe->format == NM_BPE_FASTBPE;
+}
+
 static uint32_t find_symbol(nm_bpe_applier *self, const char *text, size_t bytes, bool marked)
 {
     nm_buffer_clear(&self->key);
@@ -70,8 +76,7 @@ nm_bpe_applier *nm_bpe_applier_create(const nm_bpe *bpe, const nm_counter *vocab
     for (int last = 0; last < 2; last++)
         for (int i = 0; i < 128; i++) {
             char character = (char)i;
-            bool marked = last && bpe->format != NM_BPE_SUBWORD_NMT_0_1;
-            self->ascii[last][i] = find_symbol(self, &character, 1, marked);
+            self->ascii[last][i] = find_symbol(self, &character, 1, last && marks_last(bpe));
         }
     for (size_t i = 0; vocabulary && i < vocabulary->n; i++)
         if (vocabulary->items[i].count >= threshold)
@@ -128,17 +133,17 @@ static candidate pop(nm_bpe_applier *self)
 static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t bytes)
 {
     uint32_t n = 0;
-    bool separate_end = self->bpe->format == NM_BPE_SUBWORD_NMT_0_1;
+    bool marked = marks_last(self->bpe);
     for (size_t at = 0; at < bytes; n++) {
         size_t length = nm_utf8_length(word[at]);
         bool last = at + length == bytes;
         uint32_t symbol = length == 1 ? self->ascii[last][(int)word[at]]
-                                      : find_symbol(self, word + at, length, last && !separate_end);
+                                      : find_symbol(self, word + at, length, last && marked);
         NM_GROW(self->nodes, n, self->nodes_capacity);
         self->nodes[n] = (node){symbol, (uint32_t)at, (uint32_t)length, 0, 0};
         at += length;
     }
-    if (separate_end) {
+    if (self->bpe->format == NM_BPE_SUBWORD_NMT_0_1) {
         NM_GROW(self->nodes, n, self->nodes_capacity);
         self->nodes[n++] = (node){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
     }
@@ -208,11 +213,15 @@ static void merge_nodes(nm_bpe_applier *self, uint32_t n)
 
 /* Writing of subwords, with the restriction to a vocabulary. */
 
-static void write_subword(nm_buffer *out, const char *text, size_t bytes, bool last)
+static void write_subword(const nm_bpe_applier *self, const char *text, size_t bytes, bool last,
+                          nm_buffer *out)
 {
     nm_buffer_append(out, text, bytes);
-    if (!last)
-        nm_buffer_append(out, NM_BPE_SEPARATOR " ", sizeof NM_BPE_SEPARATOR);
+    if (last)
+        return;
+    if (self->bpe->format != NM_BPE_BYTE_LEVEL)
+        nm_buffer_append(out, NM_BPE_SEPARATOR, sizeof NM_BPE_SEPARATOR - 1);
+    nm_buffer_append_byte(out, ' ');
 }
 
 static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool last)
@@ -234,7 +243,7 @@ static void write_restricted(nm_bpe_applier *self, const char *text, size_t byte
     size_t left_bytes =
         undo == NM_HASH_NONE ? 0 : self->bpe->symbols.items[self->bpe->merges[undo].left].bytes;
     if (!left_bytes || left_bytes > bytes || !bytes) {
-        write_subword(out, text, bytes, last);
+        write_subword(self, text, bytes, last, out);
         return;
     }
     write_restricted(self, text, left_bytes, false, out);
@@ -280,7 +289,7 @@ static void write_nodes(nm_bpe_applier *self, const char *word, size_t bytes, nm
         if (self->vocabulary)
             write_restricted(self, word + here->start, here->bytes, last, out);
         else
-            write_subword(out, word + here->start, here->bytes, last);
+            write_subword(self, word + here->start, here->bytes, last, out);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/byte_level.h"
 #include "text/utf8.h"
 
 /* Change of the number of occurrences of a pair in a word. A word may have several entries. */
@@ -342,14 +343,14 @@ static uint32_t initial_symbol(learner *self, const char *text, size_t bytes, bo
                                     0);
 }
 
-static void add_word(learner *self, const nm_count *item)
+static void add_word(learner *self, const nm_count *item, bool byte_level)
 {
     word added = {.start = self->n_letters, .count = item->count};
     for (size_t at = 0; at < item->bytes; added.n++) {
         size_t bytes = nm_utf8_length(item->text[at]);
         NM_GROW(self->letters, self->n_letters, self->letters_capacity);
         self->letters[self->n_letters++] =
-            initial_symbol(self, item->text + at, bytes, at + bytes == item->bytes);
+            initial_symbol(self, item->text + at, bytes, at + bytes == item->bytes && !byte_level);
         at += bytes;
     }
     NM_GROW(self->words, self->n_words, self->words_capacity);
@@ -359,15 +360,18 @@ static void add_word(learner *self, const nm_count *item)
     self->n_raised = 0;
 }
 
-static nm_status add_words(learner *self, const nm_counter *words, size_t max_bytes, nm_error *err)
+static nm_status add_words(learner *self, const nm_counter *words, const nm_bpe_learn_options *options,
+                           nm_error *err)
 {
+    if (options->byte_level)
+        nm_byte_level_add_symbols(&self->symbols);
     for (size_t i = 0; i < words->n; i++) {
         const nm_count *item = &words->items[i];
-        if (!item->bytes || item->bytes > max_bytes || item->count <= 0)
+        if (!item->bytes || item->bytes > options->max_word_bytes || item->count <= 0)
             continue;
         if (nm_utf8_find_invalid(item->text, item->bytes) < item->bytes)
             return nm_fail(err, NM_FORMAT, "word %zu is not UTF-8", i + 1);
-        add_word(self, item);
+        add_word(self, item, options->byte_level);
     }
     for (size_t i = 0; i < self->n_pairs; i++)
         self->pairs[i].pruned = self->pairs[i].count;
@@ -425,9 +429,9 @@ nm_status nm_bpe_learn(const nm_counter *words, const nm_bpe_learn_options *opti
         return nm_fail(err, NM_USAGE,
                        "BPE: the number of merges must be at least 0 and the minimum frequency at least 1");
     learner self = {0};
-    nm_status status = add_words(&self, words, options->max_word_bytes, err);
+    nm_status status = add_words(&self, words, options, err);
     if (status == NM_OK) {
-        *bpe = nm_bpe_create(NM_BPE_SUBWORD_NMT_0_2);
+        *bpe = nm_bpe_create(options->byte_level ? NM_BPE_BYTE_LEVEL : NM_BPE_SUBWORD_NMT_0_2);
         int64_t characters = options->total_symbols ? (int64_t)self.symbols.n : 0;
         learn_merges(&self, options->n_merges - characters, options->min_frequency, *bpe);
         nm_bpe_finish(*bpe);

@@ -8,7 +8,6 @@
 #include "text/utf8.h"
 
 #define SPACE_SYMBOL    "\xE2\x96\x81" /* U+2581 */
-#define REPLACEMENT     "\xEF\xBF\xBD" /* U+FFFD */
 #define UNKNOWN_PENALTY 10.0f
 enum { SPACE_BYTES = 3 };
 
@@ -452,18 +451,10 @@ void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_bu
 
 /* ---- decoding ---- */
 
-/* Appends the characters of a run of byte pieces; bytes that are not UTF-8 become U+FFFD. */
+/* Appends the characters of a run of byte pieces. */
 static void flush_bytes(nm_buffer *run, nm_buffer *out)
 {
-    for (size_t at = 0; at < run->bytes;) {
-        size_t valid = nm_utf8_find_invalid(run->data + at, run->bytes - at);
-        nm_buffer_append(out, run->data + at, valid);
-        at += valid;
-        if (at < run->bytes) {
-            nm_buffer_append(out, REPLACEMENT, strlen(REPLACEMENT));
-            at++;
-        }
-    }
+    nm_utf8_append_repaired(out, run->data, run->bytes);
     nm_buffer_clear(run);
 }
 
@@ -545,6 +536,7 @@ static void spm_free(void *state)
 const nm_tokenizer_type nm_tokenizer_sentencepiece = {
     .name = "sentencepiece",
     .title = "pieces of a SentencePiece model, from raw text of any language",
+    .keeps_text = true,
     .create = spm_create,
     .tokenize = spm_tokenize,
     .detokenize = spm_detokenize,

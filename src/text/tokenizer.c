@@ -4,7 +4,8 @@
 #include "text/utf8.h"
 
 const nm_tokenizer_type *const nm_tokenizer_types[] = {
-    &nm_tokenizer_none, &nm_tokenizer_moses, &nm_tokenizer_basic_english, &nm_tokenizer_sentencepiece, NULL};
+    &nm_tokenizer_none,          &nm_tokenizer_moses,      &nm_tokenizer_basic_english,
+    &nm_tokenizer_sentencepiece, &nm_tokenizer_byte_level, NULL};
 
 nm_tokenizer_options nm_tokenizer_options_default(void)
 {
@@ -13,7 +14,16 @@ nm_tokenizer_options nm_tokenizer_options_default(void)
 
 bool nm_tokenizer_has_language(const char *name)
 {
-    return strcmp(name, nm_tokenizer_none.name) && strcmp(name, nm_tokenizer_sentencepiece.name);
+    return strcmp(name, nm_tokenizer_none.name) && strcmp(name, nm_tokenizer_sentencepiece.name) &&
+           strcmp(name, nm_tokenizer_byte_level.name);
+}
+
+const nm_tokenizer_type *nm_tokenizer_find(const char *name)
+{
+    const nm_tokenizer_type *const *type = nm_tokenizer_types;
+    while (*type && strcmp((*type)->name, name))
+        type++;
+    return *type;
 }
 
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
@@ -24,14 +34,10 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
     if (letters < 2 || letters > 3 || options->language[letters])
         return nm_fail(err, NM_USAGE, "language \"%.40s\": expected a code of two or three letters like de",
                        options->language);
-    for (const nm_tokenizer_type *const *type = nm_tokenizer_types; *type; type++) {
-        if (strcmp((*type)->name, name))
-            continue;
-        tokenizer->type = *type;
-        return (*type)->create(options, &tokenizer->state, err);
-    }
-    return nm_fail(err, NM_USAGE,
-                   "unknown tokenizer \"%.40s\"; available: none, moses, basic_english, sentencepiece", name);
+    tokenizer->type = nm_tokenizer_find(name);
+    if (tokenizer->type)
+        return tokenizer->type->create(options, &tokenizer->state, err);
+    return nm_fail(err, NM_USAGE, "unknown tokenizer \"%.40s\"; available: " NM_TOKENIZER_NAMES, name);
 }
 
 void nm_tokenizer_close(nm_tokenizer *tokenizer)

@@ -6,11 +6,22 @@
 #include "text/buffer.h"
 #include "text/sentencepiece.h"
 
+/* Rules that split text into words before byte-level BPE: those of the tokenizers of GPT-2, of Llama 3 (and OLMo 2), and of
+ * Qwen 2 and 3, which also normalizes text to NFC. */
+typedef enum nm_pretokenizer {
+    NM_PRETOKENIZER_GPT2,
+    NM_PRETOKENIZER_LLAMA3,
+    NM_PRETOKENIZER_QWEN2,
+    NM_PRETOKENIZERS
+} nm_pretokenizer;
+#define NM_PRETOKENIZER_NAMES "gpt2|llama3|qwen2"
+
 typedef struct nm_tokenizer_options {
-    const char *language; /* "de", "en", ...: abbreviations and apostrophes */
-    bool aggressive;      /* "well-known" becomes "well @-@ known" */
-    bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
-    const nm_spm *spm;    /* for the tokenizer sentencepiece; must outlive it */
+    const char *language;         /* "de", "en", ...: abbreviations and apostrophes */
+    bool aggressive;              /* "well-known" becomes "well @-@ known" */
+    bool escape;                  /* & | < > ' " [ ] become &amp; &#124; ... */
+    const nm_spm *spm;            /* for the tokenizer sentencepiece; must outlive it */
+    nm_pretokenizer pretokenizer; /* for the tokenizer byte_level */
 } nm_tokenizer_options;
 
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
@@ -19,6 +30,9 @@ nm_tokenizer_options nm_tokenizer_options_default(void);
 /* tokenize and detokenize take one line per call, valid UTF-8 without its newline, and append the result. */
 typedef struct nm_tokenizer_type {
     const char *name, *title;
+    /* It reads the text as it is, after lowercasing, and detokenize restores it from subwords. Otherwise lowercasing follows
+     * tokenization, and detokenize reads tokens. */
+    bool keeps_text;
     nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);
     void (*tokenize)(void *state, const char *line, size_t bytes, nm_buffer *out);
     void (*detokenize)(void *state, const char *line, size_t bytes, nm_buffer *out);
@@ -26,10 +40,13 @@ typedef struct nm_tokenizer_type {
 } nm_tokenizer_type;
 
 extern const nm_tokenizer_type nm_tokenizer_none, nm_tokenizer_moses, nm_tokenizer_basic_english,
-    nm_tokenizer_sentencepiece;
+    nm_tokenizer_sentencepiece, nm_tokenizer_byte_level;
+#define NM_TOKENIZER_NAMES "none|moses|basic_english|sentencepiece|byte_level"
 /* All tokenizers; the last entry is NULL. */
 extern const nm_tokenizer_type *const nm_tokenizer_types[];
 
+/* The tokenizer of this name; NULL: unknown. */
+const nm_tokenizer_type *nm_tokenizer_find(const char *name);
 /* Whether the language option applies to this tokenizer. Callers open the others with the default language, because the
  * suffixes of corpus files, from which languages are derived, may be any text. */
 bool nm_tokenizer_has_language(const char *name);

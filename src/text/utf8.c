@@ -67,6 +67,17 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
+void nm_utf8_append_repaired(nm_buffer *out, const char *text, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at++) {
+        size_t valid = nm_utf8_find_invalid(text + at, bytes - at);
+        nm_buffer_append(out, text + at, valid);
+        at += valid;
+        if (at < bytes)
+            nm_utf8_append(out, 0xFFFD);
+    }
+}
+
 /* Lowercasing increases the number of bytes by at most one half: two bytes may become three. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out)
 {
@@ -105,12 +116,19 @@ static bool in_ranges(const nm_unicode_range *ranges, size_t n, uint32_t point)
     return low < n && point >= ranges[low].first;
 }
 
-bool nm_unicode_is_alpha(uint32_t point)
+bool nm_unicode_is_letter(uint32_t point)
 {
     if (point < 0x80)
         return (point | 32) >= 'a' && (point | 32) <= 'z';
     utf8proc_category_t kind = category(point);
-    return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) || kind == UTF8PROC_CATEGORY_NL ||
+    return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool nm_unicode_is_alpha(uint32_t point)
+{
+    if (point < 0x80)
+        return nm_unicode_is_letter(point);
+    return nm_unicode_is_letter(point) || category(point) == UTF8PROC_CATEGORY_NL ||
            in_ranges(nm_unicode_other_alphabetic, nm_unicode_n_other_alphabetic, point);
 }
 

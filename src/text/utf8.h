@@ -30,6 +30,9 @@ static inline uint32_t nm_utf8_next(const char *text, size_t *at)
 /* Appends a code point. */
 void nm_utf8_append(nm_buffer *out, uint32_t point);
 
+/* Appends bytes as text: each byte that is not part of valid UTF-8 becomes U+FFFD. */
+void nm_utf8_append_repaired(nm_buffer *out, const char *text, size_t bytes);
+
 /* Appends valid text in lower case: full case mapping without context, like Perl's lc and Moses' lowercase.perl. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
 
@@ -39,6 +42,7 @@ bool nm_language_has_no_spaces(const char *language);
 
 bool nm_unicode_is_alpha(uint32_t point);        /* \p{IsAlpha}: Alphabetic */
 bool nm_unicode_is_alnum(uint32_t point);        /* \p{IsAlnum}: Alphabetic or decimal digit */
+bool nm_unicode_is_letter(uint32_t point);       /* \p{L} */
 bool nm_unicode_is_number(uint32_t point);       /* \p{IsN}: any number */
 bool nm_unicode_is_lower(uint32_t point);        /* \p{IsLower}: Lowercase */
 bool nm_unicode_is_lower_letter(uint32_t point); /* \p{Ll} */

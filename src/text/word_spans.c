@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/utf8.h"
 #include "text/words.h"
 
@@ -69,13 +70,43 @@ static characters characters_of_words(const char *text, const nm_word_span *span
     return list;
 }
 
-static characters characters_of_subwords(const char *line, size_t bytes, int32_t n, nm_buffer *lower)
+/* A character belongs to the subword of its first byte. */
+static characters characters_of_bytes(const nm_subword_line *line, nm_buffer *lower)
+{
+    characters list = {0};
+    nm_buffer text = {0};
+    int32_t *owners = nm_allocate(line->bytes * sizeof *owners), owner = 0; /* of the bytes */
+    for (size_t at = 0; at < line->bytes;) {
+        int byte = nm_byte_level_byte(nm_utf8_next(line->text, &at));
+        owner += line->text[at - 1] == ' ';
+        if (byte < 0)
+            continue;
+        owners[text.bytes] = owner;
+        nm_buffer_append_byte(&text, (char)byte);
+    }
+    for (size_t at = 0; at < text.bytes && owners[at] < line->n;) {
+        size_t begin = at, length = nm_utf8_length(text.data[at]);
+        if (length > text.bytes - at || nm_utf8_find_invalid(text.data + at, length) < length) {
+            at++;
+            continue;
+        }
+        if (!nm_unicode_is_space(nm_utf8_next(text.data, &at)))
+            add_character(&list, text.data + begin, length, owners[begin], lower);
+    }
+    free(owners);
+    nm_buffer_release(&text);
+    return list;
+}
+
+static characters characters_of_subwords(const nm_subword_line *line, nm_buffer *lower)
 {
     static const size_t mark = sizeof NM_BPE_SEPARATOR - 1;
     characters list = {0};
     const char *subword;
     size_t at = 0, length;
-    for (int32_t i = 0; i < n && nm_word_next(line, bytes, &at, &subword, &length); i++) {
+    if (line->byte_level)
+        return characters_of_bytes(line, lower);
+    for (int32_t i = 0; i < line->n && nm_word_next(line->text, line->bytes, &at, &subword, &length); i++) {
         if (length > mark && !memcmp(subword + length - mark, NM_BPE_SEPARATOR, mark))
             length -= mark;
         add_characters(&list, subword, length, i, lower);
@@ -119,11 +150,12 @@ static void align_characters(const characters *text, const characters *subwords,
 }
 
 void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size_t n_spans,
-                               const char *subwords, size_t subwords_bytes, int32_t n, int32_t *words)
+                               const nm_subword_line *subwords, int32_t *words)
 {
     nm_buffer lower = {0};
+    int32_t n = subwords->n;
     characters of_text = characters_of_words(text, spans, n_spans, &lower),
-               of_subwords = characters_of_subwords(subwords, subwords_bytes, n, &lower);
+               of_subwords = characters_of_subwords(subwords, &lower);
     bool large = of_text.n > MOST_CHARACTERS || of_subwords.n > MOST_CHARACTERS;
     for (int32_t i = 0; i < n; i++)
         words[i] = large ? (int32_t)((size_t)i * n_spans / (size_t)n) : -1;

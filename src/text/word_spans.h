@@ -2,6 +2,7 @@
 #ifndef NM_WORD_SPANS_H
 #define NM_WORD_SPANS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,11 +13,18 @@ typedef struct nm_word_span { /* in bytes */
 /* Returns the number of words of valid UTF-8. The caller frees *spans. */
 size_t nm_word_spans(const char *text, size_t bytes, nm_word_span **spans);
 
-/* Sets words[i], for each of n subwords separated by spaces, to the index of the word of the text in which the subword begins,
+typedef struct nm_subword_line { /* subwords or tokens separated by spaces */
+    const char *text;
+    size_t bytes;
+    int32_t n;
+    bool byte_level; /* in the characters of byte_level.h */
+} nm_subword_line;
+
+/* Sets words[i], for each subword, to the index of the word of the text in which the subword begins,
  * or to -1 if the text has no words. The text may differ from the subwords in case, whitespace, escaping and normalization:
  * their characters are aligned by minimum edit distance, and a subword without aligned characters belongs to the word of the
  * previous subword. In texts of more than 4,096 characters, all words are assumed to have equally many subwords. */
 void nm_word_spans_of_subwords(const char *text, const nm_word_span *spans, size_t n_spans,
-                               const char *subwords, size_t subwords_bytes, int32_t n, int32_t *words);
+                               const nm_subword_line *subwords, int32_t *words);
 
 #endif

@@ -74,6 +74,15 @@ fi
 put npz post <"$root/tests/interchange/marian/post.npz"
 put ctranslate2 quantized <"$root/tests/interchange/ctranslate2/model.bin"
 "$NORMA" convert run-translate --to ctranslate2 -o ct2 >/dev/null 2>&1 && put ctranslate2 norma <ct2/model.bin
+"$NORMA" prepare --format text --train train.en --tokenizer byte_level --bpe-merges 40 --output bytes >/dev/null 2>&1
+{ cat bytes/codes.bpe; printf '\0'; head -n 1 train.de; } | put bpe byte_level
+for rules in gpt2 llama3 qwen2; do
+    "$NORMA" prepare --format text --train train.en --tokenizer byte_level --pretokenizer $rules --bpe-merges 40 \
+        --output bytes-$rules >/dev/null 2>&1
+    "$NORMA" train lm --data.folder bytes-$rules --run.folder run-$rules --model.preset llama --model.width 16 --model.ff 16 \
+        --model.heads 2 --model.layers 1 --model.context 16 --train.updates 1 --device.threads 1 >/dev/null 2>&1
+    "$NORMA" convert run-$rules --to huggingface -o hf-$rules >/dev/null 2>&1 && put tokenizer $rules <hf-$rules/tokenizer.json
+done
 put yaml vocabulary <"$root/tests/interchange/marian/source.yml"
 for i in 0 17 33 99; do
     { printf '%b' "\\x$(printf %02x $i)"; head -n 1 train.en; printf '\0'; sed -n 2p train.en; printf '\0'; sed -n 3p train.en; } |

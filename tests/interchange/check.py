@@ -286,6 +286,27 @@ def check_saved_lms():
     check_nll("GPT-2 of CTranslate2 to Norma", "gpt2-ct2.safetensors", expected)
 
 
+def check_byte_level(rules, *settings):
+    """Byte-level BPE: transformers splits text into the same tokens and restores it."""
+    folder = f"bytes-{rules}"
+    lines = ["The house, it's 12345!  Old  dog\t.", "don't WE'LL", "naïve café 你好 Привет 🙂", "½ ²³ x=y+1; @@ <unk>", "", " "]
+    with open("bytes.txt", "w") as file:
+        file.write("\n".join(lines) + "\n")
+    norma("prepare", "--format", "text", "--train", "train.en,bytes.txt", "--valid", "valid.en", "--output", f"{folder}-data",
+          "--tokenizer", "byte_level", "--pretokenizer", rules, "--bpe-merges", "80")
+    norma("train", "lm.ini", "--data.folder", f"{folder}-data", "--run.folder", folder, "--run.quiet", "--train.updates", "2",
+          *settings)
+    norma("convert", folder, "--to", "huggingface", "-o", f"{folder}-hf")
+    tokenizer = AutoTokenizer.from_pretrained(f"{folder}-hf")
+    ids = [tokenizer.encode(line, add_special_tokens=False) for line in lines]
+    theirs = [" ".join(tokenizer.convert_ids_to_tokens(line)) for line in ids]
+    ours = norma("subword", "bytes.txt", "--like", folder).split("\n")[:-1]
+    same = sum(a == b for a, b in zip(ours, theirs))
+    restored = sum(tokenizer.decode(line) == text for line, text in zip(ids, lines))
+    check(f"byte-level BPE, {rules}", same == restored == len(ours) == len(lines),
+          f"{same} of {len(lines)} lines have the same tokens, {restored} are restored")
+
+
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv[1])
     os.makedirs(sys.argv[2], exist_ok=True)
@@ -322,4 +343,6 @@ if __name__ == "__main__":
                          "qwen3": ["--model.preset", "qwen3", "--model.key_value_heads", "1"],
                          "olmo2": ["--model.preset", "olmo2", "--model.key_value_heads", "2"]}.items():
         check_lm_transformers(lm, *settings, *SIZES)
+    for rules, preset in {"gpt2": "gpt2", "llama3": "llama", "qwen2": "qwen3"}.items():
+        check_byte_level(rules, "--model.preset", preset, *SIZES)
     sys.exit(failures > 0)

@@ -148,9 +148,9 @@ static void test_saved_configuration_passes(void **state)
 /* Splitting at hyphens is an option of one tokenizer only. */
 static void test_hyphens_need_the_moses_tokenizer(void **state)
 {
-    static const char *const tokenizers[] = {"moses", "none", "basic_english", "sentencepiece"};
+    static const char *const tokenizers[] = {"moses", "none", "basic_english", "sentencepiece", "byte_level"};
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers; i++) {
         nm_options *options = nm_options_create();
         nm_error err;
         char *warning;

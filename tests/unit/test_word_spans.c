@@ -31,21 +31,26 @@ static void subwords_belong_to_words(void **state)
     static const struct {
         const char *text, *subwords;
         int32_t n, words[9];
+        bool byte_level;
     } cases[] = {
-        {"Das Haus, rot.", "das ha@@ us , rot .", 6, {0, 1, 1, 1, 2, 2}},
-        {"\"It's\" R&D", "&quot; it &apos;s &quot; r &amp; d", 7, {0, 0, 0, 0, 1, 1, 1}},
-        {"Ünter uns", "▁ün ter ▁ u ns", 5, {0, 0, 0, 1, 1}},
-        {"ﬁn de", "fin de", 2, {0, 1}}, /* normalized */
-        {"a <unk> b", "a <unk> b", 3, {0, 1, 2}},
-        {"a b c", "a x@@ y b c", 5, {0, 0, 0, 1, 2}}, /* not in the text */
-        {"", "a b", 2, {-1, -1}},
+        {"Das Haus, rot.", "das ha@@ us , rot .", 6, {0, 1, 1, 1, 2, 2}, false},
+        {"\"It's\" R&D", "&quot; it &apos;s &quot; r &amp; d", 7, {0, 0, 0, 0, 1, 1, 1}, false},
+        {"Ünter uns", "▁ün ter ▁ u ns", 5, {0, 0, 0, 1, 1}, false},
+        {"ﬁn de", "fin de", 2, {0, 1}, false}, /* normalized */
+        {"a <unk> b", "a <unk> b", 3, {0, 1, 2}, false},
+        {"a b c", "a x@@ y b c", 5, {0, 0, 0, 1, 2}, false}, /* not in the text */
+        {"", "a b", 2, {-1, -1}, false},
+        {"Für uns!", "F Ã ¼r Ġun s !", 6, {0, 0, 0, 1, 1, 1}, true}, /* two bytes of a character */
+        {"a  ü", "a Ġ ĠÃ ¼", 4, {0, 0, 1, 1}, true},
+        {"a b", "a Ã Ġb", 3, {0, 0, 1}, true}, /* an incomplete character */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         nm_word_span *spans;
         int32_t words[9];
         size_t n = nm_word_spans(cases[i].text, strlen(cases[i].text), &spans);
-        nm_word_spans_of_subwords(cases[i].text, spans, n, cases[i].subwords, strlen(cases[i].subwords),
-                                  cases[i].n, words);
+        const nm_subword_line line = {cases[i].subwords, strlen(cases[i].subwords), cases[i].n,
+                                      cases[i].byte_level};
+        nm_word_spans_of_subwords(cases[i].text, spans, n, &line, words);
         for (int32_t k = 0; k < cases[i].n; k++)
             if (words[k] != cases[i].words[k])
                 fail_msg("%s: subword %d belongs to word %d", cases[i].text, k, words[k]);
@@ -65,7 +70,8 @@ static void long_texts_are_divided_evenly(void **state)
     nm_word_span *spans;
     size_t n = nm_word_spans(text, 2 * N, &spans);
     assert_int_equal(n, N);
-    nm_word_spans_of_subwords(text, spans, n, text, 2 * N, N, words);
+    nm_word_spans_of_subwords(text, spans, n, &(nm_subword_line){.text = text, .bytes = 2 * N, .n = N},
+                              words);
     for (int i = 0; i < N; i++)
         assert_int_equal(words[i], i);
     free(spans);

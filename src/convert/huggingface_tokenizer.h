@@ -1,0 +1,29 @@
+/* The tokenizer of Hugging Face folders: tokenizer.json, or vocab.json and merges.txt. */
+#ifndef NM_HUGGINGFACE_TOKENIZER_H
+#define NM_HUGGINGFACE_TOKENIZER_H
+
+#include "convert/import.h"
+#include "text/vocab.h"
+
+/* Reads the vocabulary and, for byte-level BPE, *codes. Of tokenizer.json, models WordLevel, as Norma writes them, and byte-level
+ * BPE with the rules of nm_pretokenizer are supported; without this file, the folder has vocab.json and, for byte-level BPE,
+ * merges.txt. Otherwise the tokens of vocab.json are the input, and codes->text is NULL. size: number of rows of the embedding
+ * matrix. NM_UNSUPPORTED, NM_FORMAT, NM_MISMATCH, NM_IO. The caller releases vocabulary and codes, also after an error. */
+nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_foreign_vocab *vocab,
+                                        nm_import_codes *codes, nm_error *err);
+
+typedef struct nm_huggingface_tokenizer {
+    const nm_vocab *vocab;
+    const char *settings, *codes; /* data.ini and codes.bpe of the model; codes may be NULL */
+    bool ends;                    /* </s> is appended to a text */
+    int64_t longest;              /* text, in tokens */
+} nm_huggingface_tokenizer;
+
+/* NM_UNSUPPORTED if the dictionary lacks a subword of byte-level BPE. */
+nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokenizer, nm_error *err);
+/* Writes tokenizer.json and tokenizer_config.json: byte-level BPE, or WordLevel, which splits text at spaces and looks up
+ * subwords. NM_IO, and the errors of nm_huggingface_check_tokenizer. */
+nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *tokenizer, const char *folder,
+                                         nm_error *err);
+
+#endif
