@@ -9,8 +9,8 @@
 /* ---- bytes as characters ---- */
 
 enum {
-    FIRST_MOVED =
-        0x100, /* the bytes that are not printable characters of Latin-1 follow each other from here on */
+    /* The bytes that are not printable characters of Latin-1 follow each other from here on. */
+    FIRST_MOVED = 0x100,
     MOVED_DELETE = 0x7F - 33, /* the range 0x7F to 0xA0 follows the range 0x00 to 0x20 */
     MOVED_HYPHEN = 67,        /* the soft hyphen, 0xAD, is the last one */
     END_MOVED = FIRST_MOVED + MOVED_HYPHEN + 1
