@@ -40,28 +40,27 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* Whether an axis norm.X.* applies to a variant depends on all its norms, including those that the recipe sets. */
+/* Whether a setting norm.X.* applies to a variant depends on all its norms, including those that the recipe sets. */
 static nm_status expand_grid(nm_experiment *c, nm_error *err)
 {
     nm_grid grid = {0};
     size_t n = 0;
-    char **models = nm_allocate((c->variants.n + 1) * sizeof *models);
+    nm_options **options = nm_allocate((c->variants.n + 1) * sizeof(nm_options *));
     nm_status status = NM_OK;
     for (size_t i = 0; i < c->config.n_grids && status == NM_OK; i++)
         status = nm_grid_parse(&grid, c->config.grids[i], err);
     for (; n < c->variants.n && status == NM_OK; n++) {
-        nm_options *options;
-        status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options, err);
+        status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options[n], err);
         if (status != NM_OK)
             nm_error_prefix(err, "%.100s", c->variants.list[n].name);
-        models[n] = status == NM_OK ? nm_norm_names(options) : NULL;
-        nm_options_free(options);
     }
     if (status == NM_OK)
-        status = nm_grid_expand(&grid, &c->variants, models, &c->points, err);
+        status = nm_variants_exclude(&c->variants, &c->queue.settings, options, err);
+    if (status == NM_OK)
+        status = nm_grid_expand(&grid, &c->variants, options, &c->points, err);
     for (size_t i = 0; i < n; i++)
-        free(models[i]);
-    free(models);
+        nm_options_free(options[i]);
+    free(options);
     nm_grid_release(&grid);
     return status;
 }

@@ -57,6 +57,14 @@ void nm_last_line(const char *path, char *line, size_t bytes)
 
 /* ---- options and arguments ---- */
 
+static bool is_excluded(const nm_variant *variant, const char *key)
+{
+    for (size_t i = 0; i < variant->excluded.n; i++)
+        if (!strcmp(variant->excluded.list[i].key, key))
+            return true;
+    return false;
+}
+
 static nm_settings run_settings(const nm_run_queue *queue, const nm_variant *variant, int64_t seed)
 {
     nm_settings all = {0};
@@ -65,6 +73,8 @@ static nm_settings run_settings(const nm_run_queue *queue, const nm_variant *var
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; lists[k] && i < lists[k]->n; i++) {
             const nm_setting *setting = &lists[k]->list[i];
+            if (!k && variant && is_excluded(variant, setting->key))
+                continue;
             bool norm = queue->norm_option && !strcmp(setting->key, "model.norm");
             nm_settings_add(&all, norm ? queue->norm_option : setting->key, setting->value);
         }

@@ -17,6 +17,12 @@ void nm_settings_add(nm_settings *settings, const char *key, const char *value)
     settings->list[settings->n++] = (nm_setting){nm_duplicate(key), nm_duplicate(value)};
 }
 
+void nm_settings_add_all(nm_settings *settings, const nm_settings *more)
+{
+    for (size_t i = 0; i < more->n; i++)
+        nm_settings_add(settings, more->list[i].key, more->list[i].value);
+}
+
 void nm_settings_release(nm_settings *settings)
 {
     for (size_t i = 0; i < settings->n; i++) {
@@ -182,45 +188,16 @@ nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
     return status;
 }
 
-char *nm_norm_names(const nm_options *options)
+/* Options of the section [norm] itself, norm.at and norm.state, are of every norm. */
+bool nm_norm_setting_applies(const char *key, const nm_options *options)
 {
-    nm_buffer names = {0};
-    nm_norm_assignments assignments = {0};
-    nm_error ignored; /* a malformed norm.at is reported when the run starts */
-    char *model = nm_options_section_text(options, "model"), *at = nm_options_get(options, "norm.at");
-    nm_buffer_append(&names, model, strlen(model));
-    if (at && nm_norm_assignments_parse(&assignments, at, &ignored) == NM_OK)
-        for (size_t i = 0; i < assignments.n; i++) {
-            char *line = nm_format("at = %s\n", assignments.list[i].type);
-            nm_buffer_append(&names, line, strlen(line));
-            free(line);
-        }
-    nm_norm_assignments_release(&assignments);
-    free(at);
-    free(model);
-    return names.data;
-}
-
-/* Whether a line "NAME = VALUE" or "NAME = VALUE ; ORIGIN" of the text has this value. */
-static bool has_value(const char *model, const char *value, size_t length)
-{
-    for (const char *at = model; (at = strstr(at, " = ")) != NULL; at += 3)
-        if (!strncmp(at + 3, value, length) && strchr(" \n", at[3 + length]))
-            return true;
-    return false;
-}
-
-bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model)
-{
-    const char *norm = axis->key + 5;
-    if (strncmp(axis->key, "norm.", 5) || !strchr(norm, '.')) /* norm.at, norm.state: of every norm */
+    static const char section[] = "norm.";
+    const char *norm = key + sizeof section - 1, *end;
+    if (strncmp(key, section, sizeof section - 1) || !(end = strchr(norm, '.')))
         return true;
-    size_t length = strcspn(norm, ".");
-    bool applies = has_value(model, norm, length);
-    for (size_t i = 0; i < variant->settings.n && !applies; i++) {
-        const char *value = variant->settings.list[i].value;
-        applies = strlen(value) == length && !strncmp(value, norm, length);
-    }
+    char *name = nm_format("%.*s", (int)(end - norm), norm);
+    bool applies = nm_norm_options_any(options, nm_norm_is_named, name);
+    free(name);
     return applies;
 }
 
@@ -229,8 +206,8 @@ static void add_point(nm_variants *points, const nm_variant *variant, const nm_g
                       size_t n_axes, size_t index)
 {
     nm_variant *point = add_variant(points, variant->name, variant->origin);
-    for (size_t i = 0; i < variant->settings.n; i++)
-        nm_settings_add(&point->settings, variant->settings.list[i].key, variant->settings.list[i].value);
+    nm_settings_add_all(&point->settings, &variant->settings);
+    nm_settings_add_all(&point->excluded, &variant->excluded);
     size_t stride = 1;
     for (size_t a = 0; a < n_axes; a++)
         stride *= axes[a]->n;
@@ -245,13 +222,13 @@ static void add_point(nm_variants *points, const nm_variant *variant, const nm_g
     }
 }
 
-static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, const char *model, bool *used,
-                                nm_variants *points, nm_error *err)
+static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, const nm_options *options,
+                                bool *used, nm_variants *points, nm_error *err)
 {
     const nm_grid_axis **axes = nm_allocate((grid->n + 1) * sizeof *axes);
     size_t n_axes = 0, n = 1;
     for (size_t a = 0; a < grid->n && n <= MAX_POINTS; a++) {
-        if (!nm_grid_axis_applies(&grid->list[a], variant, model))
+        if (!nm_norm_setting_applies(grid->list[a].key, options))
             continue;
         used[a] = true;
         axes[n_axes++] = &grid->list[a];
@@ -263,13 +240,13 @@ static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, 
     return n <= MAX_POINTS ? NM_OK : nm_fail(err, NM_USAGE, "compare.grid: more than %d points", MAX_POINTS);
 }
 
-nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
+nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_options *const *options,
                          nm_variants *points, nm_error *err)
 {
     bool *used = nm_allocate(grid->n + 1);
     nm_status status = NM_OK;
     for (size_t v = 0; v < variants->n && status == NM_OK; v++)
-        status = expand_variant(grid, &variants->list[v], models[v], used, points, err);
+        status = expand_variant(grid, &variants->list[v], options[v], used, points, err);
     for (size_t a = 0; a < grid->n && status == NM_OK; a++)
         if (!used[a])
             status =
@@ -278,29 +255,56 @@ nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char 
     return status;
 }
 
+/* ---- settings of all variants ---- */
+
+nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, nm_options *const *options,
+                              nm_error *err)
+{
+    for (size_t i = 0; i < common->n; i++) {
+        const nm_setting *setting = &common->list[i];
+        bool used = false;
+        for (size_t v = 0; v < variants->n; v++)
+            if (nm_norm_setting_applies(setting->key, options[v]))
+                used = true;
+            else
+                nm_settings_add(&variants->list[v].excluded, setting->key, setting->value);
+        if (!used)
+            return nm_fail(err, NM_USAGE, "%s = %s has no effect: no variant has this norm", setting->key,
+                           setting->value);
+    }
+    return NM_OK;
+}
+
 /* ---- configurations ---- */
+
+/* Whether the section with this first line is not that of a norm that the model does not have. */
+static bool section_applies(const char *line, const nm_options *options)
+{
+    char *key = nm_format("%.*s.", (int)strcspn(line + 1, "]"), line + 1);
+    bool applies = nm_norm_setting_applies(key, options);
+    free(key);
+    return applies;
+}
 
 char *nm_configuration_text(const nm_options *options, const nm_options *like)
 {
-    char *text = NULL, *names = nm_norm_names(options);
+    char *text = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
     nm_options_write_like(options, like, stream);
     nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
-    bool applies = true; /* norm.layer: the decoder may use it without an option that names it */
+    bool applies = true;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *origin = strstr(line, " ; "), *later;
         while (origin && (later = strstr(origin + 1, " ; ")) != NULL)
             origin = later;
         if (*line == '[')
-            applies = strncmp(line, "[norm.", 6) || !strcmp(line, "[norm.layer]") ||
-                      has_value(names, line + 6, strcspn(line + 6, ".]"));
+            applies = section_applies(line, options);
         if (applies && *line)
             out += sprintf(out, "%.*s\n", (int)(origin ? origin - line : (long)strlen(line)), line);
     }
     *out = 0;
-    free(names);
     free(copy);
     return text;
 }
@@ -309,6 +313,7 @@ void nm_variants_release(nm_variants *variants)
 {
     for (size_t v = 0; v < variants->n; v++) {
         nm_settings_release(&variants->list[v].settings);
+        nm_settings_release(&variants->list[v].excluded);
         free(variants->list[v].name);
     }
     free(variants->list);

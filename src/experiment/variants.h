@@ -21,6 +21,8 @@ typedef struct nm_variant {
     /* Name of run folder and table row: the label or the text as given, followed by the settings of a grid point. */
     char *name;
     nm_settings settings;
+    /* Settings of all variants that this one does not get: of norms that it does not have. */
+    nm_settings excluded;
     size_t origin; /* index of the variant that a grid point belongs to, or its own index */
     bool point;    /* one of several grid points of its variant */
 } nm_variant;
@@ -42,6 +44,7 @@ typedef struct nm_grid {
 
 /* Copies key and value. */
 void nm_settings_add(nm_settings *settings, const char *key, const char *value);
+void nm_settings_add_all(nm_settings *settings, const nm_settings *more);
 void nm_settings_release(nm_settings *settings);
 /* A new object with the values as strings. */
 json_t *nm_settings_json(const nm_settings *settings);
@@ -64,19 +67,18 @@ nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *e
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);
-/* The options that name norms, as text of NAME = VALUE lines: the section [model], and a line for each norm of norm.at. Heap. */
-char *nm_norm_names(const nm_options *options);
-/* Whether an axis applies to a variant. An axis norm.X.* applies only if X is a value in the variant's settings or in `model`,
- * the text of nm_norm_names. */
-bool nm_grid_axis_applies(const nm_grid_axis *axis, const nm_variant *variant, const char *model);
+/* Whether an option applies to a run: norm.X.NAME only if a norm of the run is of the type X. */
+bool nm_norm_setting_applies(const char *key, const nm_options *options);
 /* Appends the grid points of every variant to points: all combinations of the axes that apply, the last axis fastest.
- * models: nm_norm_names of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis
- * applies to no variant. */
-nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, char *const *models,
+ * options: of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis applies to no variant. */
+nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_options *const *options,
                          nm_variants *points, nm_error *err);
+/* Excludes settings of all variants from the variants to which they do not apply. NM_USAGE if one applies to no variant. */
+nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, nm_options *const *options,
+                              nm_error *err);
 
-/* The options that determine a model as text, without origins: every section of `like`, except norm.X if X is not in
- * nm_norm_names. Equal texts mean equal configurations. Heap. */
+/* The options that determine a model as text, without origins: every section of `like`, except norm.X if no norm is of
+ * the type X. Equal texts mean equal configurations. Heap. */
 char *nm_configuration_text(const nm_options *options, const nm_options *like);
 
 void nm_variants_release(nm_variants *variants);

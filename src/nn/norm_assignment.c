@@ -167,13 +167,40 @@ static bool any_assigned(const nm_options *options, nm_norm_predicate *is, const
     return found;
 }
 
+static bool has_value(const nm_options *options, const char *path, const char *value)
+{
+    char *text = nm_options_get(options, path);
+    bool has = text && !strcmp(text, value);
+    free(text);
+    return has;
+}
+
+/* model.norm and model.encoder_norm, but not model.qk_norm, whose type is another option. */
+static bool names_norm(const nm_options *options, const char *path)
+{
+    if (strncmp(path, "model.", 6))
+        return false;
+    if (!strcmp(path, "model.qk_norm_type"))
+        return !has_value(options, "model.qk_norm", "none") || !has_value(options, "model.v_norm", "none");
+    return nm_ends_with(path, "norm") && strcmp(path, "model.qk_norm") && strcmp(path, "model.v_norm");
+}
+
+/* Whether the decoder has LayerNorm because the norm of the model uses batch statistics. */
+static bool has_layer_decoder(const nm_options *options)
+{
+    char *norm = nm_options_get(options, "model.norm");
+    const nm_norm_type *type = norm ? nm_norm_type_find(norm) : NULL;
+    free(norm);
+    return type && type->traits & NM_USES_BATCH && has_value(options, "model.decoder_norm", "");
+}
+
 bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const void *argument)
 {
-    bool found = any_assigned(options, is, argument);
+    bool found =
+        any_assigned(options, is, argument) || (has_layer_decoder(options) && is(options, "layer", argument));
     char *path;
     for (size_t i = 0; !found && (path = nm_options_path(options, i)) != NULL; i++) {
-        bool of_norm = !strncmp(path, "model.", 6) && nm_ends_with(path, "norm");
-        char *value = of_norm ? nm_options_get(options, path) : NULL;
+        char *value = names_norm(options, path) ? nm_options_get(options, path) : NULL;
         found = value && is(options, value, argument);
         free(value);
         free(path);

@@ -186,6 +186,36 @@ static void report_norms(nm_trainer *trainer)
     }
 }
 
+static bool has_norm(const nm_params *params, const char *type)
+{
+    for (size_t i = 0; i < params->n_norms; i++)
+        if (!strcmp(params->norms[i]->type->name, type))
+            return true;
+    return false;
+}
+
+/* Options of norms that the model does not have are errors if the command sets them. Recipes share the settings of norms. */
+static nm_status check_norm_options(const nm_trainer *trainer, nm_error *err)
+{
+    const char *name;
+    const nm_option *rows;
+    const nm_preset *presets;
+    for (size_t s = 0; nm_options_section(trainer->options, s, &name, &rows, &presets); s++) {
+        const char *type = !strncmp(name, "norm.", 5) ? name + 5 : NULL;
+        for (size_t i = 0; type && rows && rows[i].name && !has_norm(&trainer->model->params, type); i++) {
+            char *path = nm_format("%s.%s", name, rows[i].name);
+            bool given = nm_options_origin(trainer->options, path) == NM_ORIGIN_COMMAND;
+            nm_status status =
+                given ? nm_fail(err, NM_USAGE, "%s has no effect: no norm of the model is of the type %s",
+                                path, type)
+                      : NM_OK;
+            free(path);
+            NM_TRY(status);
+        }
+    }
+    return NM_OK;
+}
+
 /* Fits parameters and loads model.init_from; not called for a resumed run, which has a checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
@@ -228,6 +258,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));
+    NM_TRY(check_norm_options(trainer, err));
     report_norms(trainer);
     report_muon(trainer);
     NM_TRY(open_tape(trainer, err));

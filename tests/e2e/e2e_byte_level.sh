@@ -165,7 +165,7 @@ lacks out 'Ġ'
 has out $' ä\t!'
 input=hard.de try translate mt --alignment --json
 [ "$got" = 0 ] || fail "translate --alignment: $(cat err)"
-yes house | head -n "$(wc -l <hard.de)" >phrases
+sed 's/.*/house/' hard.de >phrases
 input=hard.de refuses 7 'byte-level BPE' translate mt --constraints phrases
 refuses 2 'not supported with byte-level BPE' train mt.ini --run.folder no --data.subword_dropout 0.1
 for i in $(seq "$(wc -l <train.de)"); do echo '0-0'; done >links

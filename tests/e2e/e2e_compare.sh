@@ -51,12 +51,23 @@ check_json() {
     cases=$((cases + 1))
 }
 
+# ---- settings of one norm for all variants ----
+
+# Only the variants with this norm get them. model.init = rbn is not a norm.
+compare --norms layer,rbn --norm.rbn.lambda 3 --model.init rbn --grid norm.rbn.nu=0,1 --score-grid --folder common \
+    >out 2>err || fail "a setting of one norm: $(cat err)"
+[ "$(ls -d common/*-1 | wc -l)" = 3 ] || fail "not the runs of three points: $(ls common)"
+grep -q '^lambda = 3 ; command line' 'common/rbn:norm.rbn.nu=1-1/config.ini' || fail 'a run of rbn without its setting'
+! grep -q 'lambda = 3' common/layer-1/config.ini || fail 'the run of LayerNorm has a setting of another norm'
+
 # ---- errors before training ----
 
 mkdir aside && mv data/test.* data/checksums.xxh128 aside
 refuses 2 'a comparison needs a test set' compare recipe.ini --norms layer --folder early
 mv aside/* data
 refuses 2 'unknown option norm.layer.widht' compare recipe.ini --norms batch,layer:norm.layer.widht=3 --folder early
+refuses 2 'norm.rbn.lambda = 3 has no effect: no variant has this norm' \
+    compare recipe.ini --norms layer,batch --norm.rbn.lambda 3 --folder early
 refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norms layer --grid norm.rbn.lambda=0,1 --folder early
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early

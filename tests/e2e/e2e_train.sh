@@ -56,6 +56,8 @@ grep -qE 'muon updates 32 matrices with 0\.0[0-9] M of 0\.0[0-9] M parameters, A
 sed -nE 's/.*"type":"valid".*"nll":([0-9.]+).*/\1/p' muon/log.jsonl | awk '{ if (NR > 1 && $1 >= last) exit 1; last = $1 } END { exit NR != 3 }' ||
     fail "the loss does not fall: $(grep '"type":"valid"' muon/log.jsonl)"
 refuses 2 'optim.momentum = 0.8 has no effect with optim.name = muon' train small.ini --run.folder other --optim.name muon --optim.momentum 0.8
+refuses 2 'norm.rbn.lambda has no effect: no norm of the model is of the type rbn' \
+    train small.ini --run.folder other --norm.rbn.lambda 3
 refuses 2 'optim.name' train small.ini --run.folder muon --optim.name adamw --resume
 
 # ---- duration ----

@@ -135,28 +135,20 @@ static uint64_t hash_of_run(const char *const *settings, const char *folder, int
 static void test_resume_is_exact_with_accumulation(void **state)
 {
     (void)state;
-    static const char *const norms[] = {"batch", "mabn", "renorm", "repbn", "progressive", "un"};
+    static const struct {
+        const char *norm, *settings[4];
+    } norms[] = {{"batch", {NULL}},
+                 {"mabn", {"norm.mabn.window", "3", "norm.mabn.r_hold", "2"}},
+                 {"renorm", {"norm.renorm.ramp_start", "1"}},
+                 {"repbn", {NULL}},
+                 {"progressive", {"norm.progressive.warmup", "1"}},
+                 {"un", {"norm.un.window_forward", "3", "norm.un.r_hold", "2"}}};
     static const char *const states[] = {"update", "micro-batch"};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++)
         for (size_t k = 0; k < 2; k++) {
-            const char *const settings[] = {"model.norm",
-                                            norms[i],
-                                            "train.shards",
-                                            "3",
-                                            "norm.state",
-                                            states[k],
-                                            "norm.renorm.ramp_start",
-                                            "1",
-                                            "norm.mabn.window",
-                                            "3",
-                                            "norm.mabn.r_hold",
-                                            "2",
-                                            "norm.un.window_forward",
-                                            "3",
-                                            "norm.un.r_hold",
-                                            "2",
-                                            "norm.progressive.warmup",
-                                            "1",
+            const char *const *own = norms[i].settings;
+            const char *const settings[] = {"model.norm", norms[i].norm, "train.shards", "3",    "norm.state",
+                                            states[k],    own[0],        own[1],         own[2], own[3],
                                             NULL};
             char *whole = tiny_folder(), *part = tiny_folder();
             uint64_t uninterrupted = hash_of_run(settings, whole, 9, false);

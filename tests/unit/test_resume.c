@@ -40,11 +40,16 @@ static void test_resume_is_exact_for_every_norm(void **state)
 {
     (void)state;
     /* the stopped part plans 10 updates, not 24: ramps that follow the plan would differ */
-    static const char *const settings[] = {"norm.renorm.shorten_ramp", "false",
-                                           "norm.progressive.shorten_lambda", "false", NULL};
-    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
-        if (strcmp((*type)->name, "fix"))
-            assert_resume_is_exact((*type)->name, "10", settings);
+    static const char *const renorm[] = {"norm.renorm.shorten_ramp", "false", NULL},
+                             *const progressive[] = {"norm.progressive.shorten_lambda", "false", NULL};
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        const char *name = (*type)->name;
+        if (strcmp(name, "fix"))
+            assert_resume_is_exact(name, "10",
+                                   !strcmp(name, "renorm")        ? renorm
+                                   : !strcmp(name, "progressive") ? progressive
+                                                                  : NULL);
+    }
 }
 
 /* The decays of a schedule by validations continue: here the loss rises, so that there are some before the stop. */

@@ -100,6 +100,24 @@ static void test_malformed_grids(void **state)
     }
 }
 
+/* The options of a translation run with the settings of the text. */
+static nm_options *options_of(const char *text)
+{
+    nm_options *options = nm_options_create();
+    nm_error err;
+    nm_train_options_add(options, &nm_task_translation);
+    assert_int_equal(nm_options_read_text(options, "recipe.ini", text, &err), NM_OK);
+    return options;
+}
+
+static void applies(const char *text, const char *key, bool expected)
+{
+    nm_options *options = options_of(text);
+    if (nm_norm_setting_applies(key, options) != expected)
+        fail_msg("%s %s to %s", key, expected ? "does not apply" : "applies", text);
+    nm_options_free(options);
+}
+
 /* layer has no lambda; the last axis is fastest; every point has the settings of its variant. */
 static void test_grid_points(void **state)
 {
@@ -107,12 +125,11 @@ static void test_grid_points(void **state)
     nm_variants v = {0}, p = {0};
     nm_grid grid = {0};
     nm_error err;
-    char model[] = "[model]\nnorm = x ; command line\nfinal_norm =  ; default\n";
-    char *models[] = {model, model};
+    nm_options *options[] = {options_of("[model]\nnorm = layer\n"), options_of("[model]\nnorm = rbn\n")};
     assert_int_equal(nm_variants_parse(&v, "layer,rbn:norm.rbn.scale=mean", &err), NM_OK);
     assert_int_equal(nm_grid_parse(&grid, "norm.rbn.lambda=0,0.1,1;", &err), NM_OK);
     assert_int_equal(nm_grid_parse(&grid, "train.max_tokens=64,128", &err), NM_OK);
-    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, options, &p, &err), NM_OK);
     assert_int_equal(p.n, 2 + 3 * 2);
     assert_string_equal(p.list[1].name, "layer:train.max_tokens=128");
     has_setting(&p.list[1], 1, "train.max_tokens", "128");
@@ -123,9 +140,28 @@ static void test_grid_points(void **state)
     has_setting(&p.list[7], 3, "train.max_tokens", "128");
     for (size_t i = 0; i < p.n; i++)
         assert_true(p.list[i].point && p.list[i].origin == (i < 2 ? 0 : 1));
+    nm_options_free(options[0]);
+    nm_options_free(options[1]);
     nm_grid_release(&grid);
     nm_variants_release(&v);
     nm_variants_release(&p);
+}
+
+/* The values rbn of other options are no norms: model.init, presets. */
+static void test_settings_apply_to_their_norm(void **state)
+{
+    (void)state;
+    applies("[model]\nnorm = layer\n", "norm.rbn.lambda", false);
+    applies("[model]\nnorm = layer\ninit = rbn\n[norm.batch]\npreset = rbn\n", "norm.rbn.lambda", false);
+    applies("[model]\nnorm = layer\nencoder_norm = rbn\n", "norm.rbn.lambda", true);
+    applies("[norm]\nat = enc.0=rbn\n", "norm.rbn.lambda", true);
+    applies("[model]\nnorm = layer\n", "norm.at", true);
+    applies("[model]\nnorm = layer\n", "norm.layer.epsilon", true);
+    applies("[model]\nnorm = rms\n", "norm.layer.epsilon", false);
+    applies("[model]\nnorm = rbn\n", "norm.layer.epsilon", true); /* of the decoder */
+    applies("[model]\nnorm = rbn\ndecoder_norm = rms\n", "norm.layer.epsilon", false);
+    applies("[model]\nnorm = layer\n", "norm.rms.epsilon", false); /* model.qk_norm_type is rms */
+    applies("[model]\nnorm = layer\nqk_norm = head\n", "norm.rms.epsilon", true);
 }
 
 static void test_axes_apply_to_their_norm(void **state)
@@ -134,29 +170,55 @@ static void test_axes_apply_to_their_norm(void **state)
     nm_variants v = {0}, p = {0};
     nm_grid grid = {0};
     nm_error err;
-    char plain[] = "[model]\nnorm = layer ; default\n",
-         mixed[] = "[model]\nnorm = layer ; default\nencoder_norm = rbn ; file\n",
-         similar[] = "[model]\nnorm = rbn2 ; default\nwidth = 1 ; rbn\n";
-    char *models[] = {plain};
+    nm_options *plain[] = {options_of("[model]\nnorm = layer\n")},
+               *mixed[] = {options_of("[model]\nencoder_norm = rbn\n")};
     assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
     assert_int_equal(nm_grid_parse(&grid, "norm.rbn.lambda=0", &err), NM_OK);
-    assert_false(nm_grid_axis_applies(&grid.list[0], &v.list[0], plain));
-    assert_false(nm_grid_axis_applies(&grid.list[0], &v.list[0], similar));
-    assert_true(nm_grid_axis_applies(&grid.list[0], &v.list[0], mixed));
-    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_USAGE);
+    assert_int_equal(nm_grid_expand(&grid, &v, plain, &p, &err), NM_USAGE);
     nm_variants_release(&p);
-    models[0] = mixed;
-    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, mixed, &p, &err), NM_OK);
     assert_int_equal(p.n, 1);
     assert_false(p.list[0].point); /* a single value is set without being a grid */
     has_setting(&p.list[0], 1, "norm.rbn.lambda", "0");
     nm_variants_release(&p);
     nm_grid_release(&grid);
-    models[0] = plain; /* options of [norm] itself are no options of a norm */
+    /* Options of [norm] itself are no options of a norm. */
     assert_int_equal(nm_grid_parse(&grid, "norm.at=enc.0=batch,enc.0-1=batch", &err), NM_OK);
-    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, plain, &p, &err), NM_OK);
     assert_int_equal(p.n, 2);
     has_setting(&p.list[1], 1, "norm.at", "enc.0-1=batch");
+    nm_options_free(plain[0]);
+    nm_options_free(mixed[0]);
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+    nm_variants_release(&p);
+}
+
+/* A setting of all variants belongs to those that have its norm, also at the points of a grid. */
+static void test_common_settings(void **state)
+{
+    (void)state;
+    nm_variants v = {0}, p = {0};
+    nm_grid grid = {0};
+    nm_settings common = {0};
+    nm_error err;
+    nm_options *options[] = {options_of("[model]\nnorm = layer\n"), options_of("[model]\nnorm = rbn\n")};
+    assert_int_equal(nm_variants_parse(&v, "layer,rbn", &err), NM_OK);
+    assert_int_equal(nm_grid_parse(&grid, "train.max_tokens=64,128", &err), NM_OK);
+    nm_settings_add(&common, "norm.rbn.lambda", "3");
+    nm_settings_add(&common, "train.updates", "9");
+    assert_int_equal(nm_variants_exclude(&v, &common, options, &err), NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, options, &p, &err), NM_OK);
+    assert_int_equal(p.n, 4);
+    for (size_t i = 0; i < p.n; i++)
+        assert_int_equal(p.list[i].excluded.n, i < 2);
+    assert_string_equal(p.list[1].excluded.list[0].key, "norm.rbn.lambda");
+    nm_settings_add(&common, "norm.power.decay", "0");
+    assert_int_equal(nm_variants_exclude(&v, &common, options, &err), NM_USAGE);
+    assert_string_equal(err.text, "norm.power.decay = 0 has no effect: no variant has this norm");
+    nm_options_free(options[0]);
+    nm_options_free(options[1]);
+    nm_settings_release(&common);
     nm_grid_release(&grid);
     nm_variants_release(&v);
     nm_variants_release(&p);
@@ -168,12 +230,13 @@ static void test_too_many_points(void **state)
     nm_variants v = {0}, p = {0};
     nm_grid grid = {0};
     nm_error err;
-    char model[] = "", *models[] = {model};
+    nm_options *options[] = {options_of("")};
     assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
     assert_int_equal(nm_grid_parse(&grid, "a=1,2,3,4,5,6,7,8,9,10;b=1,2,3,4,5,6,7,8,9,10", &err), NM_OK);
     assert_int_equal(nm_grid_parse(&grid, "c=1,2,3,4,5,6,7,8,9,10;d=1,2,3,4,5,6,7,8,9,10;e=1,2", &err),
                      NM_OK);
-    assert_int_equal(nm_grid_expand(&grid, &v, models, &p, &err), NM_USAGE);
+    assert_int_equal(nm_grid_expand(&grid, &v, options, &p, &err), NM_USAGE);
+    nm_options_free(options[0]);
     nm_grid_release(&grid);
     nm_variants_release(&v);
     nm_variants_release(&p);
@@ -222,34 +285,23 @@ static void test_norms_of_single_sites(void **state)
 {
     (void)state;
     nm_error err;
-    nm_variants v = {0};
-    nm_grid grid = {0};
     const char recipe[] = "[model]\nnorm = layer\n[norm]\nat = enc.0=rms,enc.1.ffn=batch\n";
     nm_options *options[2];
-    char *texts[2], *names;
-    for (int i = 0; i < 2; i++) {
-        options[i] = nm_options_create();
-        nm_train_options_add(options[i], &nm_task_translation);
-        assert_int_equal(nm_options_read_text(options[i], "recipe.ini", recipe, &err), NM_OK);
-    }
+    char *texts[2];
+    for (int i = 0; i < 2; i++)
+        options[i] = options_of(recipe);
     assert_int_equal(nm_options_set(options[1], "norm.batch.epsilon", "0.5", NM_ORIGIN_COMMAND, &err), NM_OK);
     for (int i = 0; i < 2; i++)
         texts[i] = nm_configuration_text(options[i], options[i]);
     assert_string_not_equal(texts[0], texts[1]);
     assert_non_null(strstr(texts[0], "[norm.batch]"));
     assert_null(strstr(texts[0], "[norm.power]"));
-    names = nm_norm_names(options[0]);
-    assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
-    assert_int_equal(nm_grid_parse(&grid, "norm.batch.epsilon=0,1;norm.power.decay=0,1", &err), NM_OK);
-    assert_true(nm_grid_axis_applies(&grid.list[0], &v.list[0], names));
-    assert_false(nm_grid_axis_applies(&grid.list[1], &v.list[0], names));
+    assert_true(nm_norm_setting_applies("norm.batch.epsilon", options[0]));
+    assert_false(nm_norm_setting_applies("norm.power.decay", options[0]));
     for (int i = 0; i < 2; i++) {
         free(texts[i]);
         nm_options_free(options[i]);
     }
-    free(names);
-    nm_grid_release(&grid);
-    nm_variants_release(&v);
 }
 
 static char *configuration(const char *recipe, nm_origin origin, const char *key, const char *value)
@@ -319,7 +371,9 @@ int main(void)
         cmocka_unit_test(test_malformed_variants),
         cmocka_unit_test(test_malformed_grids),
         cmocka_unit_test(test_grid_points),
+        cmocka_unit_test(test_settings_apply_to_their_norm),
         cmocka_unit_test(test_axes_apply_to_their_norm),
+        cmocka_unit_test(test_common_settings),
         cmocka_unit_test(test_too_many_points),
         cmocka_unit_test(test_no_core_is_idle),
         cmocka_unit_test(test_variant_replaces_the_norm_that_the_recipe_varies),
