@@ -427,9 +427,10 @@ typedef struct nm_attention_grad_args {
 
 /* Attention of single queries over a gathered KV cache: query i attends to the rows
  * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. Grouped-query attention (Ainslie et al. 2023): query head h reads
- * key and value head floor(h key_heads / heads). */
+ * key and value head floor(h key_heads / heads). On all backends, q and the softmax weights are not rounded. */
 typedef struct nm_attention_cached_args {
     nm_mat q, k, v; /* [queries, heads * c], [keys, key_heads * c], [keys, key_heads * c'] */
+    bool bf16;      /* k and v are matrices of bf16 numbers (uint16_t), as store_bf16 writes them */
     const int32_t *rows, *offsets;
     int32_t heads, key_heads; /* key_heads: a divisor of heads; 0: heads */
     double scale;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/bf16.h"
 #include "nn/sublayers.h"
 
 /* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its memory. */
@@ -27,6 +28,7 @@ struct nm_incremental {
     const nm_stack *encoder, *decoder; /* encoder: NULL for decoder-only models */
     kv_cache *self, *cross;            /* [decoder layers] */
     nm_head_widths self_widths, cross_widths;
+    bool bf16_cache; /* the KV cache is in bf16, otherwise in the backend's dtype */
     int32_t n_layers, source_tokens;
     void *packed;      /* device: all packed weights */
     void **registered; /* [n_registered] packed weights that are registered with the backend */
@@ -45,15 +47,32 @@ static int32_t cache_columns(nm_head_widths w)
     return w.groups * (w.key + w.value);
 }
 
+static size_t element_bytes(const nm_incremental *inc)
+{
+    return inc->bf16_cache ? sizeof(uint16_t) : nm_dtype_bytes(inc->backend->dtype);
+}
+
 static size_t row_bytes(const nm_incremental *inc, nm_head_widths w)
 {
-    return (size_t)cache_columns(w) * nm_dtype_bytes(inc->backend->dtype);
+    return (size_t)cache_columns(w) * element_bytes(inc);
 }
 
 static nm_mat cache_rows(const nm_incremental *inc, const kv_cache *cache, nm_head_widths w, int32_t first,
                          int32_t rows)
 {
     return nm_mat_of((char *)cache->data + (size_t)first * row_bytes(inc, w), rows, cache_columns(w));
+}
+
+/* The keys and the values of rows of a cache. */
+static nm_mat cached_keys(nm_head_widths w, nm_mat rows)
+{
+    return (nm_mat){rows.data, rows.rows, key_columns(w), rows.stride};
+}
+
+static nm_mat cached_values(const nm_incremental *inc, nm_head_widths w, nm_mat rows)
+{
+    return (nm_mat){(char *)rows.data + (size_t)key_columns(w) * element_bytes(inc), rows.rows,
+                    w.groups * w.value, rows.stride};
 }
 
 /* Grows the caches of all layers to at least `rows` rows and keeps their contents. */
@@ -97,6 +116,7 @@ static nm_status create(nm_incremental **out, nm_model *model, nm_backend *backe
                             .decoder = decoder,
                             .self_widths = nm_stack_head_widths(&decoder->config, false),
                             .cross_widths = nm_stack_head_widths(&decoder->config, true),
+                            .bf16_cache = backend->bf16 || model->params.int8,
                             .n_layers = decoder->config.layers};
     inc->self = nm_allocate((size_t)inc->n_layers * sizeof *inc->self);
     inc->cross = nm_allocate((size_t)inc->n_layers * sizeof *inc->cross);
@@ -263,9 +283,9 @@ static nm_status tape_grow(nm_incremental *inc, nm_error *err)
     return nm_tape_init(&inc->tape, inc->backend, bytes, err);
 }
 
-/* Writes the keys and values of the rows of h to rows of a cache. positions: device, for rope; may be NULL. */
-static void write_key_values(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h,
-                             const int32_t *positions, nm_mat cache)
+/* rows = [k | v], the keys and values of the rows of h. positions: device, for rope; may be NULL. */
+static void compute_key_values(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h,
+                               const int32_t *positions, nm_mat rows)
 {
     const nm_stack *stack = inc->decoder;
     bool cross = attention->kv_weight != NULL;
@@ -273,16 +293,34 @@ static void write_key_values(nm_incremental *inc, const nm_sublayer_attention *a
     nm_backend *b = inc->backend;
     if (nm_softmax_is_plain(stack)) {
         nm_linear_rows(b, nm_tensor_mat(h), cross ? attention->kv_weight : attention->in_weight,
-                       cross ? attention->kv_bias : attention->in_bias, cross ? 0 : w.heads * w.key, cache);
+                       cross ? attention->kv_bias : attention->in_bias, cross ? 0 : w.heads * w.key, rows);
         return;
     }
     nm_key_values kv = nm_softmax_key_values(&inc->tape, stack, attention, h, positions);
     if (nm_tape_exhausted(&inc->tape))
         return;
     int32_t keys = key_columns(w);
-    NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(kv.keys), .y = nm_mat_columns(b, cache, 0, keys));
+    NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(kv.keys), .y = nm_mat_columns(b, rows, 0, keys));
     NM_CALL(b, scale, .alpha = 1, .x = nm_tensor_mat(kv.values),
-            .y = nm_mat_columns(b, cache, keys, w.groups * w.value));
+            .y = nm_mat_columns(b, rows, keys, w.groups * w.value));
+}
+
+/* Writes the keys and values of the rows of h to rows of a cache. */
+static void write_key_values(nm_incremental *inc, const nm_sublayer_attention *attention, nm_tensor *h,
+                             const int32_t *positions, nm_mat cache)
+{
+    nm_tape *tape = &inc->tape;
+    if (!inc->bf16_cache) {
+        compute_key_values(inc, attention, h, positions, cache);
+        return;
+    }
+    nm_tensor *kv = nm_tape_tensor(tape, cache.rows, cache.cols);
+    if (!nm_tape_exhausted(tape))
+        compute_key_values(inc, attention, h, positions, nm_tensor_mat(kv));
+    if (nm_tape_exhausted(tape))
+        return;
+    NM_CALL(inc->backend, store_bf16, .x = nm_tensor_mat(kv), .y = cache.data);
+    nm_tape_free_data(tape, kv);
 }
 
 /* ---- the source ---- */
@@ -357,15 +395,16 @@ static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, con
                        nm_tape_upload(tape, offsets, ((size_t)n + 1) * sizeof *offsets)};
 }
 
-/* A host copy in double, [rows, stride]; the caller frees it. */
-static double *download(nm_backend *b, nm_mat rows)
+/* A host copy in double, [rows, stride]; the caller frees it. bf16: of bf16 numbers. */
+static double *download(nm_backend *b, nm_mat rows, bool bf16)
 {
     size_t n = (size_t)rows.rows * (size_t)rows.stride;
-    void *raw = nm_allocate(n * nm_dtype_bytes(b->dtype));
+    size_t bytes = n * (bf16 ? sizeof(uint16_t) : nm_dtype_bytes(b->dtype));
+    void *raw = nm_allocate(bytes);
     double *values = nm_allocate(n * sizeof *values);
-    nm_backend_download(b, raw, rows.data, n * nm_dtype_bytes(b->dtype));
+    nm_backend_download(b, raw, rows.data, bytes);
     for (size_t i = 0; i < n; i++)
-        values[i] = nm_dtype_get(b->dtype, raw, i);
+        values[i] = bf16 ? (double)nm_bf16_value(((const uint16_t *)raw)[i]) : nm_dtype_get(b->dtype, raw, i);
     free(raw);
     return values;
 }
@@ -403,9 +442,10 @@ static void attention_weights(const nm_incremental *inc, const nm_decode_step *s
     nm_head_widths w = inc->cross_widths;
     int32_t heads = w.heads, head_width = w.key;
     int32_t first = request->head < 0 ? 0 : request->head, end = request->head < 0 ? heads : first + 1;
-    double *q = download(inc->backend, queries);
+    double *q = download(inc->backend, queries, false);
     double *kv =
-        download(inc->backend, cache_rows(inc, &inc->cross[request->layer], w, 0, inc->source_tokens));
+        download(inc->backend, cache_rows(inc, &inc->cross[request->layer], w, 0, inc->source_tokens),
+                 inc->bf16_cache);
     double *scores = nm_allocate((size_t)inc->source_tokens * sizeof *scores);
     memset(request->weights, 0, (size_t)step->cross_offsets[step->n] * sizeof *request->weights);
     for (int32_t i = 0; i < step->n; i++)
@@ -429,10 +469,9 @@ static nm_tensor *attend(nm_incremental *inc, const nm_sublayer_attention *atten
     nm_tape *tape = &inc->tape;
     nm_backend *b = inc->backend;
     nm_tensor *out = nm_tape_tensor(tape, q->rows, w.heads * w.value);
-    int32_t keys = key_columns(w);
     if (!nm_tape_exhausted(tape))
-        NM_CALL(b, attention_cached, .q = nm_tensor_mat(q), .k = nm_mat_columns(b, kv, 0, keys),
-                .v = nm_mat_columns(b, kv, keys, w.groups * w.value), .rows = lists.rows,
+        NM_CALL(b, attention_cached, .q = nm_tensor_mat(q), .k = cached_keys(w, kv),
+                .v = cached_values(inc, w, kv), .bf16 = inc->bf16_cache, .rows = lists.rows,
                 .offsets = lists.offsets, .heads = w.heads, .key_heads = w.groups,
                 .scale = 1 / sqrt((double)w.value), .out = nm_tensor_mat(out));
     return nm_softmax_output(tape, attention, out);

@@ -39,7 +39,8 @@ typedef struct nm_decode_step {
     nm_step_scores scores; /* for nm_scorer_step */
 } nm_decode_step;
 
-/* The model must outlive it. NM_UNSUPPORTED: the model does not generate text, or its attention has no KV cache; NM_MEMORY. */
+/* The model must outlive it. On a bf16 backend, or if the parameters are int8, the KV cache is in bf16, otherwise in the backend's
+ * dtype. NM_UNSUPPORTED: the model does not generate text, or its attention has no KV cache; NM_MEMORY. */
 nm_status nm_incremental_create(nm_incremental **incremental, nm_model *model, nm_error *err);
 /* For another batch with the same parameters and tables, on a worker of main's backend; `main` must outlive it and may itself
  * be a worker. nm_incremental_refresh and nm_incremental_release_weights are for the first one only. NM_MEMORY. */

@@ -38,6 +38,11 @@ NM_INLINE vf v_load_upto(const float *p, int32_t n)
     return n >= NM_W ? v_load(p) : v_load_part(p, n);
 }
 
+NM_INLINE vf v_load_bf16_upto(const uint16_t *p, int32_t n)
+{
+    return n >= NM_W ? v_load_bf16(p) : v_load_bf16_part(p, n);
+}
+
 NM_INLINE void v_store_upto(float *p, int32_t n, vf x)
 {
     if (n >= NM_W)

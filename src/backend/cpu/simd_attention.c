@@ -46,22 +46,46 @@ enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8 };
 
 typedef struct cached_attention {
     nm_mat q, k, v, out;
+    bool bf16;              /* k and v are bf16 numbers */
     int32_t width, v_width; /* of a head */
     int32_t group;          /* number of query heads that read the same key and value head */
     float scale;
 } cached_attention;
 
+/* The heads head .. head + n_heads - 1 of a query, which attends to the n rows of a list. */
+typedef struct cached_task {
+    int32_t query, head, n_heads;
+    const int32_t *rows;
+    int32_t n;
+    float *weights; /* [n_heads], `stride` apart */
+    size_t stride;
+} cached_task;
+
+/* Element (row, col) of keys or values. */
+NM_INLINE const void *cache_at(nm_mat m, int32_t row, size_t col, const bool bf16)
+{
+    size_t i = (size_t)row * (size_t)m.stride + col;
+    return (const char *)m.data + i * (bf16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* The values of elements i .. i + count - 1. */
+NM_INLINE vf cache_load(const void *from, int32_t i, int32_t count, const bool bf16)
+{
+    return bf16 ? v_load_bf16_upto((const uint16_t *)from + i, count)
+                : v_load_upto((const float *)from + i, count);
+}
+
 /* scores[i] = q . key i for KEYS_AT_ONCE keys; full: the width is a multiple of NM_W */
-NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t width, const bool full,
-                          float *scores)
+NM_INLINE void score_keys(const float *q, const void *const *keys, int32_t width, const bool full,
+                          const bool bf16, float *scores)
 {
     vf sums[KEYS_AT_ONCE][NM_SUM_VECTORS] = {{{0}}};
 #define DOT(i, j, count)                                                                                     \
     do {                                                                                                     \
-        vf part = full ? v_load(q + (j)) : v_load_upto(q + (j), count);                                      \
+        const int32_t lanes = full ? NM_W : (count);                                                         \
+        vf part = v_load_upto(q + (j), lanes);                                                               \
         for (int k = 0; k < KEYS_AT_ONCE; k++)                                                               \
-            sums[k][i] =                                                                                     \
-                v_fma(part, full ? v_load(keys[k] + (j)) : v_load_upto(keys[k] + (j), count), sums[k][i]);   \
+            sums[k][i] = v_fma(part, cache_load(keys[k], j, lanes, bf16), sums[k][i]);                       \
     } while (0)
     NM_SUM_COLUMNS(width, DOT);
 #undef DOT
@@ -70,19 +94,19 @@ NM_INLINE void score_keys(const float *q, const float *const *keys, int32_t widt
 
 /* Sets scores[j] = q . key j for the n keys of a head. The last key is repeated up to a multiple of KEYS_AT_ONCE; the scores of
  * the repeated ones are overwritten by the softmax. */
-static void score_cached(const cached_attention *call, int32_t query, int32_t head, const int32_t *rows,
-                         int32_t n, float *scores)
+NM_INLINE void score_cached(const cached_attention *call, const cached_task *task, int32_t head,
+                            const bool bf16, float *scores)
 {
     size_t first_col = (size_t)(head / call->group) * (size_t)call->width;
-    const float *q = nm_row(call->q, query) + (size_t)head * (size_t)call->width;
-    for (int32_t j = 0; j < n; j += KEYS_AT_ONCE) {
-        const float *keys[KEYS_AT_ONCE];
+    const float *q = nm_row(call->q, task->query) + (size_t)head * (size_t)call->width;
+    for (int32_t j = 0; j < task->n; j += KEYS_AT_ONCE) {
+        const void *keys[KEYS_AT_ONCE];
         for (int32_t i = 0; i < KEYS_AT_ONCE; i++)
-            keys[i] = nm_row(call->k, rows[nm_min_i32(j + i, n - 1)]) + first_col;
+            keys[i] = cache_at(call->k, task->rows[nm_min_i32(j + i, task->n - 1)], first_col, bf16);
         if (call->width % NM_W == 0)
-            score_keys(q, keys, call->width, true, scores + j);
+            score_keys(q, keys, call->width, true, bf16, scores + j);
         else
-            score_keys(q, keys, call->width, false, scores + j);
+            score_keys(q, keys, call->width, false, bf16, scores + j);
     }
 }
 
@@ -97,6 +121,7 @@ static void softmax_cached(float scale, float *scores, int32_t n)
 /* Columns from first_col on of the values that a query attends to. */
 typedef struct gathered_values {
     nm_mat v;
+    bool bf16;
     const int32_t *rows;
     int32_t n;
     size_t first_col;
@@ -112,13 +137,12 @@ NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *wei
     for (int i = 0; i < count; i++)
         sum[i] = v_set(0);
     for (int32_t j = 0; j < from.n; j++) {
-        const float *value = nm_row(from.v, from.rows[j]) + from.first_col;
-        for (int i = 0; i < count - 1; i++)
-            sum[i] = v_fma(v_set(weights[(size_t)(i / per_head) * stride + (size_t)j]),
-                           v_load(value + (shared ? i % per_head : i) * NM_W), sum[i]);
-        vf weight = v_set(weights[(size_t)((count - 1) / per_head) * stride + (size_t)j]);
-        const float *last_value = value + (shared ? (count - 1) % per_head : count - 1) * NM_W;
-        sum[count - 1] = v_fma(weight, v_load_upto(last_value, last), sum[count - 1]);
+        const void *value = cache_at(from.v, from.rows[j], from.first_col, from.bf16);
+        for (int i = 0; i < count; i++) {
+            vf weight = v_set(weights[(size_t)(i / per_head) * stride + (size_t)j]);
+            int32_t first = (shared ? i % per_head : i) * NM_W, columns = i < count - 1 ? NM_W : last;
+            sum[i] = v_fma(weight, cache_load(value, first, columns, from.bf16), sum[i]);
+        }
     }
     for (int i = 0; i < count - 1; i++)
         v_store(out + i * NM_W, sum[i]);
@@ -126,7 +150,7 @@ NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *wei
 }
 
 /* One head of `width` columns. */
-static void weighted_sum_head(gathered_values from, const float *weights, int32_t width, float *out)
+NM_INLINE void weighted_sum_head(gathered_values from, const float *weights, int32_t width, float *out)
 {
     for (int32_t columns; width > 0; width -= columns, from.first_col += (size_t)columns, out += columns) {
         int vectors = width >= SUM_VECTORS * NM_W ? SUM_VECTORS
@@ -168,17 +192,24 @@ NM_INLINE void weighted_sum_heads(gathered_values from, const float *weights, si
         weighted_sum_vectors(from, weights, stride, 4, SUM_VECTORS, shared, NM_W, out);
 }
 
-static void weighted_sum_cached(const cached_attention *call, int32_t query, int32_t head, int32_t n_heads,
-                                const float *weights, size_t stride, const int32_t *rows, int32_t n)
+NM_INLINE void weighted_sum_cached(const cached_attention *call, const cached_task *task, const bool bf16)
 {
-    gathered_values from = {call->v, rows, n, (size_t)(head / call->group) * (size_t)call->v_width};
-    float *out = nm_row(call->out, query) + (size_t)head * (size_t)call->v_width;
-    if (n_heads == 1)
-        weighted_sum_head(from, weights, call->v_width, out);
-    else if (call->group == 1)
-        weighted_sum_heads(from, weights, stride, n_heads, false, out);
+    size_t head = (size_t)task->head, width = (size_t)call->v_width;
+    gathered_values from = {call->v, bf16, task->rows, task->n, head / (size_t)call->group * width};
+    float *out = nm_row(call->out, task->query) + head * width;
+    if (task->n_heads == 1)
+        weighted_sum_head(from, task->weights, call->v_width, out);
     else
-        weighted_sum_heads(from, weights, stride, n_heads, true, out);
+        weighted_sum_heads(from, task->weights, task->stride, task->n_heads, call->group > 1, out);
+}
+
+NM_INLINE void attend_cached(const cached_attention *call, const cached_task *task, const bool bf16)
+{
+    for (int32_t h = 0; h < task->n_heads; h++)
+        score_cached(call, task, task->head + h, bf16, task->weights + (size_t)h * task->stride);
+    for (int32_t h = 0; h < task->n_heads; h++)
+        softmax_cached(call->scale, task->weights + (size_t)h * task->stride, task->n);
+    weighted_sum_cached(call, task, bf16);
 }
 
 static void attention_cached(nm_backend *b, const nm_attention_cached_args *args)
@@ -190,7 +221,7 @@ static void attention_cached(nm_backend *b, const nm_attention_cached_args *args
     NM_ASSERT(k.cols == q.cols / heads * key_heads && v.cols % key_heads == 0);
     NM_ASSERT(out.rows == q.rows && out.cols == v.cols / key_heads * heads);
     cached_attention call = {
-        q, k, v, out, q.cols / heads, v.cols / key_heads, heads / key_heads, (float)args->scale};
+        q, k, v, out, args->bf16, q.cols / heads, v.cols / key_heads, heads / key_heads, (float)args->scale};
     /* The heads of a task have different values each, or all of them the same ones. */
     int32_t n_heads = heads_per_task(call.v_width, call.group == 1 ? heads : call.group);
     int32_t tasks = heads / n_heads, most = 0;
@@ -202,14 +233,14 @@ static void attention_cached(nm_backend *b, const nm_attention_cached_args *args
     const nm_shares shares = nm_shares_of_blocks(b, threads, q.rows * tasks);
 #pragma omp parallel num_threads(threads)
     for (int32_t i; (i = nm_shares_take(&shares, omp_get_thread_num())) >= 0;) {
+        int32_t query = i / tasks, first = offsets[query], n = offsets[query + 1] - first;
         float *weights = base + (size_t)omp_get_thread_num() * floats;
-        int32_t query = i / tasks, head = i % tasks * n_heads, n = offsets[query + 1] - offsets[query];
-        const int32_t *list = args->rows + offsets[query];
-        for (int32_t h = 0; h < n_heads; h++)
-            score_cached(&call, query, head + h, list, n, weights + (size_t)h * stride);
-        for (int32_t h = 0; h < n_heads; h++)
-            softmax_cached(call.scale, weights + (size_t)h * stride, n);
-        weighted_sum_cached(&call, query, head, n_heads, weights, stride, list, n);
+        const cached_task task = {query, i % tasks * n_heads, n_heads, args->rows + first, n, weights,
+                                  stride};
+        if (call.bf16)
+            attend_cached(&call, &task, true);
+        else
+            attend_cached(&call, &task, false);
     }
 }
 

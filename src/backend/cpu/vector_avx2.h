@@ -49,6 +49,19 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
     _mm256_maskstore_ps(p, v_mask(n), x);
 }
 
+NM_INLINE vf v_load_bf16(const uint16_t *p) /* the values of NM_W bf16 numbers */
+{
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+
+NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
+{
+    uint16_t numbers[NM_W] = {0};
+    memcpy(numbers, p, (size_t)n * sizeof *p);
+    return v_load_bf16(numbers);
+}
+
 NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return _mm256_and_ps(_mm256_castsi256_ps(v_mask(n)), x);

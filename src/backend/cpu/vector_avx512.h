@@ -52,6 +52,18 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
     _mm512_mask_storeu_ps(p, v_mask(n), x);
 }
 
+NM_INLINE vf v_load_bf16(const uint16_t *p) /* the values of NM_W bf16 numbers */
+{
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
+{
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(v_mask(n), p)), 16));
+}
+
 NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return _mm512_maskz_mov_ps(v_mask(n), x);

@@ -42,6 +42,18 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
         p[i] = x[i];
 }
 
+NM_INLINE vf v_load_bf16(const uint16_t *p) /* the values of NM_W bf16 numbers */
+{
+    return (vf)((vu){p[0], p[1], p[2], p[3]} << 16);
+}
+
+NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
+{
+    uint16_t numbers[NM_W] = {0};
+    memcpy(numbers, p, (size_t)n * sizeof *p);
+    return v_load_bf16(numbers);
+}
+
 NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
 {
     return (vf){n > 0 ? x[0] : 0, n > 1 ? x[1] : 0, n > 2 ? x[2] : 0, n > 3 ? x[3] : 0};
