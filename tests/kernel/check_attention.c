@@ -81,6 +81,55 @@ void check_attention_grad(pair *p, size z)
     }
 }
 
+/* Fails unless the matrices are bitwise identical in each backend. */
+static void check_identical(pair *p, test_mat a, test_mat b)
+{
+    const size_t n = (size_t)a.m[0].rows * (size_t)a.m[0].stride;
+    double *values[] = {nm_allocate(n * sizeof(double)), nm_allocate(n * sizeof(double))};
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
+        const size_t bytes = n * nm_dtype_bytes(p->on[s]->dtype);
+        nm_backend_download(p->on[s], values[0], a.m[s].data, bytes);
+        nm_backend_download(p->on[s], values[1], b.m[s].data, bytes);
+        if (memcmp(values[0], values[1], bytes))
+            fail_msg("%s: the results differ from those with float keys and values", p->what);
+    }
+    free(values[0]);
+    free(values[1]);
+}
+
+/* A matrix of bf16 numbers: its columns from `first` on. */
+static nm_mat bf16_columns(void *numbers, nm_mat whole, int32_t first, int32_t cols)
+{
+    return (nm_mat){(uint16_t *)numbers + first, whole.rows, cols, whole.cols};
+}
+
+/* The arguments of both backends with keys and values kv = [k | v] in bf16; the results are those in float of the same numbers. */
+static void check_bf16_cache(pair *p, const nm_attention_cached_args *args, test_mat kv, test_mat out)
+{
+    const int32_t k_cols = args[0].k.cols, v_cols = args[0].v.cols;
+    const size_t bytes = (size_t)kv.m[0].rows * (size_t)kv.m[0].cols * sizeof(uint16_t);
+    uint16_t *zeros = nm_allocate(bytes);
+    pair_list numbers = pair_list_of(p, zeros, bytes);
+    test_mat plain = pair_random(p, out.m[0].rows, out.m[0].cols, out.m[0].stride - out.m[0].cols);
+    BOTH(p, store_bf16, .x = kv.m[s], .y = numbers.memory[s]);
+    BOTH(p, load_bf16, .x = numbers.memory[s], .y = kv.m[s]);
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
+        nm_attention_cached_args call = args[s];
+        call.out = plain.m[s];
+        p->on[s]->k.attention_cached(p->on[s], &call);
+        call.bf16 = true;
+        call.k = bf16_columns(numbers.memory[s], kv.m[s], 0, k_cols);
+        call.v = bf16_columns(numbers.memory[s], kv.m[s], k_cols, v_cols);
+        call.out = out.m[s];
+        p->on[s]->k.attention_cached(p->on[s], &call);
+    }
+    check_identical(p, out, plain);
+    mat_compare(p, "out, bf16", out, 64, 1);
+    pair_mark(p, plain);
+    pair_mark(p, kv);
+    free(zeros);
+}
+
 /* group: number of query heads that read a key head. A single head has keys and values of different widths. */
 static void check_cached(pair *p, size z, int32_t heads, int32_t group)
 {
@@ -96,10 +145,21 @@ static void check_cached(pair *p, size z, int32_t heads, int32_t group)
     test_mat k = mat_slice(p, kv, 0, k_cols), v = mat_slice(p, kv, k_cols, v_cols);
     pair_list rows = pair_ids(p, offsets[z.rows], CACHE);
     pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
-    BOTH(p, attention_cached, .q = q.m[s], .k = k.m[s], .v = v.m[s], .rows = rows.memory[s],
-         .offsets = starts.memory[s], .heads = heads, .key_heads = group == 1 ? 0 : key_heads, .scale = 0.4,
-         .out = out.m[s]);
+    nm_attention_cached_args args[2];
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
+        args[s] = (nm_attention_cached_args){.q = q.m[s],
+                                             .k = k.m[s],
+                                             .v = v.m[s],
+                                             .rows = rows.memory[s],
+                                             .offsets = starts.memory[s],
+                                             .heads = heads,
+                                             .key_heads = group == 1 ? 0 : key_heads,
+                                             .scale = 0.4,
+                                             .out = out.m[s]};
+        p->on[s]->k.attention_cached(p->on[s], &args[s]);
+    }
     mat_compare(p, "out", out, 64, 1);
+    check_bf16_cache(p, args, kv, out);
     pair_close(p);
     free(offsets);
 }

@@ -94,8 +94,36 @@ static void check_packed_weight(nm_backend *b, const char *level)
     nm_backend_unregister_weight(b, packed);
 }
 
-/* The last of several sequences of equal length, alone and in a batch; single queries over a gathered KV
- * cache. */
+/* Queries over a gathered KV cache in float and in bf16, all at once and each alone. */
+static void check_attention_cached(nm_backend *b, const char *level)
+{
+    enum { QUERIES = 20, COLS = HEADS * WIDTH };
+    float *x = alloc_floats(b, (size_t)QUERIES * COLS, 18), *kv = alloc_floats(b, (size_t)LENGTH * COLS, 19);
+    float *all = alloc_floats(b, (size_t)QUERIES * COLS, 0), *one = alloc_floats(b, COLS, 0);
+    uint16_t *numbers = (uint16_t *)(void *)alloc_floats(b, (size_t)LENGTH * COLS, 0);
+    int32_t *rows = (int32_t *)(void *)alloc_floats(b, (size_t)QUERIES * LENGTH, 0),
+            *starts = (int32_t *)(void *)alloc_floats(b, QUERIES + 1, 0);
+    for (int32_t i = 0; i < QUERIES; i++) {
+        starts[i + 1] = starts[i] + 1 + i % LENGTH;
+        for (int32_t j = starts[i]; j < starts[i + 1]; j++)
+            rows[j] = j * 5 % LENGTH;
+    }
+    NM_CALL(b, store_bf16, .x = nm_mat_of(kv, LENGTH, COLS), .y = numbers);
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        const nm_mat cache = nm_mat_of(bf16 ? (void *)numbers : kv, LENGTH, COLS);
+        NM_CALL(b, attention_cached, .q = nm_mat_of(x, QUERIES, COLS), .k = cache, .v = cache,
+                .bf16 = bf16 != 0, .rows = rows, .offsets = starts, .heads = HEADS, .scale = 0.125,
+                .out = nm_mat_of(all, QUERIES, COLS));
+        for (int32_t i = 0; i < QUERIES; i++) {
+            NM_CALL(b, attention_cached, .q = nm_mat_of(x + (size_t)i * COLS, 1, COLS), .k = cache,
+                    .v = cache, .bf16 = bf16 != 0, .rows = rows, .offsets = starts + i, .heads = HEADS,
+                    .scale = 0.125, .out = nm_mat_of(one, 1, COLS));
+            check_same(one, all + (size_t)i * COLS, COLS, "attention_cached", level, 1);
+        }
+    }
+}
+
+/* The last of several sequences of equal length, alone and in a batch. */
 static void check_attention(nm_backend *b, const char *level)
 {
     enum { SEQS = 5, COLS = HEADS * WIDTH, TOKENS = SEQS * LENGTH };
@@ -104,8 +132,6 @@ static void check_attention(nm_backend *b, const char *level)
                      one = {1, LENGTH, LENGTH, offsets, offsets};
     float *x = alloc_floats(b, (size_t)TOKENS * COLS, 4), *all = alloc_floats(b, (size_t)TOKENS * COLS, 0);
     float *some = alloc_floats(b, (size_t)TOKENS * COLS, 0);
-    int32_t *rows = (int32_t *)(void *)alloc_floats(b, TOKENS, 0),
-            *starts = (int32_t *)(void *)alloc_floats(b, TOKENS + 1, 0);
     size_t last = (size_t)(SEQS - 1) * LENGTH * COLS;
     nm_mat many = nm_mat_of(x, TOKENS, COLS), few = nm_mat_of(x + last, LENGTH, COLS);
     NM_CALL(b, attention, .q = many, .k = many, .v = many, .q_packing = &five, .k_packing = &five,
@@ -113,17 +139,6 @@ static void check_attention(nm_backend *b, const char *level)
     NM_CALL(b, attention, .q = few, .k = few, .v = few, .q_packing = &one, .k_packing = &one, .heads = HEADS,
             .causal = true, .scale = 0.125, .out = nm_mat_of(some, LENGTH, COLS));
     check_same(some, all + last, (size_t)LENGTH * COLS, "attention", level, LENGTH);
-    for (int32_t i = 0; i < TOKENS; i++) {
-        rows[i] = i * 7 % TOKENS;
-        starts[i] = i;
-    }
-    for (int32_t i = 0; i <= SEQS; i++)
-        starts[i] = i * LENGTH;
-    NM_CALL(b, attention_cached, .q = nm_mat_of(x, SEQS, COLS), .k = many, .v = many, .rows = rows,
-            .offsets = starts, .heads = HEADS, .scale = 0.125, .out = nm_mat_of(all, SEQS, COLS));
-    NM_CALL(b, attention_cached, .q = nm_mat_of(x + COLS, 1, COLS), .k = many, .v = many, .rows = rows,
-            .offsets = starts + 1, .heads = HEADS, .scale = 0.125, .out = nm_mat_of(some, 1, COLS));
-    check_same(some, all + COLS, COLS, "attention_rows", level, 1);
 }
 
 /* Norms of a matrix large enough for streaming stores against ranges of its rows; the upstream gradient is
@@ -219,6 +234,7 @@ static void test_rows_are_independent(void **state)
         check_gemm_blocks(backend, cpu_levels[i]);
         check_packed_weight(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
+        check_attention_cached(backend, cpu_levels[i]);
         check_norms(backend, cpu_levels[i]);
         check_gate(backend, cpu_levels[i]);
         nm_backend_free(backend);

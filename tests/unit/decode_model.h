@@ -22,15 +22,32 @@ typedef struct tiny {
     nm_tape tape;
 } tiny;
 
-static inline nm_backend *backend_of(const char *name, nm_dtype dtype, int32_t threads, bool fenced)
+static inline nm_backend *backend_create(const nm_backend_options *options)
 {
     nm_backend *backend;
     nm_error err = {0};
-    nm_backend_options options = {
-        .name = name, .dtype = dtype, .isa = "auto", .threads = threads, .fenced = fenced};
-    if (nm_backend_create(&backend, &options, &err) != NM_OK)
+    if (nm_backend_create(&backend, options, &err) != NM_OK)
         fail_msg("%s", err.text);
     return backend;
+}
+
+static inline nm_backend *backend_of(const char *name, nm_dtype dtype, int32_t threads, bool fenced)
+{
+    return backend_create(&(nm_backend_options){
+        .name = name, .dtype = dtype, .isa = "auto", .threads = threads, .fenced = fenced});
+}
+
+static inline nm_backend *bf16_backend_of(const char *name, int32_t threads, bool fenced)
+{
+    return backend_create(&(nm_backend_options){
+        .name = name, .isa = "auto", .bf16 = true, .threads = threads, .fenced = fenced});
+}
+
+static inline void to_int8(nm_model *model)
+{
+    nm_error err = {0};
+    if (nm_params_to_int8(&model->params, &err) != NM_OK)
+        fail_msg("%s", err.text);
 }
 
 static inline void set(nm_options *options, const char *path, const char *value)

@@ -4,14 +4,16 @@
 
 /* ---- forced decoding ---- */
 
-/* Scores every translation of the search; batches differ from those of the search. */
-static void check_forced(const char *name, nm_dtype dtype, const char *search, int32_t n_models)
+/* Scores every translation of the search; batches differ from those of the search, and so do the rows of the KV cache. Frees the
+ * backend. */
+static void check_forced(nm_backend *backend, bool int8, const char *search, int32_t n_models)
 {
     const char *const settings[] = {"decode.beam", "4",          "decode.nbest", "4", "decode.search",
                                     search,        "model.norm", "power",        NULL};
-    nm_backend *backend = backend_of(name, dtype, 2, false);
     tiny made[2] = {tiny_create(backend, WORDS, 5, settings), tiny_create(backend, WORDS, 6, settings)};
     nm_model *models[] = {made[0].model, made[1].model};
+    for (int i = 0; int8 && i < 2; i++)
+        to_int8(models[i]);
     corpus *text = random_corpus();
     nm_translation found[SOURCES], scored[4 * SOURCES];
     nm_id_list sources[4 * SOURCES], targets[4 * SOURCES];
@@ -45,10 +47,14 @@ static void test_forced_as_in_the_search(void **state)
 {
     (void)state;
     for (int32_t n_models = 1; n_models <= 2; n_models++) {
-        check_forced("ref", NM_F64, "fairseq", n_models);
-        check_forced("ref", NM_F32, "tears", n_models);
-        check_forced("cpu", NM_F32, "fairseq", n_models);
-        check_forced("cpu", NM_F32, "tears", n_models);
+        check_forced(backend_of("ref", NM_F64, 2, false), false, "fairseq", n_models);
+        check_forced(backend_of("ref", NM_F32, 2, false), false, "tears", n_models);
+        check_forced(backend_of("cpu", NM_F32, 2, false), false, "fairseq", n_models);
+        check_forced(backend_of("cpu", NM_F32, 2, false), false, "tears", n_models);
+        check_forced(bf16_backend_of("ref", 2, false), false, "fairseq", n_models);
+        check_forced(bf16_backend_of("cpu", 2, false), false, "tears", n_models);
+        check_forced(backend_of("ref", NM_F64, 2, false), true, "tears", n_models);
+        check_forced(backend_of("cpu", NM_F32, 2, false), true, "fairseq", n_models);
     }
 }
 

@@ -26,13 +26,6 @@ static double *numbers_of(const nm_model *model, const nm_tensor *tensor, size_t
     return wide;
 }
 
-static void to_int8(nm_model *model)
-{
-    nm_error err = {0};
-    if (nm_params_to_int8(&model->params, &err) != NM_OK)
-        fail_msg("%s", err.text);
-}
-
 /* Every element of a row is k / 127 of its largest absolute value, k = -127 .. 127. */
 static bool on_grid(const double *row, int32_t n)
 {
