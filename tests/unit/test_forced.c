@@ -108,6 +108,45 @@ static void test_forced_targets(void **state)
 
 /* ---- attention ---- */
 
+/* Attention weights of each source as its own translation: out[0] is the mean of the heads, out[h + 1] head h. */
+static void attention_of(nm_decoder *decoder, const corpus *text, nm_translation out[3][SOURCES])
+{
+    nm_error err = {0};
+    for (int32_t head = -1; head < 2; head++)
+        assert_int_equal(nm_decode_score(decoder, text->list, text->list, SOURCES,
+                                         &(nm_attention_choice){1, head}, out[head + 1], &err),
+                         NM_OK);
+}
+
+/* The weights of a bf16 cache are near those of a float cache. */
+static void test_attention_in_bf16(void **state)
+{
+    (void)state;
+    nm_translation out[2][3][SOURCES];
+    corpus *text = random_corpus();
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        nm_backend *backend = bf16 ? bf16_backend_of("ref", 1, true) : backend_of("ref", NM_F32, 1, true);
+        tiny made = tiny_create(backend, WORDS, 3, NULL);
+        nm_decoder *decoder;
+        nm_error err = {0};
+        assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err),
+                         NM_OK);
+        attention_of(decoder, text, out[bf16]);
+        nm_decoder_free(decoder);
+        tiny_release(&made);
+        nm_backend_free(backend);
+    }
+    for (int i = 0; i < 3; i++)
+        for (size_t s = 0; s < SOURCES; s++) {
+            const nm_hypothesis *rounded = out[1][i][s].list, *plain = out[0][i][s].list;
+            for (int32_t j = 0; j < text->list[s].n * text->list[s].n; j++)
+                assert_true(fabs(rounded->attention[j] - plain->attention[j]) < 0.01);
+        }
+    for (int i = 0; i < 6; i++)
+        release_all(out[i / 3][i % 3], SOURCES);
+    free(text);
+}
+
 /* Probabilities of each head and their mean. */
 static void test_attention(void **state)
 {
@@ -121,10 +160,7 @@ static void test_attention(void **state)
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, decode_of(&made), &special, &err), NM_OK);
     assert_int_equal(nm_decoder_layers(decoder), 2);
     assert_int_equal(nm_decoder_heads(decoder), 2);
-    for (int32_t head = -1; head < 2; head++)
-        assert_int_equal(nm_decode_score(decoder, text->list, text->list, SOURCES,
-                                         &(nm_attention_choice){1, head}, out[head + 1], &err),
-                         NM_OK);
+    attention_of(decoder, text, out);
     bool peaked = false;
     for (size_t s = 0; s < SOURCES; s++) {
         int32_t n = text->list[s].n;
@@ -211,8 +247,9 @@ static void test_prefixes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forced_as_in_the_search),
-                                       cmocka_unit_test(test_forced_targets),
-                                       cmocka_unit_test(test_attention), cmocka_unit_test(test_prefixes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forced_as_in_the_search), cmocka_unit_test(test_forced_targets),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_in_bf16),
+        cmocka_unit_test(test_prefixes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
