@@ -5,11 +5,13 @@
 
 #include "api/inference.h"
 #include "data/prepare.h"
+#include "task/prepared_texts.h"
 #include "text/buffer.h"
 
 struct nm_prepared {
     nm_options *options;
     const nm_prepare_config *config;
+    nm_prepared_texts like; /* of prepare.like */
     nm_prepare_report report;
 };
 
@@ -88,17 +90,90 @@ static nm_status read_settings(nm_options *options, const char *settings, nm_err
                                   : nm_options_read(options, settings, err);
 }
 
+static bool is_file(const char *option)
+{
+    static const char *const files[] = {"codes", "dict_source", "dict_target", "spm_model",
+                                        "spm_target_model"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!strcmp(option, files[i]))
+            return true;
+    return false;
+}
+
+/* Replaces the options that prepare.like determines. */
+static nm_status use_settings_of_like(nm_prepared *self, const nm_options *like, nm_error *err)
+{
+    for (size_t i = 0; nm_prepare_like_options[i]; i++) {
+        const char *name = nm_prepare_like_options[i];
+        char *path = nm_format("prepare.%s", name),
+             *value = is_file(name) ? nm_duplicate("") : nm_options_get(like, path);
+        nm_status status =
+            nm_options_origin(self->options, path) == NM_ORIGIN_COMMAND
+                ? nm_fail(err, NM_USAGE, "%s cannot be combined with prepare.like, which has the settings",
+                          path)
+                : nm_options_set(self->options, path, value, NM_ORIGIN_PROFILE, err);
+        free(value);
+        free(path);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+/* The languages of prepare.like are those of the text unless it has others. */
+static nm_status use_languages_of_like(nm_prepared *self, const nm_options *like, nm_error *err)
+{
+    static const char *const languages[] = {"prepare.source_lang", "prepare.target_lang"};
+    for (int side = 0; side < 2; side++) {
+        char *value = nm_options_get(like, languages[side]);
+        nm_status status = nm_options_origin(self->options, languages[side]) == NM_ORIGIN_DEFAULT
+                               ? nm_options_set(self->options, languages[side], value, NM_ORIGIN_FILE, err)
+                               : NM_OK;
+        free(value);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+static nm_status read_like(nm_prepared *self, nm_error *err)
+{
+    NM_TRY(nm_prepared_texts_read(&self->like, self->config->like, err));
+    nm_options *like = nm_options_create();
+    nm_options_add(like, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(like, "data.ini of prepare.like", self->like.settings, err);
+    if (status == NM_OK)
+        status = use_settings_of_like(self, like, err);
+    if (status == NM_OK)
+        status = use_languages_of_like(self, like, err);
+    nm_options_free(like);
+    return status;
+}
+
+static nm_prepare_likeness likeness_of(const nm_prepared_texts *texts)
+{
+    nm_prepare_likeness like = {.codes = texts->codes};
+    for (int side = 0; side < 2; side++) {
+        like.dictionaries[side] = texts->dictionaries[side];
+        like.subwords[side] = texts->subwords[side];
+        like.spm[side] = texts->spm[side].bytes;
+        like.spm_bytes[side] = texts->spm[side].n_bytes;
+    }
+    return like;
+}
+
 static nm_status prepare(nm_prepared *self, const char *settings, const char *const *options,
                          const nm_prepare_events *events, nm_error *err)
 {
     char *warning;
     NM_TRY(nm_settings_apply(self->options, "prepare", options, err));
     NM_TRY(read_settings(self->options, settings, err));
+    if (*self->config->like)
+        NM_TRY(read_like(self, err));
     NM_TRY(nm_options_check(self->options, &warning, err));
     if (warning && events->message)
         events->message(events->user, warning);
     free(warning);
-    NM_TRY(nm_prepare_run(self->options, events, &self->report, err));
+    const nm_prepare_likeness like = likeness_of(&self->like);
+    NM_TRY(nm_prepare_run(self->options, &like, events, &self->report, err));
     if (events->message) {
         warn_of_drops(&self->report, events);
         warn_of_repeated_pairs(&self->report, events);
@@ -130,6 +205,7 @@ void nm_prepared_free(nm_prepared *self)
     if (!self)
         return;
     nm_prepare_report_release(&self->report);
+    nm_prepared_texts_release(&self->like);
     nm_options_free(self->options);
     free(self);
 }

@@ -12,6 +12,7 @@
 #include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
+#include "task/tune.h"
 #include "train/recipe_sizes.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
@@ -209,6 +210,15 @@ static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume re
     return status;
 }
 
+/* A run that exists has the structure of its model, which may have been removed since. */
+static nm_status tune(nm_training *self, nm_resume resume, nm_error *err)
+{
+    bool exists = false;
+    if (resume != NM_RESUME_NO)
+        NM_TRY(nm_file_find_in(self->folder, "config.ini", &exists, err));
+    return exists ? NM_OK : nm_tune_apply(self->options, self->task, err);
+}
+
 /* Replaces the options with those of the run in the folder, if there is one. */
 static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *err)
 {
@@ -285,6 +295,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
         return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
     resume = resume == NM_RESUME_NO ? run->resume : resume;
     NM_TRY(apply_sizes(self, recipe, resume, err));
+    NM_TRY(tune(self, resume, err));
     if (resume != NM_RESUME_NO)
         NM_TRY(use_run_config(self, resume, err));
     NM_TRY(nm_device_choose_precision(self->options, err));

@@ -6,10 +6,9 @@
 
 #include "base/text_input.h"
 #include "cli/model_command.h"
-#include "data/checksums.h"
 #include "data/prepare.h"
 #include "task/model_loader.h"
-#include "task/model_texts.h"
+#include "task/prepared_texts.h"
 #include "task/text_coder.h"
 #include "text/utf8.h"
 #include "text/words.h"
@@ -54,13 +53,11 @@ static const nm_option filter_rows[] = {
 
 typedef enum step { TOKENIZE, DETOKENIZE, SUBWORD, NORMALIZE } step;
 
-enum { SETTINGS, CODES, UNITS, DICTIONARY, TEXTS };
-
 typedef struct filter {
     const filter_config *config;
     step step;
-    char *texts[TEXTS];
-    nm_model_spm spm;
+    nm_prepared_texts texts; /* with --like; otherwise only codes and the SentencePiece model of side 0 */
+    int side;                /* of texts */
     nm_vocab *subwords;
     nm_spm_coder *normalizer;
     nm_text_coder coder;
@@ -140,85 +137,13 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
     return NM_OK;
 }
 
-/* The name of a text of a side in a folder or model file, heap; side NULL: of plain text. */
-static char *text_name(int text, const char *side)
-{
-    static const char *const names[] = {"data.ini", "codes.bpe", "units", "dict"};
-    if (text < UNITS)
-        return nm_duplicate(names[text]);
-    return side ? nm_format("%s.%s.txt", names[text], side) : nm_format("%s.txt", names[text]);
-}
-
-static char *spm_name(const char *side)
-{
-    return side ? nm_format("sentencepiece.%s.model", side) : nm_duplicate("sentencepiece.model");
-}
-
-static nm_status read_folder(filter *self, const char *side, nm_error *err)
-{
-    nm_status status = NM_OK;
-    for (int i = 0; i < TEXTS && status == NM_OK; i++) {
-        char *name = text_name(i, side), *path = nm_path_join(self->config->like, name);
-        if (!self->texts[i])
-            status = nm_model_text_read_optional(path, &self->texts[i], err);
-        free(path);
-        free(name);
-    }
-    char *name = spm_name(side), *path = nm_path_join(self->config->like, name);
-    if (status == NM_OK && !self->spm.spm)
-        status = nm_model_spm_read_optional(&self->spm, path, err);
-    free(path);
-    free(name);
-    return status;
-}
-
-static nm_status read_model(filter *self, const nm_safetensors *file, const char *side, nm_error *err)
-{
-    for (int i = 0; i < TEXTS; i++) {
-        char *name = text_name(i, side);
-        if (!self->texts[i])
-            self->texts[i] = nm_duplicate(nm_safetensors_metadata(file, name));
-        free(name);
-    }
-    char *name = spm_name(side);
-    nm_status status = self->spm.spm ? NM_OK : nm_model_spm_load(&self->spm, name, file, err);
-    free(name);
-    return status;
-}
-
-/* Reads the texts of the side or, for a language model, of its only side. */
-static nm_status read_like(filter *self, nm_error *err)
-{
-    const char *const sides[] = {self->config->side == SIDE_SOURCE ? "source" : "target", NULL};
-    bool folder;
-    NM_TRY(nm_file_find_in(self->config->like, "data.ini", &folder, err));
-    if (folder) {
-        for (int i = 0; i < 2; i++)
-            NM_TRY(read_folder(self, sides[i], err));
-        NM_TRY(nm_checksums_verify(self->config->like, err));
-    } else {
-        char *path = nm_model_path(self->config->like);
-        nm_safetensors *file;
-        nm_status status = nm_safetensors_open(&file, path, err);
-        free(path);
-        NM_TRY(status);
-        for (int i = 0; i < 2 && status == NM_OK; i++)
-            status = read_model(self, file, sides[i], err);
-        nm_safetensors_close(file);
-        NM_TRY(status);
-    }
-    if (self->texts[SETTINGS])
-        return NM_OK;
-    return nm_fail(err, NM_FORMAT,
-                   "%s: has no data.ini: not a data folder of norma prepare or a model with one",
-                   self->config->like);
-}
-
 static nm_status open_coder(filter *self, const nm_prepare_config *prepare, const char *language,
                             nm_error *err)
 {
     int64_t threshold = prepare->bpe_vocabulary_threshold;
-    const char *subwords = self->texts[UNITS] ? self->texts[UNITS] : self->texts[DICTIONARY];
+    const nm_prepared_texts *texts = &self->texts;
+    const char *subwords =
+        texts->subwords[self->side] ? texts->subwords[self->side] : texts->dictionaries[self->side];
     if (threshold && subwords)
         NM_TRY(
             nm_vocab_parse(subwords, strlen(subwords), "dictionary", NM_VOCAB_FAIRSEQ, &self->subwords, err));
@@ -226,13 +151,13 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
                                    .options = nm_tokenizer_options_default(),
                                    .clean = {prepare->punctuation, prepare->remove_non_printing, language},
                                    .lowercase = prepare->lowercase,
-                                   .codes = self->step == SUBWORD ? self->texts[CODES] : NULL,
+                                   .codes = self->step == SUBWORD ? texts->codes : NULL,
                                    .codes_name = "BPE codes",
                                    .subwords = self->subwords,
                                    .threshold = self->subwords ? threshold : 0};
     config.options.aggressive = prepare->aggressive;
     config.options.escape = prepare->escape;
-    config.options.spm = self->spm.spm;
+    config.options.spm = texts->spm[self->side].spm;
     config.options.pretokenizer = prepare->pretokenizer;
     if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
         config.options.language = language;
@@ -241,15 +166,15 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
 
 static nm_status open_like(filter *self, nm_error *err)
 {
-    NM_TRY(read_like(self, err));
+    bool source = self->config->side == SIDE_SOURCE;
+    NM_TRY(nm_prepared_texts_read(&self->texts, self->config->like, err));
+    self->side = source || self->texts.plain ? 0 : 1;
     nm_options *options = nm_options_create();
     const nm_prepare_config *prepare =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, "data.ini", self->texts[SETTINGS], err);
-    if (status == NM_OK) {
-        bool source = self->config->side == SIDE_SOURCE;
+    nm_status status = nm_options_read_text(options, "data.ini", self->texts.settings, err);
+    if (status == NM_OK)
         status = open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
-    }
     nm_options_free(options);
     return status;
 }
@@ -263,10 +188,10 @@ static nm_status open_given(filter *self, nm_error *err)
                                  .escape = config->escape,
                                  .lowercase = config->lowercase};
     if (*config->spm_model)
-        NM_TRY(nm_model_spm_read(&self->spm, config->spm_model, err));
+        NM_TRY(nm_model_spm_read(&self->texts.spm[0], config->spm_model, err));
     if (*config->codes)
-        NM_TRY(nm_model_text_read(config->codes, &self->texts[CODES], err));
-    if (self->step == NORMALIZE && !self->spm.spm) {
+        NM_TRY(nm_model_text_read(config->codes, &self->texts.codes, err));
+    if (self->step == NORMALIZE && !self->texts.spm[0].spm) {
         prepare.tokenizer = "none";
         if (config->form == FORM_PUNCTUATION)
             prepare.punctuation = NM_PUNCTUATION_MOSES;
@@ -356,8 +281,8 @@ static nm_status filter_lines(filter *self, nm_lines *lines, FILE *output, nm_er
 static nm_status run_filter(filter *self, const char *input, nm_error *err)
 {
     NM_TRY(*self->config->like ? open_like(self, err) : open_given(self, err));
-    if (self->spm.spm)
-        self->normalizer = nm_spm_coder_create(self->spm.spm);
+    if (self->texts.spm[self->side].spm)
+        self->normalizer = nm_spm_coder_create(self->texts.spm[self->side].spm);
     FILE *stream;
     NM_TRY(nm_text_open(&stream, input, self->config->encoding, err));
     nm_cli_output output;
@@ -388,8 +313,7 @@ static int run(nm_cli *cli, int argc, char **argv, step which)
         status = run_filter(&self, argc ? argv[0] : "-", &err);
     nm_text_coder_close(&self.coder);
     nm_spm_coder_free(self.normalizer);
-    nm_model_spm_release(&self.spm);
-    nm_model_texts_free(self.texts, TEXTS);
+    nm_prepared_texts_release(&self.texts);
     nm_vocab_free(self.subwords);
     nm_buffer_release(&self.line);
     nm_buffer_release(&self.out);

@@ -7,9 +7,6 @@
 
 #include "task/model_loader.h"
 
-/* Output bias of tokens that must not be generated; finite, so that no NaN can arise. */
-#define NM_EXCLUDED_LOGIT (-1e9)
-
 /* Settings that the files of a format do not contain. */
 typedef struct nm_convert_settings {
     int64_t heads;      /* number of attention heads; 0: not given */

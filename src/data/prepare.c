@@ -17,6 +17,10 @@ const nm_option nm_prepare_options[] = {
               "Format of the input: parallel text of two languages, or plain text for a language model, of "
               "which all lines are kept."),
     NM_OPTION(C, folder, "", 0, 0, "Folder of the text files and archives; empty: the working directory."),
+    NM_OPTION(C, like, "", 0, 0,
+              "Data folder, model file or run folder whose text processing is used: tokenizer, BPE codes, "
+              "SentencePiece models and dictionaries. For data on which such a model is trained further "
+              "(norma train --tune) or tested."),
     NM_OPTION(C, train, "", 0, 0,
               "Training text. Several sources are separated by commas; each is PREFIX of the files "
               "PREFIX.SOURCE_LANG and PREFIX.TARGET_LANG, a name that contains {lang} in place of the "
@@ -225,6 +229,35 @@ const nm_option_rule nm_prepare_rules[] = {
 #undef NOT_SPM
 #undef NOT_BYTE_LEVEL
 
+const char *const nm_prepare_like_options[] = {"format",
+                                               "punctuation",
+                                               "remove_non_printing",
+                                               "tokenizer",
+                                               "pretokenizer",
+                                               "aggressive",
+                                               "escape",
+                                               "lowercase",
+                                               "bpe_merges",
+                                               "bpe_vocabulary",
+                                               "codes",
+                                               "subword_sampling",
+                                               "spm_type",
+                                               "spm_model",
+                                               "spm_vocab_size",
+                                               "spm_byte_fallback",
+                                               "spm_character_coverage",
+                                               "spm_normalization",
+                                               "spm_target_model",
+                                               "joint",
+                                               "dict_source",
+                                               "dict_target",
+                                               "min_count",
+                                               "max_words",
+                                               "dict_multiple",
+                                               "special_ids",
+                                               "bpe_vocabulary_threshold",
+                                               NULL};
+
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
 
 void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side)
@@ -364,7 +397,7 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         dictionaries = *config->dict_source || *config->dict_target;
     if (is_text(config))
         dictionaries = *config->dict_source;
-    if (*config->train)
+    if (*config->train || *config->like)
         return NM_OK;
     if (!dictionaries)
         return nm_fail(err, NM_USAGE,
@@ -632,15 +665,17 @@ static void release(nm_prepare *self)
     nm_buffer_release(&self->checksums);
 }
 
-nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,
-                         nm_prepare_report *report, nm_error *err)
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_likeness *like,
+                         const nm_prepare_events *events, nm_prepare_report *report, nm_error *err)
 {
+    static const nm_prepare_likeness none;
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     NM_ASSERT(config);
     *report = (nm_prepare_report){0};
     NM_TRY(check_config(config, err));
     nm_prepare self = {.options = options,
                        .config = config,
+                       .like = like ? like : &none,
                        .events = events,
                        .report = report,
                        .sides = is_text(config) ? 1 : 2};

@@ -33,7 +33,7 @@ typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
-    const char *folder, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
+    const char *folder, *like, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
     int64_t valid_every;
     const char *encoding, *source_field, *target_field;
     nm_pair_format input_format;
@@ -141,9 +141,21 @@ nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences
 /* Frees the memory of the report; also after nm_prepare_run has failed. */
 void nm_prepare_report_release(nm_prepare_report *report);
 
-/* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. The caller releases the
- * report. Only the function `progress` of the events is called. Errors: see nm_prepare_folder. */
-nm_status nm_prepare_run(const nm_options *options, const nm_prepare_events *events,
-                         nm_prepare_report *report, nm_error *err);
+/* The text processing of prepare.like, instead of what would be learned or read from files: contents of codes.bpe, of the
+ * dictionaries, of units.txt and of the SentencePiece models of each side; NULL: none. */
+typedef struct nm_prepare_likeness {
+    const char *codes, *dictionaries[2], *subwords[2];
+    const void *spm[2];
+    size_t spm_bytes[2];
+} nm_prepare_likeness;
+
+/* The options that prepare.like determines; the last entry is NULL. */
+extern const char *const nm_prepare_like_options[];
+
+/* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. like: NULL, or with
+ * prepare.like, whose settings the options have. The caller releases the report. Only the function `progress` of the events is
+ * called. Errors: see nm_prepare_folder. */
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_likeness *like,
+                         const nm_prepare_events *events, nm_prepare_report *report, nm_error *err);
 
 #endif

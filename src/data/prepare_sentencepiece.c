@@ -220,9 +220,25 @@ static nm_status get_model(nm_prepare *self, const char *given, int first, int l
     return NM_OK;
 }
 
+static nm_status use_models_of_like(nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_likeness *like = self->like;
+    for (int side = 0; side < self->sides; side++) {
+        if (!like->spm[side])
+            return nm_fail(err, NM_FORMAT, "%s: a SentencePiece model is missing", self->config->like);
+        nm_buffer_append(&self->spm_bytes[side], like->spm[side], like->spm_bytes[side]);
+        NM_TRY(
+            nm_spm_parse(like->spm[side], like->spm_bytes[side], self->config->like, &self->spm[side], err));
+        self->report->pieces[side] = (int64_t)self->spm[side]->texts.n;
+    }
+    return NM_OK;
+}
+
 nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
+    if (*config->like)
+        return use_models_of_like(self, err);
     if (self->sides == 1)
         return get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_SOURCE, err);
     if (config->joint && *config->spm_target_model)

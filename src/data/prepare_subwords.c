@@ -14,7 +14,11 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
     bool byte_level = !strcmp(config->tokenizer, nm_tokenizer_byte_level.name);
     if (self->spm[PREPARE_SOURCE])
         return NM_OK;
-    if (*config->codes) {
+    if (*config->like) {
+        if (self->like->codes)
+            NM_TRY(nm_bpe_parse(self->like->codes, strlen(self->like->codes), "codes.bpe of prepare.like",
+                                &self->bpe, err));
+    } else if (*config->codes) {
         NM_TRY(nm_bpe_read(config->codes, &self->bpe, err));
         NM_TRY(nm_bpe_match_tokenizer(self->bpe, byte_level, config->codes, err));
     } else if (config->bpe_merges || config->bpe_vocabulary || byte_level) {
@@ -105,11 +109,23 @@ static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm
     nm_buffer_release(&key);
 }
 
+/* Adds the subwords of prepare.like, with their counts, to those that BPE may produce. */
+static nm_status add_subwords_of_like(nm_prepare *self, int side, nm_error *err)
+{
+    const char *text =
+        self->like->subwords[side] ? self->like->subwords[side] : self->like->dictionaries[side];
+    nm_vocab *vocab;
+    NM_TRY(nm_vocab_parse(text, strlen(text), "subwords of prepare.like", NM_VOCAB_FAIRSEQ, &vocab, err));
+    nm_counter_merge(&self->bpe_counts[side], &vocab->symbols);
+    nm_vocab_free(vocab);
+    return NM_OK;
+}
+
 static void count_side(nm_prepare *self, int side)
 {
     int64_t threshold = self->config->bpe_vocabulary_threshold;
     nm_counter *counts = &self->bpe_counts[side];
-    if (self->bpe && threshold) {
+    if (self->bpe && threshold && !*self->config->like) {
         nm_bpe_applier *plain = nm_bpe_applier_create(self->bpe, NULL, 0);
         count_subwords(plain, &self->words[side], counts, NULL);
         nm_bpe_applier_free(plain);
@@ -216,8 +232,12 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     for (int side = 0; side < self->sides; side++) {
-        const char *given = side == PREPARE_SOURCE ? config->dict_source : config->dict_target;
-        if (*given)
+        const char *given = side == PREPARE_SOURCE ? config->dict_source : config->dict_target,
+                   *like = self->like->dictionaries[side];
+        if (like)
+            NM_TRY(nm_vocab_parse(like, strlen(like), "dictionary of prepare.like", config->special_ids,
+                                  &self->vocab[side], err));
+        else if (*given)
             NM_TRY(nm_vocab_read(given, config->special_ids, &self->vocab[side], err));
     }
     if (config->joint && self->sides == 2)
@@ -233,6 +253,9 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
 nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err)
 {
     NM_TRY(get_bpe(self, err));
+    bool restricted = self->bpe && self->config->bpe_vocabulary_threshold && *self->config->like;
+    for (int side = 0; restricted && side < self->sides; side++)
+        NM_TRY(add_subwords_of_like(self, side, err));
 #pragma omp parallel for num_threads(self->threads) schedule(static, 1)
     for (int side = 0; side < self->sides; side++)
         count_side(self, side);

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/utf8_cut.h"
 #include "probe/probe.h"
+#include "task/tune.h"
 #include "train/options.h"
 #include "train/recipe_sizes.h"
 
@@ -102,6 +103,8 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     const nm_sized_recipe recipe = {.name = queue->recipe, .data = nm_options_find(options, "data")};
     if (status == NM_OK)
         status = nm_recipe_apply_sizes(options, queue->task, &recipe, &message, err);
+    if (status == NM_OK)
+        status = nm_tune_apply(options, queue->task, err);
     free(message);
     if (status != NM_OK) {
         nm_options_free(options);

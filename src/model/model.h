@@ -8,6 +8,9 @@
 #include "nn/params.h"
 #include "nn/transformer.h"
 
+/* Output bias of a token that must not be generated, in converted models; finite, so that no NaN can arise. */
+#define NM_EXCLUDED_LOGIT (-1e9)
+
 typedef struct nm_model nm_model;
 
 typedef struct nm_model_output {

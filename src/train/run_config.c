@@ -16,6 +16,10 @@ static const nm_option run_options[] = {
               "Task, if the recipe does not set it; determines the options of [data] and [model]."),
     NM_OPTION(nm_run_options, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
+    NM_OPTION(
+        nm_run_options, tune, "", 0, 0,
+        "Model file or run folder that is trained further: its structure replaces that of the recipe, and "
+        "its parameters are the initial values. For data that norma prepare --like has prepared."),
     NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
               "Continue from the newest checkpoint, or start if there is none: with the configuration of the "
               "run (yes, or the option "

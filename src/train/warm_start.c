@@ -118,6 +118,13 @@ static int32_t count_matches(const int32_t *from, int32_t n)
     return count;
 }
 
+/* With label smoothing, excluded tokens would have a loss of 1e9. They begin as rare ones instead. */
+static double initial_value(double x)
+{
+    static const double RARE_LOGIT = -20;
+    return x <= NM_EXCLUDED_LOGIT ? RARE_LOGIT : x;
+}
+
 /* Copies the elements whose row and column exist in the source. */
 static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *found, int32_t cols_source,
                           const int32_t *rows, const int32_t *cols)
@@ -128,8 +135,9 @@ static void copy_elements(nm_backend *b, nm_tensor *to, const nm_safetensor *fou
     for (int32_t r = 0; r < to->rows; r++)
         for (int32_t c = 0; c < to->cols && rows[r] >= 0; c++)
             if (cols[c] >= 0)
-                nm_dtype_set(b->dtype, values, (size_t)r * width + (size_t)c,
-                             element(found, (size_t)rows[r] * (size_t)cols_source + (size_t)cols[c]));
+                nm_dtype_set(
+                    b->dtype, values, (size_t)r * width + (size_t)c,
+                    initial_value(element(found, (size_t)rows[r] * (size_t)cols_source + (size_t)cols[c])));
     nm_backend_upload(b, to->data, values, (size_t)to->rows * width * unit);
     free(values);
 }

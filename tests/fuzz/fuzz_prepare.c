@@ -75,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     set(options, "min_count", filter & 4 ? "2" : "0");
     set(options, "max_words", filter & 8 ? "3" : "0");
     nm_prepare_report report = {0};
-    nm_status status = nm_prepare_run(options, &(nm_prepare_events){0}, &report, &err);
+    nm_status status = nm_prepare_run(options, NULL, &(nm_prepare_events){0}, &report, &err);
     if (status == NM_OK) {
         check_split(output, 0, report.sides, &report);
         if (form & 2)

@@ -105,7 +105,7 @@ static nm_status run_prepare(nm_error *err)
         status = nm_options_set(options, settings[i][0], settings[i][1], NM_ORIGIN_COMMAND, err);
     nm_prepare_report report = {0};
     if (status == NM_OK)
-        status = nm_prepare_run(options, &(nm_prepare_events){0}, &report, err);
+        status = nm_prepare_run(options, NULL, &(nm_prepare_events){0}, &report, err);
     nm_prepare_report_release(&report);
     nm_options_free(options);
     return status;

@@ -1,0 +1,61 @@
+#include "task/tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "nn/norm_assignment.h"
+#include "task/model_loader.h"
+#include "train/run_config.h"
+
+/* Whether the option determines the function that a model computes, so that the model and not the recipe decides it. */
+static bool is_of_model(const char *path, const nm_options *model)
+{
+    static const char norm[] = "norm.";
+    if (!strncmp(path, "model.", 6))
+        return !nm_ends_with(path, "dropout") && strcmp(path, "model.preset") && strcmp(path, "model.init") &&
+               strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
+    if (strncmp(path, norm, sizeof norm - 1))
+        return false;
+    const char *name = path + sizeof norm - 1, *end = strchr(name, '.');
+    char *type = end ? nm_format("%.*s", (int)(end - name), name) : NULL;
+    bool of_model = type && nm_norm_options_any(model, nm_norm_is_named, type);
+    free(type);
+    return of_model || !strcmp(path, "norm.at");
+}
+
+static nm_status use_structure(nm_options *options, const nm_options *model, nm_error *err)
+{
+    char *path;
+    nm_status status = NM_OK;
+    for (size_t i = 0; status == NM_OK && (path = nm_options_path(options, i)) != NULL; i++) {
+        char *value = is_of_model(path, model) ? nm_options_get(model, path) : NULL;
+        if (value)
+            status = nm_options_set(options, path, value, NM_ORIGIN_PROFILE, err);
+        free(value);
+        free(path);
+    }
+    return status;
+}
+
+nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, nm_error *err)
+{
+    const nm_run_options *run = nm_options_find(options, "run");
+    nm_options *model;
+    const nm_task_type *found;
+    char *file;
+    if (!run || !*run->tune)
+        return NM_OK;
+    NM_TRY(nm_loaded_model_options(run->tune, &model, &found, &file, err));
+    nm_status status = found == task ? NM_OK
+                                     : nm_fail(err, NM_MISMATCH,
+                                               "%s: a model of the task %s, but the recipe has the task %s",
+                                               run->tune, found->name, task->name);
+    if (status == NM_OK)
+        status = use_structure(options, model, err);
+    if (status == NM_OK)
+        status = nm_options_set(options, "model.init_from", file, NM_ORIGIN_PROFILE, err);
+    nm_options_free(model);
+    free(file);
+    return status;
+}

@@ -1,0 +1,123 @@
+#!/bin/bash
+# Further training of a model: norma prepare --like prepares other text as that of the model, and norma train --tune starts with
+# its structure and parameters.
+set -euo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+# Text of one kind, and of another one with words, characters and empty lines that the first lacks.
+for i in $(seq 120); do
+    echo "the cat number $i sits on the red mat and sees $((i % 7)) dogs"
+done >first.train
+for i in $(seq 20); do
+    echo "the dog number $i sits on a blue mat"
+done >first.valid
+for i in $(seq 90); do
+    printf 'a Zebra %d läuft; the end?\n' $((i * 3))
+    [ $((i % 9)) != 0 ] || echo
+done >second.train
+printf 'a Zebra 5 läuft\n\nthe žebra 12 läuft, the end?\n' >second.valid
+train() { # RUN OPTION...
+    try train lm.ini --run.folder "$1" --run.quiet "${@:2}"
+    [ "$got" = 0 ] || fail "train $*: $(cat err)"
+}
+nll() { # MODEL FILE
+    "$NORMA" perplexity "$1" "$2" | sed 's/.*nll \([0-9]*\.[0-9]\{4\}\).*/\1/'
+}
+write_recipe lm.ini run.task=lm model.width=24 model.ff=32 model.heads=2 model.layers=2 model.context=16 \
+    train.updates=30 train.max_tokens=256 schedule.lr=0.005 schedule.warmup=2 device.threads=1 device.precision=float
+
+# --- the text of every kind of preparation -------------------------------------------------------------------------------
+prepare_like() { # NAME OPTION...: both data folders; that of the second text like the first folder, and like its model
+    local name=$1
+    accepts written prepare --format text --train first.train --valid first.valid --output "$name" "${@:2}"
+    accepts written prepare --like "$name" --train second.train --valid second.valid --output "$name-folder"
+    train "run-$name" --data.folder "$name"
+    accepts written prepare --like "run-$name" --train second.train --valid second.valid --output "$name-run" --threads 1
+    same "$name/dict.txt" "$name-run/dict.txt"
+    for file in dict.txt train.text.ids valid.text.ids valid.text.words; do
+        same "$name-folder/$file" "$name-run/$file"
+    done
+    # The ids are those of the text as the model reads it.
+    same <("$NORMA" perplexity "run-$name" second.valid | grep -o 'tokens [0-9]*') \
+        <(echo "tokens $(($(stat -c %s "$name-run/valid.text.ids") / 4 - 16))") # a header of 64 bytes
+}
+prepare_like moses --bpe-merges 40 --lowercase true
+same moses/codes.bpe moses-run/codes.bpe
+has moses-run/valid.text.words zebra
+prepare_like bytes --tokenizer byte_level --bpe-merges 40 --pretokenizer qwen2
+lacks err ' 1 unknown'
+prepare_like words --tokenizer none --bpe-merges 0 --special-ids tears
+prepare_like rare --bpe-merges 60 --bpe-vocabulary-threshold 9
+same rare/units.txt rare-run/units.txt
+if command -v spm_train >/dev/null; then
+    prepare_like pieces --tokenizer sentencepiece --spm-vocab-size 320
+    same pieces/sentencepiece.model pieces-run/sentencepiece.model
+fi
+printf '[prepare]\nbpe_merges = 7\nlowercase = false\n' >settings.ini # --like comes before a file of settings
+accepts written prepare settings.ini --like moses --train second.train --output filed
+same moses-run/train.text.ids filed/train.text.ids
+has filed/data.ini 'lowercase = true ; profile'
+common=(prepare --train second.train --output no)
+refuses 2 'prepare.bpe_merges cannot be combined with prepare.like' "${common[@]}" --like moses --bpe-merges 50
+refuses 2 'prepare.tokenizer cannot be combined with prepare.like' "${common[@]}" --like moses --tokenizer none
+refuses 3 'No such file' "${common[@]}" --like nothing
+refuses 4 'malformed safetensors file' "${common[@]}" --like second.train
+mkdir empty
+refuses 3 'is a folder' "${common[@]}" --like empty
+# A test set only.
+accepts written prepare --like run-moses --test second.valid --output tested
+same moses-run/valid.text.ids tested/test.text.ids
+
+# --- further training ----------------------------------------------------------------------------------------------------
+# With a learning rate of almost 0 the model stays what it was, whatever structure the recipe has.
+sed 's/width = 24/width = 40/; s/layers = 2/layers = 1\ndropout = 0.2/' lm.ini >other.ini
+try train other.ini --tune run-moses --data.folder moses-run --run.folder same --train.updates 1 --schedule.lr 1e-30 --run.quiet
+[ "$got" = 0 ] || fail "train --tune: $(cat err)"
+has same/config.ini 'width = 24 ; profile'
+has same/config.ini 'tune = run-moses ; command line'
+grep -q '^dropout = 0.2 ; file' same/config.ini || fail 'the dropout rate is not that of the recipe'
+[ "$(nll same second.valid)" = "$(nll run-moses second.valid)" ] || fail "another model: $(nll same second.valid)"
+try train other.ini --tune run-moses --data.folder moses-run --run.folder tuned --model.dropout 0.3
+[ "$got" = 0 ] || fail "train --tune: $(cat err)"
+has err 'initialized from run-moses/best.safetensors: 28 of 28 tensors'
+has tuned/config.ini 'dropout = 0.3 ; command line'
+awk -v a="$(nll tuned second.valid)" -v b="$(nll run-moses second.valid)" 'BEGIN { exit !(a < b - 1) }' ||
+    fail "training did not help: $(nll tuned second.valid) after $(nll run-moses second.valid)"
+# The options of the command come first; the run continues without the model.
+train rms --tune run-moses --data.folder moses-run --model.norm rms
+has rms/config.ini 'norm = rms ; command line'
+mv run-moses away
+try train other.ini --data.folder moses-run --run.folder tuned --train.updates 40 --resume=override --run.quiet
+[ "$got" = 0 ] || fail "resume without the model: $(cat err)"
+try train other.ini --tune run-moses --data.folder moses-run --run.folder tuned --train.updates 40 --resume=override --run.quiet
+[ "$got" = 0 ] || fail "resume with --tune, without the model: $(cat err)"
+refuses 3 'run-moses: No such file' train other.ini --tune run-moses --data.folder moses-run --run.folder no
+mv away run-moses
+write_recipe translate.ini run.task=translation model.preset=tiny
+refuses 5 'a model of the task lm, but the recipe has the task translation' train translate.ini --tune run-moses --run.folder no
+
+# Translation, and a model of another toolkit.
+make_reversed_pairs 100 20 4
+"$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 20 --joint false --output pairs 2>/dev/null
+write_recipe mt.ini run.task=translation model.preset=tiny model.width=24 model.ff=32 train.updates=20 train.max_tokens=256 \
+    train.score=false schedule.lr=0.005 schedule.warmup=4 device.threads=1
+try train mt.ini --data.folder pairs --run.folder mt --run.quiet
+make_reversed_pairs 80 10 9
+accepts written prepare --like mt --train train --valid valid --output more # with the languages of the model
+same pairs/dict.source.txt more/dict.source.txt
+same pairs/dict.target.txt more/dict.target.txt
+try train mt.ini --tune mt --data.folder more --run.folder mt-tuned --run.quiet
+[ "$got" = 0 ] || fail "train --tune mt: $(cat err)"
+input=valid.de try translate mt-tuned
+[ "$got" = 0 ] && [ "$(wc -l <out)" = 10 ] || fail "translate mt-tuned: $(cat err)"
+theirs=$SOURCE/tests/interchange/huggingface
+"$NORMA" convert "$theirs/qwen3" --from huggingface -o qwen3.safetensors 2>/dev/null
+for _ in 1 2 3 4 5 6; do cat "$theirs/text.txt"; done >tokens
+accepts written prepare --like qwen3.safetensors --train tokens --valid "$theirs/text.txt" --output theirs
+has err ' 0 unknown'
+train qwen3 --tune qwen3.safetensors --data.folder theirs --train.max_tokens 64
+awk -v a="$(nll qwen3 tokens)" -v b="$(nll qwen3.safetensors tokens)" 'BEGIN { exit !(a < b) }' ||
+    fail "training did not help: $(nll qwen3 tokens) after $(nll qwen3.safetensors tokens)"
+has qwen3/config.ini 'qk_norm = head ; profile'
+echo "e2e_tune: passed"
