@@ -67,11 +67,9 @@ const nm_command nm_command_convert = {
         "pre-norm and Marian for post-norm translation models, GPT-2 for language models with LayerNorm, "
         "and Llama, Qwen3 or OLMo 2 for those with RMSNorm and rotary position embeddings.\n\n"
         "marian: an npz file of Marian with its vocabularies (--vocabs).\n\n"
-        "The other toolkit reads subwords, as norma subword writes them; transformers reads the text itself "
-        "if "
-        "the model has byte-level BPE (docs/interchange.md). A part of a model that it cannot compute is "
-        "named "
-        "with the reason.",
+        "The other toolkit reads subwords, as norma subword writes them; with byte-level BPE, transformers "
+        "reads the text itself (docs/interchange.md). A part of a model that it cannot compute is named with "
+        "the reason.",
     .section = "convert",
     .options = convert_options,
     .run = run,

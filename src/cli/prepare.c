@@ -132,9 +132,8 @@ const nm_command nm_command_prepare = {
         "With --format text the splits are single files of plain text for a language model: all lines "
         "are kept, including empty ones, and end in </s>. --tokenizer none --bpe-merges 0 keeps the "
         "words unchanged.\n\n"
-        "With --like, tokenizer, BPE codes, SentencePiece models and dictionaries are those of a model or "
-        "data "
-        "folder.",
+        "With --like, tokenizer, BPE codes, SentencePiece models and dictionaries are those of a model or a "
+        "data folder.",
     .section = "prepare",
     .options = add_options,
     .run = run,

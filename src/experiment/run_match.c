@@ -44,14 +44,8 @@ static nm_status read_progress(progress *done, const char *folder, nm_error *err
 /* Whether the option belongs to a norm that the model does not have. */
 static bool is_of_other_norm(const match *self, const char *path)
 {
-    static const char section[] = "norm.";
-    const char *name = path + sizeof section - 1, *end;
-    if (strncmp(path, section, sizeof section - 1) || !(end = strchr(name, '.')))
-        return false;
-    char *norm = nm_format("%.*s", (int)(end - name), name);
-    bool found = !strcmp(norm, "layer") || nm_norm_options_any(self->planned, nm_norm_is_named, norm);
-    free(norm);
-    return !found;
+    /* norm.layer: the decoder may use it without an option that names it */
+    return strncmp(path, "norm.layer.", 11) && !nm_norm_option_applies(self->planned, path);
 }
 
 /* Whether the run can still end at this value of a limit. 0: no limit. */

@@ -188,19 +188,6 @@ nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
     return status;
 }
 
-/* Options of the section [norm] itself, norm.at and norm.state, are of every norm. */
-bool nm_norm_setting_applies(const char *key, const nm_options *options)
-{
-    static const char section[] = "norm.";
-    const char *norm = key + sizeof section - 1, *end;
-    if (strncmp(key, section, sizeof section - 1) || !(end = strchr(norm, '.')))
-        return true;
-    char *name = nm_format("%.*s", (int)(end - norm), norm);
-    bool applies = nm_norm_options_any(options, nm_norm_is_named, name);
-    free(name);
-    return applies;
-}
-
 /* Appends the point with this index. The digits of the index in a mixed radix, the lengths of the axes, select the values. */
 static void add_point(nm_variants *points, const nm_variant *variant, const nm_grid_axis **axes,
                       size_t n_axes, size_t index)
@@ -228,7 +215,7 @@ static nm_status expand_variant(const nm_grid *grid, const nm_variant *variant, 
     const nm_grid_axis **axes = nm_allocate((grid->n + 1) * sizeof *axes);
     size_t n_axes = 0, n = 1;
     for (size_t a = 0; a < grid->n && n <= MAX_POINTS; a++) {
-        if (!nm_norm_setting_applies(grid->list[a].key, options))
+        if (!nm_norm_option_applies(options, grid->list[a].key))
             continue;
         used[a] = true;
         axes[n_axes++] = &grid->list[a];
@@ -264,7 +251,7 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
         const nm_setting *setting = &common->list[i];
         bool used = false;
         for (size_t v = 0; v < variants->n; v++)
-            if (nm_norm_setting_applies(setting->key, options[v]))
+            if (nm_norm_option_applies(options[v], setting->key))
                 used = true;
             else
                 nm_settings_add(&variants->list[v].excluded, setting->key, setting->value);
@@ -281,7 +268,7 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
 static bool section_applies(const char *line, const nm_options *options)
 {
     char *key = nm_format("%.*s.", (int)strcspn(line + 1, "]"), line + 1);
-    bool applies = nm_norm_setting_applies(key, options);
+    bool applies = nm_norm_option_applies(options, key);
     free(key);
     return applies;
 }

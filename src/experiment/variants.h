@@ -67,8 +67,6 @@ nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *e
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);
-/* Whether an option applies to a run: norm.X.NAME only if a norm of the run is of the type X. */
-bool nm_norm_setting_applies(const char *key, const nm_options *options);
 /* Appends the grid points of every variant to points: all combinations of the axes that apply, the last axis fastest.
  * options: of each variant. NM_USAGE for more than 10000 points of a variant, or if an axis applies to no variant. */
 nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_options *const *options,

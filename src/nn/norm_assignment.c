@@ -225,3 +225,15 @@ bool nm_norm_is_named(const nm_options *options, const char *name, const void *w
     (void)options;
     return !strcmp(name, wanted);
 }
+
+bool nm_norm_option_applies(const nm_options *options, const char *path)
+{
+    static const char section[] = "norm.";
+    const char *norm = path + sizeof section - 1, *end;
+    if (strncmp(path, section, sizeof section - 1) || !(end = strchr(norm, '.')))
+        return true;
+    char *name = nm_format("%.*s", (int)(end - norm), norm);
+    bool applies = nm_norm_options_any(options, nm_norm_is_named, name);
+    free(name);
+    return applies;
+}

@@ -38,6 +38,10 @@ typedef bool nm_norm_predicate(const nm_options *options, const char *name, cons
 /* Whether it is true of a norm that the options name, in [model] or in norm.at. */
 bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const void *argument);
 
+/* Whether an option applies to a run with these options: norm.X.NAME only if they name a norm of the type X. Options of the section
+ * [norm] itself, norm.at and norm.state, are of every norm. */
+bool nm_norm_option_applies(const nm_options *options, const char *path);
+
 /* Depends on the planned updates (nm_norm_type.follows_length). No argument: NULL. */
 nm_norm_predicate nm_norm_follows_length;
 /* The argument is the wanted name. */

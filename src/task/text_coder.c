@@ -110,8 +110,10 @@ static void run_on_text(nm_text_coder *coder, nm_text_format format, const char 
         nm_utf8_lowercase(text, bytes, &coder->words);
     else
         nm_buffer_append(&coder->words, text, bytes);
-    nm_tokenize(&coder->tokenizer, coder->words.data, coder->words.bytes, &coder->tokens);
-    segment(coder, &coder->tokens);
+    nm_buffer *tokens = coder->applier ? &coder->tokens : &coder->subwords;
+    nm_tokenize(&coder->tokenizer, coder->words.data, coder->words.bytes, tokens);
+    if (coder->applier)
+        segment(coder, tokens);
 }
 
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes)

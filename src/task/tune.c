@@ -11,17 +11,12 @@
 /* Whether the option determines the function that a model computes, so that the model and not the recipe decides it. */
 static bool is_of_model(const char *path, const nm_options *model)
 {
-    static const char norm[] = "norm.";
     if (!strncmp(path, "model.", 6))
         return !nm_ends_with(path, "dropout") && strcmp(path, "model.preset") && strcmp(path, "model.init") &&
                strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
-    if (strncmp(path, norm, sizeof norm - 1))
-        return false;
-    const char *name = path + sizeof norm - 1, *end = strchr(name, '.');
-    char *type = end ? nm_format("%.*s", (int)(end - name), name) : NULL;
-    bool of_model = type && nm_norm_options_any(model, nm_norm_is_named, type);
-    free(type);
-    return of_model || !strcmp(path, "norm.at");
+    if (!strcmp(path, "norm.at"))
+        return true;
+    return !strncmp(path, "norm.", 5) && strchr(path + 5, '.') && nm_norm_option_applies(model, path);
 }
 
 static nm_status use_structure(nm_options *options, const nm_options *model, nm_error *err)

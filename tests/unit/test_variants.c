@@ -12,6 +12,7 @@
 #include "experiment/core_share.h"
 #include "experiment/run_queue.h"
 #include "experiment/variants.h"
+#include "nn/norm_assignment.h"
 #include "task/tasks.h"
 #include "train/options.h"
 
@@ -113,7 +114,7 @@ static nm_options *options_of(const char *text)
 static void applies(const char *text, const char *key, bool expected)
 {
     nm_options *options = options_of(text);
-    if (nm_norm_setting_applies(key, options) != expected)
+    if (nm_norm_option_applies(options, key) != expected)
         fail_msg("%s %s to %s", key, expected ? "does not apply" : "applies", text);
     nm_options_free(options);
 }
@@ -296,8 +297,8 @@ static void test_norms_of_single_sites(void **state)
     assert_string_not_equal(texts[0], texts[1]);
     assert_non_null(strstr(texts[0], "[norm.batch]"));
     assert_null(strstr(texts[0], "[norm.power]"));
-    assert_true(nm_norm_setting_applies("norm.batch.epsilon", options[0]));
-    assert_false(nm_norm_setting_applies("norm.power.decay", options[0]));
+    assert_true(nm_norm_option_applies(options[0], "norm.batch.epsilon"));
+    assert_false(nm_norm_option_applies(options[0], "norm.power.decay"));
     for (int i = 0; i < 2; i++) {
         free(texts[i]);
         nm_options_free(options[i]);
