@@ -25,6 +25,8 @@ typedef struct nm_perplexity nm_perplexity; /* of text files */
  *                                  segments as in training
  *     perplexity.drop_incomplete   in nm_language_model_perplexity: drop the last segment if it is shorter than model.context
  *     perplexity.batch_tokens      number of tokens in a batch; does not change results
+ *     perplexity.documents         texts to score: line, separated (by lines equal to perplexity.document_separator), file; auto
+ *                                  (default): as in training. What follows says "line" for a document
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
  * of another task; NM_MEMORY. err may be NULL. */
@@ -54,7 +56,8 @@ typedef enum nm_lm_context {
     NM_LM_TEXT   /* the lines are one text, as in norma perplexity: earlier lines are context */
 } nm_lm_context;
 
-/* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token.
+/* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token. A document
+ * may contain newlines, also at its end.
  * *scores is set on success only; free it with nm_lm_scores_free.
  *
  * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_USAGE: NULL; NM_UNSUPPORTED: a
@@ -111,8 +114,9 @@ NM_API nm_interval nm_perplexity_interval(const nm_perplexity *perplexity);
 
 /* ---- generation ---- */
 
-/* Continues n prompts, UTF-8, as norma generate does, with the options of [sample]. A prompt may have several lines; a line
- * end after it is ignored. `number` is that of the first prompt: a continuation depends on its prompt, its number and
+/* Continues n prompts, UTF-8, as norma generate does, with the options of [sample]. A prompt may have several lines. A
+ * newline after it is ignored, unless the model was trained on documents of several lines: then generation ends with the
+ * document. `number` is that of the first prompt: a continuation depends on its prompt, its number and
  * sample.seed only, so a prompt that is given several times has several continuations. *texts is set on success only; free it
  * with nm_lm_texts_free.
  *

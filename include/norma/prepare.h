@@ -51,6 +51,8 @@ NM_API void nm_prepared_free(nm_prepared *prepared);
 /* The path of the data folder; and the number of its sides: 2, or 1 for plain text. */
 NM_API const char *nm_prepared_folder(const nm_prepared *prepared);
 NM_API int32_t nm_prepared_n_sides(const nm_prepared *prepared);
+/* What the numbers of lines count: "pairs", or "lines" or "documents" of plain text. NULL for NULL. */
+NM_API const char *nm_prepared_unit(const nm_prepared *prepared);
 /* Number of BPE merges. */
 NM_API int64_t nm_prepared_merges(const nm_prepared *prepared);
 
@@ -64,7 +66,7 @@ NM_API bool nm_prepared_get_side(const nm_prepared *prepared, int32_t side, nm_p
 /* A split: 0 train, 1 valid, 2 test. Arrays are indexed by the side. */
 typedef struct nm_prepared_split {
     const char *name;
-    int64_t lines, kept;           /* lines, or pairs of lines */
+    int64_t lines, kept;           /* lines, pairs of lines or documents */
     int64_t held_out;              /* of the training pairs: the validation set of valid_every */
     int64_t words[2];              /* of the kept lines, before BPE */
     int64_t tokens[2], unknown[2]; /* after BPE, without the EOS token */

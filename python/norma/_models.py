@@ -356,15 +356,18 @@ class LanguageModel(_Model):
     """A language model. It may be used by any number of threads at the same time.
 
     path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, tokens, seed, ...)
-    and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows. Errors as
-    ``Translator``; UnsupportedError also in the calls of a non-causal model.
+    and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows,
+    ``perplexity.documents`` and ``perplexity.document_separator`` specify the documents of a file. If documents have
+    several lines, as in training or by this option, a "line" below is a document. Errors as ``Translator``;
+    UnsupportedError also in the calls of a non-causal model.
     """
 
     _name = "language_model"
 
     def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
         """Log probabilities of the tokens of each line, the EOS token included. text: the lines are one text, earlier
-        lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break within a line."""
+        lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break within a line,
+        unless it is a document."""
         return self._score(lines, text)[0]
 
     def stream(self, lines: Iterable[str], batch: int = 256) -> Iterator[LineScore]:
@@ -402,8 +405,8 @@ class LanguageModel(_Model):
             return scores, lib.nm_lm_scores_perplexity(result)
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
-        """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. first:
-        number of the first prompt; a continuation depends on its prompt, its number and the option seed only.
+        """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. The text of
+        a model that was trained on documents ends with the document. first: number of the first prompt; a continuation depends on its prompt, its number and the option seed only.
         FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)

@@ -15,6 +15,8 @@
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     bool drop_incomplete;
+    enum { DOCUMENTS_AUTO, DOCUMENTS_LINE, DOCUMENTS_SEPARATED, DOCUMENTS_FILE } documents;
+    const char *document_separator;
 } scoring_config;
 
 /* clang-format off */
@@ -22,6 +24,7 @@ static const nm_option scoring_rows[] = {
     NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    NM_LM_DOCUMENT_OPTIONS(scoring_config),
     {0}};
 /* clang-format on */
 
@@ -39,6 +42,9 @@ struct nm_language_model {
     nm_comm *comm;       /* nm_language_model_set_comm */
     nm_sampler *sampler; /* owns the packed weights of all workspaces; NULL: a non-causal model */
     nm_workspaces pool;
+    nm_lm_text *text;           /* not of a workspace: owns the separator of `trained` */
+    nm_document_rule trained;   /* documents of the training text */
+    nm_document_rule documents; /* those of texts to score */
 };
 
 struct nm_lm_scores {
@@ -96,6 +102,20 @@ static nm_status workspace_create(const nm_language_model *self, workspace **out
     return NM_OK;
 }
 
+static nm_status set_documents(nm_language_model *self, nm_error *err)
+{
+    const scoring_config *config = self->scoring;
+    NM_TRY(nm_lm_text_create(&self->text, self->parts, err));
+    self->trained = self->documents = nm_lm_document_rule(self->text);
+    if (config->documents == DOCUMENTS_AUTO)
+        return NM_OK;
+    self->documents = (nm_document_rule){(nm_document_unit)(config->documents - DOCUMENTS_LINE),
+                                         config->document_separator};
+    return self->documents.unit == NM_DOCUMENT_LINE
+               ? NM_OK
+               : nm_lm_check_documents(self->text, "perplexity.documents", err);
+}
+
 static nm_status open_model(nm_language_model *self, const char *path, const char *const *options,
                             nm_error *err)
 {
@@ -107,10 +127,11 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
     if (self->scoring->context > config->context)
         return nm_fail(err, NM_USAGE, "perplexity.context = %lld is more than model.context = %lld",
                        (long long)self->scoring->context, (long long)config->context);
+    NM_TRY(set_documents(self, err));
     if (!config->causal)
         return NM_OK;
     return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
-                             self->parts->vocab, err);
+                             self->parts->vocab, self->trained.unit != NM_DOCUMENT_LINE, err);
 }
 
 nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,
@@ -137,6 +158,7 @@ void nm_language_model_close(nm_language_model *self)
         return;
     nm_workspaces_release(&self->pool, workspace_free);
     nm_sampler_free(self->sampler);
+    nm_lm_text_free(self->text);
     nm_inference_close(&self->inference);
     free(self);
 }
@@ -187,7 +209,8 @@ static nm_status encode_lines(const nm_language_model *self, workspace *w, const
     int64_t words = 0;
     for (size_t i = 0; i < n; i++) {
         NM_TRY(nm_check_stop(stop, err));
-        nm_lm_encode(w->text, lines[i], nm_text_length(lines[i]), ids, &words);
+        bool is_line = self->documents.unit == NM_DOCUMENT_LINE;
+        nm_lm_encode(w->text, lines[i], is_line ? nm_text_length(lines[i]) : strlen(lines[i]), ids, &words);
         nm_ids_append(ids, self->parts->vocab->eos);
         ends[i] = (int64_t)ids->n;
     }
@@ -219,7 +242,8 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_language_model_score: %s is NULL", self ? "scores" : "model");
     workspace *w;
-    NM_TRY(nm_lines_check(lines, n, "line", err));
+    NM_TRY(self->documents.unit == NM_DOCUMENT_LINE ? nm_lines_check(lines, n, "line", err)
+                                                    : nm_texts_check(lines, n, "document", err));
     NM_TRY(begin_call(self, "has no probabilities of text", &w, err));
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
@@ -312,7 +336,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(w->text, path, &call.stop, &ids, &out->counts, err);
+    nm_status status = nm_lm_encode_file(w->text, path, self->documents, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
@@ -348,6 +372,11 @@ nm_status nm_language_model_perplexity(nm_language_model *self, const char *path
 void nm_language_model_set_comm(nm_language_model *self, nm_comm *comm)
 {
     self->comm = comm;
+}
+
+nm_document_rule nm_language_model_document_rule(const nm_language_model *self)
+{
+    return self->documents;
 }
 
 void nm_perplexity_free(nm_perplexity *self)
@@ -394,11 +423,15 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
 
 /* ---- generation ---- */
 
-/* Appends the ids of a prompt, with the EOS token between lines, as in the training text. */
+/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. */
 static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
 {
     const char *end = prompt + nm_text_length(prompt);
     int64_t words = 0;
+    if (self->trained.unit != NM_DOCUMENT_LINE) {
+        nm_lm_encode(w->text, prompt, strlen(prompt), ids, &words);
+        return;
+    }
     for (const char *line = prompt;; line++) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         line_end = line_end ? line_end : end;

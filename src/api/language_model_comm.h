@@ -1,12 +1,15 @@
-/* Perplexity computed by several processes, for the program; not part of the public interface. */
+/* Functions of language models for the program; not part of the public interface. */
 #ifndef NM_LANGUAGE_MODEL_COMM_H
 #define NM_LANGUAGE_MODEL_COMM_H
 
 #include "comm/comm.h"
 #include "norma/language_model.h"
+#include "text/documents.h"
 
 /* The processes of comm divide the text of nm_language_model_perplexity; all of them must call it for the same files. comm must
  * outlive the model. */
 void nm_language_model_set_comm(nm_language_model *model, nm_comm *comm);
+/* What a document is in the text to score: as in training, or as perplexity.documents says. */
+nm_document_rule nm_language_model_document_rule(const nm_language_model *model);
 
 #endif

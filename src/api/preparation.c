@@ -119,16 +119,18 @@ static nm_status use_settings_of_like(nm_prepared *self, const nm_options *like,
     return NM_OK;
 }
 
-/* The languages of prepare.like are those of the text unless it has others. */
-static nm_status use_languages_of_like(nm_prepared *self, const nm_options *like, nm_error *err)
+/* The languages and documents of the text are those of prepare.like unless it has others. */
+static nm_status use_defaults_of_like(nm_prepared *self, const nm_options *like, nm_error *err)
 {
-    static const char *const languages[] = {"prepare.source_lang", "prepare.target_lang"};
-    for (int side = 0; side < 2; side++) {
-        char *value = nm_options_get(like, languages[side]);
-        nm_status status = nm_options_origin(self->options, languages[side]) == NM_ORIGIN_DEFAULT
-                               ? nm_options_set(self->options, languages[side], value, NM_ORIGIN_FILE, err)
-                               : NM_OK;
+    static const char *const names[] = {"prepare.source_lang", "prepare.target_lang", "prepare.documents",
+                                        "prepare.document_separator"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *value = nm_options_get(like, names[i]), *own = nm_options_get(self->options, names[i]);
+        bool differs = nm_options_origin(self->options, names[i]) == NM_ORIGIN_DEFAULT && strcmp(value, own);
+        nm_status status =
+            differs ? nm_options_set(self->options, names[i], value, NM_ORIGIN_FILE, err) : NM_OK;
         free(value);
+        free(own);
         NM_TRY(status);
     }
     return NM_OK;
@@ -143,7 +145,7 @@ static nm_status read_like(nm_prepared *self, nm_error *err)
     if (status == NM_OK)
         status = use_settings_of_like(self, like, err);
     if (status == NM_OK)
-        status = use_languages_of_like(self, like, err);
+        status = use_defaults_of_like(self, like, err);
     nm_options_free(like);
     return status;
 }
@@ -220,6 +222,14 @@ const char *nm_prepared_folder(const nm_prepared *self)
 int32_t nm_prepared_n_sides(const nm_prepared *self)
 {
     return self ? self->report.sides : 0;
+}
+
+const char *nm_prepared_unit(const nm_prepared *self)
+{
+    return !self                                         ? NULL
+           : self->report.sides == 2                     ? "pairs"
+           : self->config->documents == NM_DOCUMENT_LINE ? "lines"
+                                                         : "documents";
 }
 
 int64_t nm_prepared_merges(const nm_prepared *self)

@@ -9,10 +9,12 @@
 #include "data/line_list.h"
 #include "decode/sampler.h"
 #include "norma/language_model.h"
+#include "text/documents.h"
 #include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
-    const char *prompt, *output;
+    const char *prompt, *output, *document_separator;
+    int documents;
     int64_t samples, buffer;
     bool bare, json;
 } generate_config;
@@ -22,6 +24,8 @@ typedef struct generate_config { /* section [generate] */
 /* clang-format off */
 static const nm_option generate_rows[] = {
     ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
+    NM_CHOICE(generate_config, documents, "line", NM_DOCUMENT_UNITS, "Prompts in the input: every line, the lines between separators, or the whole file."),
+    ROW(document_separator, "", 0, 0, "Line that separates prompts; empty: an empty line."),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
     ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
@@ -29,6 +33,8 @@ static const nm_option generate_rows[] = {
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
     {0}};
 static const nm_option_rule generate_rules[] = {
+    {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
+    {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators", NULL},
     {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
@@ -108,18 +114,19 @@ static nm_status check_prompt(const char *text, size_t bytes, const char *where,
 
 static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_error *err)
 {
+    const nm_document_rule rule = {self->config->documents, self->config->document_separator};
     size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
-    nm_lines reader;
+    nm_documents reader;
     nm_line_list lines = {0};
-    nm_lines_init(&reader, stream, name);
+    nm_documents_init(&reader, stream, name, rule);
     nm_status status = NM_OK;
     for (bool more = true; more && status == NM_OK;) {
         nm_line_list_clear(&lines);
         while (lines.n < buffer) {
-            status = nm_lines_next(&reader, &more, err);
+            status = nm_documents_next(&reader, &more, err);
             if (status != NM_OK || !more)
                 break;
-            char *where = nm_format("%s:%lld", name, (long long)reader.number);
+            char *where = nm_format("%s:%lld", name, (long long)reader.line);
             status = check_prompt(reader.text, reader.bytes, where, err);
             free(where);
             if (status != NM_OK)
@@ -129,7 +136,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
         if (status == NM_OK && lines.n)
             status = continue_prompts(self, &lines, err);
     }
-    nm_lines_release(&reader);
+    nm_documents_release(&reader);
     nm_line_list_release(&lines);
     return status;
 }
@@ -195,8 +202,10 @@ const nm_command nm_command_generate = {
     .usage = "MODEL [FILE] [--prompt TEXT] [--lines N] [--tokens N] [--temperature T] [--top-k K] "
              "[--top-p P] [--seed N]",
     .details =
-        "Samples one token after another until --tokens tokens or --lines lines have been generated. "
-        "Prompts are the lines of FILE or of standard input, or --prompt. Texts may contain newlines: with "
+        "Samples one token after another until --tokens tokens or --lines lines have been generated, or, "
+        "with a model of documents of several lines (norma prepare --documents), until the document ends. "
+        "Prompts are the lines of FILE or of standard input, with --documents several lines, or --prompt. "
+        "Texts may contain newlines: with "
         "--lines 1 the output has one line for each prompt, with --json one object. A continuation depends "
         "on its prompt, its number and the seed only, not on batches or threads. When the context "
         "(model.context) is full, its second half becomes the new context. A prompt is text as in "

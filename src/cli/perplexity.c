@@ -13,14 +13,14 @@
 #include "data/line_list.h"
 #include "task/model_loader.h"
 #include "model/lm.h"
+#include "task/lm_task.h"
 #include "task/split_loss.h"
 #include "task/translation.h"
-#include "text/words.h"
 
 typedef struct perplexity_config { /* section [perplexity] */
     int64_t context, batch_tokens;
-    int split;
-    const char *data;
+    int split, documents;
+    const char *document_separator, *data;
     bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
@@ -33,17 +33,19 @@ static const nm_option perplexity_rows[] = {
     ROW(context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     ROW(drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    NM_LM_DOCUMENT_OPTIONS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
     NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
-    ROW(tokens, "false", 0, 1, "Print one JSON object per line of the text with the log probability of every token, instead of the perplexity."),
-    ROW(each_line, "false", 0, 1, "With perplexity.tokens: each line is a separate text, without earlier lines as context."),
+    ROW(tokens, "false", 0, 1, "Print one JSON object per document of the text (by default per line) with the log probability of every token, instead of the perplexity."),
+    ROW(each_line, "false", 0, 1, "With perplexity.tokens: each document is a separate text, without earlier ones as context."),
     {0}};
 static const nm_option_rule perplexity_rules[] = {
-    {"perplexity.each_line", "perplexity.tokens", "true", "only single tokens are scored line by line", NULL},
+    {"perplexity.each_line", "perplexity.tokens", "true", "only single tokens are scored document by document", NULL},
     {"perplexity.interval", "perplexity.tokens", "false", "the perplexity is not printed", NULL},
     {"perplexity.drop_incomplete", "perplexity.tokens", "false", "all tokens are printed", NULL},
+    NM_LM_DOCUMENT_RULE,
     {0}};
 /* clang-format on */
 
@@ -199,7 +201,7 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
 }
 
 /* With each_line, lines are scored in groups; otherwise all lines are one text and are scored together. */
-static nm_status score_tokens_of(job *self, nm_lines *reader, const char *name, nm_line_list *lines,
+static nm_status score_tokens_of(job *self, nm_documents *reader, const char *name, nm_line_list *lines,
                                  nm_error *err)
 {
     enum { GROUP = 2048 };
@@ -207,7 +209,7 @@ static nm_status score_tokens_of(job *self, nm_lines *reader, const char *name, 
     for (int64_t first = 0; more; first += (int64_t)lines->n) {
         nm_line_list_clear(lines);
         while (more && (!self->config->each_line || lines->n < GROUP)) {
-            NM_TRY(nm_lines_next_text(reader, &more, err));
+            NM_TRY(nm_documents_next(reader, &more, err));
             if (!more)
                 break;
             nm_line_list_add(lines, reader->text, reader->bytes + 1);
@@ -230,13 +232,15 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
     nm_status status = NM_OK;
     for (int i = 0; i < n && status == NM_OK; i++) {
         FILE *stream;
-        nm_lines reader;
+        nm_documents reader;
         nm_line_list lines = {0};
         NM_TRY(nm_text_open(&stream, paths[i], NULL, err));
-        nm_lines_init(&reader, stream, nm_input_name(paths[i]));
+        nm_documents_init(&reader, stream, nm_input_name(paths[i]),
+                          nm_language_model_document_rule(self->model));
+        reader.checked = true;
         status = score_tokens_of(self, &reader, nm_input_name(paths[i]), &lines, err);
         nm_line_list_release(&lines);
-        nm_lines_release(&reader);
+        nm_documents_release(&reader);
         if (stream != stdin)
             fclose(stream);
     }
@@ -247,8 +251,9 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
 static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_error *err)
 {
     static const char *const of_translation_models[] = {"perplexity.split", "perplexity.data", NULL};
-    static const char *const of_language_models[] = {"perplexity.context", "perplexity.drop_incomplete",
-                                                     "perplexity.batch_tokens", "perplexity.interval", NULL};
+    static const char *const of_language_models[] = {"perplexity.context",      "perplexity.drop_incomplete",
+                                                     "perplexity.batch_tokens", "perplexity.interval",
+                                                     "perplexity.documents",    NULL};
     for (const char *const *path = is_translation ? of_language_models : of_translation_models; *path; path++)
         if (nm_options_origin(cli->options, *path) == NM_ORIGIN_COMMAND)
             return nm_fail(err, NM_USAGE, "%s has no effect on a %s model", *path,
@@ -381,7 +386,8 @@ const nm_command nm_command_perplexity = {
         "Language models: reads raw text, UTF-8, one sentence or paragraph per line (standard input without "
         "a file); tokenizer, BPE and dictionary come from the model. Every line ends in </s>, which is "
         "scored "
-        "as a token. By default the text is cut into segments as in training, and a token has the earlier "
+        "as a token; with --documents, every document of several lines. By default the text is cut into "
+        "segments as in training, and a token has the earlier "
         "tokens of its segment as context. With --context N windows slide over the text: every token is "
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
         "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) and "

@@ -23,7 +23,7 @@ static void print_split(const nm_prepared *prepared, int32_t number, bool words)
     if (!nm_prepared_get_split(prepared, number, &split))
         return;
     fprintf(stderr, "%s: %lld %s read, %lld kept, ", split.name, (long long)split.lines,
-            nm_prepared_n_sides(prepared) == 1 ? "lines" : "pairs", (long long)split.kept);
+            nm_prepared_unit(prepared), (long long)split.kept);
     if (split.held_out)
         fprintf(stderr, "%lld held out for validation, ", (long long)split.held_out);
     fprintf(stderr, "%lld dropped", (long long)(split.lines - split.kept - split.held_out));

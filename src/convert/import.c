@@ -174,12 +174,13 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
                                         [NM_PRETOKENIZER_LLAMA3] = "pretokenizer = llama3\n",
                                         [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n"};
     const nm_import_codes *codes = &import->codes;
-    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%sbpe_merges = 0\nspecial_ids = %s\n",
+    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
                      is_translation(import) ? "parallel" : "text",
                      sentencepiece ? "sentencepiece"
                      : codes->text ? "byte_level"
                                    : "none",
                      codes->text ? rules[codes->pretokenizer] : "",
+                     codes->text && !is_translation(import) ? "documents = file\n" : "",
                      codes->lowercase ? "lowercase = true\n" : "",
                      target_vocab(import)->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
 }

@@ -90,6 +90,12 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
 
 /* ---- opening ---- */
 
+/* Whether texts are documents, which may have several lines. */
+static bool reads_documents(const nm_pair_config *config)
+{
+    return config->documents.unit != NM_DOCUMENT_LINE;
+}
+
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)
 {
     const nm_pair_config *config = self->config;
@@ -109,6 +115,11 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
                            "format (--input-format tsv, csv or json)",
                            self->paths[side], source);
         NM_TRY(nm_text_open(&self->streams[side], self->paths[side], config->encoding, err));
+        if (reads_documents(config) && nm_markup_kind_of(self->paths[side]) != NM_MARKUP_NONE)
+            return nm_fail(err, NM_USAGE, "%s: its sentences are lines (--documents line), not documents",
+                           self->paths[side]);
+        if (reads_documents(config))
+            nm_documents_init(&self->documents, self->streams[side], self->paths[side], config->documents);
         nm_markup_init(&self->lines[side], nm_markup_kind_of(self->paths[side]), self->streams[side],
                        self->paths[side]);
         self->lines[side].decode_entities = config->decode_entities;
@@ -223,6 +234,7 @@ nm_status nm_pair_input_open(nm_pair_input *self, const char *source, const nm_p
 void nm_pair_input_close(nm_pair_input *self)
 {
     nm_delimited_release(&self->table);
+    nm_documents_release(&self->documents);
     free(self->described);
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         nm_markup_release(&self->lines[side]);
@@ -263,13 +275,24 @@ static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
     return self->config->sides == 2 && has[0] != has[1] ? fail_unequal(self, err) : NM_OK;
 }
 
-/* Copies a field with its newlines replaced with spaces. */
+static nm_status next_document(nm_pair_input *self, bool *more, nm_error *err)
+{
+    nm_documents *documents = &self->documents;
+    NM_TRY(nm_documents_next(documents, more, err));
+    self->sentences[0] = documents->text;
+    self->bytes[0] = documents->bytes;
+    self->line[0] = documents->line;
+    return NM_OK;
+}
+
+/* Copies a field. Its newlines are replaced with spaces, except in documents. */
 static void set_text(nm_pair_input *self, int side, const char *text, size_t bytes, int64_t line)
 {
     nm_buffer *out = &self->texts[side];
     nm_buffer_clear(out);
     nm_buffer_append(out, text, bytes);
-    nm_buffer_join_lines(out);
+    if (!reads_documents(self->config))
+        nm_buffer_join_lines(out);
     self->sentences[side] = out->data;
     self->bytes[side] = bytes;
     self->line[side] = line;
@@ -366,6 +389,6 @@ static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
 nm_status nm_pair_input_next(nm_pair_input *self, bool *more, nm_error *err)
 {
     if (self->format == NM_PAIR_LINES)
-        return next_lines(self, more, err);
+        return reads_documents(self->config) ? next_document(self, more, err) : next_lines(self, more, err);
     return self->format == NM_PAIR_JSON ? next_object(self, more, err) : next_row(self, more, err);
 }

@@ -4,6 +4,7 @@
 #define NM_PAIR_INPUT_H
 
 #include "text/delimited.h"
+#include "text/documents.h"
 #include "text/markup.h"
 
 enum { NM_PAIR_SIDES = 2 };
@@ -24,6 +25,8 @@ typedef struct nm_pair_config {
     const char *languages[NM_PAIR_SIDES];
     const char *fields[NM_PAIR_SIDES]; /* columns or fields; "": the language, or "text" for plain text */
     bool decode_entities;              /* in XML and SGML */
+    /* of plain text; a JSON object is a document, whose newlines are kept unless the unit is the line */
+    nm_document_rule documents;
 } nm_pair_config;
 
 typedef struct nm_pair_input {
@@ -32,6 +35,7 @@ typedef struct nm_pair_input {
     FILE *streams[NM_PAIR_SIDES];
     nm_pair_format format;          /* not NM_PAIR_AUTO */
     nm_markup lines[NM_PAIR_SIDES]; /* for JSON lines the first one only */
+    nm_documents documents;         /* used instead of `lines`, unless the unit is the line */
     nm_delimited table;
     size_t columns[NM_PAIR_SIDES];  /* indexes of the columns of the table */
     char *described;                /* which columns are read, once the first row is known; NULL: no table */

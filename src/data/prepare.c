@@ -16,6 +16,13 @@ const nm_option nm_prepare_options[] = {
     NM_CHOICE(C, format, "parallel", "parallel|text",
               "Format of the input: parallel text of two languages, or plain text for a language model, of "
               "which all lines are kept."),
+    NM_CHOICE(
+        C, documents, "line", NM_DOCUMENT_UNITS,
+        "Documents of plain text, which end with </s>: every line, the lines between separators, or the "
+        "whole file. Newlines in a document are kept, also those in the texts of JSON lines, of which "
+        "each is a document unless this option is line."),
+    NM_OPTION(C, document_separator, "", 0, 0,
+              "Line that separates documents, such as <|endoftext|>; empty: an empty line."),
     NM_OPTION(C, folder, "", 0, 0, "Folder of the text files and archives; empty: the working directory."),
     NM_OPTION(C, like, "", 0, 0,
               "Data folder, model file or run folder whose text processing is used: tokenizer, BPE codes, "
@@ -29,7 +36,7 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, valid, "", 0, 0, "Validation text, which is never filtered."),
     NM_OPTION(C, valid_every, "0", 0, 1 << 30,
               "Every N-th of the training pairs that the filters keep becomes the validation set, of plain "
-              "text every N-th block of 20 lines; 0: none."),
+              "text every N-th block of 20 lines, or every N-th document; 0: none."),
     NM_OPTION(C, test, "", 0, 0, "Test text, which is never filtered."),
     NM_OPTION(C, alignments, "", 0, 0,
               "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
@@ -208,6 +215,12 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.bpe_merges", "prepare.bpe_vocabulary", "0", "bpe_vocabulary determines the number of merges",
      NULL},
     {"prepare.bpe_vocabulary", NULL, NULL, "the codes are given", learns_bpe},
+    {"prepare.documents", "prepare.format", "text", "only plain text has documents", NULL},
+    {"prepare.documents", "prepare.tokenizer", "byte_level", "only that tokenizer keeps newlines", NULL},
+    {"prepare.document_separator", "prepare.documents", "separated", "only those documents have separators",
+     NULL},
+    {"prepare.punctuation", "prepare.documents", "line", "it is defined for lines", NULL},
+    {"prepare.remove_non_printing", "prepare.documents", "line", "newlines are among these characters", NULL},
     {"prepare.source_field", NULL, NULL, "only a table has fields", has_table},
     {"prepare.target_field", NULL, NULL, "only a table of pairs has fields", has_table},
     NOT_SPM(codes),
@@ -259,6 +272,11 @@ const char *const nm_prepare_like_options[] = {"format",
                                                NULL};
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
+
+nm_document_rule nm_prepare_document_rule(const nm_prepare_config *config)
+{
+    return (nm_document_rule){config->documents, config->document_separator};
+}
 
 void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side)
 {
@@ -610,8 +628,9 @@ static nm_status check_held_out(const nm_prepare *self, nm_error *err)
     const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
     if (!self->config->valid_every || train->held_out)
         return NM_OK;
-    char *unit = is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
-                                       : nm_duplicate("pairs");
+    char *unit = self->config->documents != NM_DOCUMENT_LINE ? nm_duplicate("documents")
+                 : is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
+                                         : nm_duplicate("pairs");
     nm_fail(err, NM_USAGE,
             "valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
             (long long)self->config->valid_every, (long long)train->kept, unit);

@@ -4,7 +4,8 @@
  * Files of the data folder (docs/formats.md), for parallel text:
  *     SPLIT.SIDE.ids, .off                            token sequences, each ending with </s> (data/corpus.h)
  *     SPLIT.SIDE.words                                of valid and test: the tokenized text before BPE, or the text itself
- *                                                     with the tokenizers sentencepiece and byte_level
+ *                                                     with the tokenizers sentencepiece and byte_level; of
+ *                                                     documents, their words before BPE
  *     dict.source.txt, dict.target.txt                dictionaries
  *     units.source.txt, units.target.txt              counts of subwords, with bpe_vocabulary_threshold
  *     codes.bpe                                       with BPE
@@ -24,6 +25,7 @@
 #include "norma/option.h"
 #include "norma/prepare.h"
 #include "text/clean.h"
+#include "text/documents.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
@@ -33,6 +35,8 @@ typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
+    nm_document_unit documents;
+    const char *document_separator;
     const char *folder, *like, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
     int64_t valid_every;
     const char *encoding, *source_field, *target_field;
@@ -121,6 +125,8 @@ typedef struct nm_prepare_report {
     int64_t links;                    /* between subwords of the kept training pairs */
 } nm_prepare_report;
 
+/* What a document of plain text is. */
+nm_document_rule nm_prepare_document_rule(const nm_prepare_config *config);
 /* Initializes the cleaning of raw text of a side: 0 source, 1 target. */
 void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *config, int side);
 

@@ -41,7 +41,8 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
                                     .format = config->input_format,
                                     .languages = {config->source_lang, config->target_lang},
                                     .fields = {config->source_field, config->target_field},
-                                    .decode_entities = config->decode_entities};
+                                    .decode_entities = config->decode_entities,
+                                    .documents = nm_prepare_document_rule(config)};
     list_sources(self, nm_prepare_prefix(config, split));
     if (split == PREPARE_TRAIN && *config->alignments) {
         FILE *stream;

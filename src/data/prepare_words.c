@@ -31,7 +31,8 @@ typedef struct line_worker { /* one per thread */
     nm_buffer lines[NM_PREPARE_SIDES];  /* the tokenized line */
     word_view *words[NM_PREPARE_SIDES]; /* words of `lines` */
     size_t n_words[NM_PREPARE_SIDES], capacity[NM_PREPARE_SIDES];
-    nm_link_list links; /* between the words that prepare.alignment_words selects */
+    nm_link_list links;                 /* between the words that prepare.alignment_words selects */
+    bool stores_text[NM_PREPARE_SIDES]; /* of lines of a tokenizer that keeps the text, not their tokens */
 } line_worker;
 
 typedef struct word_list { /* indexes of words, each line followed by NM_PREPARE_LINE_END */
@@ -80,6 +81,8 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
         options.aggressive = config->aggressive;
         options.escape = config->escape;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
+        self->stores_text[side] =
+            self->tokenizers[side].type->keeps_text && config->documents == NM_DOCUMENT_LINE;
     }
     return NM_OK;
 }
@@ -179,24 +182,43 @@ static nm_status parse_links(const split_job *self, const nm_prepare_block *from
     return nm_links_parse(links, line, bytes, n_words[0], n_words[1], where, err);
 }
 
+/* The errors of nm_text_check and NM_FORMAT for a zero byte. where: file and line */
+static nm_status check_line(const char *line, size_t bytes, const char *where, nm_error *err)
+{
+    const char *nul = memchr(line, 0, bytes);
+    if (nul)
+        return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
+                       (size_t)(nul - line) + 1);
+    if (nm_text_check(line, bytes, where, err) == NM_OK)
+        return NM_OK;
+    const nm_error found = *err;
+    return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
+}
+
+/* Checks each line of a text. first: number of its first line */
+static nm_status check_lines(const char *text, size_t bytes, const char *path, int64_t first, nm_error *err)
+{
+    const char *end = text + bytes;
+    for (int64_t line = first;; line++, text++) {
+        char where[600];
+        const char *newline = memchr(text, '\n', (size_t)(end - text)), *last = newline ? newline : end;
+        snprintf(where, sizeof where, "%s:%lld", path, (long long)line);
+        NM_TRY(check_line(text, (size_t)(last - text), where, err));
+        text = last;
+        if (!newline)
+            return NM_OK;
+    }
+}
+
 /* NM_FORMAT with file, line and position if a side of pair i of the block is not text or its alignment is not valid. */
 static nm_status check_pair(const split_job *self, const nm_prepare_block *from, size_t i,
                             const size_t n_tokens[NM_PREPARE_SIDES], nm_error *err)
 {
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
-        char where[600];
-        const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
-        const char *nul = memchr(line, 0, bytes);
-        snprintf(where, sizeof where, "%s:%lld", self->reader.sources[from->source].paths[side],
-                 (long long)from->numbers[side][i]);
-        if (nul)
-            return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
-                           (size_t)(nul - line) + 1);
-        if (nm_text_check(line, bytes, where, err) != NM_OK) {
-            const nm_error found = *err;
-            return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
-        }
+        const char *text = nm_line_list_get(&from->lines[side], i, &bytes);
+        NM_TRY(check_lines(text, bytes, self->reader.sources[from->source].paths[side],
+                           from->numbers[side][i], err));
     }
     nm_link_list ignored = {0};
     nm_status status = i < from->alignments.n ? parse_links(self, from, i, n_tokens, &ignored, err) : NM_OK;
@@ -295,8 +317,7 @@ static void keep_line(const line_worker *worker, int side, bool with_text, chunk
     numbers->data[numbers->n++] = NM_PREPARE_LINE_END;
     out->report.words[side] += (int64_t)n;
     if (with_text) {
-        bool as_is = worker->tokenizers[side].type->keeps_text;
-        const nm_buffer *text = as_is ? &worker->texts[side] : &worker->lines[side];
+        const nm_buffer *text = worker->stores_text[side] ? &worker->texts[side] : &worker->lines[side];
         nm_buffer_append(&out->text[side], text->data, text->bytes);
         nm_buffer_append_byte(&out->text[side], '\n');
     }
@@ -419,12 +440,14 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
         sum->words[side] += more->words[side];
 }
 
-/* Whether kept pair `line` of the current chunk belongs to the validation set. Plain text is held out in blocks, because the
- * lines of a block are context of each other. */
+/* Whether kept pair `line` of the current chunk belongs to the validation set. Lines of plain text are held out in blocks,
+ * because the lines of a block are context of each other. */
 static bool is_held_out(const split_job *self, int64_t line)
 {
-    int64_t every = self->split == PREPARE_TRAIN ? self->prepare->config->valid_every : 0;
-    int64_t together = self->prepare->sides == 1 ? NM_PREPARE_TEXT_BLOCK : 1;
+    const nm_prepare_config *config = self->prepare->config;
+    int64_t every = self->split == PREPARE_TRAIN ? config->valid_every : 0;
+    bool has_blocks = self->prepare->sides == 1 && config->documents == NM_DOCUMENT_LINE;
+    int64_t together = has_blocks ? NM_PREPARE_TEXT_BLOCK : 1;
     return every && ((self->n_kept + line) / together + 1) % every == 0;
 }
 
@@ -595,7 +618,10 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
         self->report->word_types[side] = (int64_t)self->words[side].n;
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
         status = nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read)",
-                         self->config->train, self->sides == 1 ? "line" : "pair of lines",
+                         self->config->train,
+                         self->sides == 2                              ? "pair of lines"
+                         : self->config->documents == NM_DOCUMENT_LINE ? "line"
+                                                                       : "document",
                          (long long)self->report->splits[split].pairs);
     return status;
 }

@@ -6,6 +6,7 @@
 
 #include "decode/incremental.h"
 #include "decode/token_sampling.h"
+#include "text/byte_level.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
 
@@ -15,7 +16,7 @@ static const nm_option sample_options[] = {
     ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
-    ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops; 0: no limit."),
+    ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops, also within a document; 0: no limit."),
     ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
     ROW(batch, "16", 1, 4096, "Number of prompts per batch; changes speed and memory, not the text."),
     ROW(unknown, "false", 0, 1, "Allow <unk> in the output."),
@@ -31,6 +32,8 @@ struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
     const nm_vocab *vocab;
+    int32_t *newlines; /* [V], number of newlines in each token, with documents; NULL: eos is a newline */
+    const nm_sampler *owner; /* of newlines; NULL: this sampler */
     /* NULL without a KV cache (block-term attention): the whole context is recomputed */
     nm_incremental *incremental;
     nm_model_output output; /* the output projection */
@@ -45,6 +48,7 @@ typedef struct sequence { /* a prompt and its continuation */
     nm_ids *out;
     uint64_t number; /* of the prompt, for the random numbers */
     int64_t lines;   /* number of generated newlines */
+    bool ended;      /* the document */
 } sequence;
 
 typedef struct batch {
@@ -65,8 +69,23 @@ static void alloc_workspace(nm_sampler *self)
     nm_tape_init_growing(&self->tape, self->model->backend);
 }
 
+static int32_t *count_newlines(const nm_vocab *vocab)
+{
+    int32_t *newlines = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *newlines);
+    nm_buffer text = {0};
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
+        const char *symbol = nm_vocab_symbol(vocab, id);
+        nm_buffer_clear(&text);
+        nm_byte_level_decode(symbol, strlen(symbol), &text);
+        for (size_t i = 0; i < text.bytes; i++)
+            newlines[id] += text.data[i] == '\n';
+    }
+    nm_buffer_release(&text);
+    return newlines;
+}
+
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
-                            const nm_vocab *vocab, nm_error *err)
+                            const nm_vocab *vocab, bool documents, nm_error *err)
 {
     const nm_generator *generator = model->type->generator;
     if (!generator || generator->encoder)
@@ -75,7 +94,10 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
         return nm_fail(err, NM_UNSUPPORTED,
                        "the model is not causal (model.causal = false): it cannot generate text");
     nm_sampler *self = nm_allocate(sizeof *self);
-    *self = (nm_sampler){.model = model, .options = options, .vocab = vocab};
+    *self = (nm_sampler){.model = model,
+                         .options = options,
+                         .vocab = vocab,
+                         .newlines = documents ? count_newlines(vocab) : NULL};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (generator->decoder(model))
@@ -93,7 +115,11 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
 nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_model *model, nm_error *err)
 {
     nm_sampler *self = nm_allocate(sizeof *self);
-    *self = (nm_sampler){.model = model, .options = main->options, .vocab = main->vocab};
+    *self = (nm_sampler){.model = model,
+                         .options = main->options,
+                         .vocab = main->vocab,
+                         .newlines = main->newlines,
+                         .owner = main};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (main->incremental)
@@ -115,10 +141,22 @@ void nm_sampler_free(nm_sampler *self)
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
+    if (!self->owner)
+        free(self->newlines);
     free(self);
 }
 
 /* ---- one token ---- */
+
+static int64_t newlines_of(const nm_sampler *self, int32_t id)
+{
+    return self->newlines ? self->newlines[id] : id == self->vocab->eos;
+}
+
+static bool ends_document(const nm_sampler *self, int32_t id)
+{
+    return self->newlines && id == self->vocab->eos;
+}
 
 static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 {
@@ -273,7 +311,8 @@ static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hi
             break;
         int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
         nm_ids_append(g->out, id);
-        g->lines += id == self->vocab->eos;
+        g->lines += newlines_of(self, id);
+        g->ended = g->ended || ends_document(self, id);
     }
     nm_backend_dealloc(backend, logits);
     nm_backend_dealloc(backend, clusters);
@@ -283,7 +322,7 @@ static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hi
 static bool is_done(const nm_sampler *self, const sequence *g)
 {
     const nm_sample_options *o = self->options;
-    return (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
+    return g->ended || (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
 }
 
 /* Sets b->begin to the first input of the context in which the first token is generated, after the shortest prompt: no output
@@ -317,12 +356,13 @@ static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_e
 /* Removes the tokens after the limits, which were sampled while other sequences of the batch were not done. */
 static void truncate_output(const nm_sampler *self, nm_ids *out)
 {
+    const int64_t most = self->options->lines;
     int64_t lines = 0;
     if ((int64_t)out->n > self->options->tokens)
         out->n = (size_t)self->options->tokens;
-    for (size_t i = 0; self->options->lines && i < out->n; i++) {
-        lines += out->data[i] == self->vocab->eos;
-        if (lines == self->options->lines)
+    for (size_t i = 0; i < out->n; i++) {
+        lines += newlines_of(self, out->data[i]);
+        if (ends_document(self, out->data[i]) || (most && lines >= most))
             out->n = i + 1;
     }
 }

@@ -8,6 +8,7 @@
 #include "task/model_texts.h"
 #include "task/tasks.h"
 #include "text/bpe.h"
+#include "text/documents.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 #include "train/options.h"
@@ -100,20 +101,39 @@ nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64
 
 typedef struct nm_lm_text nm_lm_text;
 
+/* Rows of the documents of a text to score. */
+#define NM_LM_DOCUMENT_OPTIONS(type)                                                                         \
+    NM_CHOICE(type, documents, "auto", "auto|" NM_DOCUMENT_UNITS,                                            \
+              "Documents of the text, which end with </s>: lines, the lines between separators, or the "     \
+              "whole file; auto: as in training. Several lines require the tokenizer byte_level."),          \
+        NM_OPTION(type, document_separator, "", 0, 0,                                                        \
+                  "Line that separates documents; empty: an empty line.")
+#define NM_LM_DOCUMENT_RULE                                                                                  \
+    {                                                                                                        \
+        "perplexity.document_separator", "perplexity.documents", "separated",                                \
+            "only those documents have separators", NULL                                                     \
+    }
+
 /* Encoder and decoder for the texts of a loaded model; parts must outlive it. */
 nm_status nm_lm_text_create(nm_lm_text **text, const nm_lm_parts *parts, nm_error *err);
 void nm_lm_text_free(nm_lm_text *text);
-/* Appends the ids of a line, without eos; returns the number of unknown tokens. Adds the number of words to *words. */
+/* What a document is in the training text of the model. */
+nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
+/* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that asks for
+ * them */
+nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
+/* Appends the ids of a line or document, without eos; returns the number of unknown tokens. Adds the number of words, including
+ * the newlines in a document, to *words. */
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids, int64_t *words);
-/* Decodes ids and appends the text to out; eos ends a line. */
+/* Decodes ids and appends the text to out; eos ends a line, or a document, which adds nothing. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
 typedef struct nm_lm_counts {  /* of a text */
-    int64_t words, characters; /* Unicode code points; each newline is a word and a character */
+    int64_t words, characters; /* Unicode code points; each newline and eos is a word and a character */
     int64_t unknown;           /* tokens that are not in the dictionary */
 } nm_lm_counts;
-/* Appends the ids of a text file, each line with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
+/* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
  * never). */
-nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, const nm_stop *stop, nm_ids *ids,
-                            nm_lm_counts *counts, nm_error *err);
+nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, nm_document_rule rule, const nm_stop *stop,
+                            nm_ids *ids, nm_lm_counts *counts, nm_error *err);
 
 #endif

@@ -42,14 +42,34 @@ void nm_lm_text_free(nm_lm_text *self)
     free(self);
 }
 
-static int64_t count_words(const nm_buffer *line)
+nm_document_rule nm_lm_document_rule(const nm_lm_text *self)
 {
-    const char *word;
-    size_t at = 0, bytes;
+    return (nm_document_rule){self->coder.documents, self->coder.document_separator};
+}
+
+nm_status nm_lm_check_documents(const nm_lm_text *self, const char *name, nm_error *err)
+{
+    return self->coder.tokenizer.type == &nm_tokenizer_byte_level
+               ? NM_OK
+               : nm_fail(err, NM_USAGE, "%s: only the tokenizer byte_level keeps newlines, the model has %s",
+                         name, self->coder.tokenizer.type->name);
+}
+
+/* Number of words and newlines. */
+static int64_t count_words(const nm_buffer *text)
+{
+    const char *word, *end = text->data + text->bytes;
     int64_t n = 0;
-    while (nm_word_next(line->data, line->bytes, &at, &word, &bytes))
+    for (const char *line = text->data;; line++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t at = 0, bytes, length = (size_t)((newline ? newline : end) - line);
+        while (nm_word_next(line, length, &at, &word, &bytes))
+            n++;
+        if (!newline)
+            return n;
         n++;
-    return n;
+        line = newline;
+    }
 }
 
 size_t nm_lm_encode(nm_lm_text *self, const char *line, size_t bytes, nm_ids *ids, int64_t *words)
@@ -84,7 +104,7 @@ void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out
         while (end < n && ids[end] != self->parts->vocab->eos)
             end++;
         decode_line(self, ids + begin, end - begin, out);
-        if (end < n)
+        if (end < n && self->coder.documents == NM_DOCUMENT_LINE)
             nm_buffer_append_byte(out, '\n');
         begin = end + 1;
     }
@@ -98,31 +118,33 @@ static int64_t count_characters(const char *text, size_t bytes)
     return n;
 }
 
-static nm_status encode_lines(nm_lm_text *self, nm_lines *lines, const nm_stop *stop, nm_ids *ids,
-                              nm_lm_counts *counts, nm_error *err)
+static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, const nm_stop *stop, nm_ids *ids,
+                                  nm_lm_counts *counts, nm_error *err)
 {
     for (;;) {
         bool more;
         NM_TRY(nm_check_stop(stop, err));
-        NM_TRY(nm_lines_next_text(lines, &more, err));
+        NM_TRY(nm_documents_next(documents, &more, err));
         if (!more)
             return NM_OK;
-        counts->unknown += (int64_t)nm_lm_encode(self, lines->text, lines->bytes, ids, &counts->words);
-        counts->characters += count_characters(lines->text, lines->bytes) + 1;
+        counts->unknown +=
+            (int64_t)nm_lm_encode(self, documents->text, documents->bytes, ids, &counts->words);
+        counts->characters += count_characters(documents->text, documents->bytes) + 1;
         counts->words++;
         nm_ids_append(ids, self->parts->vocab->eos);
     }
 }
 
-nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, const nm_stop *stop, nm_ids *ids,
-                            nm_lm_counts *counts, nm_error *err)
+nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_document_rule rule, const nm_stop *stop,
+                            nm_ids *ids, nm_lm_counts *counts, nm_error *err)
 {
     FILE *stream;
-    nm_lines lines;
+    nm_documents documents;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
-    nm_lines_init(&lines, stream, nm_input_name(path));
-    nm_status status = encode_lines(self, &lines, stop, ids, counts, err);
-    nm_lines_release(&lines);
+    nm_documents_init(&documents, stream, nm_input_name(path), rule);
+    documents.checked = true;
+    nm_status status = encode_documents(self, &documents, stop, ids, counts, err);
+    nm_documents_release(&documents);
     if (stream != stdin)
         fclose(stream);
     return status;

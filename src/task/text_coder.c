@@ -1,5 +1,6 @@
 #include "task/text_coder.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "data/prepare.h"
@@ -48,7 +49,10 @@ static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_c
         .codes_name = "the model's BPE codes",
         .subwords = target ? subwords->target_subwords : subwords->subwords,
         .threshold = config->bpe_vocabulary_threshold};
-    return nm_text_coder_open(coder, &coder_config, err);
+    NM_TRY(nm_text_coder_open(coder, &coder_config, err));
+    coder->documents = config->documents;
+    coder->document_separator = nm_duplicate(config->document_separator);
+    return NM_OK;
 }
 
 /* Parses the settings of norma prepare; the caller frees *options, which own *config, also on failure. */
@@ -153,5 +157,6 @@ void nm_text_coder_close(nm_text_coder *coder)
     nm_buffer_release(&coder->tokens);
     nm_buffer_release(&coder->words);
     nm_buffer_release(&coder->subwords);
+    free(coder->document_separator);
     *coder = (nm_text_coder){0};
 }

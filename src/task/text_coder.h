@@ -5,6 +5,7 @@
 
 #include "text/bpe.h"
 #include "text/clean.h"
+#include "text/documents.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
@@ -18,6 +19,9 @@ typedef struct nm_text_coder {
     nm_cleaner cleaner; /* for raw text */
     nm_tokenizer tokenizer;
     bool lowercase;
+    /* of plain text, with their separator; LINE and NULL unless opened with settings */
+    nm_document_unit documents;
+    char *document_separator;
     nm_bpe *bpe;                       /* NULL: subwords are words */
     nm_bpe_applier *applier;           /* NULL without BPE */
     nm_buffer tokens, words, subwords; /* tokens before lowercasing, words before BPE, and the result */

@@ -68,7 +68,7 @@ refuses 2 'without the tokenizer byte_level' tokenize --pretokenizer gpt2 valid.
 write_recipe lm.ini run.task=lm model.preset=llama model.width=32 model.ff=40 model.heads=4 model.layers=2 model.context=32 \
     train.updates=20 train.max_tokens=512 schedule.lr=0.005 schedule.warmup=2 device.threads=1
 log_probs() { # MODEL
-    "$NORMA" perplexity "$1" valid.txt --tokens --each-line --threads 1 2>/dev/null || fail "perplexity $1"
+    "$NORMA" perplexity "$1" valid.txt --documents line --tokens --each-line --threads 1 2>/dev/null || fail "perplexity $1"
 }
 convert() { # FOLDER MODEL
     try convert "$1" --from huggingface -o "$2"
@@ -110,7 +110,7 @@ perl -MJSON::PP -e 'local $/; my $t = decode_json(<>); my $vocab = $t->{model}{v
 convert old old.safetensors
 convert plain added.safetensors
 nll() { # MODEL: merges.txt does not say that the text is in lower case
-    "$NORMA" perplexity "$1" lower.txt | sed 's/.*nll \([0-9]*\.[0-9]\{5\}\).*/\1/'
+    "$NORMA" perplexity "$1" lower.txt --documents line | sed 's/.*nll \([0-9]*\.[0-9]\{5\}\).*/\1/'
 }
 for model in old added; do
     same <(nll lm-qwen2) <(nll $model.safetensors)

@@ -100,8 +100,8 @@ refuses 5 'a model of the task lm, but the recipe has the task translation' trai
 # Translation, and a model of another toolkit.
 make_reversed_pairs 100 20 4
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 20 --joint false --output pairs 2>/dev/null
-write_recipe mt.ini run.task=translation model.preset=tiny model.width=24 model.ff=32 train.updates=20 train.max_tokens=256 \
-    train.score=false schedule.lr=0.005 schedule.warmup=4 device.threads=1
+write_recipe mt.ini run.task=translation model.preset=tiny model.width=24 model.ff=32 model.share_embeddings=decoder train.updates=20 \
+    train.max_tokens=256 train.score=false schedule.lr=0.005 schedule.warmup=4 device.threads=1
 try train mt.ini --data.folder pairs --run.folder mt --run.quiet
 make_reversed_pairs 80 10 9
 accepts written prepare --like mt --train train --valid valid --output more # with the languages of the model

@@ -295,7 +295,7 @@ def check_byte_level(rules, *settings):
     norma("prepare", "--format", "text", "--train", "train.en,bytes.txt", "--valid", "valid.en", "--output", f"{folder}-data",
           "--tokenizer", "byte_level", "--pretokenizer", rules, "--bpe-merges", "80")
     norma("train", "lm.ini", "--data.folder", f"{folder}-data", "--run.folder", folder, "--run.quiet", "--train.updates", "2",
-          *settings)
+          "--model.context", "256", *settings)
     norma("convert", folder, "--to", "huggingface", "-o", f"{folder}-hf")
     tokenizer = AutoTokenizer.from_pretrained(f"{folder}-hf")
     ids = [tokenizer.encode(line, add_special_tokens=False) for line in lines]
@@ -305,6 +305,25 @@ def check_byte_level(rules, *settings):
     restored = sum(tokenizer.decode(line) == text for line, text in zip(ids, lines))
     check(f"byte-level BPE, {rules}", same == restored == len(ours) == len(lines),
           f"{same} of {len(lines)} lines have the same tokens, {restored} are restored")
+    check_document(folder, "\n\n".join(lines) + "\n  It ends\n\n\n here.", tokenizer)
+
+
+def check_document(folder, text, tokenizer):
+    """The tokens of a text of several lines and their log probabilities, with a model that is read from its folder."""
+    for name in ("data.ini", "codes.bpe"):
+        os.remove(f"{folder}-hf/{name}")
+    norma("convert", f"{folder}-hf", "--from", "huggingface", "-o", f"{folder}-back.safetensors")
+    with open("document.txt", "w") as file:
+        file.write(text + "\n")  # the newline after the last line is not part of the text
+    end, ids = tokenizer.eos_token_id, tokenizer.encode(text, add_special_tokens=False)
+    with torch.no_grad():
+        model = AutoModelForCausalLM.from_pretrained(f"{folder}-hf").eval()
+        scores = torch.log_softmax(model(torch.tensor([[end, *ids]])).logits[0], -1)
+    theirs = [float(scores[i, t]) for i, t in enumerate([*ids, end])]
+    ours = json.loads(norma("perplexity", f"{folder}-back.safetensors", "document.txt", "--tokens"))
+    largest = max(abs(a - b) for a, b in zip(ours["log_probs"], theirs))
+    check(f"document, {folder}", ours["text"] == text and ours["tokens"] == tokenizer.convert_ids_to_tokens([*ids, end])
+          and largest < TOLERANCE, f"{len(theirs)} tokens, largest difference of the log probabilities {largest:.1e}")
 
 
 if __name__ == "__main__":

@@ -290,7 +290,7 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_ids drawn[PROMPTS] = {{0}};
     nm_sampler *sampler;
     nm_error err;
-    check(nm_sampler_create(&sampler, r->model, options, vocab, &err), &err);
+    check(nm_sampler_create(&sampler, r->model, options, vocab, false, &err), &err);
     check(nm_sampler_run(sampler, prompts, PROMPTS, 0, NULL, drawn, &err), &err);
     for (int i = 0; i < PROMPTS; i++) {
         assert_int_equal(drawn[i].n, DRAWN);
