@@ -44,6 +44,7 @@ struct nm_language_model {
     nm_workspaces pool;
     nm_lm_text *text;           /* not of a workspace: owns the separator of `trained` */
     nm_document_rule trained;   /* documents of the training text */
+    int32_t first_input;        /* from which the first token of a text is predicted */
     nm_document_rule documents; /* those of texts to score */
 };
 
@@ -128,10 +129,13 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
         return nm_fail(err, NM_USAGE, "perplexity.context = %lld is more than model.context = %lld",
                        (long long)self->scoring->context, (long long)config->context);
     NM_TRY(set_documents(self, err));
+    self->first_input = nm_lm_first_input(config, self->parts->vocab);
     if (!config->causal)
         return NM_OK;
+    const nm_sampler_texts texts = {self->parts->vocab, self->first_input,
+                                    self->trained.unit != NM_DOCUMENT_LINE};
     return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
-                             self->parts->vocab, self->trained.unit != NM_DOCUMENT_LINE, err);
+                             &texts, err);
 }
 
 nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,
@@ -254,7 +258,7 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     nm_lm_scored scored = {0};
     const nm_lm_scoring how = {.context = self->scoring->context,
                                .max_tokens = self->scoring->batch_tokens,
-                               .before = self->parts->vocab->eos,
+                               .before = self->first_input,
                                .ends = context == NM_LM_LINES ? ends : NULL,
                                .n_ends = n,
                                .token_nll = token_nll,
@@ -332,7 +336,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
     const nm_lm_scoring how = {.context = self->scoring->context,
                                .max_tokens = self->scoring->batch_tokens,
                                .drop_incomplete = self->scoring->drop_incomplete || !self->sampler,
-                               .before = self->parts->vocab->eos,
+                               .before = self->first_input,
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};

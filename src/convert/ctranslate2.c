@@ -597,13 +597,15 @@ static nm_status write_translation(const exporter *from, const nm_translation_pa
     return nm_json_write(config, folder, "config.json", from->err);
 }
 
-/* As in training, the first input of a text is </s>. */
-static nm_status write_lm(const exporter *from, const nm_lm_parts *parts, const char *folder)
+/* The first input of a text is that of training. */
+static nm_status write_lm(const exporter *from, const nm_loaded_model *loaded, const char *folder)
 {
+    const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
     NM_TRY(write_model(from, folder, true));
-    NM_TRY(write_vocab(parts->vocab, folder, "vocabulary.json", from->err));
-    json_t *config = config_of(parts->vocab, from->eps);
-    json_object_set_new(config, "bos_token", json_string(nm_vocab_symbol(parts->vocab, parts->vocab->eos)));
+    NM_TRY(write_vocab(vocab, folder, "vocabulary.json", from->err));
+    json_t *config = config_of(vocab, from->eps);
+    int32_t first = nm_lm_first_input(nm_lm_config_of(loaded->model), vocab);
+    json_object_set_new(config, "bos_token", json_string(nm_vocab_symbol(vocab, first)));
     return nm_json_write(config, folder, "config.json", from->err);
 }
 
@@ -621,7 +623,7 @@ static nm_status write_ctranslate2(const nm_loaded_model *loaded, const char *fo
         add_attribute(&to, "decoder", "start_from_zero_embedding", NM_CT2_INT8, 0);
         status = add_lm(&to, model);
         if (status == NM_OK)
-            status = write_lm(&to, loaded->task.parts, folder);
+            status = write_lm(&to, loaded, folder);
     } else {
         status = nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no counterpart in CTranslate2",
                          loaded->task.type->name);

@@ -17,7 +17,8 @@ typedef struct nm_llama_class {
     const char *model_type, *name;
     nm_norm_position position;
     nm_head_norm qk_norm;
-    bool biases; /* whether the class can have them */
+    bool biases;       /* whether all linear layers can have them */
+    bool input_biases; /* whether those of queries, keys and values always have them */
 } nm_llama_class;
 
 /* NULL: there is none. */

@@ -1,6 +1,7 @@
 /* Classes of decoder-only language models with RMSNorm, rotary position embeddings and gated units, which differ in the position
  * of the norms and in those of queries and keys:
  *     LlamaForCausalLM     pre
+ *     Qwen2ForCausalLM     pre; biases of queries, keys and values only; it is read, and written as LlamaForCausalLM
  *     Qwen3ForCausalLM     pre, queries and keys of each head
  *     Olmo2ForCausalLM     inside, queries and keys of all heads together */
 #include <math.h>
@@ -12,9 +13,10 @@
 #include "task/lm_task.h"
 
 static const nm_llama_class classes[] = {
-    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, true},
-    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, false},
-    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, false},
+    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, true, false},
+    {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, false, true},
+    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, false, false},
+    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, false, false},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
@@ -158,6 +160,20 @@ static nm_status write_norm(const nm_norm *norm, const char *name, void *context
     return status;
 }
 
+static const char *const scaling_names[] = {"default", "linear", "llama3"};
+
+/* Adds the scaling of the angles to the parameters of rotary position embeddings. */
+static void describe_scaling(json_t *rope, const nm_lm_config *c)
+{
+    if (c->rope_scaling != NM_ROPE_UNSCALED)
+        json_object_set_new(rope, "factor", json_real(c->rope_factor));
+    if (c->rope_scaling != NM_ROPE_LLAMA3)
+        return;
+    json_object_set_new(rope, "low_freq_factor", json_real(c->rope_low));
+    json_object_set_new(rope, "high_freq_factor", json_real(c->rope_high));
+    json_object_set_new(rope, "original_max_position_embeddings", json_integer((json_int_t)c->rope_original));
+}
+
 static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double eps)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
@@ -172,11 +188,14 @@ static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double ep
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
         "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
         (json_int_t)c->context, "hidden_act", nm_huggingface_activations[c->activation], "rms_norm_eps", eps,
-        "rope_theta", c->rope_base, "rope_parameters", "rope_type", "default", "rope_theta", c->rope_base,
-        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings", 0,
-        "bos_token_id", (int)vocab->eos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
+        "rope_theta", c->rope_base, "rope_parameters", "rope_type", scaling_names[c->rope_scaling],
+        "rope_theta", c->rope_base, "attention_bias", c->bias, "attention_dropout", c->attention_dropout,
+        "tie_word_embeddings", 0, "bos_token_id", (int)nm_lm_first_input(c, vocab), "eos_token_id",
+        (int)vocab->eos, "pad_token_id", (int)vocab->pad);
     if (config && class->biases)
         json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
+    if (config)
+        describe_scaling(json_object_get(config, "rope_parameters"), c);
     return config;
 }
 

@@ -76,9 +76,12 @@ static nm_status check_layers(const reader *from, const char *prefix, int64_t la
                          nm_safetensors_path(from->file), name, from->config_path);
 }
 
+/* The id of a special token, the first of a list. */
 static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
 {
-    int64_t id = nm_json_id(from->config, key, otherwise);
+    const json_t *first = json_array_get(json_object_get(from->config, key), 0);
+    int64_t id =
+        json_is_integer(first) ? json_integer_value(first) : nm_json_id(from->config, key, otherwise);
     return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
 }
 
@@ -305,23 +308,20 @@ static nm_status load_gpt2(reader *from, const char *output)
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
-/* The vocabulary and text processing of a language model, which begins a text with its EOS token. */
+/* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. */
 static nm_status read_lm_texts(reader *from, int64_t size)
 {
     nm_import *in = &from->in;
     NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
     from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
-    from->vocab.bos = nm_foreign_vocab_find(&from->vocab, "<s>");
+    int32_t first = token_of(from, "bos_token_id", from->vocab.eos);
+    from->vocab.bos = first != from->vocab.eos ? first : nm_foreign_vocab_find(&from->vocab, "<s>");
     from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
     from->vocab.unk = nm_foreign_vocab_find(&from->vocab, "<unk>");
     if (from->vocab.eos < 0)
         return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
-    if (token_of(from, "bos_token_id", from->vocab.eos) != from->vocab.eos)
-        return nm_fail(
-            from->err, NM_UNSUPPORTED,
-            "%s: 'bos_token_id' differs from 'eos_token_id': a text begins with the EOS token in Norma",
-            from->config_path);
     NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
+    NM_TRY(nm_import_set(in, "model.first_input", "%s", first != from->vocab.eos ? "bos" : "eos"));
     NM_TRY(nm_import_set(in, "model.output_bias", "%s", nm_import_excludes(in) ? "true" : "false"));
     return nm_import_texts(in, from->folder);
 }
@@ -378,13 +378,40 @@ static nm_status map_norm(const nm_norm *norm, const char *tensor, void *context
     return NM_OK;
 }
 
-static nm_status load_llama(reader *from, const char *output)
+/* Which linear layers have biases: the projections of queries, keys and values, that of the output, the feed-forward layers. If
+ * some have, all have in Norma, and those of the others are 0. */
+typedef struct llama_biases {
+    bool input, output, ffn;
+} llama_biases;
+
+static llama_biases biases_of(const reader *from, const nm_llama_class *class)
+{
+    bool attention = nm_json_flag(from->config, "attention_bias", false);
+    return (llama_biases){attention || class->input_biases, attention,
+                          class->biases && nm_json_flag(from->config, "mlp_bias", false)};
+}
+
+/* Biases that the class does not have keep their value, 0. */
+static void allow_missing_biases(nm_tensor_map *map, llama_biases biases)
+{
+    for (size_t i = 0; i < map->n; i++) {
+        nm_map_entry *entry = &map->entries[i];
+        const char *end = strrchr(entry->name, '.');
+        bool expected = strstr(entry->name, ".mlp.")      ? biases.ffn
+                        : strstr(entry->name, ".o_proj.") ? biases.output
+                                                          : biases.input;
+        entry->optional = entry->optional || (end && !strcmp(end, ".bias") && !expected);
+    }
+}
+
+static nm_status load_llama(reader *from, const nm_llama_class *class, const char *output)
 {
     nm_import *in = &from->in;
     nm_tensor_map map = {0};
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     NM_TRY(nm_import_declare(in));
     nm_huggingface_map_llama(&map, in->model);
+    allow_missing_biases(&map, biases_of(from, class));
     bool tied = nm_json_flag(from->config, "tie_word_embeddings", false);
     nm_tensor_map_add(&map, nm_lm_of(in->model)->output_weight, "%s",
                       tied ? "model.embed_tokens.weight" : "lm_head.weight")
@@ -397,7 +424,33 @@ static nm_status load_llama(reader *from, const char *output)
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
-/* The base of rotary position embeddings, whose place depends on the version of transformers. */
+/* Sets an option to a number of the rotary position embeddings, which must exist. */
+static nm_status set_rope_number(reader *from, const json_t *rope, const char *key, const char *option)
+{
+    double value = nm_json_real(rope, key, NAN);
+    return isfinite(value) ? nm_import_set(&from->in, option, "%.17g", value)
+                           : nm_fail(from->err, NM_FORMAT, "%s: no number '%s' of the scaled 'rope_type'",
+                                     from->config_path, key);
+}
+
+static nm_status set_rope_scaling(reader *from, const json_t *rope, const char *type)
+{
+    if (!type || !strcmp(type, "default"))
+        return NM_OK;
+    bool llama3 = !strcmp(type, "llama3");
+    if (!llama3 && strcmp(type, "linear"))
+        return nm_fail(from->err, NM_UNSUPPORTED, "%s: 'rope_type' is '%.50s', which Norma does not support",
+                       from->config_path, type);
+    NM_TRY(nm_import_set(&from->in, "model.rope_scaling", "%s", type));
+    NM_TRY(set_rope_number(from, rope, "factor", "model.rope_factor"));
+    if (!llama3)
+        return NM_OK;
+    NM_TRY(set_rope_number(from, rope, "low_freq_factor", "model.rope_low"));
+    NM_TRY(set_rope_number(from, rope, "high_freq_factor", "model.rope_high"));
+    return set_rope_number(from, rope, "original_max_position_embeddings", "model.rope_original");
+}
+
+/* The angles of rotary position embeddings, whose place depends on the version of transformers. */
 static nm_status set_rope(reader *from)
 {
     const json_t *rope = json_object_get(from->config, "rope_parameters");
@@ -406,10 +459,8 @@ static nm_status set_rope(reader *from)
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     if (!type)
         type = json_string_value(json_object_get(rope, "type"));
-    if (type && strcmp(type, "default"))
-        return nm_fail(from->err, NM_UNSUPPORTED, "%s: 'rope_type' is '%.50s', which Norma does not support",
-                       from->config_path, type);
     NM_TRY(nm_import_set(&from->in, "model.rope", "half"));
+    NM_TRY(set_rope_scaling(from, rope, type));
     return nm_import_set(&from->in, "model.rope_base", "%.17g",
                          nm_json_real(rope, "rope_theta", nm_json_real(from->config, "rope_theta", 10000)));
 }
@@ -442,11 +493,7 @@ static nm_status set_llama_options(reader *from, const nm_llama_class *class)
     NM_TRY(read_count(from, "max_position_embeddings", 1 << 24, &context));
     int64_t groups = nm_json_id(from->config, "num_key_value_heads", heads),
             head_width = nm_json_id(from->config, "head_dim", width / heads);
-    bool bias = nm_json_flag(from->config, "attention_bias", false);
-    if (bias != (class->biases && nm_json_flag(from->config, "mlp_bias", false)))
-        return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: 'attention_bias' and 'mlp_bias' differ, which Norma does not support",
-                       from->config_path);
+    const llama_biases biases = biases_of(from, class);
     NM_TRY(check_layers(from, "model.layers", layers, "mlp.up_proj.weight"));
     NM_TRY(set_activation(from, "hidden_act"));
     NM_TRY(set_rope(from));
@@ -456,7 +503,8 @@ static nm_status set_llama_options(reader *from, const nm_llama_class *class)
     NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
     NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g", nm_json_real(from->config, "rms_norm_eps", 1e-6)));
     NM_TRY(nm_import_set(in, "model.gated", "true"));
-    NM_TRY(nm_import_set(in, "model.bias", "%s", bias ? "true" : "false"));
+    NM_TRY(nm_import_set(in, "model.bias", "%s",
+                         biases.input || biases.output || biases.ffn ? "true" : "false"));
     NM_TRY(nm_import_set(in, "model.positions", "none"));
     NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
     NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
@@ -477,7 +525,7 @@ static nm_status read_llama(reader *from, const nm_llama_class *class, const cha
     NM_TRY(check_table(from, "model.embed_tokens.weight", size));
     NM_TRY(set_llama_options(from, class));
     NM_TRY(read_lm_texts(from, size));
-    return load_llama(from, output);
+    return load_llama(from, class, output);
 }
 
 static nm_status read_folder(reader *from, const char *output)
@@ -495,7 +543,7 @@ static nm_status read_folder(reader *from, const char *output)
         return read_llama(from, nm_llama_class_named(type), output);
     return nm_fail(
         from->err, NM_UNSUPPORTED,
-        "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2, llama, qwen3, olmo2",
+        "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2, llama, qwen2, qwen3, olmo2",
         from->config_path, type ? type : "");
 }
 

@@ -45,7 +45,8 @@ static bool find_rules(const char *expression, nm_pretokenizer *rules)
     return false;
 }
 
-/* Whether the text is split by rules that Norma has: ByteLevel with its own rules, those of GPT-2, or Split before ByteLevel. */
+/* Whether the text is split by rules that Norma has: ByteLevel with its own rules, those of GPT-2, possibly after Digits, or
+ * Split before ByteLevel. */
 static bool read_rules(const json_t *pretokenizer, nm_pretokenizer *rules)
 {
     static const char key[] = "pretokenizers";
@@ -55,6 +56,10 @@ static bool read_rules(const json_t *pretokenizer, nm_pretokenizer *rules)
     if (!has_type(bytes, "ByteLevel") || nm_json_flag(bytes, "add_prefix_space", true))
         return false;
     *rules = NM_PRETOKENIZER_GPT2;
+    if (nm_json_flag(bytes, "use_regex", true) && n == 2 && has_type(split, "Digits")) {
+        *rules = NM_PRETOKENIZER_SMOLLM;
+        return nm_json_flag(split, "individual_digits", false);
+    }
     if (nm_json_flag(bytes, "use_regex", true))
         return n == 1;
     return n == 2 && has_type(split, "Split") && !strcmp(text_of(split, "behavior"), "Isolated") &&
@@ -86,7 +91,7 @@ static bool is_empty(const json_t *object, const char *key)
 static nm_status check_byte_level(const json_t *file, nm_import_codes *codes, const char *path, nm_error *err)
 {
     static const char *const no_effect[] = {"continuing_subword_prefix", "end_of_word_suffix",
-                                            "byte_fallback", "ignore_merges"};
+                                            "byte_fallback"};
     const json_t *model = json_object_get(file, "model");
     const char *reason = NULL;
     if (!read_rules(json_object_get(file, "pre_tokenizer"), &codes->pretokenizer))
@@ -117,13 +122,43 @@ static nm_status append_merge(nm_buffer *text, const json_t *merge, const char *
     return NM_OK;
 }
 
-static nm_status read_merges(const json_t *merges, nm_import_codes *codes, const char *path, nm_error *err)
+/* Appends the tokens that the merges of the text do not produce. With `ignore_merges`, a word that is such a token is not split. */
+static nm_status append_whole_words(nm_buffer *text, json_t *vocab, const char *path, nm_error *err)
 {
+    nm_bpe *bpe;
+    NM_TRY(nm_bpe_parse(text->data, text->bytes, path, &bpe, err));
+    nm_bpe_applier *applier = nm_bpe_applier_create(bpe, NULL, 0);
+    nm_buffer split = {0};
+    const char *token;
+    json_t *id;
+    json_object_foreach(vocab, token, id)
+    {
+        size_t bytes = strlen(token);
+        if (!bytes || bytes > NM_BPE_MAX_SYMBOL || nm_byte_level_find_other(token, bytes) < bytes)
+            continue; /* no text has it */
+        nm_buffer_clear(&split);
+        nm_bpe_apply_line(applier, token, bytes, &split);
+        if (!memchr(split.data, ' ', split.bytes))
+            continue;
+        nm_buffer_append(text, token, bytes);
+        nm_buffer_append_byte(text, '\n');
+    }
+    nm_buffer_release(&split);
+    nm_bpe_applier_free(applier);
+    nm_bpe_free(bpe);
+    return NM_OK;
+}
+
+static nm_status read_merges(const json_t *model, nm_import_codes *codes, const char *path, nm_error *err)
+{
+    const json_t *merges = json_object_get(model, "merges");
     nm_buffer text = {0};
     nm_status status = NM_OK;
     nm_bpe_write_header(NM_BPE_BYTE_LEVEL, &text);
     for (size_t i = 0; i < json_array_size(merges) && status == NM_OK; i++)
         status = append_merge(&text, json_array_get(merges, i), path, err);
+    if (status == NM_OK && nm_json_flag(model, "ignore_merges", false))
+        status = append_whole_words(&text, json_object_get(model, "vocab"), path, err);
     codes->text = text.data;
     return status;
 }
@@ -154,7 +189,7 @@ static nm_status read_tokenizer_json(const json_t *file, int64_t size, nm_foreig
                        path);
     if (bpe) {
         NM_TRY(check_byte_level(file, codes, path, err));
-        NM_TRY(read_merges(json_object_get(model, "merges"), codes, path, err));
+        NM_TRY(read_merges(model, codes, path, err));
     }
     json_t *tokens = all_tokens(file);
     nm_status status = nm_foreign_vocab_read(vocab, tokens, size, path, err);
@@ -285,6 +320,9 @@ static json_t *pretokenizer_of(nm_pretokenizer rules)
 {
     if (rules == NM_PRETOKENIZER_GPT2)
         return bytes_step(true);
+    if (nm_pretokenizer_separates_digits(rules))
+        return json_pack("{s:s, s:[{s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type", "Digits",
+                         "individual_digits", 1, bytes_step(true));
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers", "type",
                      "Split", "pattern", "Regex", nm_pretokenizer_expression(rules), "behavior", "Isolated",
                      "invert", 0, bytes_step(false));
@@ -330,6 +368,7 @@ static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_
     json_t *merges = json_array();
     NM_TRY(nm_bpe_parse(from->codes, strlen(from->codes), "codes.bpe", &bpe, err));
     nm_status status = add_merges(bpe, from->vocab, merges, err);
+    bool has_whole_words = bpe->whole.n > 0;
     nm_bpe_free(bpe);
     if (status != NM_OK) {
         json_decref(merges);
@@ -338,7 +377,7 @@ static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_
     json_t *model =
         json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                   "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
-                  "ignore_merges", 0, "vocab", symbols_of(from->vocab), "merges", merges);
+                  "ignore_merges", (int)has_whole_words, "vocab", symbols_of(from->vocab), "merges", merges);
     *file =
         tokenizer_file(from, normalizer_of(config->lowercase, nm_pretokenizer_composes(config->pretokenizer)),
                        pretokenizer_of(config->pretokenizer), bytes_step(true), model);

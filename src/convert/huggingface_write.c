@@ -117,11 +117,12 @@ nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const cha
 {
     const nm_lm_parts *parts = loaded->task.parts;
     const nm_vocab *vocab = parts->vocab;
-    int64_t context = nm_lm_config_of(loaded->model)->context;
-    NM_TRY(nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)vocab->eos, "eos_token_id",
-                                   (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
-                                   (json_int_t)context),
-                         folder, "generation_config.json", err));
+    const nm_lm_config *config = nm_lm_config_of(loaded->model);
+    NM_TRY(
+        nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)nm_lm_first_input(config, vocab),
+                                "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad,
+                                "max_length", (json_int_t)config->context),
+                      folder, "generation_config.json", err));
     const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded);
     return nm_huggingface_write_tokenizer(&tokenizer, folder, err);
 }
@@ -278,7 +279,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, n
                   (json_int_t)c->context, "activation_function", nm_huggingface_activations[c->activation],
                   "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
                   "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0, "bos_token_id",
-                  (int)vocab->eos, "eos_token_id", (int)vocab->eos),
+                  (int)nm_lm_first_input(c, vocab), "eos_token_id", (int)vocab->eos),
         folder, "config.json", err));
     return nm_huggingface_write_lm_texts(loaded, folder, err);
 }

@@ -172,7 +172,8 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
                                         [NM_PRETOKENIZER_LLAMA3] = "pretokenizer = llama3\n",
-                                        [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n"};
+                                        [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n",
+                                        [NM_PRETOKENIZER_SMOLLM] = "pretokenizer = smollm\n"};
     const nm_import_codes *codes = &import->codes;
     return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
                      is_translation(import) ? "parallel" : "text",

@@ -73,11 +73,10 @@ const nm_option nm_prepare_options[] = {
               "punctuation like torchtext; sentencepiece is both tokenizer and subword model, for raw text "
               "of any language; byte_level is that of byte-level BPE (GPT-2), for text of any kind, which it "
               "keeps exactly."),
-    NM_CHOICE(
-        C, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES,
-        "Rules of the tokenizer byte_level, which split text into words before BPE: those of the "
-        "tokenizers of GPT-2, Llama 3 (numbers of at most three digits), or Qwen 2 and 3 (single digits, "
-        "normalization to NFC)."),
+    NM_CHOICE(C, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES,
+              "Rules of the tokenizer byte_level, which split text into words before BPE: those of the "
+              "tokenizers of GPT-2, Llama 3 (numbers of at most three digits), Qwen 2 and 3 (single digits, "
+              "normalization to NFC), or SmolLM (those of GPT-2 with single digits)."),
     NM_OPTION(C, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),

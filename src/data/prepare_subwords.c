@@ -161,8 +161,10 @@ static void add_all_subwords(const nm_prepare *self, const nm_spm *spm, nm_count
         return;
     }
     nm_byte_level_add_symbols(all);
-    for (size_t i = 0; i < self->bpe->symbols.n; i++)
-        nm_counter_add(all, self->bpe->symbols.items[i].text, self->bpe->symbols.items[i].bytes, 0);
+    const nm_counter *const lists[] = {&self->bpe->symbols, &self->bpe->whole};
+    for (int list = 0; list < 2; list++)
+        for (size_t i = 0; i < lists[list]->n; i++)
+            nm_counter_add(all, lists[list]->items[i].text, lists[list]->items[i].bytes, 0);
 }
 
 /* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model, and all subwords of

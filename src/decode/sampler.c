@@ -32,6 +32,7 @@ struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
     const nm_vocab *vocab;
+    int32_t first_input;
     int32_t *newlines; /* [V], number of newlines in each token, with documents; NULL: eos is a newline */
     const nm_sampler *owner; /* of newlines; NULL: this sampler */
     /* NULL without a KV cache (block-term attention): the whole context is recomputed */
@@ -85,7 +86,7 @@ static int32_t *count_newlines(const nm_vocab *vocab)
 }
 
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
-                            const nm_vocab *vocab, bool documents, nm_error *err)
+                            const nm_sampler_texts *texts, nm_error *err)
 {
     const nm_generator *generator = model->type->generator;
     if (!generator || generator->encoder)
@@ -96,8 +97,9 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
     nm_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_sampler){.model = model,
                          .options = options,
-                         .vocab = vocab,
-                         .newlines = documents ? count_newlines(vocab) : NULL};
+                         .vocab = texts->vocab,
+                         .first_input = texts->first_input,
+                         .newlines = texts->documents ? count_newlines(texts->vocab) : NULL};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (generator->decoder(model))
@@ -118,6 +120,7 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
     *self = (nm_sampler){.model = model,
                          .options = main->options,
                          .vocab = main->vocab,
+                         .first_input = main->first_input,
                          .newlines = main->newlines,
                          .owner = main};
     nm_status status = NM_OK;
@@ -173,10 +176,10 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 
 /* ---- hidden vectors ---- */
 
-/* Input `at`, from 0, of a sequence: eos, the prompt, the generated tokens. */
+/* Input `at`, from 0, of a sequence: the first input of texts, the prompt, the generated tokens. */
 static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
 {
-    return at == 0              ? self->vocab->eos
+    return at == 0              ? self->first_input
            : at <= g->prompt->n ? g->prompt->ids[at - 1]
                                 : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }

@@ -19,10 +19,17 @@ nm_sample_options *nm_sample_options_add(nm_options *options);
 
 typedef struct nm_sampler nm_sampler;
 
-/* vocab defines the special tokens; eos is a newline, or ends a document, in which tokens of byte-level BPE contain newlines.
- * vocab, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal models and for models that are not language models; NM_MEMORY. */
+/* The texts of a language model. */
+typedef struct nm_sampler_texts {
+    const nm_vocab *vocab; /* defines the special tokens */
+    int32_t first_input;   /* from which the first token of a text is predicted */
+    /* whether eos ends a document, in which tokens of byte-level BPE contain newlines; otherwise it is a newline */
+    bool documents;
+} nm_sampler_texts;
+
+/* The vocabulary, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal models and for models that are not language models; NM_MEMORY. */
 nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_sample_options *options,
-                            const nm_vocab *vocab, bool documents, nm_error *err);
+                            const nm_sampler_texts *texts, nm_error *err);
 /* A sampler with the same weights and a separate workspace, for concurrent calls. model: a worker of the main sampler's model
  * (nm_model_create_worker), which must outlive it. */
 nm_status nm_sampler_create_worker(nm_sampler **sampler, const nm_sampler *main, nm_model *model,

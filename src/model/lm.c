@@ -30,6 +30,7 @@ static const nm_option lm_options[] = {
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
     ROW(cutoffs, "20000,40000,200000", 0, 0, "First token ids of the adaptive softmax's clusters, comma-separated."),
     PICK(positions, "sinusoid", "sinusoid|learned|none", "Position embeddings."),
+    PICK(first_input, "eos", "eos|bos", "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or <s> (bos: Llama 3)."),
     ROW(hidden_dropout, "0.1", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 

@@ -13,6 +13,7 @@ typedef struct nm_lm_config {
     const char *preset, *final_norm, *cutoffs;
     enum { NM_LM_SOFTMAX, NM_LM_BLOCK_TERM } attention;
     enum { NM_LM_SINUSOID, NM_LM_LEARNED, NM_LM_NO_POSITIONS } positions;
+    enum { NM_LM_FIRST_EOS, NM_LM_FIRST_BOS } first_input;
     nm_init_scheme init;
     bool causal, share_embeddings, output_bias, adaptive;
     int64_t layers, context, cores, core_width;

@@ -68,8 +68,20 @@ nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t
     return NM_OK;
 }
 
-nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, double base, nm_mat *table,
-                             nm_error *err)
+double nm_rope_frequency(const nm_rope_angles *angles, int32_t j, int32_t width)
+{
+    const double f = pow(angles->base, -2.0 * j / width), rotations = angles->original * f / (2 * M_PI);
+    if (angles->scaling == NM_ROPE_UNSCALED ||
+        (angles->scaling == NM_ROPE_LLAMA3 && rotations > angles->high))
+        return f;
+    if (angles->scaling == NM_ROPE_LINEAR || rotations < angles->low)
+        return f / angles->factor;
+    const double share = (rotations - angles->low) / (angles->high - angles->low);
+    return (1 - share) * f / angles->factor + share * f;
+}
+
+nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, const nm_rope_angles *angles,
+                             nm_mat *table, nm_error *err)
 {
     size_t n = (size_t)length * (size_t)width;
     void *memory;
@@ -78,7 +90,7 @@ nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width,
     int32_t half = width / 2;
     for (int32_t p = 0; p < length; p++)
         for (int32_t j = 0; j < half; j++) {
-            double angle = p * pow(base, -2.0 * j / width), *row = host + (size_t)p * (size_t)width;
+            double angle = p * nm_rope_frequency(angles, j, width), *row = host + (size_t)p * (size_t)width;
             row[j] = cos(angle);
             row[half + j] = sin(angle);
         }

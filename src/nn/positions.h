@@ -28,10 +28,23 @@ nm_status nm_positions_alloc(nm_backend *backend, nm_position_kind kind, int32_t
                              nm_mat *table, nm_error *err);
 void nm_positions_dealloc(nm_backend *backend, nm_mat *table);
 
-/* Allocates the table of `rotate` for rotary position embeddings (Su et al. 2021), [length, width]: row p has
- *     cos(p base^(-2j/width)) in the columns j < width/2, and the sines in the others.
- * nm_positions_dealloc frees it. NM_MEMORY. */
-nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, double base, nm_mat *table,
-                             nm_error *err);
+/* Scaling of the frequencies of rotary position embeddings for contexts that are longer than in the original training:
+ *     linear    f / factor (Chen et al. 2023)
+ *     llama3    of Llama 3.1: with n = original f / (2 pi) rotations in the original context, f for n > high, f / factor for
+ *               n < low, and a linear interpolation in n between them */
+typedef enum nm_rope_scaling_kind { NM_ROPE_UNSCALED, NM_ROPE_LINEAR, NM_ROPE_LLAMA3 } nm_rope_scaling_kind;
+
+typedef struct nm_rope_angles {
+    double base; /* frequency j is base^(-2j/width), then scaled */
+    nm_rope_scaling_kind scaling;
+    double factor, low, high, original; /* original: context in tokens */
+} nm_rope_angles;
+
+/* The scaled frequency j of `width` features, in radians per token. */
+double nm_rope_frequency(const nm_rope_angles *angles, int32_t j, int32_t width);
+/* Allocates the table of `rotate` for rotary position embeddings (Su et al. 2021), [length, width]: row p has cos(p f_j) in the
+ * columns j < width/2, and the sines in the others. nm_positions_dealloc frees it. NM_MEMORY. */
+nm_status nm_rotations_alloc(nm_backend *backend, int32_t length, int32_t width, const nm_rope_angles *angles,
+                             nm_mat *table, nm_error *err);
 
 #endif

@@ -29,7 +29,8 @@ nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan
                              .gated = options->gated,
                              .bias = options->bias,
                              .rope = options->rope,
-                             .rope_base = options->rope_base,
+                             .rope_angles = {options->rope_base, options->rope_scaling, options->rope_factor,
+                                             options->rope_low, options->rope_high, options->rope_original},
                              .qk_norm = options->qk_norm,
                              .v_norm = options->v_norm,
                              .qk_norm_after_rope = options->qk_norm_after_rope,
@@ -274,6 +275,9 @@ static nm_status check_config(const nm_stack_config *c, nm_error *err)
     if (c->post_layers > c->layers)
         return nm_fail(err, NM_USAGE, "model.post_layers = %d: the stack %s has %d layers", c->post_layers,
                        c->prefix, c->layers);
+    if (c->rope_angles.scaling == NM_ROPE_LLAMA3 && c->rope_angles.low >= c->rope_angles.high)
+        return nm_fail(err, NM_USAGE, "model.rope_low = %g is not below model.rope_high = %g",
+                       c->rope_angles.low, c->rope_angles.high);
     if (c->rope && nm_stack_head_widths(c, false).key % 2)
         return nm_fail(err, NM_USAGE, "model.rope needs an even number of features per head, not %d",
                        nm_stack_head_widths(c, false).key);
@@ -311,7 +315,7 @@ nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, 
                                   err);
     if (c->attention == NM_SOFTMAX_ATTENTION)
         return c->rope ? nm_rotations_alloc(backend, longest, nm_stack_head_widths(c, false).key,
-                                            c->rope_base, &stack->rotations, err)
+                                            &c->rope_angles, &stack->rotations, err)
                        : NM_OK;
     stack->distances.zero_row = longest;
     return nm_positions_alloc(backend, NM_POSITIONS_RELATIVE, 2 * longest, c->width / c->heads,

@@ -22,6 +22,7 @@
 #include "nn/fold.h"
 #include "nn/init_scheme.h"
 #include "nn/params.h"
+#include "nn/positions.h"
 
 /* Values of model.norm_position. */
 typedef enum nm_norm_position {
@@ -66,11 +67,12 @@ typedef enum nm_head_norm { NM_HEAD_NORM_NONE, NM_HEAD_NORM_HEAD, NM_HEAD_NORM_F
     nm_residual_form residual;                                                                               \
     nm_activation activation;                                                                                \
     nm_rope rope;                                                                                            \
+    nm_rope_scaling_kind rope_scaling;                                                                       \
     nm_head_norm qk_norm, v_norm;                                                                            \
     bool gated, bias, qk_norm_after_rope;                                                                    \
     const char *norm, *embedding_norm, *qk_norm_type, *init_from, *freeze;                                   \
     int64_t width, ff, heads, key_value_heads, head_width, post_layers;                                      \
-    double layer_scale, rope_base;                                                                           \
+    double layer_scale, rope_base, rope_factor, rope_low, rope_high, rope_original;                          \
     double dropout, attention_dropout, relu_dropout, embedding_dropout
 
 typedef struct nm_stack_options {
@@ -104,6 +106,11 @@ typedef struct nm_stack_options {
     NM_OPTION(T, head_width, "0", 0, 65536, "Number of features per head; 0: width / heads."), \
     NM_CHOICE(T, rope, "none", "none|half|interleaved", "Rotary position embeddings in self-attention: pairs of features are those of the two halves of a head (half: Llama, GPT-NeoX) or neighbors (interleaved: RoFormer, GPT-J)."), \
     NM_OPTION(T, rope_base, "10000", 1, 1e9, "Base of the angles of rotary position embeddings."), \
+    NM_CHOICE(T, rope_scaling, "none", "none|linear|llama3", "Scaling of the frequencies of rotary position embeddings for contexts longer than in the original training: all divided by rope_factor (linear), or only the low ones (llama3: Llama 3.1)."), \
+    NM_OPTION(T, rope_factor, "8", 1, 1e6, "Divisor of scaled frequencies of rotary position embeddings."), \
+    NM_OPTION(T, rope_low, "1", 0, 1e6, "With rope_scaling = llama3: frequencies with fewer rotations in rope_original tokens are divided by rope_factor."), \
+    NM_OPTION(T, rope_high, "4", 0, 1e6, "With rope_scaling = llama3: frequencies with more rotations in rope_original tokens remain; between rope_low and rope_high they are interpolated."), \
+    NM_OPTION(T, rope_original, "8192", 1, 1e9, "With rope_scaling = llama3: context of the original training in tokens."), \
     NM_CHOICE(T, qk_norm, "none", "none|head|full", "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: OLMo 2)."), \
     NM_CHOICE(T, v_norm, "none", "none|head", "Normalization of the values of each head, of the type qk_norm_type."), \
     NM_OPTION(T, qk_norm_type, "rms", 0, 0, "Type of the norms of queries, keys and values."), \
@@ -122,6 +129,11 @@ typedef struct nm_stack_options {
     {"model.layer_scale", "model.residual", "layerscale", "only layerscale has these numbers", NULL}, \
     {"model.qk_norm_type", NULL, NULL, "queries, keys and values are not normalized", nm_stack_normalizes_heads}, \
     {"model.rope_base", "model.rope", "!none", "there are no rotary position embeddings", NULL}, \
+    {"model.rope_scaling", "model.rope", "!none", "there are no rotary position embeddings", NULL}, \
+    {"model.rope_factor", "model.rope_scaling", "!none", "frequencies are not scaled", NULL}, \
+    {"model.rope_low", "model.rope_scaling", "llama3", "only llama3 has it", NULL}, \
+    {"model.rope_high", "model.rope_scaling", "llama3", "only llama3 has it", NULL}, \
+    {"model.rope_original", "model.rope_scaling", "llama3", "only llama3 has it", NULL}, \
     {"model.qk_norm_after_rope", NULL, NULL, "it needs model.rope and model.qk_norm", nm_stack_orders_rope}
 /* Rules of the options of softmax attention; applies: whether the model has it, otherwise the reason is given. */
 #define NM_SOFTMAX_RULES(applies, reason) \
@@ -165,7 +177,7 @@ typedef struct nm_stack_config {
     nm_activation activation;
     bool gated, bias; /* bias: of linear layers */
     nm_rope rope;
-    double rope_base;
+    nm_rope_angles rope_angles;
     nm_head_norm qk_norm, v_norm;
     bool qk_norm_after_rope;
     nm_init_scheme init;

@@ -9,6 +9,7 @@
 typedef struct window {
     int64_t begin;          /* index of the first predicted token */
     int32_t length, scored; /* numbers of tokens; the last `scored` ones are scored */
+    bool starts;            /* at the beginning of a text */
 } window;
 
 typedef struct scored_block { /* a block of tokens of one batch */
@@ -167,13 +168,15 @@ static nm_status score_batch(scorer *self, const window *windows, int32_t n, nm_
 {
     nm_arena_reset(&self->host);
     int64_t *begins = nm_arena_alloc(&self->host, (size_t)n * sizeof *begins);
+    bool *starts = nm_arena_alloc(&self->host, (size_t)n * sizeof *starts);
     int32_t *lengths = nm_arena_alloc(&self->host, (size_t)n * sizeof *lengths), scored = 0;
     for (int32_t w = 0; w < n; w++) {
         begins[w] = windows[w].begin;
+        starts[w] = windows[w].starts;
         lengths[w] = windows[w].length;
         scored += windows[w].scored;
     }
-    nm_batch batch = nm_lm_pack(self->ids, self->how->before, begins, lengths, n, &self->host);
+    nm_batch batch = nm_lm_pack(self->ids, self->how->before, begins, starts, lengths, n, &self->host);
     nm_tape_start(&self->tape, false, 0, 0);
     nm_tensor *rows =
         scored_rows(self, nm_lm_hidden(self->model, &self->tape, &batch), windows, &batch, scored);
@@ -188,6 +191,7 @@ static bool window_of_text(scorer *self, int64_t begin, int64_t end, window *w)
     int64_t length = nm_lm_config_of(self->model)->context, context = self->how->context;
     int64_t step = context ? length - context + 1 : length;
     w->begin = begin + self->next * step;
+    w->starts = !self->next;
     /* earlier windows score the tokens before it */
     int64_t done = self->next ? w->begin + length - step : begin;
     if (done >= end)
@@ -302,7 +306,7 @@ static nm_status score_streams(const nm_task *task, nm_model *model, const nm_co
     const nm_lm_parts *parts = task->parts;
     nm_lm_scoring how = {.max_tokens = task->max_tokens,
                          .stop = task->stop,
-                         .before = parts->vocab->eos,
+                         .before = nm_lm_first_input(nm_lm_config_of(model), parts->vocab),
                          .drop_incomplete =
                              config->incomplete == NM_LM_INCOMPLETE_DROP || !nm_lm_config_of(model)->causal};
     int64_t each = tokens / config->eval_streams;

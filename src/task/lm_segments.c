@@ -31,8 +31,8 @@ int64_t nm_lm_segment_begin(const nm_lm_segments *segments, int64_t i, int32_t *
     return stream * segments->stream_length + at;
 }
 
-nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const int32_t *lengths,
-                    int32_t n, nm_arena *arena)
+nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const bool *starts,
+                    const int32_t *lengths, int32_t n, nm_arena *arena)
 {
     int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets), longest = 0;
     offsets[0] = 0;
@@ -46,7 +46,8 @@ nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, c
     for (int32_t i = 0; i < n; i++)
         for (int32_t t = 0; t < lengths[i]; t++) {
             int64_t at = begins[i] + t;
-            in[offsets[i] + t] = at ? ids[at - 1] : before;
+            bool first = !at || (!t && starts && starts[i]);
+            in[offsets[i] + t] = first ? before : ids[at - 1];
             out[offsets[i] + t] = ids[at];
             pos[offsets[i] + t] = t;
         }

@@ -165,7 +165,8 @@ static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments
                       : config->order == NM_LM_ORDER_STREAMS ? batch_segments(task)
                                                              : 1;
     return nm_lm_segments_make(segments, corpus->ids, (int64_t)corpus->offsets[corpus->n], streams,
-                               (int32_t)model->context, incomplete, parts_of(task)->vocab->eos, err);
+                               (int32_t)model->context, incomplete,
+                               nm_lm_first_input(model, parts_of(task)->vocab), err);
 }
 
 /* Fisher-Yates shuffle: the order depends on seed and epoch only. */
@@ -229,7 +230,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     int32_t *lengths = nm_arena_alloc(arena, (size_t)n * sizeof *lengths);
     for (int32_t s = 0; s < n; s++)
         begins[s] = nm_lm_segment_begin(&segments, batches->order[first + s], &lengths[s]);
-    nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, lengths, n, arena);
+    nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, NULL, lengths, n, arena);
     batch.index = batches->order + first;
     const nm_lm_task_config *config = task->config;
     if (training && config->word_dropout > 0)
@@ -252,7 +253,7 @@ static nm_batch lm_largest(nm_task *task, nm_arena *arena)
         begins[s] = 0;
         lengths[s] = length;
     }
-    return nm_lm_pack(ids, ids[0], begins, lengths, n, arena);
+    return nm_lm_pack(ids, ids[0], begins, NULL, lengths, n, arena);
 }
 
 static double *lm_loss(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed)

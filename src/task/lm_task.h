@@ -53,9 +53,10 @@ nm_status nm_lm_segments_make(nm_lm_segments *segments, const int32_t *ids, int6
 /* Returns the index of the first token of segment i; *length: number of its tokens. Segments are ordered by position in the
  * stream, then by stream. */
 int64_t nm_lm_segment_begin(const nm_lm_segments *segments, int64_t i, int32_t *length);
-/* The batch of n sequences, allocated in the arena: tokens begins[i] .. begins[i] + lengths[i] - 1 of the text. */
-nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const int32_t *lengths,
-                    int32_t n, nm_arena *arena);
+/* The batch of n sequences, allocated in the arena: tokens begins[i] .. begins[i] + lengths[i] - 1 of the text. The input of
+ * the first token of a sequence is the token before it, or `before` where starts[i] is true (NULL: only at the first token). */
+nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const bool *starts,
+                    const int32_t *lengths, int32_t n, nm_arena *arena);
 
 /* ---- scoring: src/task/lm_score.c ---- */
 
@@ -65,8 +66,7 @@ typedef struct nm_lm_scoring {
     int64_t max_tokens; /* maximum number of tokens per batch */
     bool drop_incomplete;
     int32_t before; /* input of the first token */
-    /* [n_ends] ends of the texts in the ids, which are scored independently; NULL: the ids are one text. The token before a text
-     * must be `before`. */
+    /* [n_ends] ends of the texts in the ids, which are scored independently; NULL: the ids are one text. */
     const int64_t *ends;
     size_t n_ends;
     /* [n], negative log-likelihood of each scored token, in the backend's precision; NULL: not written */
@@ -98,6 +98,12 @@ nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64
                            nm_task_score *score, nm_error *err);
 
 /* ---- text: src/task/lm_text.c ---- */
+
+/* The input from which the first token of a text is predicted (model.first_input). */
+static inline int32_t nm_lm_first_input(const nm_lm_config *config, const nm_vocab *vocab)
+{
+    return config->first_input == NM_LM_FIRST_BOS ? vocab->bos : vocab->eos;
+}
 
 typedef struct nm_lm_text nm_lm_text;
 

@@ -20,6 +20,7 @@ void nm_bpe_free(nm_bpe *bpe)
     if (!bpe)
         return;
     nm_counter_release(&bpe->symbols);
+    nm_counter_release(&bpe->whole);
     nm_hash_map_release(&bpe->ranks);
     free(bpe->merges);
     free(bpe->undo);
@@ -118,13 +119,19 @@ static nm_status read_header(nm_bpe *bpe, const codes_line *line, bool *is_heade
     return bad_line(line, "unknown version of BPE codes; supported: 0.1 and 0.2", err);
 }
 
+/* A merge or, with byte-level BPE, a word that is not split. */
 static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_fields, nm_error *err)
 {
     nm_count fields[3];
     int n;
     size_t bytes;
     int64_t count = 0;
-    if (!split_fields(line, fields, &n) || n != n_fields)
+    bool valid = split_fields(line, fields, &n);
+    if (valid && n == 1 && bpe->format == NM_BPE_BYTE_LEVEL) {
+        nm_counter_add(&bpe->whole, fields[0].text, fields[0].bytes, 0);
+        return NM_OK;
+    }
+    if (!valid || n != n_fields)
         return bad_line(
             line, n_fields == 3 ? "expected \"left right count\"" : "expected two symbols and one space",
             err);
@@ -246,6 +253,10 @@ void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
             int length = snprintf(count, sizeof count, " %lld", (long long)merge->count);
             nm_buffer_append(out, count, (size_t)length);
         }
+        nm_buffer_append_byte(out, '\n');
+    }
+    for (size_t i = 0; i < bpe->whole.n; i++) {
+        nm_buffer_append(out, bpe->whole.items[i].text, bpe->whole.items[i].bytes);
         nm_buffer_append_byte(out, '\n');
     }
 }

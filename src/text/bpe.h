@@ -4,7 +4,8 @@
  * A model is learned from counted words (nm_counter) or read from a codes file. It is immutable afterwards: threads share it
  * and each has its own nm_bpe_applier. Subwords that do not end a word have the suffix "@@".
  *
- * Codes of byte-level BPE (byte_level.h) do not mark the ends of words, and subwords have no suffix. */
+ * Codes of byte-level BPE (byte_level.h) do not mark the ends of words, and subwords have no suffix. They may list words that
+ * are subwords although no merges produce them, each on a line (ignore_merges of Hugging Face's tokenizers, Llama 3). */
 #ifndef NM_BPE_H
 #define NM_BPE_H
 
@@ -26,7 +27,7 @@ typedef enum nm_bpe_format {
     NM_BPE_SUBWORD_NMT_0_1, /* no header; "</w>" is a separate symbol */
     NM_BPE_SUBWORD_NMT_0_2, /* "#version: 0.2", then "left right"; "</w>" belongs to the last character */
     NM_BPE_FASTBPE,         /* "left right count"; otherwise like 0.2 */
-    NM_BPE_BYTE_LEVEL       /* "#version: 0.2 byte_level", then "left right", without "</w>" */
+    NM_BPE_BYTE_LEVEL       /* "#version: 0.2 byte_level", then "left right" without "</w>", or "word" */
 } nm_bpe_format;
 
 typedef struct nm_bpe_merge {
@@ -41,6 +42,7 @@ typedef struct nm_bpe {
     size_t n_merges, capacity;
     nm_hash_map ranks; /* (left, right) -> index of the first merge of that pair */
     uint32_t *undo;    /* [symbols.n]: merge that produces the symbol, or NM_HASH_NONE */
+    nm_counter whole;  /* byte-level BPE: words that are not split */
 } nm_bpe;
 
 typedef struct nm_bpe_learn_options {

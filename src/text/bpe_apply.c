@@ -295,7 +295,8 @@ static void write_nodes(nm_bpe_applier *self, const char *word, size_t bytes, nm
 
 static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
 {
-    if (nm_utf8_length(word[0]) == bytes) {
+    const nm_counter *whole = &self->bpe->whole;
+    if (nm_utf8_length(word[0]) == bytes || (whole->n && nm_counter_find(whole, word, bytes) != SIZE_MAX)) {
         nm_buffer_append(out, word, bytes);
         return;
     }

@@ -91,6 +91,7 @@ typedef struct rule_set {
     bool any_case;      /* of contractions */
     /* Letters may follow any character but letters, digits and newlines, instead of a space. */
     bool any_prefix;
+    bool digits;   /* are separated first: whitespace before them is a word */
     bool composes; /* text is normalized to NFC first */
     /* Other characters include the newlines after them, and whitespace ends after its last newline. */
     bool newlines;
@@ -101,11 +102,10 @@ typedef struct rule_set {
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                                     \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+#define GPT2_RULES "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
 static const rule_set rule_sets[] = {
-    [NM_PRETOKENIZER_GPT2] = {.most_digits = SIZE_MAX,
-                              .expression =
-                                  "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
-                                  "\\s+(?!\\S)|\\s+"},
+    [NM_PRETOKENIZER_GPT2] = {.most_digits = SIZE_MAX, .expression = GPT2_RULES},
     [NM_PRETOKENIZER_LLAMA3] = {.most_digits = 3,
                                 .any_case = true,
                                 .any_prefix = true,
@@ -117,11 +117,17 @@ static const rule_set rule_sets[] = {
                                .composes = true,
                                .newlines = true,
                                .expression = MODERN_RULES("\\p{N}")},
+    [NM_PRETOKENIZER_SMOLLM] = {.most_digits = 1, .digits = true, .expression = GPT2_RULES},
 };
 
 bool nm_pretokenizer_composes(nm_pretokenizer rules)
 {
     return rule_sets[rules].composes;
+}
+
+bool nm_pretokenizer_separates_digits(nm_pretokenizer rules)
+{
+    return rule_sets[rules].digits;
 }
 
 const char *nm_pretokenizer_expression(nm_pretokenizer rules)
@@ -192,8 +198,8 @@ static bool skip_contraction(cursor *at, bool any_case)
     return false;
 }
 
-/* Whitespace: up to its last newline if `newlines`; otherwise, if a word follows, without its last character. */
-static void skip_space(cursor *at, bool newlines)
+/* Whitespace: up to its last newline if the rules have newlines; otherwise, if a word follows, without its last character. */
+static void skip_space(const rule_set *rules, cursor *at)
 {
     size_t start = at->at, last = start, after_newline = 0;
     for (class kind; (kind = class_at(at)) == SPACE || kind == NEWLINE;) {
@@ -201,9 +207,10 @@ static void skip_space(cursor *at, bool newlines)
         advance(at);
         after_newline = kind == NEWLINE ? at->at : after_newline;
     }
-    if (newlines && after_newline)
+    const class next = class_at(at);
+    if (rules->newlines && after_newline)
         at->at = after_newline;
-    else if (class_at(at) != END && last > start)
+    else if (next != END && !(rules->digits && next == DIGIT) && last > start)
         at->at = last;
 }
 
@@ -223,7 +230,7 @@ static void skip_word(const rule_set *rules, cursor *at)
         skip(at, LETTER, SIZE_MAX);
     } else if (kind == DIGIT) {
         skip(at, DIGIT, rules->most_digits);
-    } else if (next == DIGIT && space && !rules->any_prefix) {
+    } else if (next == DIGIT && space && !rules->any_prefix && !rules->digits) {
         *at = after;
         skip(at, DIGIT, SIZE_MAX);
     } else if (kind == OTHER || (next == OTHER && space)) {
@@ -232,7 +239,7 @@ static void skip_word(const rule_set *rules, cursor *at)
         if (rules->newlines)
             skip(at, NEWLINE, SIZE_MAX);
     } else {
-        skip_space(at, rules->newlines);
+        skip_space(rules, at);
     }
 }
 

@@ -21,6 +21,8 @@ size_t nm_byte_level_find_other(const char *symbol, size_t bytes);
 
 /* Whether text is normalized to NFC before it is split. */
 bool nm_pretokenizer_composes(nm_pretokenizer rules);
+/* Whether each digit is separated before the regular expression splits the text. */
+bool nm_pretokenizer_separates_digits(nm_pretokenizer rules);
 /* The regular expression of the rules in the syntax of Hugging Face's tokenizers. */
 const char *nm_pretokenizer_expression(nm_pretokenizer rules);
 

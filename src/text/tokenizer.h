@@ -12,9 +12,10 @@ typedef enum nm_pretokenizer {
     NM_PRETOKENIZER_GPT2,
     NM_PRETOKENIZER_LLAMA3,
     NM_PRETOKENIZER_QWEN2,
+    NM_PRETOKENIZER_SMOLLM,
     NM_PRETOKENIZERS
 } nm_pretokenizer;
-#define NM_PRETOKENIZER_NAMES "gpt2|llama3|qwen2"
+#define NM_PRETOKENIZER_NAMES "gpt2|llama3|qwen2|smollm"
 
 typedef struct nm_tokenizer_options {
     const char *language;         /* "de", "en", ...: abbreviations and apostrophes */

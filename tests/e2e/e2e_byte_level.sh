@@ -116,6 +116,24 @@ for model in old added; do
     same <(nll lm-qwen2) <(nll $model.safetensors)
 done
 
+# Words in the vocabulary that the merges do not produce.
+rm -rf whole && cp -r hf-llama3 whole && rm whole/data.ini whole/codes.bpe
+perl -MJSON::PP -0777 -i -ne 'my $t = decode_json($_); $#{$t->{model}{merges}} -= 50; $t->{model}{ignore_merges} = JSON::PP::true;
+    print encode_json($t)' whole/tokenizer.json
+convert whole whole.safetensors
+printf ' return\nreturns returned return\n' >words.txt
+filter subword --like lm-llama3 words.txt >expected
+filter subword --like whole.safetensors words.txt >got
+[ "$(head -n 1 expected)" = Ġreturn ] || fail "the word is split: $(cat expected)"
+same <(head -n 1 expected) <(head -n 1 got)
+if cmp -s expected got; then fail 'the merges were not removed'; fi
+try convert whole.safetensors --to huggingface -o whole-again
+[ "$got" = 0 ] || fail "convert whole.safetensors: $(cat err)"
+has whole-again/tokenizer.json '"ignore_merges": true'
+grep -qx Ġreturn whole-again/codes.bpe || fail 'the codes lack the word'
+accepts written prepare --like whole.safetensors --train words.txt --output whole-data
+same whole-again/codes.bpe whole-data/codes.bpe
+
 changed() { # CODE TEXT SED
     rm -rf bad && cp -r hf-llama3 bad && rm bad/data.ini bad/codes.bpe
     sed -i "$3" bad/tokenizer.json
@@ -127,7 +145,6 @@ changed 7 "this 'pre_tokenizer' is not supported" 's/"Isolated"/"Removed"/'
 changed 7 "this 'pre_tokenizer' is not supported" 's/"add_prefix_space": false/"add_prefix_space": true/'
 changed 7 "this 'normalizer' is not supported" 's/"normalizer": null/"normalizer": {"type": "NFC"}/'
 changed 7 "this 'normalizer' is not supported" 's/"normalizer": null/"normalizer": {"type": "Strip"}/'
-changed 7 "this 'ignore_merges' is not supported" 's/"ignore_merges": false/"ignore_merges": true/'
 changed 7 "this 'end_of_word_suffix' is not supported" 's/"end_of_word_suffix": null/"end_of_word_suffix": "<\/w>"/'
 changed 7 'only byte-level BPE and tokenizers of the type WordLevel' 's/"type": "BPE"/"type": "Unigram"/'
 changed 4 'a merge is not a pair of tokens' 's/"merges": \[/"merges": [7,/'

@@ -52,13 +52,29 @@ train olmo2 --model.preset olmo2 --model.key_value_heads 2
 round_trip olmo2 Olmo2ForCausalLM
 grep -q '"model.layers.0.self_attn.k_norm.weight":{"dtype":"F32","shape":\[16\]' hf-olmo2/model.safetensors ||
     fail "hf-olmo2: no norm of all keys"
+train scaled --model.preset llama --model.rope_scaling llama3 --model.rope_factor 5 --model.rope_low 0.5 --model.rope_high 3 \
+    --model.rope_original 8 --model.first_input bos
+round_trip scaled LlamaForCausalLM
+has hf-scaled/config.json '"rope_type": "llama3"'
+# The scaling and the first input change the probabilities, the first input also the texts.
+texts=$("$NORMA" generate back-scaled.safetensors --prompt '' --samples 8 --tokens 12 --threads 1 2>&1) same_texts=''
+for change in 's/"factor": 5.0/"factor": 1.0/' 's/"bos_token_id": [0-9]*/"bos_token_id": 2/'; do
+    rm -rf hf-changed && cp -r hf-scaled hf-changed
+    sed -i "$change" hf-changed/config.json
+    try convert hf-changed --from huggingface -o changed.safetensors
+    [ "$got" = 0 ] || fail "convert hf-changed: $(cat err)"
+    changed_texts=$("$NORMA" generate changed.safetensors --prompt '' --samples 8 --tokens 12 --threads 1 2>&1)
+    if [ "$changed_texts" = "$texts" ]; then same_texts="$same_texts $change"; fi
+    if cmp -s <(log_probs changed.safetensors | sed 's/changed/back-scaled/g') <(log_probs back-scaled.safetensors); then fail "no effect: $change"; fi
+done
+[[ "$same_texts" != *bos_token_id* ]] || fail "the same texts after another first input: $texts"
 # Shared embeddings and ScaleNorm have counterparts: a second matrix, and a gain per feature.
 train shared --model.preset llama --model.share_embeddings true --model.norm scale
 round_trip shared LlamaForCausalLM
 
 # ---- models that transformers wrote: its log probabilities ----
 theirs=$SOURCE/tests/interchange/huggingface
-for class in llama qwen3 olmo2; do
+for class in llama qwen3 olmo2 qwen2 llama3; do
     try convert "$theirs/$class" --from huggingface -o "$class.safetensors"
     [ "$got" = 0 ] || fail "convert $theirs/$class: $(cat err)"
     "$NORMA" perplexity "$class.safetensors" "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null |
@@ -99,15 +115,20 @@ bad() { # CODE TEXT SED [FOLDER]: config.json changed
     refuses "$1" "$2" convert hf-bad --from huggingface -o no.safetensors
     [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
 }
-bad 7 "'rope_type' is 'llama3', which Norma does not support" 's/"default"/"llama3"/'
-bad 7 "'rope_type' is 'linear'" 's/"rope_parameters"/"rope_scaling": {"type": "linear", "factor": 2}, "other"/'
+bad 7 "'rope_type' is 'yarn', which Norma does not support" 's/"default"/"yarn"/'
+bad 4 "no number 'factor' of the scaled 'rope_type'" 's/"default"/"llama3"/'
+bad 4 "no number 'original_max_position_embeddings'" 's/"original_max_position_embeddings": 8/"other": 8/' hf-scaled
+bad 2 "model.rope_low = 4 is not below model.rope_high = 3" 's/"low_freq_factor": 0.5/"low_freq_factor": 4/' hf-scaled
+bad 2 "model.rope_factor" 's/"factor": 5.0/"factor": 0.5/' hf-scaled
 bad 7 "'use_sliding_window' is true" 's/"mlp_bias": false/"use_sliding_window": true/'
 bad 7 "'layer_types' has 'sliding_attention'" 's/"mlp_bias": false/"layer_types": ["full_attention", "sliding_attention"]/'
 bad 7 "'layer_types' has ''" 's/"mlp_bias": false/"layer_types": [1]/'
-bad 7 "'attention_bias' and 'mlp_bias' differ" 's/"mlp_bias": false/"mlp_bias": true/'
+bad 5 "'model.layers.0.mlp.gate_proj.bias'" 's/"mlp_bias": false/"mlp_bias": true/'
+bad 5 "'model.layers.0.self_attn.q_proj.bias'" 's/"llama"/"qwen2"/'
+bad 5 "'model.layers.0.self_attn.q_proj.bias'" 's/"attention_bias": false/"attention_bias": true/'
 bad 7 "hidden_act 'mish' is not supported" 's/"silu"/"mish"/'
-bad 7 "'bos_token_id' differs from 'eos_token_id'" 's/"bos_token_id": [0-9]*/"bos_token_id": 5/'
-bad 7 "supported: marian, m2m_100, gpt2, llama, qwen3, olmo2" 's/"llama"/"mamba"/'
+bad 5 "the special token 16777216 is not below" 's/"bos_token_id": [0-9]*/"bos_token_id": 16777216/'
+bad 7 "supported: marian, m2m_100, gpt2, llama, qwen2, qwen3, olmo2" 's/"llama"/"mamba"/'
 bad 7 "tensor 'model.layers.0.self_attn.q_norm.weight'" 's/"qwen3"/"llama"/' hf-qwen3
 bad 5 "'model.layers.0.self_attn.q_norm.weight'" 's/"llama"/"qwen3"/'
 bad 5 "model.layers.0.self_attn.k_proj.weight' is [12 x 32], expected [24 x 32]" 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'

@@ -68,7 +68,7 @@ static golden_result configure_attention(golden_case *test, nm_stack_config *c)
     c->key_value_heads = golden_whole(test, "kv_heads", 0);
     c->value_width = c->heads * golden_whole(test, "head_width", c->width / (c->heads > 0 ? c->heads : 1));
     c->rope = (nm_rope)rope;
-    c->rope_base = golden_number(test, "rope_base", 10000);
+    c->rope_angles.base = golden_number(test, "rope_base", 10000);
     c->qk_norm = (nm_head_norm)qk_norm;
     c->v_norm = (nm_head_norm)v_norm;
     c->qk_norm_after_rope = place == 1;

@@ -19,7 +19,7 @@ static void encode(nm_pretokenizer rules, const char *text, size_t bytes, nm_buf
 }
 
 /* Computed with Hugging Face's tokenizers 0.23.3: ByteLevel for GPT-2, Split before ByteLevel for Llama 3 and Qwen 2, of text in
- * the form NFC for Qwen 2. */
+ * the form NFC for Qwen 2, Digits before ByteLevel for SmolLM. */
 static void words_of_published_tokenizers(void **state)
 {
     (void)state;
@@ -28,32 +28,36 @@ static void words_of_published_tokenizers(void **state)
     } cases[] = {
         {"Hello world, it's 12345!",
          {"Hello Ġworld , Ġit 's Ġ12345 !", "Hello Ġworld , Ġit 's Ġ 123 45 !",
-          "Hello Ġworld , Ġit 's Ġ 1 2 3 4 5 !"}},
+          "Hello Ġworld , Ġit 's Ġ 1 2 3 4 5 !", "Hello Ġworld , Ġit 's Ġ 1 2 3 4 5 !"}},
         {"don't WE'LL they'Ve 'tis I'ſ 'l 're2",
          {"don 't ĠWE ' LL Ġthey ' Ve Ġ' tis ĠI ' Å¿ Ġ' l Ġ' re 2",
           "don 't ĠWE 'LL Ġthey 'Ve Ġ' tis ĠI 'Å¿ Ġ' l Ġ' re 2",
-          "don 't ĠWE 'LL Ġthey 'Ve Ġ' tis ĠI 'Å¿ Ġ' l Ġ' re 2"}},
-        {"x  ", {"x ĠĠ", "x ĠĠ", "x ĠĠ"}},
-        {"I'ſx", {"I ' Å¿x", "I 'Å¿ x", "I 'Å¿ x"}},
-        {"a  b   c ", {"a Ġ Ġb ĠĠ Ġc Ġ", "a Ġ Ġb ĠĠ Ġc Ġ", "a Ġ Ġb ĠĠ Ġc Ġ"}},
+          "don 't ĠWE 'LL Ġthey 'Ve Ġ' tis ĠI 'Å¿ Ġ' l Ġ' re 2",
+          "don 't ĠWE ' LL Ġthey ' Ve Ġ' tis ĠI ' Å¿ Ġ' l Ġ' re 2"}},
+        {"x  ", {"x ĠĠ", "x ĠĠ", "x ĠĠ", "x ĠĠ"}},
+        {"I'ſx", {"I ' Å¿x", "I 'Å¿ x", "I 'Å¿ x", "I ' Å¿x"}},
+        {"a  b   c ", {"a Ġ Ġb ĠĠ Ġc Ġ", "a Ġ Ġb ĠĠ Ġc Ġ", "a Ġ Ġb ĠĠ Ġc Ġ", "a Ġ Ġb ĠĠ Ġc Ġ"}},
         {"\tif (x)\n\t\treturn  1;\n\n  }",
          {"ĉ if Ġ( x ) Ċĉ ĉ return Ġ Ġ1 ; ĊĊĠ Ġ}", "ĉif Ġ( x )Ċ ĉ ĉreturn Ġ Ġ 1 ;ĊĊ Ġ Ġ}",
-          "ĉif Ġ( x )Ċ ĉ ĉreturn Ġ Ġ 1 ;ĊĊ Ġ Ġ}"}},
+          "ĉif Ġ( x )Ċ ĉ ĉreturn Ġ Ġ 1 ;ĊĊ Ġ Ġ}", "ĉ if Ġ( x ) Ċĉ ĉ return ĠĠ 1 ; ĊĊĠ Ġ}"}},
         {"x=y+1; foo@@ bar </s>",
          {"x = y + 1 ; Ġfoo @@ Ġbar Ġ</ s >", "x =y + 1 ; Ġfoo @@ Ġbar Ġ</ s >",
-          "x =y + 1 ; Ġfoo @@ Ġbar Ġ</ s >"}},
-        {"  \n \n  x", {"ĠĠĊĠĊĠ Ġx", "ĠĠĊĠĊ Ġ Ġx", "ĠĠĊĠĊ Ġ Ġx"}},
+          "x =y + 1 ; Ġfoo @@ Ġbar Ġ</ s >", "x = y + 1 ; Ġfoo @@ Ġbar Ġ</ s >"}},
+        {"  \n \n  x", {"ĠĠĊĠĊĠ Ġx", "ĠĠĊĠĊ Ġ Ġx", "ĠĠĊĠĊ Ġ Ġx", "ĠĠĊĠĊĠ Ġx"}},
         {"naïve café 你好 Привет",
          {"naÃ¯ve ĠcafÃ© Ġä½łå¥½ ĠÐŁÑĢÐ¸Ð²ÐµÑĤ", "naÃ¯ve ĠcafÃ© Ġä½łå¥½ ĠÐŁÑĢÐ¸Ð²ÐµÑĤ",
-          "naÃ¯ve ĠcafÃ© Ġä½łå¥½ ĠÐŁÑĢÐ¸Ð²ÐµÑĤ"}},
+          "naÃ¯ve ĠcafÃ© Ġä½łå¥½ ĠÐŁÑĢÐ¸Ð²ÐµÑĤ", "naÃ¯ve ĠcafÃ© Ġä½łå¥½ ĠÐŁÑĢÐ¸Ð²ÐµÑĤ"}},
         {"½ ²³ Ⅷ٣ 7.5",
-         {"Â½ ĠÂ²Â³ Ġâħ§Ù£ Ġ7 . 5", "Â½ Ġ Â²Â³ Ġ âħ§Ù£ Ġ 7 . 5", "Â½ Ġ Â² Â³ Ġ âħ§ Ù£ Ġ 7 . 5"}},
-        {"e\u0301", {"e Ìģ", "e Ìģ", "Ã©"}},
-        {"  12 ab", {"Ġ Ġ12 Ġab", "Ġ Ġ 12 Ġab", "Ġ Ġ 1 2 Ġab"}},
-        {"a\u00A0b\u2003 c\u3000", {"a Âł b âĢĥ Ġc ãĢĢ", "a Âłb âĢĥ Ġc ãĢĢ", "a Âłb âĢĥ Ġc ãĢĢ"}},
-        {"!?\r\n\n?", {"!? čĊ Ċ ?", "!?čĊĊ ?", "!?čĊĊ ?"}},
-        {"🙂👍🏽 ok", {"ðŁĻĤðŁĳįðŁı½ Ġok", "ðŁĻĤðŁĳįðŁı½ Ġok", "ðŁĻĤðŁĳįðŁı½ Ġok"}},
-        {"\u0301\u200D_x\u00AD\x7F\x01", {"ÌģâĢį_ x ÂŃġā", "ÌģâĢį_ x ÂŃġā", "ÌģâĢį_ x ÂŃġā"}},
+         {"Â½ ĠÂ²Â³ Ġâħ§Ù£ Ġ7 . 5", "Â½ Ġ Â²Â³ Ġ âħ§Ù£ Ġ 7 . 5", "Â½ Ġ Â² Â³ Ġ âħ§ Ù£ Ġ 7 . 5",
+          "Â½ Ġ Â² Â³ Ġ âħ§ Ù£ Ġ 7 . 5"}},
+        {"e\u0301", {"e Ìģ", "e Ìģ", "Ã©", "e Ìģ"}},
+        {"  12 ab", {"Ġ Ġ12 Ġab", "Ġ Ġ 12 Ġab", "Ġ Ġ 1 2 Ġab", "ĠĠ 1 2 Ġab"}},
+        {"a\u00A0b\u2003 c\u3000",
+         {"a Âł b âĢĥ Ġc ãĢĢ", "a Âłb âĢĥ Ġc ãĢĢ", "a Âłb âĢĥ Ġc ãĢĢ", "a Âł b âĢĥ Ġc ãĢĢ"}},
+        {"!?\r\n\n?", {"!? čĊ Ċ ?", "!?čĊĊ ?", "!?čĊĊ ?", "!? čĊ Ċ ?"}},
+        {"🙂👍🏽 ok", {"ðŁĻĤðŁĳįðŁı½ Ġok", "ðŁĻĤðŁĳįðŁı½ Ġok", "ðŁĻĤðŁĳįðŁı½ Ġok", "ðŁĻĤðŁĳįðŁı½ Ġok"}},
+        {"\u0301\u200D_x\u00AD\x7F\x01",
+         {"ÌģâĢį_ x ÂŃġā", "ÌģâĢį_ x ÂŃġā", "ÌģâĢį_ x ÂŃġā", "ÌģâĢį_ x ÂŃġā"}},
     };
     nm_buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -190,6 +194,24 @@ static void codes_without_ends_of_words(void **state)
     nm_buffer_release(&text);
 }
 
+static void whole_words(void **state)
+{
+    (void)state;
+    static const char codes[] = "#version: 0.2 byte_level\na b\n\u0120cab\nabc\n";
+    nm_bpe *bpe = parse(codes);
+    assert_int_equal(bpe->n_merges, 1);
+    assert_segmented(bpe, "abc \u0120cab cab abcc \u0120abc ab", "abc \u0120cab c ab ab c c \u0120 ab c ab");
+    nm_buffer text = {0};
+    nm_bpe_format_text(bpe, bpe->format, &text);
+    assert_buffer(&text, codes);
+    nm_bpe_free(bpe);
+    nm_buffer_release(&text);
+    nm_error err;
+    static const char other[] = "#version: 0.2\na b\nabc\n"; /* of subword-nmt */
+    assert_int_equal(nm_bpe_parse(other, strlen(other), "codes", &bpe, &err), NM_FORMAT);
+    assert_non_null(strstr(err.text, "codes:3: expected two symbols"));
+}
+
 static void codes_match_the_tokenizer(void **state)
 {
     (void)state;
@@ -244,6 +266,7 @@ int main(void)
                                        cmocka_unit_test(text_is_restored),
                                        cmocka_unit_test(bytes_that_are_not_text_are_replaced),
                                        cmocka_unit_test(codes_without_ends_of_words),
+                                       cmocka_unit_test(whole_words),
                                        cmocka_unit_test(codes_match_the_tokenizer),
                                        cmocka_unit_test(learned_from_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);

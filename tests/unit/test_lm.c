@@ -129,7 +129,7 @@ static void test_inputs_are_preceding_tokens(void **state)
     static const int32_t in[] = {2, 10, 11, 12, 13}, out[] = {10, 11, 12, 13, 14}, pos[] = {0, 1, 2, 0, 1};
     nm_arena arena;
     nm_arena_init(&arena, 1 << 20);
-    nm_batch batch = nm_lm_pack(ids, 2, begins, lengths, 2, &arena);
+    nm_batch batch = nm_lm_pack(ids, 2, begins, NULL, lengths, 2, &arena);
     assert_int_equal(batch.tokens, 5);
     assert_int_equal(batch.target.longest, 3);
     assert_memory_equal(batch.target_in, in, sizeof in);
@@ -290,7 +290,8 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_ids drawn[PROMPTS] = {{0}};
     nm_sampler *sampler;
     nm_error err;
-    check(nm_sampler_create(&sampler, r->model, options, vocab, false, &err), &err);
+    const nm_sampler_texts texts = {vocab, vocab->eos, false};
+    check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
     check(nm_sampler_run(sampler, prompts, PROMPTS, 0, NULL, drawn, &err), &err);
     for (int i = 0; i < PROMPTS; i++) {
         assert_int_equal(drawn[i].n, DRAWN);

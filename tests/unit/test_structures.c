@@ -188,6 +188,8 @@ static void test_structures_differ(void **state)
                                            "rope=half",
                                            "rope=interleaved",
                                            "rope=half rope_base=100",
+                                           "rope=half rope_scaling=linear",
+                                           "rope=half rope_scaling=llama3 rope_original=8",
                                            "qk_norm=head",
                                            "qk_norm=full",
                                            "qk_norm=head v_norm=head",
@@ -356,6 +358,36 @@ static void test_refused(void **state)
     }
 }
 
+/* The frequencies of transformers' function for rope_type = llama3, which is defined by wavelengths. */
+static double llama3_frequency(double f, double factor, double low, double high, double context)
+{
+    double wavelength = 2 * acos(-1) / f, low_wavelength = context / low, high_wavelength = context / high;
+    double smooth = (context / wavelength - low) / (high - low);
+    return wavelength < high_wavelength  ? f
+           : wavelength > low_wavelength ? f / factor
+                                         : (1 - smooth) * f / factor + smooth * f;
+}
+
+static void test_scaled_rotations(void **state)
+{
+    (void)state;
+    enum { FEATURES = 64 };
+    nm_rope_angles plain = {.base = 500000}, linear = {500000, NM_ROPE_LINEAR, 4, 1, 4, 8192},
+                   llama3 = {500000, NM_ROPE_LLAMA3, 8, 1, 4, 8192};
+    int kept = 0, divided = 0, between = 0;
+    for (int32_t j = 0; j < FEATURES / 2; j++) {
+        double f = nm_rope_frequency(&plain, j, FEATURES), scaled = nm_rope_frequency(&llama3, j, FEATURES);
+        assert_true(fabs(f - pow(500000, -j / 32.0)) <= 1e-12 * f);
+        assert_true(fabs(nm_rope_frequency(&linear, j, FEATURES) - f / 4) <= 1e-12 * f);
+        assert_true(fabs(scaled - llama3_frequency(f, 8, 1, 4, 8192)) <= 1e-12 * f);
+        kept += scaled == f;
+        divided += scaled == f / 8;
+        between += scaled < f && scaled > f / 8;
+    }
+    assert_int_equal(kept + divided + between, FEATURES / 2);
+    assert_true(kept > 5 && divided > 5 && between > 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_untrained_stack_is_the_identity),
@@ -364,6 +396,7 @@ int main(void)
                                        cmocka_unit_test(test_sequences_are_independent),
                                        cmocka_unit_test(test_initial_values_of_deepnorm),
                                        cmocka_unit_test(test_initial_biases),
+                                       cmocka_unit_test(test_scaled_rotations),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@ import os
 import sys
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 SIZE = 12  # of the vocabulary
 END = SIZE - 1
@@ -20,6 +21,12 @@ MODELS = {
                                             tie_word_embeddings=True)),
     "qwen3": (Qwen3ForCausalLM, Qwen3Config(**COMMON, num_key_value_heads=2, head_dim=6)),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config(**COMMON, num_key_value_heads=2, rms_norm_eps=1e-3)),
+    # Biases of some layers only; scaled rotary position embeddings, and texts that begin with another token than their end.
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**COMMON, num_key_value_heads=2)),
+    "llama3": (LlamaForCausalLM, LlamaConfig(**{**COMMON, "vocab_size": SIZE + 1, "bos_token_id": SIZE}, num_key_value_heads=2,
+                                             head_dim=6, attention_bias=True, rope_parameters={
+                                                 "rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0,
+                                                 "high_freq_factor": 4.0, "original_max_position_embeddings": 12})),
 }
 
 
@@ -32,11 +39,11 @@ def main():
             for tensor in model.parameters():  # gains other than 1, biases other than 0
                 if tensor.dim() == 1:
                     tensor.add_(0.3 * torch.randn_like(tensor))
-            scores = torch.log_softmax(model(torch.tensor([[END, *TEXT]])).logits[0].double(), -1)
+            scores = torch.log_softmax(model(torch.tensor([[config.bos_token_id, *TEXT]])).logits[0].double(), -1)
         model.save_pretrained(folder)
         os.remove(os.path.join(folder, "generation_config.json"))
         with open(os.path.join(folder, "vocab.json"), "w", encoding="ascii") as file:
-            json.dump({f"w{i}" if i != END else "<end>": i for i in range(SIZE)}, file)
+            json.dump({f"w{i}" if i != END else "<end>": i for i in range(config.vocab_size)}, file)
         with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
             file.writelines(f"{float(scores[i, t]):.6f}\n" for i, t in enumerate([*TEXT, END]))
     with open(os.path.join(sys.argv[1], "text.txt"), "w", encoding="ascii") as file:
