@@ -312,6 +312,28 @@ def test_language_model(language_model, folder):
             model.generate(lines[:1], first)
 
 
+def test_documents(folder):
+    stories = [f"Story {i}\n\n  A cat sat.\n\tThe end." for i in range(40)]
+    with open(folder / "stories.jsonl", "w", encoding="utf-8") as out:
+        out.writelines(json.dumps({"text": story}) + "\n" for story in stories)
+    norma_program("prepare", "--format", "text", "--tokenizer", "byte_level", "--documents", "separated", "--document-separator",
+                  "====", "--bpe-merges", 40, "--train", folder / "stories.jsonl", "--output", folder / "story-data")
+    run = norma.train(LM_RECIPE.format(folder=folder).replace("lm-data", "story-data"), folder / "run-stories")
+    model = norma.LanguageModel(run, temperature=0, tokens=60)
+    scores = model.score([stories[7], stories[7] + "\n"])
+    assert "".join(scores[0].tokens[:-1]).replace("Ġ", " ").replace("Ċ", "\n").replace("ĉ", "\t") == stories[7]
+    assert scores[0].tokens[-1] == "</s>" and len(scores[1].tokens) > len(scores[0].tokens)
+    (folder / "stories").write_text(f"{stories[7]}\n====\n{stories[8]}\n", encoding="utf-8")
+    measured = model.perplexity_of_file(folder / "stories")
+    assert measured.tokens == sum(len(score.tokens) for score in model.score(stories[7:9]))
+    lines = norma.LanguageModel(run, **{"perplexity.documents": "line"})
+    assert lines.perplexity_of_file(folder / "stories").nll != measured.nll
+    with pytest.raises(norma.FormatError, match="line 0: a line break"):
+        lines.score(stories[:1])
+    texts = model.generate([stories[7][:20]])
+    assert texts[0].count("\n") <= 3
+
+
 def test_tagger(tagger, folder):
     sentences = [line.split() for line in ("Zoë Ek lives in Rom .", "Anna", "Unknown lives in Bonn .")]
     (folder / "names").write_text("".join(" ".join(tokens) + "\n" for tokens in sentences), encoding="utf-8")
