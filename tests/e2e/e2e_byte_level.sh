@@ -131,6 +131,9 @@ try convert whole.safetensors --to huggingface -o whole-again
 [ "$got" = 0 ] || fail "convert whole.safetensors: $(cat err)"
 has whole-again/tokenizer.json '"ignore_merges": true'
 grep -qx Ġreturn whole-again/codes.bpe || fail 'the codes lack the word'
+printf 'The cat\n' >cat.txt
+prepare whole-codes --codes whole-again/codes.bpe --train cat.txt
+grep -q '^Ġreturn ' whole-codes/dict.txt || fail 'the dictionary lacks the word'
 accepts written prepare --like whole.safetensors --train words.txt --output whole-data
 same whole-again/codes.bpe whole-data/codes.bpe
 

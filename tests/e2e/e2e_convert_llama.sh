@@ -67,6 +67,10 @@ for change in 's/"factor": 5.0/"factor": 1.0/' 's/"bos_token_id": [0-9]*/"bos_to
     if [ "$changed_texts" = "$texts" ]; then same_texts="$same_texts $change"; fi
     if cmp -s <(log_probs changed.safetensors | sed 's/changed/back-scaled/g') <(log_probs back-scaled.safetensors); then fail "no effect: $change"; fi
 done
+# Every line is a text: it begins with the first input, not with the end of the line before.
+tail -n 1 valid.en >last.en
+same <(log_probs back-scaled.safetensors | tail -n 1 | sed 's/.*"log_prob"//') \
+    <("$NORMA" perplexity back-scaled.safetensors last.en --tokens --each-line --threads 1 2>/dev/null | sed 's/.*"log_prob"//')
 [[ "$same_texts" != *bos_token_id* ]] || fail "the same texts after another first input: $texts"
 # Shared embeddings and ScaleNorm have counterparts: a second matrix, and a gain per feature.
 train shared --model.preset llama --model.share_embeddings true --model.norm scale

@@ -101,6 +101,10 @@ has out '{"prompt":"Story 8\n  Once","text":" there was a cat.\n'
 [ "$(grep -c 'The end."}$' out)" = 2 ] || fail "not two ends: $(cat out)"
 input=prompts try generate lm/last.safetensors "${stories[@]}" --bare --lines 1 --temperature 0
 same <(printf ' cat.\n there was a cat.\n') out
+# A text ends with its document, also if others of the batch are longer.
+printf 'Story\n<|endoftext|>\nStory 7\n  Once there was a cat.\nThe' >uneven
+input=uneven try generate lm/last.safetensors "${stories[@]}" --json --temperature 0
+has out '.\nThe","text":" end."}'
 head -n 2 prompts >one
 try generate lm/last.safetensors one --documents file --json --temperature 0
 has out '{"prompt":"Story 7\n  Once there was a","text":" cat.\n'
