@@ -36,7 +36,8 @@ static void check_split(const char *folder, int split, int sides, const nm_prepa
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static const char *const names[N_PARTS] = {"train.a", "train.b", "valid.a", "valid.b"},
-                             *const invalid[] = {"error", "skip"};
+                             *const invalid[] = {"error", "skip"}, *const units[] = {"separated", "file"},
+                             *const rules[] = {"gpt2", "llama3", "qwen2", "smollm"};
     uint32_t form = fuzz_choice(&data, &bytes, 256), filter = fuzz_choice(&data, &bytes, 256),
              merges = fuzz_choice(&data, &bytes, 40);
     const char *folder = fuzz_folder();
@@ -62,7 +63,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         set(options, "target_lang", "b");
     }
     set(options, "output", output);
-    set(options, "tokenizer", form & 4 ? "moses" : form & 8 ? "basic_english" : "none");
+    bool documents = plain && form & 64;
+    set(options, "tokenizer",
+        documents  ? "byte_level"
+        : form & 4 ? "moses"
+        : form & 8 ? "basic_english"
+                   : "none");
+    if (documents) {
+        set(options, "documents", units[filter >> 4 & 1]);
+        set(options, "pretokenizer", rules[filter >> 5 & 3]);
+    }
+    if (documents && !(filter & 16) && filter & 128)
+        set(options, "document_separator", "ab");
     set(options, "lowercase", form & 16 ? "true" : "false");
     char text[16];
     snprintf(text, sizeof text, "%u", form & 32 ? (unsigned)merges : 0);
