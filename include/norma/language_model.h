@@ -56,9 +56,8 @@ typedef enum nm_lm_context {
     NM_LM_TEXT   /* the lines are one text, as in norma perplexity: earlier lines are context */
 } nm_lm_context;
 
-/* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token. A document
- * may contain newlines, also at its end.
- * *scores is set on success only; free it with nm_lm_scores_free.
+/* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token.
+ * A document may contain newlines, also at its end. *scores is set on success only; free it with nm_lm_scores_free.
  *
  * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_USAGE: NULL; NM_UNSUPPORTED: a
  * non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
@@ -114,11 +113,10 @@ NM_API nm_interval nm_perplexity_interval(const nm_perplexity *perplexity);
 
 /* ---- generation ---- */
 
-/* Continues n prompts, UTF-8, as norma generate does, with the options of [sample]. A prompt may have several lines. A
- * newline after it is ignored, unless the model was trained on documents of several lines: then generation ends with the
- * document. `number` is that of the first prompt: a continuation depends on its prompt, its number and
- * sample.seed only, so a prompt that is given several times has several continuations. *texts is set on success only; free it
- * with nm_lm_texts_free.
+/* Continues n prompts, UTF-8, as norma generate does, with the options of [sample]. A prompt may have several lines. A newline
+ * after it is ignored, unless the model was trained on documents of several lines: then generation ends with the document.
+ * `number` is that of the first prompt: a continuation depends on its prompt, its number and sample.seed only, so a prompt
+ * that is given several times has several continuations. *texts is set on success only; free it with nm_lm_texts_free.
  *
  * NM_FORMAT with the index of the prompt (from 0): not UTF-8; NM_USAGE: NULL; NM_UNSUPPORTED: a non-causal model;
  * NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */

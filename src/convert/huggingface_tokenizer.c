@@ -122,7 +122,8 @@ static nm_status append_merge(nm_buffer *text, const json_t *merge, const char *
     return NM_OK;
 }
 
-/* Appends the tokens that the merges of the text do not produce. With `ignore_merges`, a word that is such a token is not split. */
+/* Appends the tokens that the merges of the text do not produce. With `ignore_merges`, a word that is such a token is not
+ * split. */
 static nm_status append_whole_words(nm_buffer *text, json_t *vocab, const char *path, nm_error *err)
 {
     nm_bpe *bpe;

@@ -34,7 +34,7 @@ struct nm_sampler {
     const nm_vocab *vocab;
     int32_t first_input;
     int32_t *newlines; /* [V], number of newlines in each token, with documents; NULL: eos is a newline */
-    const nm_sampler *owner; /* of newlines; NULL: this sampler */
+    bool owns_newlines;
     /* NULL without a KV cache (block-term attention): the whole context is recomputed */
     nm_incremental *incremental;
     nm_model_output output; /* the output projection */
@@ -99,7 +99,8 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                          .options = options,
                          .vocab = texts->vocab,
                          .first_input = texts->first_input,
-                         .newlines = texts->documents ? count_newlines(texts->vocab) : NULL};
+                         .newlines = texts->documents ? count_newlines(texts->vocab) : NULL,
+                         .owns_newlines = true};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (generator->decoder(model))
@@ -121,8 +122,7 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
                          .options = main->options,
                          .vocab = main->vocab,
                          .first_input = main->first_input,
-                         .newlines = main->newlines,
-                         .owner = main};
+                         .newlines = main->newlines};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (main->incremental)
@@ -144,7 +144,7 @@ void nm_sampler_free(nm_sampler *self)
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
-    if (!self->owner)
+    if (self->owns_newlines)
         free(self->newlines);
     free(self);
 }

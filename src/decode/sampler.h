@@ -27,7 +27,8 @@ typedef struct nm_sampler_texts {
     bool documents;
 } nm_sampler_texts;
 
-/* The vocabulary, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal models and for models that are not language models; NM_MEMORY. */
+/* The vocabulary, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal
+ * models and for models that are not language models; NM_MEMORY. */
 nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_sample_options *options,
                             const nm_sampler_texts *texts, nm_error *err);
 /* A sampler with the same weights and a separate workspace, for concurrent calls. model: a worker of the main sampler's model
