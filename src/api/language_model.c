@@ -259,6 +259,7 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     const nm_lm_scoring how = {.context = self->scoring->context,
                                .max_tokens = self->scoring->batch_tokens,
                                .before = self->first_input,
+                               .vocab = self->parts->vocab,
                                .ends = context == NM_LM_LINES ? ends : NULL,
                                .n_ends = n,
                                .token_nll = token_nll,
@@ -337,6 +338,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .max_tokens = self->scoring->batch_tokens,
                                .drop_incomplete = self->scoring->drop_incomplete || !self->sampler,
                                .before = self->first_input,
+                               .vocab = self->parts->vocab,
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};
@@ -345,6 +347,8 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
         status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
+    if (status == NM_MISMATCH)
+        nm_error_prefix(err, "%s", nm_input_name(path));
     if (status == NM_OK && !out->scored.tokens)
         status = nm_fail(err, NM_MISMATCH, "%s: %zu tokens are less than one segment", path, ids.n);
     nm_ids_release(&ids);

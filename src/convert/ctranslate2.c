@@ -435,7 +435,7 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
     return status;
 }
 
-static nm_status add_lm(exporter *to, nm_model *model)
+static nm_status add_lm(exporter *to, nm_model *model, const uint8_t *allowed)
 {
     const nm_lm *lm = nm_lm_of(model);
     const nm_lm_config *c = nm_lm_config_of(model);
@@ -457,7 +457,7 @@ static nm_status add_lm(exporter *to, nm_model *model)
     nm_status status = add_stack(to, &lm->stack, "decoder", residual.scale, NULL, &hidden);
     if (status == NM_OK)
         add_projection(to,
-                       &(output_projection){lm->output_weight, lm->output_bias, false, NULL,
+                       &(output_projection){lm->output_weight, lm->output_bias, false, allowed,
                                             lm->output_weight == lm->table ? table : NULL},
                        &hidden);
     release_output(&hidden);
@@ -621,7 +621,7 @@ static nm_status write_ctranslate2(const nm_loaded_model *loaded, const char *fo
             status = write_translation(&to, parts, folder);
     } else if (model->type == &nm_model_lm) {
         add_attribute(&to, "decoder", "start_from_zero_embedding", NM_CT2_INT8, 0);
-        status = add_lm(&to, model);
+        status = add_lm(&to, model, ((const nm_lm_parts *)loaded->task.parts)->allowed);
         if (status == NM_OK)
             status = write_lm(&to, loaded, folder);
     } else {

@@ -3,6 +3,7 @@
 #define NM_HUGGINGFACE_H
 
 #include "convert/convert.h"
+#include "convert/huggingface_tokenizer.h"
 #include "convert/tensor_map.h"
 #include "model/lm.h"
 
@@ -29,13 +30,15 @@ void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model);
 typedef nm_status nm_llama_norm(const nm_norm *norm, const char *tensor, void *context, nm_error *err);
 nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *context, nm_error *err);
 /* NM_UNSUPPORTED, naming the option, if no class has the structure of the model. */
-nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const char *folder, nm_error *err);
+nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                                     const char *folder, nm_error *err);
 
 /* Names in transformers, indexed by nm_activation. */
 extern const char *const nm_huggingface_activations[];
 nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err);
 /* Writes the files of a language model other than config.json and the tensors: its tokenizer, the settings of generation. */
-nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err);
+nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                                        const char *folder, nm_error *err);
 
 /* nm_foreign_format.write and .read; settings are not used. */
 nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err);

@@ -174,7 +174,7 @@ static void describe_scaling(json_t *rope, const nm_lm_config *c)
     json_object_set_new(rope, "original_max_position_embeddings", json_integer((json_int_t)c->rope_original));
 }
 
-static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double eps)
+static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, double eps)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
     const nm_llama_class *class = class_of(c);
@@ -182,16 +182,18 @@ static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double ep
     const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
     json_t *config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, "
-        "s:{s:s, s:f}, s:b, s:f, s:b, s:i, s:i, s:i}",
+        "s:{s:s, s:f}, s:b, s:f, s:b}",
         "architectures", class->name, "model_type", class->model_type, "dtype", "float32", "vocab_size",
-        (int)model->target_size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
+        (int)vocab->size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
         "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
         (json_int_t)c->context, "hidden_act", nm_huggingface_activations[c->activation], "rms_norm_eps", eps,
         "rope_theta", c->rope_base, "rope_parameters", "rope_type", scaling_names[c->rope_scaling],
         "rope_theta", c->rope_base, "attention_bias", c->bias, "attention_dropout", c->attention_dropout,
-        "tie_word_embeddings", 0, "bos_token_id", (int)nm_lm_first_input(c, vocab), "eos_token_id",
-        (int)vocab->eos, "pad_token_id", (int)vocab->pad);
+        "tie_word_embeddings", 0);
+    nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
+    nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
+    nm_huggingface_add_id(vocab, config, "pad_token_id", vocab->vocab->pad);
     if (config && class->biases)
         json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
     if (config)
@@ -199,11 +201,12 @@ static json_t *config_of(const nm_model *model, const nm_vocab *vocab, double ep
     return config;
 }
 
-nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                                     const char *folder, nm_error *err)
 {
     nm_model *model = loaded->model;
     const nm_lm *lm = model->parts;
-    const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
+    const nm_map_ids ids = nm_huggingface_ids(vocab);
     NM_TRY(check_structure(nm_lm_config_of(model), err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
@@ -212,12 +215,12 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const char *
     nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
     if (status == NM_OK) {
-        nm_tensor_map_write(&map, model->backend, &list);
+        nm_tensor_map_write(&map, model->backend, &ids, &list);
         status = nm_huggingface_write_tensors(&list, folder, err);
     }
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);
     NM_TRY(nm_json_write(config_of(model, vocab, norms.eps), folder, "config.json", err));
-    return nm_huggingface_write_lm_texts(loaded, folder, err);
+    return nm_huggingface_write_lm_texts(loaded, vocab, folder, err);
 }

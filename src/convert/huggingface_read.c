@@ -308,6 +308,11 @@ static nm_status load_gpt2(reader *from, const char *output)
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
+static bool is_other_symbol(const nm_foreign_vocab *vocab, int32_t index)
+{
+    return index == vocab->bos || index == vocab->eos;
+}
+
 /* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. */
 static nm_status read_lm_texts(reader *from, int64_t size)
 {
@@ -318,11 +323,15 @@ static nm_status read_lm_texts(reader *from, int64_t size)
     from->vocab.bos = first != from->vocab.eos ? first : nm_foreign_vocab_find(&from->vocab, "<s>");
     from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
     from->vocab.unk = nm_foreign_vocab_find(&from->vocab, "<unk>");
+    if (is_other_symbol(&from->vocab, from->vocab.pad))
+        from->vocab.pad = -1;
+    if (is_other_symbol(&from->vocab, from->vocab.unk))
+        from->vocab.unk = -1;
     if (from->vocab.eos < 0)
         return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
     NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
     NM_TRY(nm_import_set(in, "model.first_input", "%s", first != from->vocab.eos ? "bos" : "eos"));
-    NM_TRY(nm_import_set(in, "model.output_bias", "%s", nm_import_excludes(in) ? "true" : "false"));
+    NM_TRY(nm_import_set(in, "model.output_bias", "false"));
     return nm_import_texts(in, from->folder);
 }
 

@@ -253,41 +253,71 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
 
 /* ---- writing ---- */
 
-static json_t *special_token(const nm_vocab *vocab, int32_t id)
+nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab)
 {
-    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)id, "content",
-                     nm_vocab_symbol(vocab, id), "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0,
-                     "special", 1);
+    nm_huggingface_vocab out = {.vocab = vocab,
+                                .ids = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *out.ids)};
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
+        out.ids[id] = nm_vocab_omits(vocab, id) ? -1 : out.size++;
+    return out;
+}
+
+void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id)
+{
+    if (vocab->ids[id] >= 0)
+        json_object_set_new(json_object, key, json_integer(vocab->ids[id]));
+}
+
+nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab)
+{
+    return (nm_map_ids){.ids = {[NM_OF_TARGET_VOCAB] = vocab->ids},
+                        .size = {[NM_OF_TARGET_VOCAB] = vocab->size}};
+}
+
+/* Adds the name of a special symbol under the key, unless it is omitted. */
+static void add_symbol(const nm_huggingface_vocab *vocab, json_t *object, const char *key, int32_t id)
+{
+    if (vocab->ids[id] >= 0)
+        json_object_set_new(object, key, json_string(nm_vocab_symbol(vocab->vocab, id)));
+}
+
+static json_t *special_token(const nm_huggingface_vocab *vocab, int32_t id)
+{
+    return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)vocab->ids[id], "content",
+                     nm_vocab_symbol(vocab->vocab, id), "single_word", 0, "lstrip", 0, "rstrip", 0,
+                     "normalized", 0, "special", 1);
 }
 
 /* transformers finds special tokens in text. Byte-level BPE has no unknown tokens, and "<unk>" is text. */
-static json_t *special_tokens(const nm_vocab *vocab, bool byte_level)
+static json_t *special_tokens(const nm_huggingface_vocab *vocab, bool byte_level)
 {
     json_t *added = json_array();
-    const int32_t special[] = {vocab->bos, vocab->pad, vocab->eos, vocab->unk};
+    const int32_t special[] = {vocab->vocab->bos, vocab->vocab->pad, vocab->vocab->eos, vocab->vocab->unk};
     for (int i = 0; i < 4 - byte_level; i++)
-        json_array_append_new(added, special_token(vocab, special[i]));
+        if (vocab->ids[special[i]] >= 0)
+            json_array_append_new(added, special_token(vocab, special[i]));
     return added;
 }
 
-static json_t *symbols_of(const nm_vocab *vocab)
+static json_t *symbols_of(const nm_huggingface_vocab *vocab)
 {
     json_t *symbols = json_object();
-    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
-        json_object_set_new(symbols, nm_vocab_symbol(vocab, i), json_integer(i));
+    for (int32_t i = 0; i < nm_vocab_size(vocab->vocab); i++)
+        nm_huggingface_add_id(vocab, symbols, nm_vocab_symbol(vocab->vocab, i), i);
     return symbols;
 }
 
 /* Appends </s> to a text. */
-static json_t *ending_processor(const nm_vocab *vocab)
+static json_t *ending_processor(const nm_huggingface_vocab *vocab)
 {
-    const char *eos = nm_vocab_symbol(vocab, vocab->eos);
+    int32_t id = vocab->vocab->eos;
+    const char *eos = nm_vocab_symbol(vocab->vocab, id);
     return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], "
                      "s:{s:{s:s, s:[i], s:[s]}}}",
                      "type", "TemplateProcessing", "single", "Sequence", "id", "A", "type_id", 0,
                      "SpecialToken", "id", eos, "type_id", 0, "pair", "Sequence", "id", "A", "type_id", 0,
                      "Sequence", "id", "B", "type_id", 0, "special_tokens", eos, "id", eos, "ids",
-                     (int)vocab->eos, "tokens", eos);
+                     (int)vocab->ids[id], "tokens", eos);
 }
 
 /* tokenizer.json; releases the parts. */
@@ -306,7 +336,7 @@ static json_t *tokenizer_file(const nm_huggingface_tokenizer *from, json_t *norm
 static json_t *word_level(const nm_huggingface_tokenizer *from)
 {
     json_t *model = json_pack("{s:s, s:o, s:s}", "type", "WordLevel", "vocab", symbols_of(from->vocab),
-                              "unk_token", nm_vocab_symbol(from->vocab, from->vocab->unk));
+                              "unk_token", nm_vocab_symbol(from->vocab->vocab, from->vocab->vocab->unk));
     return tokenizer_file(from, json_null(), json_pack("{s:s}", "type", "WhitespaceSplit"), json_null(),
                           model);
 }
@@ -368,7 +398,7 @@ static nm_status make_byte_level(const nm_huggingface_tokenizer *from, const nm_
     nm_bpe *bpe;
     json_t *merges = json_array();
     NM_TRY(nm_bpe_parse(from->codes, strlen(from->codes), "codes.bpe", &bpe, err));
-    nm_status status = add_merges(bpe, from->vocab, merges, err);
+    nm_status status = add_merges(bpe, from->vocab->vocab, merges, err);
     bool has_whole_words = bpe->whole.n > 0;
     nm_bpe_free(bpe);
     if (status != NM_OK) {
@@ -410,17 +440,18 @@ nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokeniz
 nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *from, const char *folder,
                                          nm_error *err)
 {
-    const nm_vocab *vocab = from->vocab;
+    const nm_vocab *vocab = from->vocab->vocab;
     json_t *file = NULL;
     NM_TRY(make_file(from, &file, err));
     bool byte_level = !json_is_null(json_object_get(file, "decoder"));
     NM_TRY(nm_json_write(file, folder, "tokenizer.json", err));
     json_t *config =
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "bos_token",
-                  nm_vocab_symbol(vocab, vocab->bos), "eos_token", nm_vocab_symbol(vocab, vocab->eos),
-                  "pad_token", nm_vocab_symbol(vocab, vocab->pad), "model_max_length",
+        json_pack("{s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
                   (json_int_t)from->longest, "clean_up_tokenization_spaces", 0);
-    if (config && !byte_level)
-        json_object_set_new(config, "unk_token", json_string(nm_vocab_symbol(vocab, vocab->unk)));
+    add_symbol(from->vocab, config, "bos_token", nm_vocab_omits(vocab, vocab->bos) ? vocab->eos : vocab->bos);
+    add_symbol(from->vocab, config, "eos_token", vocab->eos);
+    add_symbol(from->vocab, config, "pad_token", vocab->pad);
+    if (!byte_level)
+        add_symbol(from->vocab, config, "unk_token", vocab->unk);
     return nm_json_write(config, folder, "tokenizer_config.json", err);
 }

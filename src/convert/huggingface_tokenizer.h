@@ -12,8 +12,22 @@
 nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                         nm_import_codes *codes, nm_error *err);
 
-typedef struct nm_huggingface_tokenizer {
+/* The vocabulary that a folder gets: that of the model without its omitted symbols (prepare.omit_symbols). */
+typedef struct nm_huggingface_vocab {
     const nm_vocab *vocab;
+    int32_t *ids; /* [V], heap: id in the folder; -1: omitted */
+    int32_t size; /* in tokens */
+} nm_huggingface_vocab;
+
+/* Release with free(vocab.ids). */
+nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab);
+/* The rows of the tensors of a language model. */
+nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab);
+/* Adds the id of a token under the key to a json_t object, unless the symbol is omitted. */
+void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id);
+
+typedef struct nm_huggingface_tokenizer {
+    const nm_huggingface_vocab *vocab;
     const char *settings, *codes; /* data.ini and codes.bpe of the model; codes may be NULL */
     bool ends;                    /* </s> is appended to a text */
     int64_t longest;              /* text, in tokens */

@@ -92,19 +92,20 @@ nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *f
     return status;
 }
 
-static nm_huggingface_tokenizer lm_tokenizer(const nm_loaded_model *loaded)
+static nm_huggingface_tokenizer lm_tokenizer(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab)
 {
     const nm_lm_parts *parts = loaded->task.parts;
-    return (nm_huggingface_tokenizer){.vocab = parts->vocab,
+    return (nm_huggingface_tokenizer){.vocab = vocab,
                                       .settings = parts->texts[NM_LM_SETTINGS],
                                       .codes = parts->texts[NM_LM_CODES],
                                       .longest = nm_lm_config_of(loaded->model)->context};
 }
 
-static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded)
+static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded,
+                                                  const nm_huggingface_vocab *vocab)
 {
     const nm_translation_parts *parts = loaded->task.parts;
-    return (nm_huggingface_tokenizer){.vocab = parts->target_vocab,
+    return (nm_huggingface_tokenizer){.vocab = vocab,
                                       .settings = parts->texts[NM_TEXT_SETTINGS],
                                       .codes = parts->texts[NM_TEXT_CODES],
                                       .ends = true,
@@ -113,17 +114,17 @@ static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded)
 
 const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
 
-nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                                        const char *folder, nm_error *err)
 {
-    const nm_lm_parts *parts = loaded->task.parts;
-    const nm_vocab *vocab = parts->vocab;
     const nm_lm_config *config = nm_lm_config_of(loaded->model);
-    NM_TRY(
-        nm_json_write(json_pack("{s:i, s:i, s:i, s:I}", "bos_token_id", (int)nm_lm_first_input(config, vocab),
-                                "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad,
-                                "max_length", (json_int_t)config->context),
-                      folder, "generation_config.json", err));
-    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded);
+    json_t *generation = json_object();
+    nm_huggingface_add_id(vocab, generation, "bos_token_id", nm_lm_first_input(config, vocab->vocab));
+    nm_huggingface_add_id(vocab, generation, "eos_token_id", vocab->vocab->eos);
+    nm_huggingface_add_id(vocab, generation, "pad_token_id", vocab->vocab->pad);
+    json_object_set_new(generation, "max_length", json_integer((json_int_t)config->context));
+    NM_TRY(nm_json_write(generation, folder, "generation_config.json", err));
+    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded, vocab);
     return nm_huggingface_write_tokenizer(&tokenizer, folder, err);
 }
 
@@ -187,7 +188,8 @@ static void add_marian_tensors(const nm_model *model, nm_tensor_list *list)
     free(bias);
 }
 
-static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingface_vocab *written,
+                               const char *folder, nm_error *err)
 {
     nm_model *model = loaded->model;
     const nm_translation_parts *parts = loaded->task.parts;
@@ -196,7 +198,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
     nm_tensor_list list = {0};
     NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
     NM_TRY(check_seq2seq(model, pre_norm, err));
-    const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded);
+    const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded, written);
     NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
         return nm_fail(err, NM_UNSUPPORTED,
@@ -207,7 +209,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const char *folder
             err, NM_UNSUPPORTED,
             "prepare.special_ids = tears: the positions of the class M2M100 depend on the id of <pad>");
     nm_huggingface_map_seq2seq(&map, model);
-    nm_tensor_map_write(&map, model->backend, &list);
+    nm_tensor_map_write(&map, model->backend, NULL, &list);
     if (!pre_norm)
         add_marian_tensors(model, &list);
     nm_status status = nm_huggingface_write_tensors(&list, folder, err);
@@ -242,64 +244,75 @@ static nm_status check_gpt2(const nm_model *model, double *eps, nm_error *err)
     return check_norms(model, eps, err);
 }
 
-static void add_gpt2_tensors(const nm_model *model, nm_tensor_list *list)
+static void add_positions(const nm_model *model, nm_tensor_list *list)
 {
-    const nm_lm *lm = model->parts;
     const nm_lm_config *c = nm_lm_config_of(model);
-    double *output = nm_param_values(model->backend, lm->output_weight);
-    nm_tensor_list_add(list, output, model->target_size, c->width, "lm_head.weight");
-    free(output);
     double *positions = nm_lm_position_values(model);
     nm_tensor_list_add(list, positions, c->context, c->width, "transformer.wpe.weight");
     free(positions);
 }
 
-static nm_status write_gpt2(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                            const char *folder, nm_error *err)
 {
     nm_model *model = loaded->model;
-    const nm_lm_parts *parts = loaded->task.parts;
-    const nm_vocab *vocab = parts->vocab;
+    const nm_map_ids ids = nm_huggingface_ids(vocab);
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     double eps = 0;
     NM_TRY(check_gpt2(model, &eps, err));
     const nm_lm_config *c = nm_lm_config_of(model);
     nm_huggingface_map_gpt2(&map, model, "transformer.");
-    nm_tensor_map_write(&map, model->backend, &list);
-    add_gpt2_tensors(model, &list);
+    nm_tensor_map_add(&map, nm_lm_of(model)->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    nm_tensor_map_write(&map, model->backend, &ids, &list);
+    add_positions(model, &list);
     nm_status status = nm_huggingface_write_tensors(&list, folder, err);
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);
-    NM_TRY(nm_json_write(
-        json_pack("{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:i, s:i}",
-                  "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
-                  (int)model->target_size, "n_embd", (json_int_t)c->width, "n_layer", (json_int_t)c->layers,
-                  "n_head", (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions",
-                  (json_int_t)c->context, "activation_function", nm_huggingface_activations[c->activation],
-                  "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
-                  "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0, "bos_token_id",
-                  (int)nm_lm_first_input(c, vocab), "eos_token_id", (int)vocab->eos),
-        folder, "config.json", err));
-    return nm_huggingface_write_lm_texts(loaded, folder, err);
+    json_t *config = json_pack(
+        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b}", "architectures",
+        "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size", (int)vocab->size, "n_embd",
+        (json_int_t)c->width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
+        (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function",
+        nm_huggingface_activations[c->activation], "layer_norm_epsilon", eps, "resid_pdrop", c->dropout,
+        "embd_pdrop", c->embedding_dropout, "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0);
+    nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
+    nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
+    NM_TRY(nm_json_write(config, folder, "config.json", err));
+    return nm_huggingface_write_lm_texts(loaded, vocab, folder, err);
 }
 
-static nm_status write_lm(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+static nm_status write_lm(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                          const char *folder, nm_error *err)
 {
-    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded);
+    const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded, vocab);
     NM_TRY(check_lm(loaded->model, err));
     NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     return nm_lm_config_of(loaded->model)->rope == NM_ROPE_NONE
-               ? write_gpt2(loaded, folder, err)
-               : nm_huggingface_write_llama(loaded, folder, err);
+               ? write_gpt2(loaded, vocab, folder, err)
+               : nm_huggingface_write_llama(loaded, vocab, folder, err);
+}
+
+/* The vocabulary of a language model, or of the target; NULL: the task has none. */
+static const nm_vocab *vocab_of(const nm_loaded_model *loaded)
+{
+    if (loaded->model->type == &nm_model_seq2seq)
+        return ((const nm_translation_parts *)loaded->task.parts)->target_vocab;
+    if (loaded->model->type == &nm_model_lm)
+        return ((const nm_lm_parts *)loaded->task.parts)->vocab;
+    return NULL;
 }
 
 nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err)
 {
-    if (loaded->model->type == &nm_model_seq2seq)
-        return write_seq2seq(loaded, folder, err);
-    if (loaded->model->type == &nm_model_lm)
-        return write_lm(loaded, folder, err);
-    return nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no class in transformers",
-                   loaded->task.type->name);
+    const nm_vocab *vocab = vocab_of(loaded);
+    if (!vocab)
+        return nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no class in transformers",
+                       loaded->task.type->name);
+    nm_huggingface_vocab written = nm_huggingface_vocab_of(vocab);
+    nm_status status = loaded->model->type == &nm_model_lm ? write_lm(loaded, &written, folder, err)
+                                                           : write_seq2seq(loaded, &written, folder, err);
+    free(written.ids);
+    return status;
 }

@@ -119,6 +119,8 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
         nm_lm_parts *parts = import->task.parts;
         parts->texts[NM_LM_DICTIONARY] = text.data;
         parts->vocab = parsed;
+        for (int32_t id = 0; status == NM_OK && id < NM_VOCAB_N_SPECIAL; id++)
+            parsed->omitted[id] = ids[id] < 0;
     }
     import->map_ids.ids[target ? NM_OF_TARGET_VOCAB : NM_OF_SOURCE_VOCAB] = ids;
     import->map_ids.size[target ? NM_OF_TARGET_VOCAB : NM_OF_SOURCE_VOCAB] = vocab->n;
@@ -131,8 +133,8 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* Whether a token must not be generated: the first input of the decoder in the order tears, and tokens that the other toolkit
- * does not have. */
+/* Whether a translation model must not generate a token: the first input of the decoder in the order tears, and tokens that the
+ * other toolkit does not have. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
     const nm_vocab *vocab = target_vocab(import);
@@ -143,6 +145,8 @@ static bool is_excluded(const nm_import *import, int32_t id)
 
 bool nm_import_excludes(const nm_import *import)
 {
+    if (!is_translation(import))
+        return false; /* prepare.omit_symbols excludes them */
     for (int32_t id = 0; id < nm_vocab_size(target_vocab(import)); id++)
         if (is_excluded(import, id))
             return true;
@@ -168,6 +172,23 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
     return status;
 }
 
+/* "omit_symbols = bos,pad\n", or "" if no symbol is omitted. */
+static void write_omitted(const nm_vocab *vocab, char *line, size_t size)
+{
+    const struct {
+        const char *name;
+        int32_t id;
+    } symbols[] = {{"bos", vocab->bos}, {"pad", vocab->pad}, {"unk", vocab->unk}};
+    char *at = line;
+    *at = 0;
+    for (int i = 0; i < 3; i++)
+        if (nm_vocab_omits(vocab, symbols[i].id))
+            at += snprintf(at, size - (size_t)(at - line), "%s%s", at == line ? "omit_symbols = " : ",",
+                           symbols[i].name);
+    if (at > line)
+        snprintf(at, size - (size_t)(at - line), "\n");
+}
+
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
@@ -175,15 +196,18 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
                                         [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n",
                                         [NM_PRETOKENIZER_SMOLLM] = "pretokenizer = smollm\n"};
     const nm_import_codes *codes = &import->codes;
-    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
+    const nm_vocab *vocab = target_vocab(import);
+    char omit[64];
+    write_omitted(vocab, omit, sizeof omit);
+    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
                      is_translation(import) ? "parallel" : "text",
                      sentencepiece ? "sentencepiece"
                      : codes->text ? "byte_level"
                                    : "none",
                      codes->text ? rules[codes->pretokenizer] : "",
                      codes->text && !is_translation(import) ? "documents = file\n" : "",
-                     codes->lowercase ? "lowercase = true\n" : "",
-                     target_vocab(import)->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+                     codes->lowercase ? "lowercase = true\n" : "", omit,
+                     vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
 }
 
 void nm_import_settings(nm_import *import)
@@ -203,6 +227,23 @@ void nm_import_settings(nm_import *import)
     }
 }
 
+/* Whether the settings of the folder omit the special symbols that its vocabulary lacks. */
+static nm_status check_omitted(const nm_import *import, const char *folder)
+{
+    const nm_lm_parts *parts = import->task.parts;
+    const nm_vocab *vocab = parts->vocab;
+    nm_vocab stated = {.bos = vocab->bos, .pad = vocab->pad, .eos = vocab->eos, .unk = vocab->unk};
+    const nm_model_text settings = {folder, "data.ini", parts->texts[NM_LM_SETTINGS]};
+    NM_TRY(nm_model_text_omit(&settings, &stated, import->err));
+    for (int32_t id = 0; id < NM_VOCAB_N_SPECIAL; id++)
+        if (vocab->omitted[id] && !stated.omitted[id])
+            return nm_fail(
+                import->err, NM_MISMATCH,
+                "%s: the vocabulary lacks %s, but prepare.omit_symbols of data.ini does not omit it", folder,
+                nm_vocab_symbol(vocab, id));
+    return NM_OK;
+}
+
 nm_status nm_import_texts(nm_import *import, const char *folder)
 {
     NM_TRY(nm_text_files_read(&import->task, import->options, folder, import->err));
@@ -213,7 +254,7 @@ nm_status nm_import_texts(nm_import *import, const char *folder)
                            "%s: has only one of source.spm and target.spm, and both are needed", folder);
     }
     nm_import_settings(import);
-    return NM_OK;
+    return is_translation(import) ? NM_OK : check_omitted(import, folder);
 }
 
 /* ---- model ---- */

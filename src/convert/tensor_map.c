@@ -67,24 +67,45 @@ static double *transpose(const double *values, int64_t rows, int64_t cols)
     return out;
 }
 
-void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, nm_tensor_list *list)
+/* The rows of the tokens that the other vocabulary has, in its order. Heap. */
+static double *select_rows(const double *values, const int32_t *ids, int64_t n, int32_t size, int64_t width)
 {
-    for (size_t i = 0; i < map->n; i++) {
-        const nm_map_entry *entry = &map->entries[i];
-        size_t first;
-        int64_t rows, cols;
-        block_of(entry, &first, &rows, &cols);
-        size_t n = (size_t)(rows ? rows : 1) * (size_t)cols;
-        double *values = nm_param_values(backend, entry->param), *block = values + first, *turned = NULL;
-        for (size_t k = 0; k < n; k++)
-            block[k] *= entry->factor;
-        if (entry->transposed && rows)
-            turned = transpose(block, rows, cols);
-        nm_tensor_list_add(list, turned ? turned : block, turned ? cols : rows, turned ? rows : cols, "%s",
-                           entry->name);
-        free(turned);
-        free(values);
+    double *out = nm_allocate((size_t)(size * width) * sizeof *out);
+    for (int64_t id = 0; id < n; id++)
+        if (ids[id] >= 0)
+            memcpy(out + ids[id] * width, values + id * width, (size_t)width * sizeof *out);
+    return out;
+}
+
+static void write_entry(const nm_map_entry *entry, nm_backend *backend, const nm_map_ids *ids,
+                        nm_tensor_list *list)
+{
+    size_t first;
+    int64_t rows, cols;
+    block_of(entry, &first, &rows, &cols);
+    size_t n = (size_t)(rows ? rows : 1) * (size_t)cols;
+    double *values = nm_param_values(backend, entry->param), *block = values + first, *changed = NULL;
+    for (size_t k = 0; k < n; k++)
+        block[k] *= entry->factor;
+    if (entry->transposed && rows) {
+        changed = transpose(block, rows, cols);
+        nm_tensor_list_add(list, changed, cols, rows, "%s", entry->name);
+    } else if (ids && entry->vocab) {
+        int32_t size = ids->size[entry->vocab];
+        changed = select_rows(block, ids->ids[entry->vocab], rows ? rows : cols, size, rows ? cols : 1);
+        nm_tensor_list_add(list, changed, rows ? size : 0, rows ? cols : size, "%s", entry->name);
+    } else {
+        nm_tensor_list_add(list, block, rows, cols, "%s", entry->name);
     }
+    free(changed);
+    free(values);
+}
+
+void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, const nm_map_ids *ids,
+                         nm_tensor_list *list)
+{
+    for (size_t i = 0; i < map->n; i++)
+        write_entry(&map->entries[i], backend, ids, list);
 }
 
 /* ---- reading ---- */

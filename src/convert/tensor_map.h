@@ -34,9 +34,6 @@ nm_map_entry *nm_tensor_map_add_part(nm_tensor_map *map, nm_tensor *param, int32
                                      const char *name_format, ...) __attribute__((format(printf, 5, 6)));
 void nm_tensor_map_release(nm_tensor_map *map);
 
-/* Adds all tensors of the map to the list. */
-void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, nm_tensor_list *list);
-
 /* A file from which tensors are read. */
 typedef struct nm_tensor_source {
     const char *path; /* for messages */
@@ -57,6 +54,10 @@ typedef struct nm_map_ids {
     int32_t size[3];       /* of the vocabularies of the other toolkit */
 } nm_map_ids;
 
+/* Adds all tensors of the map to the list. ids: order of the target vocabulary in the list, without the tokens whose index is -1;
+ * NULL: that of Norma. */
+void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, const nm_map_ids *ids,
+                         nm_tensor_list *list);
 /* Compares the shapes of tensors and parameters, which need no memory yet. NM_MISMATCH if a tensor is missing or has another
  * shape, NM_UNSUPPORTED for a tensor that is not in the map; the message names it. */
 nm_status nm_tensor_map_check(const nm_tensor_map *map, const nm_tensor_source *source, const nm_map_ids *ids,

@@ -264,3 +264,19 @@ nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, 
     return nm_batch_pack(batching, batches->order + first, (int32_t)(batches->starts[i + 1] - first), words,
                          arena);
 }
+
+void nm_batch_ignore_masked(nm_batch *batch, const uint8_t *mask, nm_arena *arena)
+{
+    const int32_t *gold = batch->target_out;
+    int32_t n = batch->target.n_tokens, ignored = 0;
+    for (int32_t t = 0; mask && t < n; t++)
+        ignored += !mask[gold[t]];
+    if (!ignored)
+        return;
+    int32_t *targets = nm_arena_alloc(arena, (size_t)n * sizeof *targets);
+    for (int32_t t = 0; t < n; t++)
+        targets[t] = mask[gold[t]] ? gold[t] : NM_TARGET_IGNORED;
+    batch->target_out = targets;
+    batch->n_ignored = ignored;
+    batch->n_targets -= ignored;
+}

@@ -54,6 +54,9 @@ void nm_batch_drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, u
 /* Packs batch i into the arena, which is reset first. */
 nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
                         const nm_batch_words *words, nm_arena *arena);
+/* Ignores target tokens whose mask [V] is 0. They have probability 0, and remain inputs of the next positions. mask NULL: none.
+ * The code of Transformers without Tears sets their logits to -1e9, so that one such token dominates the mean loss. */
+void nm_batch_ignore_masked(nm_batch *batch, const uint8_t *mask, nm_arena *arena);
 /* One side of a synthetic batch: `tokens` zeros in sequences of `length` tokens; the last one may be shorter. *zeros is the
  * array of ids, [tokens], also usable as positions. Memory of the arena. */
 nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena);

@@ -132,6 +132,11 @@ const nm_option nm_prepare_options[] = {
     NM_CHOICE(
         C, special_ids, "fairseq", "fairseq|tears",
         "Order of the special symbols: <s> <pad> </s> <unk> (fairseq) or <pad> <s> </s> <unk> (tears)."),
+    NM_OPTION(
+        C, omit_symbols, "", 0, 0,
+        "Special symbols that a language model never outputs, of bos, pad and unk, comma-separated, as in "
+        "models of norma convert whose vocabulary lacks them. Without unk, text with unknown tokens is an "
+        "error."),
     NM_OPTION(C, min_length, "1", 1, 1 << 30, "Minimum length of a training line in words before BPE."),
     NM_OPTION(C, max_length, "175", 0, 1 << 30,
               "Maximum length of a training line in words before BPE; 0 means no limit."),
@@ -218,6 +223,7 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.documents", "prepare.tokenizer", "byte_level", "only that tokenizer keeps newlines", NULL},
     {"prepare.document_separator", "prepare.documents", "separated", "only those documents have separators",
      NULL},
+    {"prepare.omit_symbols", "prepare.format", "text", "only language models omit symbols", NULL},
     {"prepare.punctuation", "prepare.documents", "line", "it is defined for lines", NULL},
     {"prepare.remove_non_printing", "prepare.documents", "line", "newlines are among these characters", NULL},
     {"prepare.source_field", NULL, NULL, "only a table has fields", has_table},
@@ -267,6 +273,7 @@ const char *const nm_prepare_like_options[] = {"format",
                                                "max_words",
                                                "dict_multiple",
                                                "special_ids",
+                                               "omit_symbols",
                                                "bpe_vocabulary_threshold",
                                                NULL};
 
@@ -399,6 +406,8 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
         return nm_fail(err, NM_USAGE, "two different languages are required (--source-lang, --target-lang)");
     if (!*config->train && !*config->valid && !*config->test)
         return nm_fail(err, NM_USAGE, "no text given (--train, --valid, --test)");
+    nm_vocab symbols = {.bos = 0, .pad = 1, .eos = 2, .unk = 3};
+    NM_TRY(nm_vocab_omit(&symbols, config->omit_symbols, err));
     if (config->valid_every && (*config->valid || !*config->train))
         return nm_fail(err, NM_USAGE, "valid_every holds out training text: it needs --train and no --valid");
     if (*config->alignments && (!*config->train || is_text(config)))

@@ -59,6 +59,7 @@ typedef struct nm_prepare_config {
     const char *dict_source, *dict_target;
     int64_t min_count, max_words, dict_multiple;
     nm_vocab_order special_ids;
+    const char *omit_symbols;
     int64_t min_length, max_length;
     double ratio;
     nm_invalid_pairs on_invalid;

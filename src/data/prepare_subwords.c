@@ -139,18 +139,29 @@ static void count_side(nm_prepare *self, int side)
 }
 
 /* Replaces the indexes of subwords with ids. Releases the counters of words and subwords. */
-static void find_ids(nm_prepare *self, int side)
+static nm_status find_ids(nm_prepare *self, int side, nm_error *err)
 {
     const nm_counter *subwords = &self->subwords[side];
+    const nm_vocab *vocab = self->vocab[side];
     nm_word_subwords *pieces = &self->pieces[side];
     int32_t *ids = nm_allocate(subwords->n * sizeof *ids);
-    for (size_t i = 0; i < subwords->n; i++)
-        ids[i] = nm_vocab_find(self->vocab[side], subwords->items[i].text, subwords->items[i].bytes);
-    for (size_t i = 0; i < pieces->n; i++)
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < subwords->n && status == NM_OK; i++) {
+        const nm_count *subword = &subwords->items[i];
+        ids[i] = nm_vocab_find(vocab, subword->text, subword->bytes);
+        if (nm_vocab_omits(vocab, ids[i]))
+            status = nm_fail(
+                err, NM_FORMAT,
+                "the text has the token '%.*s', which the dictionary lacks, and the vocabulary has no "
+                "<unk> (prepare.omit_symbols)",
+                (int)subword->bytes, subword->text);
+    }
+    for (size_t i = 0; i < pieces->n && status == NM_OK; i++)
         pieces->numbers[i] = ids[pieces->numbers[i]];
     free(ids);
     nm_counter_release(&self->words[side]);
     nm_counter_release(&self->subwords[side]);
+    return status;
 }
 
 /* Adds all subwords that text can have, with count 0. */
@@ -247,6 +258,7 @@ static nm_status get_vocab(nm_prepare *self, nm_error *err)
     for (int side = 0; side < self->sides; side++) {
         if (!self->vocab[side])
             NM_TRY(build_vocab(self, &self->subwords[side], self->spm[side], &self->vocab[side], err));
+        NM_TRY(nm_vocab_omit(self->vocab[side], config->omit_symbols, err));
         self->report->dict_size[side] = nm_vocab_size(self->vocab[side]);
     }
     return NM_OK;
@@ -263,6 +275,6 @@ nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err)
         count_side(self, side);
     NM_TRY(get_vocab(self, err));
     for (int side = 0; side < self->sides; side++)
-        find_ids(self, side);
+        NM_TRY(find_ids(self, side, err));
     return NM_OK;
 }

@@ -265,11 +265,19 @@ static nm_model_output lm_forward(nm_model *model, nm_tape *tape, const nm_batch
     return output_of(model->parts, nm_lm_hidden(model, tape, batch));
 }
 
+static double *softmax_loss(const nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec)
+{
+    const nm_lm *lm = model->parts;
+    nm_loss_spec masked = *spec;
+    masked.allowed = model->allowed;
+    return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, &masked);
+}
+
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec)
 {
     nm_lm *lm = model->parts;
     if (!lm->cluster_weight)
-        return nm_softmax_loss_of(tape, hidden, lm->output_weight, lm->output_bias, spec);
+        return softmax_loss(model, tape, hidden, spec);
     nm_adaptive_params params = {lm->output_weight, lm->output_bias, lm->cluster_weight, lm->cluster_bias,
                                  lm->clusters};
     return nm_adaptive_loss_of(tape, hidden, &params, spec);

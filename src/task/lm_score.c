@@ -121,8 +121,9 @@ static void score_tokens(scorer *self, const token_workspace *space, nm_tensor *
     nm_backend_upload(b, space->given, targets, (size_t)rows->rows * sizeof *targets);
     NM_CALL(b, linear, .x = nm_tensor_mat(rows), .weight = nm_tensor_mat(lm->output_weight),
             .bias = lm->output_bias ? lm->output_bias->data : NULL, .drop = &none, .y = logits);
-    NM_CALL(b, log_top_k, .x = logits, .k = 1, .values = space->best, .columns = space->best_columns,
-            .also_values = space->also, .given = space->given, .given_values = space->values);
+    NM_CALL(b, log_top_k, .x = logits, .allowed = self->model->allowed, .k = 1, .values = space->best,
+            .columns = space->best_columns, .also_values = space->also, .given = space->given,
+            .given_values = space->values);
     nm_backend_download(b, space->raw, space->values, (size_t)rows->rows * nm_dtype_bytes(b->dtype));
     for (int32_t i = 0; i < rows->rows; i++)
         nll[i] =
@@ -268,6 +269,17 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
     return status;
 }
 
+static nm_status check_omitted(const int32_t *ids, int64_t n, const nm_vocab *vocab, nm_error *err)
+{
+    for (int64_t i = 0; vocab && i < n; i++)
+        if (nm_vocab_omits(vocab, ids[i]))
+            return nm_fail(err, NM_MISMATCH,
+                           "token %lld of the text is %s, which has no probability (prepare.omit_symbols)",
+                           (long long)i + 1,
+                           ids[i] == vocab->unk ? "unknown" : nm_vocab_symbol(vocab, ids[i]));
+    return NM_OK;
+}
+
 nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,
                           nm_lm_scored *scored, nm_error *err)
 {
@@ -278,6 +290,7 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
     if (!config->causal && (how->context || !how->drop_incomplete))
         return nm_fail(err, NM_USAGE,
                        "a non-causal model (model.causal = false) is scored in complete segments only");
+    NM_TRY(check_omitted(ids, n, how->vocab, err));
     scorer self = {.model = model, .ids = ids, .how = how, .out = scored};
     nm_tape_init_growing(&self.tape, model->backend);
     nm_arena_init(&self.host, SIZE_MAX);
@@ -307,6 +320,7 @@ static nm_status score_streams(const nm_task *task, nm_model *model, const nm_co
     nm_lm_scoring how = {.max_tokens = task->max_tokens,
                          .stop = task->stop,
                          .before = nm_lm_first_input(nm_lm_config_of(model), parts->vocab),
+                         .vocab = parts->vocab,
                          .drop_incomplete =
                              config->incomplete == NM_LM_INCOMPLETE_DROP || !nm_lm_config_of(model)->causal};
     int64_t each = tokens / config->eval_streams;

@@ -50,7 +50,10 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
     NM_TRY(nm_model_text_check_codes(&texts[NM_LM_CODES], err));
     if (texts[NM_LM_SUBWORDS].text)
         NM_TRY(nm_model_text_vocab(&texts[NM_LM_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->subwords, err));
-    return nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err);
+    NM_TRY(nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err));
+    NM_TRY(nm_model_text_omit(&texts[NM_LM_SETTINGS], parts->vocab, err));
+    parts->allowed = nm_vocab_output_mask(parts->vocab);
+    return NM_OK;
 }
 
 static nm_status read_texts(nm_lm_parts *parts, const char *folder, nm_error *err)
@@ -125,6 +128,7 @@ static void lm_close(nm_task *task)
     nm_model_texts_free(parts->texts, NM_LM_TEXTS);
     for (int split = 0; split < NM_LM_SPLITS; split++)
         nm_corpus_close(&parts->splits[split]);
+    free(parts->allowed);
     nm_vocab_free(parts->vocab);
     nm_vocab_free(parts->subwords);
     nm_subword_sampler_free(parts->sampler);
@@ -137,6 +141,21 @@ static nm_model_sizes lm_sizes(const nm_task *task)
 {
     int32_t words = nm_vocab_size(parts_of(task)->vocab);
     return (nm_model_sizes){.source = words, .target = words, .plan = task->plan};
+}
+
+static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
+{
+    const nm_lm_parts *parts = parts_of(task);
+    const nm_lm_config *config = nm_lm_config_of(model);
+    if (!parts->allowed)
+        return NM_OK;
+    if (nm_vocab_omits(parts->vocab, nm_lm_first_input(config, parts->vocab)))
+        return nm_fail(err, NM_USAGE,
+                       "model.first_input = bos: the vocabulary has no <s> (prepare.omit_symbols)");
+    return config->adaptive ? nm_fail(err, NM_UNSUPPORTED,
+                                      "model.adaptive = true: adaptive softmax does not support "
+                                      "prepare.omit_symbols")
+                            : nm_model_allow(model, parts->allowed, err);
 }
 
 /* ---- batches ---- */
@@ -231,6 +250,7 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     for (int32_t s = 0; s < n; s++)
         begins[s] = nm_lm_segment_begin(&segments, batches->order[first + s], &lengths[s]);
     nm_batch batch = nm_lm_pack(segments.ids, segments.before, begins, NULL, lengths, n, arena);
+    nm_batch_ignore_masked(&batch, parts_of(task)->allowed, arena);
     batch.index = batches->order + first;
     const nm_lm_task_config *config = task->config;
     if (training && config->word_dropout > 0)
@@ -296,6 +316,7 @@ const nm_task_type nm_task_lm = {
     .measure = lm_measure,
     .size_unit = "tokens",
     .sizes = lm_sizes,
+    .prepare_model = lm_prepare_model,
     .entry_name = lm_entry_name,
     .epoch = lm_epoch,
     .batch = lm_batch,

@@ -29,6 +29,7 @@ typedef struct nm_lm_task_config { /* section [data] */
 typedef struct nm_lm_parts {
     char *texts[NM_LM_TEXTS];       /* data.ini, dict.txt, codes.bpe (NULL: no BPE), units.txt or NULL */
     nm_vocab *vocab, *subwords;     /* subwords: those that BPE may produce; NULL: all */
+    uint8_t *allowed;               /* [V]: 0 for omitted symbols; NULL: all tokens may be output */
     nm_model_spm spm;               /* empty without SentencePiece */
     nm_corpus splits[NM_LM_SPLITS]; /* empty after open_model */
     nm_subword_sampler *sampler;    /* of the training text; NULL: none */
@@ -65,7 +66,8 @@ typedef struct nm_lm_scoring {
     int64_t context;
     int64_t max_tokens; /* maximum number of tokens per batch */
     bool drop_incomplete;
-    int32_t before; /* input of the first token */
+    int32_t before;        /* input of the first token */
+    const nm_vocab *vocab; /* its omitted symbols have no probability; NULL: none is omitted */
     /* [n_ends] ends of the texts in the ids, which are scored independently; NULL: the ids are one text. */
     const int64_t *ends;
     size_t n_ends;
@@ -89,7 +91,7 @@ void nm_lm_scored_add(nm_lm_scored *scored, double nll, int64_t tokens);
 void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score);
 void nm_lm_scored_release(nm_lm_scored *scored);
 /* Scores n ids in windows of model.context tokens. Adds to *scored, which the caller initializes with {0} and releases.
- * NM_USAGE: settings that the model does not allow; NM_DIVERGED: log probabilities are not finite; NM_MEMORY. */
+ * NM_USAGE: settings that the model does not allow; NM_MISMATCH: an omitted symbol among the ids; NM_DIVERGED: log probabilities are not finite; NM_MEMORY. */
 nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,
                           nm_lm_scored *scored, nm_error *err);
 /* exp(nll / tokens) of nm_lm_scored.counts. */

@@ -53,17 +53,37 @@ static char *full_name(const nm_model_text *text)
     return nm_format("%s: %s", text->where, text->name);
 }
 
-nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err)
+/* Reads the settings of a data folder; free *options, also after an error. */
+static nm_status read_settings(const nm_model_text *settings, nm_options **options,
+                               const nm_prepare_config **config, nm_error *err)
 {
+    *options = nm_options_create();
+    *config = nm_options_add(*options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     NM_TRY(must_be_there(settings, err));
     char *name = full_name(settings);
-    nm_options *options = nm_options_create();
-    const nm_prepare_config *config =
-        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    nm_status status = nm_options_read_text(options, name, settings->text, err);
+    nm_status status = nm_options_read_text(*options, name, settings->text, err);
+    free(name);
+    return status;
+}
+
+nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err)
+{
+    nm_options *options;
+    const nm_prepare_config *config;
+    nm_status status = read_settings(settings, &options, &config, err);
     *order = config->special_ids;
     nm_options_free(options);
-    free(name);
+    return status;
+}
+
+nm_status nm_model_text_omit(const nm_model_text *settings, nm_vocab *vocab, nm_error *err)
+{
+    nm_options *options;
+    const nm_prepare_config *config;
+    nm_status status = read_settings(settings, &options, &config, err);
+    if (status == NM_OK)
+        status = nm_vocab_omit(vocab, config->omit_symbols, err);
+    nm_options_free(options);
     return status;
 }
 

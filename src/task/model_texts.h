@@ -25,6 +25,8 @@ typedef struct nm_model_text {
 
 /* The order of the special symbols, from the settings (data.ini) of a data folder. NM_FORMAT if they are missing. */
 nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err);
+/* Omits the special symbols that the settings name. NM_FORMAT if the settings are missing; NM_USAGE for an unknown name. */
+nm_status nm_model_text_omit(const nm_model_text *settings, nm_vocab *vocab, nm_error *err);
 /* Parses the dictionary; free *vocab with nm_vocab_free. NM_FORMAT. */
 nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
                               nm_error *err);

@@ -346,24 +346,6 @@ static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool train
                             .step = step};
 }
 
-/* A target token with a masked logit has probability 0. It is the input of the next position, but is excluded from the loss.
- * The code of Transformers without Tears sets its logit to -1e9, so that one such token dominates the mean loss. */
-static void ignore_masked_targets(nm_batch *batch, const uint8_t *allowed, nm_arena *arena)
-{
-    const int32_t *gold = batch->target_out;
-    int32_t n = batch->target.n_tokens, ignored = 0;
-    for (int32_t t = 0; t < n; t++)
-        ignored += !allowed[gold[t]];
-    if (!ignored)
-        return;
-    int32_t *targets = nm_arena_alloc(arena, (size_t)n * sizeof *targets);
-    for (int32_t t = 0; t < n; t++)
-        targets[t] = allowed[gold[t]] ? gold[t] : NM_TARGET_IGNORED;
-    batch->target_out = targets;
-    batch->n_ignored = ignored;
-    batch->n_targets -= ignored;
-}
-
 /* A guide with space for n links, allocated in the arena; the caller fills in *offsets [n_targets + 1] and *keys [n]. */
 static nm_alignment_guide *guide_create(const nm_task *task, int32_t n_targets, size_t n, int32_t **offsets,
                                         int32_t **keys, nm_arena *arena)
@@ -405,8 +387,7 @@ static nm_batch translation_batch(nm_task *task, nm_split split, const nm_batche
 {
     nm_batch_words words = batch_words(task, step, training);
     nm_batch batch = nm_batches_get(batches, &parts_of(task)->batching[split], i, &words, arena);
-    if (parts_of(task)->allowed)
-        ignore_masked_targets(&batch, parts_of(task)->allowed, arena);
+    nm_batch_ignore_masked(&batch, parts_of(task)->allowed, arena);
     if (training && parts_of(task)->alignments.n)
         add_guide(task, &batch, arena);
     return batch;

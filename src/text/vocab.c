@@ -3,6 +3,7 @@
 #include "text/vocab.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "text/utf8.h"
 #include "text/words.h"
@@ -35,6 +36,45 @@ void nm_vocab_free(nm_vocab *vocab)
         return;
     nm_counter_release(&vocab->symbols);
     free(vocab);
+}
+
+nm_status nm_vocab_omit(nm_vocab *vocab, const char *names, nm_error *err)
+{
+    const struct {
+        const char *name;
+        int32_t id;
+    } special[] = {{"bos", vocab->bos}, {"pad", vocab->pad}, {"unk", vocab->unk}};
+    for (const char *at = names; *at;) {
+        size_t bytes = strcspn(at, ","), i = 0;
+        while (i < 3 && (strncmp(at, special[i].name, bytes) || special[i].name[bytes]))
+            i++;
+        if (i == 3)
+            return nm_fail(err, NM_USAGE,
+                           "prepare.omit_symbols = %.100s: the names are bos, pad and unk, comma-separated",
+                           names);
+        vocab->omitted[special[i].id] = true;
+        at += bytes + (at[bytes] == ',');
+    }
+    return NM_OK;
+}
+
+bool nm_vocab_omits(const nm_vocab *vocab, int32_t id)
+{
+    return id < NM_VOCAB_N_SPECIAL && vocab->omitted[id];
+}
+
+uint8_t *nm_vocab_output_mask(const nm_vocab *vocab)
+{
+    int32_t n = nm_vocab_size(vocab);
+    bool all = true;
+    for (int32_t id = 0; id < NM_VOCAB_N_SPECIAL; id++)
+        all &= !vocab->omitted[id];
+    if (all)
+        return NULL;
+    uint8_t *mask = nm_allocate((size_t)n);
+    for (int32_t id = 0; id < n; id++)
+        mask[id] = !nm_vocab_omits(vocab, id);
+    return mask;
 }
 
 static void fill_to_multiple(nm_vocab *vocab, int32_t multiple)

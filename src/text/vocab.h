@@ -10,15 +10,16 @@
 #include "text/buffer.h"
 #include "text/counter.h"
 
+enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL = 1 << 16 };
+
 typedef enum nm_vocab_order { NM_VOCAB_FAIRSEQ, NM_VOCAB_TEARS } nm_vocab_order;
 
 typedef struct nm_vocab {
     nm_counter symbols; /* index = id; the special symbols have count 0 */
     int32_t bos, pad, eos, unk;
     nm_vocab_order order;
+    bool omitted[NM_VOCAB_N_SPECIAL]; /* indexed by id; see nm_vocab_omit */
 } nm_vocab;
-
-enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL = 1 << 16 };
 
 typedef struct nm_vocab_options {
     nm_vocab_order order;
@@ -42,6 +43,12 @@ nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vo
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out);
 void nm_vocab_write(const nm_vocab *vocab, FILE *stream);
 void nm_vocab_free(nm_vocab *vocab);
+/* Omits special symbols: they keep their ids, but a model never outputs them. names: "bos", "pad" and "unk", comma-separated.
+ * NM_USAGE for another name. */
+nm_status nm_vocab_omit(nm_vocab *vocab, const char *names, nm_error *err);
+bool nm_vocab_omits(const nm_vocab *vocab, int32_t id);
+/* Host bytes [size], heap: 1 for tokens that are not omitted; NULL if none is omitted. */
+uint8_t *nm_vocab_output_mask(const nm_vocab *vocab);
 
 int32_t nm_vocab_size(const nm_vocab *vocab);
 /* Id of a token of a text: unk for unknown tokens and for <s>, <pad> and </s>. */

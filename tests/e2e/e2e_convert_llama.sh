@@ -88,6 +88,57 @@ for class in llama qwen3 olmo2 qwen2 llama3; do
         fail "$class: not the log probabilities of transformers"
 done
 
+# ---- a vocabulary without <s>, <pad> and <unk> ----
+# Written again, it has the same tokens and log probabilities, also after further training. Unknown tokens are errors.
+for class in llama3 olmo2; do
+    omitted=bos,pad,unk size=12
+    if [ "$class" = llama3 ]; then omitted=pad,unk size=13; fi
+    try convert "$class.safetensors" --to huggingface -o "their-$class"
+    [ "$got" = 0 ] || fail "convert $class.safetensors: $(cat err)"
+    has "their-$class/data.ini" "omit_symbols = $omitted"
+    has "their-$class/config.json" "\"vocab_size\": $size,"
+    if grep -rq 'pad_token\|<pad>\|"<unk>":' "their-$class"/*.json; then fail "their-$class: a symbol that it does not have"; fi
+    try convert "their-$class" --from huggingface -o "their-$class.safetensors"
+    same <("$NORMA" perplexity "$class.safetensors" "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null) \
+        <("$NORMA" perplexity "their-$class.safetensors" "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null)
+done
+for i in $(seq 40); do echo "w$((i % 10)) w$((i % 7)) w$((i * i % 10)) w5"; done >their.train
+"$NORMA" prepare --like their-olmo2.safetensors --train their.train --valid "$theirs/text.txt" --output their 2>/dev/null
+"$NORMA" train lm.ini --tune their-olmo2.safetensors --data.folder their --run.folder tuned --run.quiet 2>/dev/null
+log_prob() { "$NORMA" perplexity "$1" "$theirs/text.txt" --threads 1 | sed 's/.*nll //; s/ .*//'; }
+awk -v a="$(log_prob tuned)" -v b="$(log_prob olmo2.safetensors)" 'BEGIN { exit !(a > 1 && a < b - 0.01) }' ||
+    fail "not trained: $(log_prob tuned), before $(log_prob olmo2.safetensors)"
+try convert tuned --to huggingface -o hf-tuned
+[ "$got" = 0 ] || fail "convert tuned: $(cat err)"
+has hf-tuned/config.json '"vocab_size": 12'
+try convert hf-tuned --from huggingface -o back-tuned.safetensors
+[ "$(log_prob tuned)" = "$(log_prob back-tuned.safetensors)" ] || fail "hf-tuned: other log probabilities"
+"$NORMA" generate tuned --prompt 'w1 nothing' --samples 50 --tokens 12 --temperature 3 --threads 1 2>/dev/null >sampled
+[ "$(grep -o '<unk>' sampled | wc -l)" = 50 ] || fail "a sample has an omitted symbol"
+printf 'w1 w2\nw3 nothing w4\n' >unknown
+refuses 5 "unknown: token 5 of the text is unknown, which has no probability" perplexity tuned unknown
+refuses 4 "the text has the token 'nothing', which the dictionary lacks" prepare --like tuned --train unknown --output no-data
+[ ! -e no-data/data.ini ] || fail "a data folder in spite of an error"
+refuses 2 "prepare.omit_symbols = pad,eos" prepare --format text --train their.train --output no-data --tokenizer none \
+    --omit-symbols pad,eos
+refuses 2 "only language models omit symbols" prepare --train their --valid their --source-lang train --target-lang valid \
+    --output no-data --omit-symbols pad
+refuses 2 "model.first_input = bos: the vocabulary has no <s>" train lm.ini --data.folder their --run.folder no-run \
+    --model.first_input bos
+refuses 7 "adaptive softmax does not support prepare.omit_symbols" train lm.ini --data.folder their --run.folder no-run \
+    --model.adaptive true --model.cutoffs 4,8
+# <pad> as the first input of a text is <s> in Norma, and not <pad> too.
+rm -rf hf-pad && cp -r hf-llama hf-pad && rm hf-pad/data.ini
+sed -i 's/"bos_token_id": 2/"bos_token_id": 1/' hf-pad/config.json
+sed -i 's/"<s>"/"other"/' hf-pad/tokenizer.json
+try convert hf-pad --from huggingface -o pad.safetensors
+[ "$got" = 0 ] || fail "convert hf-pad: $(cat err)"
+try convert pad.safetensors --to huggingface -o hf-pad-again
+has hf-pad-again/data.ini "omit_symbols = pad"
+same <(grep vocab_size hf-pad/config.json) <(grep vocab_size hf-pad-again/config.json)
+sed -i '/omit_symbols/d' their-olmo2/data.ini
+refuses 5 "the vocabulary lacks <s>, but prepare.omit_symbols" convert their-olmo2 --from huggingface -o no.safetensors
+
 # ---- structures without a class ----
 no_class() { # TEXT OPTION ...
     rm -rf none

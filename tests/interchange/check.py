@@ -268,7 +268,23 @@ def check_saved_lm(folder, model):
         theirs = torch.log_softmax(model(torch.tensor([[model.config.bos_token_id] + ids])).logits[0], -1)
     expected = -sum(float(theirs[i, t]) for i, t in enumerate(ids + [size - 1])) / (len(ids) + 1)
     check_nll(f"{type(model).__name__} to Norma", f"{folder}.safetensors", expected)
+    norma("convert", f"{folder}.safetensors", "--to", "huggingface", "-o", f"{folder}-again")
+    check_folder(f"{type(model).__name__} to Norma and back", f"{folder}-again", size, expected)
     return expected
+
+
+def check_folder(name, folder, size, expected):
+    """The nll of tokens.txt by the model of a folder whose vocabulary has `size` tokens, those of the original one."""
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    with open(f"{folder}/tokenizer.json") as file:
+        vocab = json.load(file)["model"]["vocab"]
+    with open("tokens.txt") as file:
+        ids = [vocab[word] for word in file.read().split()]
+    with torch.no_grad():
+        scores = torch.log_softmax(model(torch.tensor([[model.config.bos_token_id] + ids])).logits[0], -1)
+    nll = -sum(float(scores[i, t]) for i, t in enumerate(ids + [model.config.eos_token_id])) / (len(ids) + 1)
+    check(name, model.config.vocab_size == len(vocab) == size and math.isclose(nll, expected, abs_tol=TOLERANCE),
+          f"{model.config.vocab_size} tokens, nll {nll:.6f} and {expected:.6f}")
 
 
 def check_nll(name, model, expected):
@@ -292,7 +308,9 @@ def check_saved_lms():
     check_saved_lm("hf-qwen2", Qwen2ForCausalLM(Qwen2Config(**sizes, num_key_value_heads=1)))
     check_saved_lm("hf-qwen3", Qwen3ForCausalLM(Qwen3Config(**sizes, num_key_value_heads=2, head_dim=10)))
     check_saved_lm("hf-olmo2", Olmo2ForCausalLM(Olmo2Config(**sizes, rms_norm_eps=1e-3)))
+    check_tuned("hf-olmo2")
     expected = check_saved_lm("gpt2", GPT2LMHeadModel(GPT2Config(**ends, n_positions=64, n_embd=48, n_layer=2, n_head=4)))
+    check_tuned("gpt2")
     vocab = json.load(open("gpt2/vocab.json"))
     end = "<|endoftext|>"
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(vocab, unk_token=end)), eos_token=end, bos_token=end,
@@ -300,6 +318,20 @@ def check_saved_lms():
     ctranslate2.converters.TransformersConverter("gpt2").convert("gpt2-ct2", force=True)
     norma("convert", "gpt2-ct2", "--from", "ctranslate2", "-o", "gpt2-ct2.safetensors")
     check_nll("GPT-2 of CTranslate2 to Norma", "gpt2-ct2.safetensors", expected)
+
+
+def check_tuned(folder):
+    """A model that transformers saved, trained further by Norma, in transformers."""
+    words = " ".join(f"w{i}" for i in range(100, 160))
+    with open("tune.txt", "w") as file:
+        file.write(f"{words}\n" * 20)
+    norma("prepare", "--like", f"{folder}.safetensors", "--train", "tune.txt", "--valid", "tokens.txt", "--output",
+          f"{folder}-data")
+    norma("train", "lm", "--tune", f"{folder}.safetensors", "--data.folder", f"{folder}-data", "--run.folder", f"{folder}-tuned",
+          "--run.quiet", "--train.updates", "20", "--train.max_tokens", "256", "--schedule.lr", "1e-3")
+    norma("convert", f"{folder}-tuned", "--to", "huggingface", "-o", f"{folder}-tuned-hf")
+    words = norma("perplexity", f"{folder}-tuned", "tokens.txt").split()
+    check_folder(f"{folder}, trained further", f"{folder}-tuned-hf", 300, float(words[words.index("nll") + 1]))
 
 
 def check_byte_level(rules, *settings):

@@ -267,7 +267,7 @@ static void test_probabilities_sum_to_one(void **state)
     }
 }
 
-/* ---- generation ---- */
+/* ---- omitted symbols ---- */
 
 static nm_vocab *numbered_words(void)
 {
@@ -279,6 +279,54 @@ static nm_vocab *numbered_words(void)
     check(nm_vocab_parse(text, strlen(text), "words", NM_VOCAB_FAIRSEQ, &vocab, &err), &err);
     return vocab;
 }
+
+/* The others have their probability divided by the sum of those of all others. */
+static void test_omitted_symbols_have_no_probability(void **state)
+{
+    (void)state;
+    rig r;
+    nm_error err;
+    nm_lm_scored scored = {0};
+    double all[TEXT], masked[TEXT], omitted = 0;
+    rig_open(&r, kinds[0]);
+    nm_vocab *vocab = numbered_words();
+    check(nm_vocab_omit(vocab, "bos,unk", &err), &err);
+    nm_lm_scoring how = {.max_tokens = 100, .before = 2, .token_nll = all, .vocab = vocab};
+    for (int32_t i = 0; i < TEXT; i++)
+        r.text[i] = 4 + i % (WORDS - 4);
+    const int32_t kept = r.text[0], not_output[] = {vocab->bos, vocab->unk};
+    for (int i = 0; i < 2; i++) {
+        r.text[0] = not_output[i];
+        assert_int_equal(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), NM_MISMATCH);
+        assert_string_equal(
+            err.text, i ? "token 1 of the text is unknown, which has no probability (prepare.omit_symbols)"
+                        : "token 1 of the text is <s>, which has no probability (prepare.omit_symbols)");
+        how.vocab = NULL;
+        check(nm_lm_score_ids(r.model, r.text, 1, &how, &scored, &err), &err);
+        how.vocab = vocab;
+        omitted += exp(-all[0]);
+    }
+    r.text[0] = kept;
+    check(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), &err);
+    double sum = score(&r, TEXT, 0, 100), masked_sum = 0;
+    uint8_t *mask = nm_vocab_output_mask(vocab);
+    check(nm_model_allow(r.model, mask, &err), &err);
+    how.token_nll = masked;
+    check(nm_lm_score_ids(r.model, r.text, TEXT, &how, &scored, &err), &err);
+    assert_near(exp(-masked[0]), exp(-all[0]) / (1 - omitted), 1e-5);
+    for (int32_t i = 0; i < TEXT; i++) {
+        assert_true(masked[i] < all[i]);
+        masked_sum += masked[i];
+    }
+    assert_near(score(&r, TEXT, 0, 100), masked_sum, 1e-6); /* the sums of the loss kernel */
+    assert_true(masked_sum < sum);
+    free(mask);
+    nm_lm_scored_release(&scored);
+    nm_vocab_free(vocab);
+    rig_close(&r);
+}
+
+/* ---- generation ---- */
 
 enum { PROMPTS = 5, DRAWN = 17 };
 
@@ -424,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_scores_do_not_depend_on_batches),
         cmocka_unit_test(test_noncausal_scores_whole_segments),
         cmocka_unit_test(test_probabilities_sum_to_one),
+        cmocka_unit_test(test_omitted_symbols_have_no_probability),
         cmocka_unit_test(test_greedy_tokens_are_most_probable),
         cmocka_unit_test(test_low_temperatures_are_greedy),
         cmocka_unit_test(test_samples_do_not_depend_on_batches),

@@ -103,6 +103,30 @@ static void text_to_ids_and_back(void **state)
     nm_vocab_free(vocab);
 }
 
+static void special_symbols_are_omitted(void **state)
+{
+    (void)state;
+    nm_vocab *vocab;
+    nm_error err;
+    assert_int_equal(nm_vocab_parse("x 1\n", 4, "memory", NM_VOCAB_TEARS, &vocab, &err), NM_OK);
+    assert_int_equal(nm_vocab_omit(vocab, "", &err), NM_OK);
+    assert_null(nm_vocab_output_mask(vocab));
+    static const char *const bad[] = {"eos", "pa", "padd", "pad;unk", ",pad", "pad, unk"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nm_vocab other = *vocab;
+        assert_int_equal(nm_vocab_omit(&other, bad[i], &err), NM_USAGE);
+        assert_non_null(strstr(err.text, bad[i]));
+    }
+    assert_int_equal(nm_vocab_omit(vocab, "unk,bos", &err), NM_OK);
+    static const uint8_t expected[] = {1, 0, 1, 0, 1}; /* <pad> <s> </s> <unk> x */
+    uint8_t *mask = nm_vocab_output_mask(vocab);
+    assert_memory_equal(mask, expected, sizeof expected);
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
+        assert_int_equal(nm_vocab_omits(vocab, id), !expected[id]);
+    free(mask);
+    nm_vocab_free(vocab);
+}
+
 static void bad_files_are_refused(void **state)
 {
     (void)state;
@@ -166,9 +190,10 @@ static void empty_vocabulary_is_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_is_that_of_fairseq), cmocka_unit_test(threshold_and_size_cut),
-        cmocka_unit_test(text_to_ids_and_back),     cmocka_unit_test(bad_files_are_refused),
-        cmocka_unit_test(huge_symbols_are_refused), cmocka_unit_test(empty_vocabulary_is_fine),
+        cmocka_unit_test(order_is_that_of_fairseq),    cmocka_unit_test(threshold_and_size_cut),
+        cmocka_unit_test(special_symbols_are_omitted), cmocka_unit_test(text_to_ids_and_back),
+        cmocka_unit_test(bad_files_are_refused),       cmocka_unit_test(huge_symbols_are_refused),
+        cmocka_unit_test(empty_vocabulary_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
