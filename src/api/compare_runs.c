@@ -289,16 +289,17 @@ static void configure(nm_comparison *self)
     const nm_compared_recipe *run = nm_options_find(self->options, "run");
     nm_experiment *experiment = &self->experiment;
     bool norms_given = nm_options_origin(self->options, "compare.norms") != NM_ORIGIN_DEFAULT;
-    experiment->config = (nm_experiment_config){.norms = norms_given ? config->norms : NULL,
-                                                .grids = self->grids,
-                                                .n_grids = experiment->config.n_grids,
-                                                .seeds = config->seeds,
-                                                .jobs = config->jobs,
-                                                .cores = nm_machine_cpus(),
-                                                .slurm = config->slurm,
-                                                .measurement = {config->tid_batches, config->average},
-                                                .margin = config->margin,
-                                                .score_grid = config->score_grid};
+    experiment->config = (nm_experiment_config){
+        .norms = norms_given ? config->norms : NULL,
+        .grids = self->grids,
+        .n_grids = experiment->config.n_grids,
+        .seeds = config->seeds,
+        .jobs = config->jobs,
+        .cores = nm_machine_cpus(),
+        .slurm = config->slurm,
+        .measurement = {.tid_batches = config->tid_batches, .average = config->average},
+        .margin = config->margin,
+        .score_grid = config->score_grid};
     experiment->folder =
         *config->folder ? nm_duplicate(config->folder) : default_folder(self->recipe, run->profile);
     nm_run_queue *queue = &experiment->queue;

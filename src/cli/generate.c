@@ -114,7 +114,8 @@ static nm_status check_prompt(const char *text, size_t bytes, const char *where,
 
 static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_error *err)
 {
-    const nm_document_rule rule = {self->config->documents, self->config->document_separator};
+    const nm_document_rule rule = {(nm_document_unit)self->config->documents,
+                                   self->config->document_separator};
     size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
     nm_documents reader;
     nm_line_list lines = {0};

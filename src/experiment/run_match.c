@@ -52,7 +52,7 @@ static bool is_of_other_norm(const match *self, const char *path)
 static bool is_reachable(const match *self, const char *path, const char *old, const char *new)
 {
     double before = strtod(old, NULL), limit = strtod(new, NULL);
-    if (!limit || (before && limit >= before))
+    if (limit == 0 || (before != 0 && limit >= before))
         return true;
     return (!strcmp(path, "train.updates") && self->done.updates <= limit) ||
            (!strcmp(path, "train.epochs") && self->done.epochs <= limit) ||

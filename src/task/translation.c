@@ -193,7 +193,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
                                          nm_vocab_size(target ? parts->target_vocab : parts->source_vocab),
                                          err));
         for (int target = 0; target < 2 && split != NM_SPLIT_TRAIN; target++)
-            NM_TRY(read_words(task, split, target, err));
+            NM_TRY(read_words(task, (nm_split)split, target, err));
         if (parts->sides[split][0].n != parts->sides[split][1].n)
             return nm_fail(err, NM_MISMATCH, "%s: %s has %lld source and %lld target sequences",
                            config->folder, nm_prepare_split_names[split], (long long)parts->sides[split][0].n,

@@ -245,7 +245,7 @@ static int death_by_touching(volatile float *memory, bool write)
             memory[1] = 1;
         _exit(memory[0] > 0);
     }
-    int result;
+    int result = 0;
     assert_true(child > 0 && waitpid(child, &result, 0) == child);
     return WIFSIGNALED(result) ? WTERMSIG(result) : 0;
 }
@@ -354,7 +354,7 @@ static void test_refused_tiles(void **state)
     pid_t child = fork();
     if (child == 0)
         _exit(check_refused_tiles());
-    int result;
+    int result = 0;
     assert_true(child > 0 && waitpid(child, &result, 0) == child && WIFEXITED(result));
     if (WEXITSTATUS(result) == CANNOT_REFUSE)
         skip();

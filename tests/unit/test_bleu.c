@@ -48,8 +48,8 @@ static void assert_line(const nm_bleu_config *config, const nm_bleu_stats *stats
 /* Papineni et al. 2002, examples 1 and 2, with the precisions printed there. */
 static const char *const guide[] = {
     "It is a guide to action that ensures that the military will forever heed Party commands",
-    "It is the guiding principle which guarantees the military forces always being under the command of the "
-    "Party",
+    ("It is the guiding principle which guarantees the military forces always being under the command of "
+     "the Party"),
     "It is the practical guide for the army always to heed the directions of the party"};
 
 static void published_precisions(void **state)

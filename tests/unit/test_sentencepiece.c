@@ -391,8 +391,8 @@ static void test_sampling_has_the_probabilities_of_the_lattice(void **state)
 {
     (void)state;
     static const char *const texts[] = {"\xE2\x96\x81the", "\xE2\x96\x81theh\xE2\x96\x81the",
-                                        "\xE6\x9D\xB1\xE4\xBA\xAC"
-                                        "A",
+                                        ("\xE6\x9D\xB1\xE4\xBA\xAC"
+                                         "A"),
                                         "tzhe"};
     static const double alphas[] = {0.1, 0.5, 1};
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++)

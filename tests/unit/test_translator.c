@@ -386,7 +386,7 @@ static void a_process_that_was_forked_can_translate(void **state)
             equal = equal && same(expected, i, found, i);
         _exit(equal ? 0 : 1);
     }
-    int status;
+    int status = 0;
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_int_equal(status, 0);
     /* The parent still has its team. */

@@ -109,8 +109,7 @@ NM_INLINE nm_drop nm_drop_of(const nm_dropout *drop)
 NM_INLINE void nm_philox_lanes(vu c[4], const uint32_t key[2])
 {
     uint32_t k0 = key[0], k1 = key[1];
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; round++) {
+    NM_UNROLLED(round, 10) {
         vu high0, low0, high2, low2;
         vu_multiply(c[0], 0xD2511F53u, &high0, &low0);
         vu_multiply(c[2], 0xCD9E8D57u, &high2, &low2);

@@ -20,6 +20,14 @@
 #define NM_SIMD(name)   NM_PASTE(name, NM_LEVEL)
 #define NM_INLINE       static inline __attribute__((always_inline, unused))
 
+/* A loop with a constant number of iterations, at most 16, which is unrolled completely. */
+#define NM_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define NM_UNROLLED(i, n) NM_PRAGMA(clang loop unroll(full)) for (int i = 0; i < (n); i++)
+#else
+#define NM_UNROLLED(i, n) NM_PRAGMA(GCC unroll 16) for (int i = 0; i < (n); i++)
+#endif
+
 /* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the next load, and the stack
  * protector places an array at any multiple of 16 bytes. */
 #define NM_ALIGNED _Alignas(64)

@@ -59,8 +59,7 @@ NM_INLINE void sums_of_squares(const float *x, const float *next_row, const bool
                 __builtin_prefetch(next_row + first);
                 __builtin_prefetch(next_row + first + NM_LANES);
             }
-#pragma GCC unroll 8
-            for (int v = 0; v < 2 * NM_SUM_VECTORS; v++)
+            NM_UNROLLED(v, 2 * NM_SUM_VECTORS)
                 ADD_SQUARE(v, v * NM_W, NM_W);
         }
         NM_SUM_COLUMNS(width - first, ADD_SQUARE);

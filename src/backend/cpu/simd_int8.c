@@ -139,29 +139,20 @@ NM_INLINE void sum_fixed(const int8_gemm *p, const int rows, const int panels, c
     const dot_input *x = p->inputs + (size_t)at->row * stride;
     const int8_t *panel = nm_int8_panel(w->packed, w->rows, w->cols, (size_t)at->panel);
     dot_vector sum[DOT_ROWS][DOT_PANELS][DOT_VECTORS];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 16
-        for (int c = 0; c < panels; c++)
-#pragma GCC unroll 16
-            for (int v = 0; v < DOT_VECTORS; v++)
+    NM_UNROLLED(r, rows)
+        NM_UNROLLED(c, panels)
+            NM_UNROLLED(v, DOT_VECTORS)
                 sum[r][c][v] = dot_zero();
     for (size_t k = 0; k < fours; k++, panel += 4 * NM_INT8_PANEL, x += 4) {
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 16
-            for (int c = 0; c < panels; c++)
-#pragma GCC unroll 16
-                for (int v = 0; v < DOT_VECTORS; v++)
+        NM_UNROLLED(r, rows)
+            NM_UNROLLED(c, panels)
+                NM_UNROLLED(v, DOT_VECTORS)
                     sum[r][c][v] =
                         dot_add(sum[r][c][v], panel + (size_t)c * bytes, v, x + (size_t)r * stride);
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 16
-        for (int c = 0; c < panels; c++)
-#pragma GCC unroll 16
-            for (int v = 0; v < DOT_VECTORS; v++)
+    NM_UNROLLED(r, rows)
+        NM_UNROLLED(c, panels)
+            NM_UNROLLED(v, DOT_VECTORS)
                 sums[(r * panels + c) * DOT_VECTORS + v] = sum[r][c][v];
 }
 

@@ -49,12 +49,10 @@ NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, 
                           const float *bias, const bool relu)
 {
     vf factor = v_set(t.alpha);
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; j++) {
+    NM_UNROLLED(j, vectors) {
         const int32_t n = t.cols - j * NM_W;
         vf more = bias ? nm_flush(v_load_upto(bias + j * NM_W, n)) : v_set(0);
-#pragma GCC unroll 16
-        for (int i = 0; i < rows; i++) {
+        NM_UNROLLED(i, rows) {
             float *to = t.c + (size_t)i * t.ldc + j * NM_W;
 #if defined(NM_BF16) /* without FMA, so that the result does not depend on the CPU level */
             vf z = nm_flush(v_mul(factor, sum[i][j]));
@@ -182,10 +180,8 @@ NM_INLINE void nm_tile(const gemm_tile t)
 
 NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][2])
 {
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
+    NM_UNROLLED(i, rows)
+        NM_UNROLLED(j, vectors)
             sum[i][j] = v_set(0);
 }
 
@@ -198,11 +194,9 @@ NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vecto
         for (int j = 0; j < vectors * NM_W; j += NM_LINE)
             __builtin_prefetch(b + (rows < NM_TILE_ROWS ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step +
                                j);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++) {
+    NM_UNROLLED(i, rows) {
         vf left = v_set(a[(size_t)i * t->a_row]);
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
+        NM_UNROLLED(j, vectors)
             sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
     }
 }
@@ -217,10 +211,8 @@ NM_INLINE void add_block(const int rows, const int vectors, const bool padded, v
                          vf odd[][2])
 {
     const vf zero = v_set(0);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++) {
+    NM_UNROLLED(i, rows)
+        NM_UNROLLED(j, vectors) {
             vf e = padded ? v_add(even[i][j], zero) : even[i][j],
                o = padded ? v_add(odd[i][j], zero) : odd[i][j];
             sum[i][j] = nm_flush(v_add(sum[i][j], nm_flush(v_add(e, o))));
