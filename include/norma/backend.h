@@ -156,8 +156,8 @@ typedef struct nm_linear_grad_input_args {
 /* dw += dy^T x
  * db += column sums of dy */
 typedef struct nm_linear_grad_weight_args {
-    nm_mat dy, x, dw;
-    void *db; /* or NULL */
+    nm_mat dy, x, dw; /* dw without data: only db */
+    void *db;         /* or NULL */
 } nm_linear_grad_weight_args;
 
 /* Packs a weight into the panels that `linear` reads (nm_backend_register_weight). packed NULL: only

@@ -152,11 +152,13 @@ struct nm_norm {
     const void *config; /* the type's options; owned by the nm_options */
     nm_norm_site site;
     nm_norm_shape shape;
-    void *params[NM_NORM_CAPACITY], *param_grads[NM_NORM_CAPACITY]; /* device; grads NULL if fixed */
-    void *state[NM_NORM_CAPACITY];                                  /* device */
-    int64_t counters[NM_NORM_CAPACITY];                             /* host */
-    void *statistics[NM_NORM_CAPACITY];                             /* device; of the present update */
-    double collected_rows[NM_NORM_CAPACITY];                        /* rows in each of them */
+    void *params[NM_NORM_CAPACITY],
+        *param_grads[NM_NORM_CAPACITY];      /* device; grads NULL if the type fixes it */
+    void *state[NM_NORM_CAPACITY];           /* device */
+    int64_t counters[NM_NORM_CAPACITY];      /* host */
+    void *statistics[NM_NORM_CAPACITY];      /* device; of the present update */
+    double collected_rows[NM_NORM_CAPACITY]; /* rows in each of them */
+    bool learns;      /* a parameter is learned: neither the type nor model.freeze fixes all of them */
     bool folded;      /* the next linear layer contains it: x passes through at inference */
     void *standalone; /* further data of a layer of nm_norm_create; NULL inside a model */
 };

@@ -91,7 +91,7 @@ WORK(pack_int8,               bytes(a->packed ? size(a->weight) * (1 + (double)n
 WORK(linear_int8,             flops(2 * size(a->y) * a->x.cols))
 WORK(act_grad,                elements(b, 3 * size(a->dz)))
 WORK(linear_grad_input,       flops(2 * size(a->dy) * a->dx.cols))
-WORK(linear_grad_weight,      flops(2 * size(a->dy) * a->x.cols))
+WORK(linear_grad_weight,      flops(a->dw.data ? 2 * size(a->dy) * a->x.cols : size(a->dy)))
 WORK(scale,                   elements(b, 2 * size(a->y)))
 WORK(add,                     elements(b, 3 * size(a->y)))
 WORK(add_dropout,             elements(b, 3 * size(a->y)))

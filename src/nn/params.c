@@ -137,12 +137,15 @@ void nm_params_bind_norms(nm_params *params)
     char *state = params->state, *statistics = params->statistics;
     for (size_t n = 0; n < params->n_norms; n++) {
         nm_norm *norm = params->norms[n];
+        norm->learns = false;
         for (int i = 0; i < norm->shape.n_params; i++) {
             char name[160];
             snprintf(name, sizeof name, "%s.%s", norm->site.name, norm->shape.params[i].name);
             nm_param *param = nm_params_find(params, name);
             norm->params[i] = param->tensor.data;
-            norm->param_grads[i] = param->fixed ? NULL : param->tensor.grad;
+            norm->param_grads[i] = norm->shape.params[i].fixed ? NULL : param->tensor.grad;
+            norm->learns |= !param->fixed;
+            param->tensor.grad_written |= param->fixed; /* by the kernels of the norm */
         }
         for (int i = 0; i < norm->shape.n_state; i++) {
             norm->state[i] = state;
@@ -170,9 +173,43 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
         param->tensor.data = (char *)params->values + param->offset * unit;
         param->tensor.grad = with_grads ? (char *)params->grads + param->offset * unit : NULL;
         param->tensor.grad_started = true;
+        param->tensor.fixed = param->fixed;
     }
     nm_params_bind_norms(params);
     return NM_OK;
+}
+
+/* The element after a parameter and its padding. */
+static size_t end_of(const nm_params *params, size_t i)
+{
+    return i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+}
+
+static bool is_skipped(const nm_param *param)
+{
+    return param->fixed && !param->tensor.grad_written;
+}
+
+size_t nm_params_skipped(const nm_params *params)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < params->n; i++)
+        n += is_skipped(params->list[i]) ? end_of(params, i) - params->list[i]->offset : 0;
+    return n;
+}
+
+void nm_params_zero_grads(const nm_params *params, void *grads)
+{
+    size_t unit = nm_dtype_bytes(params->backend->dtype), begin = 0;
+    for (size_t i = 0; i <= params->n; i++) {
+        const nm_param *param = i < params->n ? params->list[i] : NULL;
+        size_t end = param ? param->offset : params->n_elements;
+        if (param && !is_skipped(param))
+            continue;
+        if (end > begin)
+            nm_backend_zero(params->backend, (char *)grads + begin * unit, (end - begin) * unit);
+        begin = param ? end_of(params, i) : end;
+    }
 }
 
 void nm_params_bind(nm_params *params, void *grads, void *statistics)

@@ -4,7 +4,6 @@ static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_bat
                            nm_error *err)
 {
     nm_model *model = pass->model;
-    nm_backend *b = model->backend;
     nm_model_output out = {0};
     bool gradients = pass->kind == NM_EVAL_PASS_GRADIENTS;
     nm_tape_start(tape, gradients, pass->task->seed, (uint32_t)i);
@@ -12,7 +11,7 @@ static nm_status run_batch(const nm_eval_pass *pass, nm_tape *tape, const nm_bat
     tape->n_targets = batch->n_targets;
     tape->mean_loss = pass->task->type->mean_loss;
     if (gradients) {
-        nm_backend_zero(b, model->params.grads, nm_params_bytes(&model->params));
+        nm_params_zero_grads(&model->params, model->params.grads);
         pass->task->type->loss(pass->task, model, tape, batch, true);
         NM_TRY(nm_tape_backward(tape, err));
     } else {

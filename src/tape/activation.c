@@ -15,7 +15,7 @@ static void activation_backward(nm_tape *tape, nm_node *node)
                 .dy = nm_mat_of(y->grad, y->rows, y->cols), .add = add, .dx = dx);
 }
 
-static const nm_op activation_op = {"activation", activation_backward};
+static const nm_op activation_op = {.name = "activation", .backward = activation_backward};
 
 nm_tensor *nm_activated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_rate)
 {

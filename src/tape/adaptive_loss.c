@@ -20,7 +20,7 @@ static void adaptive_backward(nm_tape *tape, nm_node *node)
                 .y = dh);
 }
 
-static const nm_op adaptive_op = {"adaptive_loss", adaptive_backward};
+static const nm_op adaptive_op = {.name = "adaptive_loss", .backward = adaptive_backward};
 
 typedef struct adaptive {
     nm_tape *tape;

@@ -42,7 +42,7 @@ static void attention_backward(nm_tape *tape, nm_node *node)
             .dv = nm_mat_columns(b, dkv, a->v_first, a->value_width));
 }
 
-static const nm_op attention_op = {"attention", attention_backward};
+static const nm_op attention_op = {.name = "attention", .backward = attention_backward};
 
 nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
                         const nm_packing *q_packing, const nm_packing *k_packing, double drop_rate)

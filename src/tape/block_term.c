@@ -49,7 +49,8 @@ static void block_term_backward(nm_tape *tape, nm_node *node)
             .dposition_bias = nm_tensor_grad_sum(tape, s->params.position_bias).data);
 }
 
-static const nm_op block_term_op = {"block_term", block_term_backward};
+static const nm_op block_term_op = {
+    .name = "block_term", .backward = block_term_backward, .learns = nm_op_learns};
 
 nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
                                    const nm_block_term_params *params, const nm_packing *packing, bool causal)

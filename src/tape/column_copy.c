@@ -14,7 +14,7 @@ static void column_copy_backward(nm_tape *tape, nm_node *node)
                 .y = nm_mat_columns(b, dx, *first, y->cols));
 }
 
-static const nm_op column_copy_op = {"column_copy", column_copy_backward};
+static const nm_op column_copy_op = {.name = "column_copy", .backward = column_copy_backward};
 
 nm_tensor *nm_column_copy(nm_tape *tape, nm_tensor *x, int32_t first, int32_t cols)
 {

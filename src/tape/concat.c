@@ -17,7 +17,7 @@ static void concat_backward(nm_tape *tape, nm_node *node)
     }
 }
 
-static const nm_op concat_op = {"concat", concat_backward};
+static const nm_op concat_op = {.name = "concat", .backward = concat_backward};
 
 nm_tensor *nm_concat(nm_tape *tape, nm_tensor *const *parts, int n)
 {

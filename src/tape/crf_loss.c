@@ -12,7 +12,7 @@ static void crf_backward(nm_tape *tape, nm_node *node)
     emissions->grad_started = true;
 }
 
-static const nm_op crf_op = {"crf_loss", crf_backward};
+static const nm_op crf_op = {.name = "crf_loss", .backward = crf_backward};
 
 double *nm_crf_loss(nm_tape *tape, nm_tensor *emissions, const nm_crf_scores *scores,
                     const nm_packing *packing, const int32_t *gold)

@@ -13,7 +13,7 @@ static void dropout_backward(nm_tape *tape, nm_node *node)
                 .add = add, .y = dx);
 }
 
-static const nm_op dropout_op = {"dropout", dropout_backward};
+static const nm_op dropout_op = {.name = "dropout", .backward = dropout_backward};
 
 nm_tensor *nm_dropped(nm_tape *tape, nm_tensor *x, double rate)
 {

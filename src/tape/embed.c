@@ -14,13 +14,13 @@ static void embed_backward(nm_tape *tape, nm_node *node)
     nm_backend *b = tape->backend;
     const embed_saved *saved = node->saved;
     nm_tensor *y = node->out;
-    nm_mat dtable = nm_tensor_grad_sum(tape, node->in[0]);
+    nm_mat dtable = nm_learned_grad_sum(tape, node->in[0]);
     if (dtable.data)
         NM_CALL(b, embed_grad, .ids = saved->ids, .scale = saved->scale,
                 .dout = nm_mat_of(y->grad, y->rows, y->cols), .drop = &saved->drop, .dtable = dtable);
 }
 
-static const nm_op embed_op = {"embed", embed_backward};
+static const nm_op embed_op = {.name = "embed", .backward = embed_backward};
 
 nm_tensor *nm_embed(nm_tape *tape, nm_tensor *table, const int32_t *ids, const int32_t *pos, int32_t n,
                     double scale, const nm_mat *positions, double drop_rate)

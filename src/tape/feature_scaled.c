@@ -27,7 +27,7 @@ static void feature_scaled_backward(nm_tape *tape, nm_node *node)
                 .d_weight = forward.weight ? d_scale : NULL);
 }
 
-static const nm_op feature_scaled_op = {"feature_scaled", feature_scaled_backward};
+static const nm_op feature_scaled_op = {.name = "feature_scaled", .backward = feature_scaled_backward};
 
 nm_tensor *nm_feature_scaled(nm_tape *tape, nm_tensor *x, nm_tensor *scale)
 {

@@ -28,7 +28,7 @@ static void gated_backward(nm_tape *tape, nm_node *node)
                 .dgate = nm_mat_columns(b, dx, 0, y->cols), .dx = nm_mat_columns(b, dx, y->cols, y->cols));
 }
 
-static const nm_op gated_op = {"gated", gated_backward};
+static const nm_op gated_op = {.name = "gated", .backward = gated_backward};
 
 nm_tensor *nm_gated(nm_tape *tape, nm_tensor *x, nm_map_op op, double drop_rate)
 {

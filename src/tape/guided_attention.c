@@ -13,6 +13,8 @@ static void guided_backward(nm_tape *tape, nm_node *node)
     guided_saved *s = node->saved;
     nm_backend *b = tape->backend;
     bool add_q, add_kv;
+    if (node->in[0]->fixed && node->in[1]->fixed)
+        return;
     nm_mat dq = nm_tensor_grad(tape, node->in[0], &add_q), dkv = nm_tensor_grad(tape, node->in[1], &add_kv);
     NM_ASSERT(add_q && add_kv); /* nm_attention is recorded later, so its backward has assigned both */
     if (!dq.data || !dkv.data)
@@ -23,7 +25,7 @@ static void guided_backward(nm_tape *tape, nm_node *node)
     b->k.guided_attention(b, &s->args);
 }
 
-static const nm_op guided_op = {"guided_attention", guided_backward};
+static const nm_op guided_op = {.name = "guided_attention", .backward = guided_backward};
 
 void nm_guided_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_attention_shape *shape,
                          const nm_packing *q_packing, const nm_packing *k_packing,

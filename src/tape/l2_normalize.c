@@ -17,7 +17,7 @@ static void l2_normalize_backward(nm_tape *tape, nm_node *node)
                 .x = nm_tensor_mat(table), .scale = node->saved, .add = add, .dx = dx);
 }
 
-static const nm_op l2_normalize_op = {"l2_normalize", l2_normalize_backward};
+static const nm_op l2_normalize_op = {.name = "l2_normalize", .backward = l2_normalize_backward};
 
 nm_tensor *nm_l2_normalize(nm_tape *tape, nm_tensor *table)
 {

@@ -20,15 +20,16 @@ static void linear_backward(nm_tape *tape, nm_node *node)
     if (saved->act != NM_ACT_NONE || saved->drop.rate > 0)
         NM_CALL(b, act_grad, .act = saved->act, .drop = &saved->drop, .y = nm_tensor_mat(y), .dy = dz,
                 .dz = dz);
-    NM_CALL(b, linear_grad_weight, .dy = dz, .x = input, .dw = nm_tensor_grad_sum(tape, weight),
-            .db = bias ? nm_tensor_grad_sum(tape, bias).data : NULL);
+    nm_mat dw = nm_learned_grad_sum(tape, weight), db = nm_learned_grad_sum(tape, bias);
+    if (dw.data || db.data)
+        NM_CALL(b, linear_grad_weight, .dy = dz, .x = input, .dw = dw, .db = db.data);
     bool add;
-    nm_mat dx = nm_tensor_grad(tape, x, &add);
+    nm_mat dx = x->fixed ? (nm_mat){0} : nm_tensor_grad(tape, x, &add);
     if (dx.data)
         NM_CALL(b, linear_grad_input, .dy = dz, .weight = nm_tensor_mat(weight), .add = add, .dx = dx);
 }
 
-static const nm_op linear_op = {"linear", linear_backward};
+static const nm_op linear_op = {.name = "linear", .backward = linear_backward};
 
 nm_tensor *nm_linear(nm_tape *tape, nm_tensor *x, nm_tensor *weight, nm_tensor *bias, nm_act act,
                      double drop_rate)

@@ -48,7 +48,15 @@ static void normalize_backward(nm_tape *tape, nm_node *node)
         tape->listen(tape->listener, call, true);
 }
 
-static const nm_op normalize_op = {"norm", normalize_backward};
+/* A backward pass that changes the running state runs in any case. */
+static bool normalize_learns(const nm_node *node)
+{
+    const nm_norm *norm = ((const normalization *)node->saved)->call.norm;
+    return norm->learns || norm->shape.n_state || norm->shape.n_statistics || norm->shape.n_counters;
+}
+
+static const nm_op normalize_op = {
+    .name = "norm", .backward = normalize_backward, .learns = normalize_learns};
 
 /* y = norm(x). residual: connection whose result is x and is not computed yet; NULL: x is computed. */
 static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node *residual)

@@ -53,7 +53,7 @@ static void pool_backward(nm_tape *tape, nm_node *node)
     }
 }
 
-static const nm_op pool_op = {"pool", pool_backward};
+static const nm_op pool_op = {.name = "pool", .backward = pool_backward};
 
 /* Weights of the mean or of NM_POOL_SQRTN, device [tokens]; NULL if the tape is exhausted. */
 static void *upload_row_weights(nm_tape *tape, const nm_packing *packing, nm_pooling pooling)

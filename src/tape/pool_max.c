@@ -14,7 +14,7 @@ static void pool_max_backward(nm_tape *tape, nm_node *node)
                 .where = node->saved, .dx = dx);
 }
 
-static const nm_op pool_max_op = {"pool_max", pool_max_backward};
+static const nm_op pool_max_op = {.name = "pool_max", .backward = pool_max_backward};
 
 nm_tensor *nm_pool_max(nm_tape *tape, nm_tensor *x, const nm_packing *packing)
 {

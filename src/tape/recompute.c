@@ -50,7 +50,8 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
     nm_tape_backward_from(tape, first);
 }
 
-static const nm_op recompute_op = {"recompute", recompute_backward};
+static const nm_op recompute_op = {
+    .name = "recompute", .backward = recompute_backward, .learns = nm_op_learns};
 
 /* Moves the result to the beginning of the segment's memory, which starts at offset `mark` of the arena, and frees the rest,
  * so that the next segment uses memory that is still in the CPU caches. */

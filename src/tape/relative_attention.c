@@ -25,7 +25,7 @@ static void relative_backward(nm_tape *tape, nm_node *node)
             .d_distance_bias = nm_tensor_grad_sum(tape, node->in[2]).data);
 }
 
-static const nm_op relative_op = {"relative_attention", relative_backward};
+static const nm_op relative_op = {.name = "relative_attention", .backward = relative_backward};
 
 nm_tensor *nm_relative_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *key_bias, nm_tensor *distance_bias,
                                  const nm_relative_table *table, const nm_packing *packing, int32_t heads,

@@ -26,7 +26,7 @@ static void repeated_backward(nm_tape *tape, nm_node *node)
                 .y = head_columns(b, dx, s->key_heads, i / (s->heads / s->key_heads)));
 }
 
-static const nm_op repeated_op = {"repeated_heads", repeated_backward};
+static const nm_op repeated_op = {.name = "repeated_heads", .backward = repeated_backward};
 
 nm_tensor *nm_repeated_heads(nm_tape *tape, nm_tensor *x, int32_t key_heads, int32_t heads)
 {

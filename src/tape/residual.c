@@ -37,7 +37,7 @@ static void residual_backward(nm_tape *tape, nm_node *node)
         NM_CALL(b, add, .alpha = 1, .x = dy, .y = dx);
 }
 
-static const nm_op residual_op = {"residual", residual_backward};
+static const nm_op residual_op = {.name = "residual", .backward = residual_backward};
 
 nm_node *nm_residual_record(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate, nm_tensor **out)
 {

@@ -22,7 +22,7 @@ static void rotated_backward(nm_tape *tape, nm_node *node)
         NM_CALL(b, add, .alpha = 1, .x = inverse.y, .y = dx);
 }
 
-static const nm_op rotated_op = {"rotated", rotated_backward};
+static const nm_op rotated_op = {.name = "rotated", .backward = rotated_backward};
 
 nm_tensor *nm_rotated(nm_tape *tape, nm_tensor *x, const nm_mat *table, const int32_t *positions,
                       int32_t heads, bool interleaved)

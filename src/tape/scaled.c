@@ -19,7 +19,7 @@ static void scaled_backward(nm_tape *tape, nm_node *node)
         NM_CALL(b, scale, .alpha = *factor, .x = dy, .y = dx);
 }
 
-static const nm_op scaled_op = {"scaled", scaled_backward};
+static const nm_op scaled_op = {.name = "scaled", .backward = scaled_backward};
 
 nm_tensor *nm_scaled(nm_tape *tape, nm_tensor *x, double factor)
 {

@@ -16,7 +16,7 @@ static void loss_backward(nm_tape *tape, nm_node *node)
                 .y = dh);
 }
 
-static const nm_op loss_op = {"softmax_loss", loss_backward};
+static const nm_op loss_op = {.name = "softmax_loss", .backward = loss_backward};
 
 double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, nm_tensor *bias,
                            const nm_loss_spec *spec)
@@ -37,8 +37,8 @@ double *nm_softmax_loss_of(nm_tape *tape, nm_tensor *hidden, nm_tensor *weight, 
                                  .sums = sums};
     if (d_hidden) {
         loss.d_hidden = d_hidden->data;
-        loss.d_weight = nm_tensor_grad_sum(tape, weight).data;
-        loss.d_bias = bias ? nm_tensor_grad_sum(tape, bias).data : NULL;
+        loss.d_weight = nm_learned_grad_sum(tape, weight).data;
+        loss.d_bias = nm_learned_grad_sum(tape, bias).data;
         nm_tape_record(tape, &loss_op, NULL, d_hidden->data)->in[0] = hidden;
     }
     tape->backend->k.softmax_loss(tape->backend, &loss);

@@ -240,6 +240,28 @@ void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept)
     tape->n_nodes = first;
 }
 
+bool nm_op_learns(const nm_node *node)
+{
+    (void)node;
+    return true;
+}
+
+static bool depends_on_learned(const nm_node *node)
+{
+    bool any = node->op->learns && node->op->learns(node);
+    for (size_t i = 0; i < sizeof node->in / sizeof *node->in; i++)
+        any |= node->in[i] && !node->in[i]->fixed;
+    return any;
+}
+
+/* Marks the results below which nothing is learned. Instruments read the gradients of all results. */
+static void find_fixed(nm_tape *tape)
+{
+    for (int i = 0; i < tape->n_nodes && !tape->listen; i++)
+        if (tape->nodes[i].out)
+            tape->nodes[i].out->fixed = !depends_on_learned(&tape->nodes[i]);
+}
+
 void nm_tape_backward_from(nm_tape *tape, int first)
 {
     /* Gradients are NULL after the memory is exhausted: the remaining nodes cannot run. */
@@ -247,7 +269,8 @@ void nm_tape_backward_from(nm_tape *tape, int first)
         nm_node *node = &tape->nodes[i];
         nm_tensor *out = node->out;
         bool has_grad = !out || out->grad_started;
-        if (has_grad && load_operands(tape, node))
+        bool is_needed = has_grad && !(out && out->fixed);
+        if (is_needed && load_operands(tape, node))
             node->op->backward(tape, node);
         if (has_grad && out && out->pooled) {
             free_block(tape, out->grad, tensor_bytes(tape, out));
@@ -271,6 +294,7 @@ static nm_status check_memory(const nm_tape *tape, nm_error *err)
 nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
 {
     NM_TRY(check_memory(tape, err));
+    find_fixed(tape);
     nm_tape_backward_from(tape, 0);
     return check_memory(tape, err);
 }
@@ -298,6 +322,7 @@ nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add)
 {
     if (!tensor->pooled)
         nm_tape_gradient_written(tape, tensor->grad);
+    tensor->grad_written |= tensor->fixed;
     *add = tensor->grad_started;
     if (!tensor->grad)
         tensor->grad = alloc_block(tape, tensor_bytes(tape, tensor));
@@ -315,6 +340,11 @@ nm_mat nm_tensor_grad_sum(nm_tape *tape, nm_tensor *tensor)
     if (!add && mat.data)
         nm_backend_zero(tape->backend, mat.data, tensor_bytes(tape, tensor));
     return mat;
+}
+
+nm_mat nm_learned_grad_sum(nm_tape *tape, nm_tensor *param)
+{
+    return param && !param->fixed ? nm_tensor_grad_sum(tape, param) : (nm_mat){0};
 }
 
 nm_dropout nm_tape_dropout(nm_tape *tape, double rate)

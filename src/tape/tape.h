@@ -18,6 +18,10 @@ typedef struct nm_tensor {
     bool grad_started; /* the first gradient is assigned, later ones are added; always true for parameters */
     bool unread;       /* the node that wrote the data does not read it in the backward pass */
     bool pooled;       /* the tape owns data and grad, which return to its pool */
+    /* A parameter that is not learned, or, during the backward pass, a result that depends on no learned parameter: operations
+     * need not compute the gradient. */
+    bool fixed;
+    bool grad_written; /* of a fixed parameter, by an operation that computes it all the same */
     const char *name;  /* "enc.3.ffn.norm", for logs and probes; may be NULL */
 } nm_tensor;
 
@@ -28,6 +32,8 @@ typedef struct nm_segment nm_segment;
 typedef struct nm_op {
     const char *name;
     void (*backward)(nm_tape *tape, nm_node *node);
+    /* Whether parameters besides node->in are learned; NULL: there are none. */
+    bool (*learns)(const nm_node *node);
 } nm_op;
 
 struct nm_node {
@@ -144,6 +150,8 @@ bool nm_segment_is_recomputed(const nm_tape *tape);
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* A view of the columns first .. first + cols - 1. */
 nm_mat nm_mat_columns(const nm_backend *backend, nm_mat mat, int32_t first, int32_t cols);
+/* nm_op.learns of operations that always have such parameters. */
+bool nm_op_learns(const nm_node *node);
 /* Calls the observer. Only for parameters that are not tensors (of norms), before a node adds to their gradient. */
 void nm_tape_gradient_written(nm_tape *tape, const void *grad);
 /* The gradient of a tensor, for an operation that writes it. *add: the operation must add to it; otherwise it is not
@@ -151,6 +159,8 @@ void nm_tape_gradient_written(nm_tape *tape, const void *grad);
 nm_mat nm_tensor_grad(nm_tape *tape, nm_tensor *tensor, bool *add);
 /* The same for kernels that only add: zeroed before the first of them. */
 nm_mat nm_tensor_grad_sum(nm_tape *tape, nm_tensor *tensor);
+/* The same for a parameter, or NULL; data is NULL if it is fixed, too. */
+nm_mat nm_learned_grad_sum(nm_tape *tape, nm_tensor *param);
 nm_dropout nm_tape_dropout(nm_tape *tape, double rate); /* of the next dropout site; rate 0 unless training */
 
 /* ---- the operations, one file each ---- */

@@ -170,7 +170,7 @@ nm_status nm_lockstep_run(nm_lockstep *lockstep, void (*pass)(void *user, int32_
     for (int32_t i = 0; i < lockstep->n; i++) {
         lane *l = &lockstep->lanes[i];
         l->finished = l->joiner.failed = false;
-        nm_backend_zero(params->backend, l->grads, nm_params_bytes(params));
+        nm_params_zero_grads(params, l->grads);
         memset(l->rows, 0, params->n_norms * NM_NORM_CAPACITY * sizeof *l->rows);
     }
     while (n_finished < lockstep->n) {

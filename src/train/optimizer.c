@@ -118,8 +118,37 @@ void nm_optimizer_release(nm_optimizer *optimizer)
 
 size_t nm_optimizer_bytes(const nm_optimizer *optimizer)
 {
-    return (optimizer->part.n + optimizer->n_v + optimizer->n_workspace) *
-           nm_dtype_bytes(optimizer->tree->params->backend->dtype);
+    size_t n = optimizer->n_workspace;
+    for (size_t i = 0; i < optimizer->n_trainable; i++)
+        n += 2 * optimizer->trainable[i].n;
+    for (size_t i = 0; i < optimizer->n_blocks; i++)
+        n += (size_t)optimizer->blocks[i].rows * (size_t)optimizer->blocks[i].cols;
+    return n * nm_dtype_bytes(optimizer->tree->params->backend->dtype);
+}
+
+static void load_range(const nm_optimizer *optimizer, void *to, const void *from, size_t first, size_t n)
+{
+    nm_backend *b = optimizer->tree->params->backend;
+    size_t at = first * nm_dtype_bytes(b->dtype);
+    nm_backend_upload(b, (char *)to + at, (const char *)from + at, n * nm_dtype_bytes(b->dtype));
+}
+
+void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v)
+{
+    if (optimizer->tree->sharded) { /* the ranges are those of this process */
+        load_range(optimizer, optimizer->whole_m, m, 0, optimizer->tree->params->n_elements);
+        load_range(optimizer, optimizer->whole_v, v, 0, optimizer->n_whole_v);
+        return;
+    }
+    for (size_t i = 0; i < optimizer->n_trainable; i++) {
+        const nm_param_range range = optimizer->trainable[i];
+        load_range(optimizer, optimizer->m, m, range.first, range.n);
+        load_range(optimizer, optimizer->v, v, range.v, range.n);
+    }
+    for (size_t i = 0; i < optimizer->n_blocks; i++) {
+        const nm_muon_block block = optimizer->blocks[i];
+        load_range(optimizer, optimizer->m, m, block.first, (size_t)block.rows * (size_t)block.cols);
+    }
 }
 
 /* Some operations also compute gradients of fixed parameters, which must not affect the gradient norm. */
@@ -127,7 +156,7 @@ static void zero_fixed(const nm_params *params)
 {
     for (size_t i = 0; i < params->n; i++) {
         const nm_tensor *t = &params->list[i]->tensor;
-        if (params->list[i]->fixed)
+        if (t->grad_written)
             nm_backend_zero(params->backend, t->grad,
                             (size_t)t->rows * (size_t)t->cols * nm_dtype_bytes(params->backend->dtype));
     }

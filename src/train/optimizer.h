@@ -52,8 +52,10 @@ typedef struct nm_optimizer {
 nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *config, double clip_value,
                             nm_shard_tree *tree, nm_error *err);
 void nm_optimizer_release(nm_optimizer *optimizer);
-/* Size of m, v and the workspace in bytes, together. */
+/* Size of m, v and the workspace in bytes, together, without the elements of fixed parameters, whose memory is never touched. */
 size_t nm_optimizer_bytes(const nm_optimizer *optimizer);
+/* Sets whole_m and whole_v to the contents of a checkpoint (host), except for fixed parameters. */
+void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v);
 
 /* Kind of the state: 0: first and second moment (Adam, AdamW); 1: momentum (SGD); 2: both (Muon). A checkpoint of another kind
  * has no state that the optimizer can use. */

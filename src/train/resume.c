@@ -239,8 +239,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
         const nm_safetensor *m, *v;
         NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
         NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
-        nm_backend_upload(trainer->backend, optimizer->whole_m, m->data, m->bytes);
-        nm_backend_upload(trainer->backend, optimizer->whole_v, v->data, v->bytes);
+        nm_optimizer_load(&trainer->optimizer, m->data, v->data);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }

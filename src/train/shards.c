@@ -198,7 +198,7 @@ void nm_shard_tree_begin(nm_shard_tree *tree)
     nm_params *params = tree->params;
     if (tree->has_current)
         store_current(tree);
-    nm_backend_zero(params->backend, params->grads, nm_params_bytes(params));
+    nm_params_zero_grads(params, params->grads);
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);
 }

@@ -346,8 +346,10 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     /* slabs: parameters, gradients and copies of gradients. */
     size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
     size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
+    size_t n_skipping = n_lanes ? n_lanes : trainer->comm->size == 1; /* gradients that no copy fills */
+    size_t skipped = n_skipping * nm_params_skipped(params) * nm_dtype_bytes(trainer->backend->dtype);
     trainer->peak_bytes =
-        (slabs + n_lanes) * nm_params_bytes(params) + nm_optimizer_bytes(&trainer->optimizer) +
+        (slabs + n_lanes) * nm_params_bytes(params) - skipped + nm_optimizer_bytes(&trainer->optimizer) +
         (n_lanes ? n_lanes : 1) * (nm_tape_peak(&trainer->tape) + nm_backend_scratch_bytes(trainer->backend));
     return status;
 }

@@ -120,6 +120,31 @@ grep -E '^(embed|enc\.0\.self|enc\.[0-9]*\.ffn\..*weight)' source >kept
 [ "$(grep -cxFf kept trained)" = "$(wc -l <kept)" ] || fail "frozen tensors changed: $(diff source trained)"
 grep -qxFf source <(grep -E '^output' trained) && fail "output.weight was not trained"
 
+# The parameters of norms, and everything else.
+for norm in layer batch rbn pnv power repbn; do
+    for frozen in '*norm*' 'embed,output,enc.*.qkv,enc.*.out,enc.*.in'; do
+        rm -rf part-frozen
+        "$NORMA" train a.ini --run.folder part-frozen --model.norm "$norm" --model.freeze "$frozen" --run.quiet --train.epochs 1 2>err ||
+            fail "$norm, freeze $frozen: $(cat err)"
+        perl tensors.pl part-frozen/last.safetensors | sort >first
+        "$NORMA" train a.ini --run.folder part-frozen --model.norm "$norm" --model.freeze "$frozen" --run.quiet --train.epochs 2 \
+            --resume 2>err || fail "$norm, freeze $frozen, resumed: $(cat err)"
+        perl tensors.pl part-frozen/last.safetensors | sort >second
+        comm -12 first second | grep -v running_ | cut -d' ' -f1 >unchanged
+        if [ "$frozen" = '*norm*' ]; then
+            [ "$(grep -c norm unchanged)" -ge 4 ] && ! grep -qv norm unchanged
+        else
+            [ "$(grep -cv norm unchanged)" -ge 10 ] && ! grep -q norm unchanged
+        fi || fail "$norm, freeze $frozen: unchanged: $(cat unchanged)"
+    done
+done
+# The gradients of fixed parameters and their moments need no memory.
+memory() { # OPTION ...: of a step, in MiB
+    "$NORMA" train a.ini --dry-run --run.folder dry --model.width 512 --model.ff 2048 "$@" 2>&1 | sed -n 's/.* \([0-9]*\) MiB.*/\1/p' | head -n 1
+}
+whole=$(memory) part=$(memory --model.freeze 'embed,enc.*.qkv,enc.*.out,enc.*.in')
+[ "$((whole - part))" -gt 30 ] || fail "a step needs $part MiB with frozen weights, $whole MiB without"
+
 # ---- a resumed run does not load the source again ----
 "$NORMA" train a.ini --run.folder whole --model.init_from runs/a --train.epochs 2 2>err || fail "$(cat err)"
 "$NORMA" train a.ini --run.folder part --model.init_from runs/a --train.epochs 1 2>err || fail "$(cat err)"

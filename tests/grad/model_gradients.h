@@ -128,6 +128,65 @@ static inline void model_check_recomputed(nm_model *model, nm_tape *tape, model_
     free(again);
 }
 
+/* Which parameters are fixed: none, every second one, all but norms, all but biases, the first three quarters (lower layers). */
+enum {
+    FREEZE_NOTHING,
+    FREEZE_EVEN,
+    FREEZE_ALL_BUT_NORMS,
+    FREEZE_ALL_BUT_BIASES,
+    FREEZE_BEGINNING,
+    N_FREEZES
+};
+
+static inline void model_freeze(nm_params *params, int which)
+{
+    for (size_t i = 0; i < params->n; i++) {
+        nm_param *param = params->list[i];
+        const bool fixed[N_FREEZES] = {[FREEZE_EVEN] = i % 2 == 0,
+                                       [FREEZE_ALL_BUT_NORMS] = !strstr(param->tensor.name, "norm"),
+                                       [FREEZE_ALL_BUT_BIASES] = !strstr(param->tensor.name, ".bias"),
+                                       [FREEZE_BEGINNING] = 4 * i < 3 * params->n};
+        param->fixed = param->tensor.fixed = fixed[which];
+        param->tensor.grad_written = false;
+    }
+    nm_params_bind_norms(params);
+}
+
+/* The gradients of learned parameters do not depend on which others are fixed. Those of fixed parameters are not computed, except
+ * by operations that set grad_written. */
+static inline void model_check_frozen(nm_model *model, model_loss loss, void *user)
+{
+    nm_params *params = &model->params;
+    size_t bytes = params->n_elements * sizeof(double), n_skipped = 0;
+    bool *was_fixed = malloc(params->n * sizeof *was_fixed);
+    for (size_t i = 0; i < params->n; i++)
+        was_fixed[i] = params->list[i]->fixed;
+    double *all = model_gradients(model, loss, user), *zero = calloc(1, bytes);
+    for (int which = FREEZE_EVEN; which < N_FREEZES; which++) {
+        model_freeze(params, which);
+        double *grads = model_gradients(model, loss, user);
+        for (size_t i = 0; i < params->n; i++) {
+            const nm_tensor *t = &params->list[i]->tensor;
+            size_t at = params->list[i]->offset, own = (size_t)t->rows * (size_t)t->cols * sizeof *grads;
+            if (was_fixed[i] || t->grad_written)
+                continue;
+            if (memcmp(grads + at, t->fixed ? zero : all + at, own))
+                fail_msg("frozen parameters %d: %s has another gradient", which, t->name);
+            n_skipped += t->fixed;
+        }
+        free(grads);
+    }
+    assert_true(n_skipped > params->n); /* in four passes */
+    for (size_t i = 0; i < params->n; i++) {
+        params->list[i]->fixed = params->list[i]->tensor.fixed = was_fixed[i];
+        params->list[i]->tensor.grad_written = false;
+    }
+    nm_params_bind_norms(params);
+    free(was_fixed);
+    free(all);
+    free(zero);
+}
+
 /* Every parameter. If a kink (of relu or of a maximum) is within the step, a shorter step is used. */
 static inline void model_check_gradients(nm_model *model, model_loss loss, void *user)
 {
@@ -152,6 +211,7 @@ static inline void model_rig_check(model_rig *r, model_loss loss)
 {
     model_check_gradients(r->model, loss, r);
     model_check_recomputed(r->model, &r->tape, loss, r);
+    model_check_frozen(r->model, loss, r);
     model_rig_close(r);
 }
 

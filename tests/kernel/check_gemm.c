@@ -99,4 +99,8 @@ void check_linear_grad_weight(pair *p, size z)
         if (with)
             mat_compare(p, "db", db, 4, 1);
     }
+    test_mat dy = pair_random(p, z.rows, out, z.gap), x = pair_random(p, z.rows, z.cols, z.gap),
+             db = random_vector(p, out);
+    BOTH(p, linear_grad_weight, .dy = dy.m[s], .x = x.m[s], .db = db.m[s].data); /* a fixed weight */
+    mat_compare(p, "db", db, 4, 1);
 }

@@ -131,8 +131,10 @@ static void linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *
 {
     const nm_mat dy = args->dy;
     void *db = args->db;
-    nm_gemm work = gemm_of(true, false, dy, args->x, true, args->dw);
-    NM_SIMD(nm_gemm_run)(b, &work);
+    if (args->dw.data) {
+        nm_gemm work = gemm_of(true, false, dy, args->x, true, args->dw);
+        NM_SIMD(nm_gemm_run)(b, &work);
+    }
     if (db)
         NM_SIMD(nm_add_column_sums)(b, dy, db);
 }
