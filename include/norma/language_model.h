@@ -59,8 +59,9 @@ typedef enum nm_lm_context {
 /* Scores n lines, UTF-8; a newline after a line is ignored. Every line ends with the EOS token, which is scored as a token.
  * A document may contain newlines, also at its end. *scores is set on success only; free it with nm_lm_scores_free.
  *
- * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_USAGE: NULL; NM_UNSUPPORTED: a
- * non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
+ * NM_FORMAT with the index of the line (from 0): not UTF-8, or a line break within it; NM_MISMATCH: an unknown token, for a
+ * model without <unk> (prepare.omit_symbols); NM_USAGE: NULL; NM_UNSUPPORTED: a non-causal model; NM_DIVERGED: log
+ * probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_language_model_score(nm_language_model *model, const char *const *lines, size_t n,
                                          nm_lm_context context, nm_lm_scores **scores, nm_error *err);
 /* NULL is accepted. */
@@ -88,8 +89,8 @@ NM_API double nm_lm_scores_perplexity(const nm_lm_scores *scores);
  * model (its option model.causal is false) is scored in complete segments, and the result is not a perplexity. *perplexity is
  * set on success only; free it with nm_perplexity_free.
  *
- * NM_IO; NM_FORMAT: no text, or, with file and line, not UTF-8; NM_MISMATCH: no complete segment; NM_USAGE: NULL; NM_DIVERGED:
- * log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
+ * NM_IO; NM_FORMAT: no text, or, with file and line, not UTF-8; NM_MISMATCH: no complete segment, or an
+ * unknown token as above; NM_USAGE: NULL; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
 NM_API nm_status nm_language_model_perplexity(nm_language_model *model, const char *path,
                                               nm_perplexity **perplexity, nm_error *err);
 /* NULL is accepted. */

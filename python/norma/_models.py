@@ -367,7 +367,7 @@ class LanguageModel(_Model):
     def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
         """Log probabilities of the tokens of each line, the EOS token included. text: the lines are one text, earlier
         lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a line break within a line,
-        unless it is a document."""
+        unless it is a document; MismatchError: an unknown token, for a model without ``<unk>``."""
         return self._score(lines, text)[0]
 
     def stream(self, lines: Iterable[str], batch: int = 256) -> Iterator[LineScore]:
@@ -384,7 +384,8 @@ class LanguageModel(_Model):
 
     def perplexity_of_file(self, path: PathLike) -> Perplexity:
         """The perplexity of a text file as ``norma perplexity`` computes it, for texts of any size; the file may be compressed.
-        FileError; FormatError: not UTF-8, or no text; MismatchError: no complete segment (non-causal models)."""
+        FileError; FormatError: not UTF-8, or no text; MismatchError: no complete segment (non-causal models), or an
+        unknown token, for a model without ``<unk>``."""
         lib = library()
         with self._call("nm_language_model_perplexity", "nm_perplexity_free", encoded_path("path", path)) as result:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
