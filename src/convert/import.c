@@ -172,23 +172,6 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
     return status;
 }
 
-/* "omit_symbols = bos,pad\n", or "" if no symbol is omitted. */
-static void write_omitted(const nm_vocab *vocab, char *line, size_t size)
-{
-    const struct {
-        const char *name;
-        int32_t id;
-    } symbols[] = {{"bos", vocab->bos}, {"pad", vocab->pad}, {"unk", vocab->unk}};
-    char *at = line;
-    *at = 0;
-    for (int i = 0; i < 3; i++)
-        if (nm_vocab_omits(vocab, symbols[i].id))
-            at += snprintf(at, size - (size_t)(at - line), "%s%s", at == line ? "omit_symbols = " : ",",
-                           symbols[i].name);
-    if (at > line)
-        snprintf(at, size - (size_t)(at - line), "\n");
-}
-
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
@@ -197,17 +180,19 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
                                         [NM_PRETOKENIZER_SMOLLM] = "pretokenizer = smollm\n"};
     const nm_import_codes *codes = &import->codes;
     const nm_vocab *vocab = target_vocab(import);
-    char omit[64];
-    write_omitted(vocab, omit, sizeof omit);
-    return nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
-                     is_translation(import) ? "parallel" : "text",
-                     sentencepiece ? "sentencepiece"
-                     : codes->text ? "byte_level"
-                                   : "none",
-                     codes->text ? rules[codes->pretokenizer] : "",
-                     codes->text && !is_translation(import) ? "documents = file\n" : "",
-                     codes->lowercase ? "lowercase = true\n" : "", omit,
-                     vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+    char *omitted = nm_vocab_omitted_names(vocab);
+    char *text =
+        nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
+                  is_translation(import) ? "parallel" : "text",
+                  sentencepiece ? "sentencepiece"
+                  : codes->text ? "byte_level"
+                                : "none",
+                  codes->text ? rules[codes->pretokenizer] : "",
+                  codes->text && !is_translation(import) ? "documents = file\n" : "",
+                  codes->lowercase ? "lowercase = true\n" : "", *omitted ? "omit_symbols = " : "", omitted,
+                  *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+    free(omitted);
+    return text;
 }
 
 void nm_import_settings(nm_import *import)
@@ -232,16 +217,18 @@ static nm_status check_omitted(const nm_import *import, const char *folder)
 {
     const nm_lm_parts *parts = import->task.parts;
     const nm_vocab *vocab = parts->vocab;
-    nm_vocab stated = {.bos = vocab->bos, .pad = vocab->pad, .eos = vocab->eos, .unk = vocab->unk};
-    const nm_model_text settings = {folder, "data.ini", parts->texts[NM_LM_SETTINGS]};
-    NM_TRY(nm_model_text_omit(&settings, &stated, import->err));
-    for (int32_t id = 0; id < NM_VOCAB_N_SPECIAL; id++)
-        if (vocab->omitted[id] && !stated.omitted[id])
-            return nm_fail(
-                import->err, NM_MISMATCH,
-                "%s: the vocabulary lacks %s, but prepare.omit_symbols of data.ini does not omit it", folder,
-                nm_vocab_symbol(vocab, id));
-    return NM_OK;
+    nm_vocab *stated = NULL;
+    const nm_model_text settings = {folder, "data.ini", parts->texts[NM_LM_SETTINGS]},
+                        dictionary = {folder, "dictionary", parts->texts[NM_LM_DICTIONARY]};
+    nm_status status = nm_model_text_vocab(&dictionary, &settings, &stated, import->err);
+    for (int32_t id = 0; status == NM_OK && id < NM_VOCAB_N_SPECIAL; id++)
+        if (vocab->omitted[id] && !stated->omitted[id])
+            status =
+                nm_fail(import->err, NM_MISMATCH,
+                        "%s: the vocabulary lacks %s, but prepare.omit_symbols of data.ini does not omit it",
+                        folder, nm_vocab_symbol(vocab, id));
+    nm_vocab_free(stated);
+    return status;
 }
 
 nm_status nm_import_texts(nm_import *import, const char *folder)

@@ -179,8 +179,7 @@ nm_status nm_params_allocate(nm_params *params, bool with_grads, nm_error *err)
     return NM_OK;
 }
 
-/* The element after a parameter and its padding. */
-static size_t end_of(const nm_params *params, size_t i)
+size_t nm_params_end(const nm_params *params, size_t i)
 {
     return i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
 }
@@ -194,7 +193,7 @@ size_t nm_params_skipped(const nm_params *params)
 {
     size_t n = 0;
     for (size_t i = 0; i < params->n; i++)
-        n += is_skipped(params->list[i]) ? end_of(params, i) - params->list[i]->offset : 0;
+        n += is_skipped(params->list[i]) ? nm_params_end(params, i) - params->list[i]->offset : 0;
     return n;
 }
 
@@ -208,7 +207,7 @@ void nm_params_zero_grads(const nm_params *params, void *grads)
             continue;
         if (end > begin)
             nm_backend_zero(params->backend, (char *)grads + begin * unit, (end - begin) * unit);
-        begin = param ? end_of(params, i) : end;
+        begin = param ? nm_params_end(params, i) : end;
     }
 }
 

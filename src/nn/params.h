@@ -68,6 +68,8 @@ void nm_params_bind_norms(nm_params *params);
 /* Binds all tensors and norms to other slabs of gradients and statistics with the same layout, for micro-batches whose sums
  * are kept apart. */
 void nm_params_bind(nm_params *params, void *grads, void *statistics);
+/* The element of a slab after parameter i and its padding. */
+size_t nm_params_end(const nm_params *params, size_t i);
 /* Sets a slab of gradients to zero, without touching the memory of fixed parameters to which no operation has written. */
 void nm_params_zero_grads(const nm_params *params, void *grads);
 /* Number of elements of a slab of gradients that nm_params_zero_grads does not touch. */

@@ -96,7 +96,7 @@ static nm_status classification_open_model(nm_task *task, const nm_safetensors *
     nm_model_text texts[NM_CLASS_TEXTS];
     for (int i = 0; i < NM_CLASS_TEXTS; i++)
         texts[i] = (nm_model_text){nm_safetensors_path(file), text_names[i], parts->texts[i]};
-    NM_TRY(nm_model_text_vocab(&texts[NM_CLASS_TEXT_DICTIONARY], NM_VOCAB_FAIRSEQ, &parts->vocab, err));
+    NM_TRY(nm_model_text_vocab(&texts[NM_CLASS_TEXT_DICTIONARY], NULL, &parts->vocab, err));
     NM_TRY(parse_labels(parts, &texts[NM_CLASS_TEXT_LABELS], err));
     char *name = nm_format("%s: %s", nm_safetensors_path(file), text_names[NM_CLASS_TEXT_CODES]);
     nm_status status = nm_classification_open_coder(parts, task->config, name, err);

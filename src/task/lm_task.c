@@ -45,13 +45,10 @@ static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *er
             return nm_fail(err, NM_FORMAT, "%s: has no %s: not the folder or model of a language model",
                            where, text_names[i]);
     }
-    nm_vocab_order order = NM_VOCAB_FAIRSEQ;
-    NM_TRY(nm_model_text_order(&texts[NM_LM_SETTINGS], &order, err));
     NM_TRY(nm_model_text_check_codes(&texts[NM_LM_CODES], err));
     if (texts[NM_LM_SUBWORDS].text)
-        NM_TRY(nm_model_text_vocab(&texts[NM_LM_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->subwords, err));
-    NM_TRY(nm_model_text_vocab(&texts[NM_LM_DICTIONARY], order, &parts->vocab, err));
-    NM_TRY(nm_model_text_omit(&texts[NM_LM_SETTINGS], parts->vocab, err));
+        NM_TRY(nm_model_text_vocab(&texts[NM_LM_SUBWORDS], NULL, &parts->subwords, err));
+    NM_TRY(nm_model_text_vocab(&texts[NM_LM_DICTIONARY], &texts[NM_LM_SETTINGS], &parts->vocab, err));
     parts->allowed = nm_vocab_output_mask(parts->vocab);
     return NM_OK;
 }

@@ -53,46 +53,33 @@ static char *full_name(const nm_model_text *text)
     return nm_format("%s: %s", text->where, text->name);
 }
 
-/* Reads the settings of a data folder; free *options, also after an error. */
-static nm_status read_settings(const nm_model_text *settings, nm_options **options,
-                               const nm_prepare_config **config, nm_error *err)
-{
-    *options = nm_options_create();
-    *config = nm_options_add(*options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
-    NM_TRY(must_be_there(settings, err));
-    char *name = full_name(settings);
-    nm_status status = nm_options_read_text(*options, name, settings->text, err);
-    free(name);
-    return status;
-}
-
-nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err)
-{
-    nm_options *options;
-    const nm_prepare_config *config;
-    nm_status status = read_settings(settings, &options, &config, err);
-    *order = config->special_ids;
-    nm_options_free(options);
-    return status;
-}
-
-nm_status nm_model_text_omit(const nm_model_text *settings, nm_vocab *vocab, nm_error *err)
-{
-    nm_options *options;
-    const nm_prepare_config *config;
-    nm_status status = read_settings(settings, &options, &config, err);
-    if (status == NM_OK)
-        status = nm_vocab_omit(vocab, config->omit_symbols, err);
-    nm_options_free(options);
-    return status;
-}
-
-nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
-                              nm_error *err)
+/* Parses a dictionary with the order of its special symbols. */
+static nm_status parse_dictionary(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
+                                  nm_error *err)
 {
     NM_TRY(must_be_there(dictionary, err));
     char *name = full_name(dictionary);
     nm_status status = nm_vocab_parse(dictionary->text, strlen(dictionary->text), name, order, vocab, err);
+    free(name);
+    return status;
+}
+
+nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_text *settings,
+                              nm_vocab **vocab, nm_error *err)
+{
+    if (!settings)
+        return parse_dictionary(dictionary, NM_VOCAB_FAIRSEQ, vocab, err);
+    NM_TRY(must_be_there(settings, err));
+    char *name = full_name(settings);
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_status status = nm_options_read_text(options, name, settings->text, err);
+    if (status == NM_OK)
+        status = parse_dictionary(dictionary, config->special_ids, vocab, err);
+    if (status == NM_OK)
+        status = nm_vocab_omit(*vocab, config->omit_symbols, err);
+    nm_options_free(options);
     free(name);
     return status;
 }

@@ -23,13 +23,11 @@ typedef struct nm_model_text {
     const char *where, *name, *text; /* text NULL: missing */
 } nm_model_text;
 
-/* The order of the special symbols, from the settings (data.ini) of a data folder. NM_FORMAT if they are missing. */
-nm_status nm_model_text_order(const nm_model_text *settings, nm_vocab_order *order, nm_error *err);
-/* Omits the special symbols that the settings name. NM_FORMAT if the settings are missing; NM_USAGE for an unknown name. */
-nm_status nm_model_text_omit(const nm_model_text *settings, nm_vocab *vocab, nm_error *err);
-/* Parses the dictionary; free *vocab with nm_vocab_free. NM_FORMAT. */
-nm_status nm_model_text_vocab(const nm_model_text *dictionary, nm_vocab_order order, nm_vocab **vocab,
-                              nm_error *err);
+/* Parses a dictionary. settings: data.ini of its data folder, with the order of the special symbols and the omitted ones; NULL:
+ * fairseq's order, none omitted. Free *vocab with nm_vocab_free, also after an error. NM_FORMAT, also if a text is missing;
+ * NM_USAGE for an invalid setting. */
+nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_text *settings,
+                              nm_vocab **vocab, nm_error *err);
 /* NM_FORMAT if the text is not BPE codes; a missing text is valid. */
 nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err);
 /* Adds the names of a text with one name per line to *names. NM_FORMAT for empty and duplicate lines. */

@@ -47,16 +47,14 @@ static nm_status parse_texts(nm_translation_parts *parts, const char *where, nm_
     nm_model_text texts[NM_TRANSLATION_TEXTS];
     for (int i = 0; i < NM_TRANSLATION_TEXTS; i++)
         texts[i] = (nm_model_text){where, text_names[i], parts->texts[i]};
-    nm_vocab_order order = NM_VOCAB_FAIRSEQ;
-    NM_TRY(nm_model_text_order(&texts[NM_TEXT_SETTINGS], &order, err));
+    const nm_model_text *settings = &texts[NM_TEXT_SETTINGS];
     NM_TRY(nm_model_text_check_codes(&texts[NM_TEXT_CODES], err));
     if (texts[NM_TEXT_SUBWORDS].text)
-        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->source_subwords, err));
+        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SUBWORDS], NULL, &parts->source_subwords, err));
     if (texts[NM_TEXT_TARGET_SUBWORDS].text)
-        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_TARGET_SUBWORDS], NM_VOCAB_FAIRSEQ, &parts->target_subwords,
-                                   err));
-    NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SOURCE], order, &parts->source_vocab, err));
-    return nm_model_text_vocab(&texts[NM_TEXT_TARGET], order, &parts->target_vocab, err);
+        NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_TARGET_SUBWORDS], NULL, &parts->target_subwords, err));
+    NM_TRY(nm_model_text_vocab(&texts[NM_TEXT_SOURCE], settings, &parts->source_vocab, err));
+    return nm_model_text_vocab(&texts[NM_TEXT_TARGET], settings, &parts->target_vocab, err);
 }
 
 static nm_status read_texts(nm_translation_parts *parts, const char *folder, nm_error *err)

@@ -38,24 +38,43 @@ void nm_vocab_free(nm_vocab *vocab)
     free(vocab);
 }
 
+/* Symbols that can be omitted. */
+enum { N_OPTIONAL = 3 };
+static const char *const optional_names[N_OPTIONAL] = {"bos", "pad", "unk"};
+
+static int32_t optional_id(const nm_vocab *vocab, size_t i)
+{
+    const int32_t ids[N_OPTIONAL] = {vocab->bos, vocab->pad, vocab->unk};
+    return ids[i];
+}
+
 nm_status nm_vocab_omit(nm_vocab *vocab, const char *names, nm_error *err)
 {
-    const struct {
-        const char *name;
-        int32_t id;
-    } special[] = {{"bos", vocab->bos}, {"pad", vocab->pad}, {"unk", vocab->unk}};
     for (const char *at = names; *at;) {
         size_t bytes = strcspn(at, ","), i = 0;
-        while (i < 3 && (strncmp(at, special[i].name, bytes) || special[i].name[bytes]))
+        while (i < N_OPTIONAL && (strncmp(at, optional_names[i], bytes) || optional_names[i][bytes]))
             i++;
-        if (i == 3)
+        if (i == N_OPTIONAL)
             return nm_fail(err, NM_USAGE,
                            "prepare.omit_symbols = %.100s: the names are bos, pad and unk, comma-separated",
                            names);
-        vocab->omitted[special[i].id] = true;
+        vocab->omitted[optional_id(vocab, i)] = true;
         at += bytes + (at[bytes] == ',');
     }
     return NM_OK;
+}
+
+char *nm_vocab_omitted_names(const nm_vocab *vocab)
+{
+    nm_buffer names = {0};
+    nm_buffer_clear(&names);
+    for (size_t i = 0; i < N_OPTIONAL; i++)
+        if (nm_vocab_omits(vocab, optional_id(vocab, i))) {
+            if (names.bytes)
+                nm_buffer_append_byte(&names, ',');
+            nm_buffer_append(&names, optional_names[i], strlen(optional_names[i]));
+        }
+    return names.data;
 }
 
 bool nm_vocab_omits(const nm_vocab *vocab, int32_t id)

@@ -46,6 +46,8 @@ void nm_vocab_free(nm_vocab *vocab);
 /* Omits special symbols: they keep their ids, but a model never outputs them. names: "bos", "pad" and "unk", comma-separated.
  * NM_USAGE for another name. */
 nm_status nm_vocab_omit(nm_vocab *vocab, const char *names, nm_error *err);
+/* The names of the omitted symbols, as above; heap. */
+char *nm_vocab_omitted_names(const nm_vocab *vocab);
 bool nm_vocab_omits(const nm_vocab *vocab, int32_t id);
 /* Host bytes [size], heap: 1 for tokens that are not omitted; NULL if none is omitted. */
 uint8_t *nm_vocab_output_mask(const nm_vocab *vocab);

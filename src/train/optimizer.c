@@ -46,8 +46,7 @@ static void find_trainable(nm_optimizer *optimizer)
     optimizer->blocks = nm_allocate((params->n * NM_PARAM_BLOCKS + 1) * sizeof *optimizer->blocks);
     for (size_t i = 0; i < params->n; i++) {
         const nm_param *param = params->list[i];
-        size_t first = param->offset,
-               end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+        size_t first = param->offset, end = nm_params_end(params, i);
         first = first > optimizer->part.first ? first : optimizer->part.first;
         end = end < part_end ? end : part_end;
         if (first >= end)

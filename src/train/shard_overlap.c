@@ -83,8 +83,7 @@ static void make_buckets(nm_shard_overlap *o)
     const size_t size = params->n_elements / N_BUCKETS + 1;
     bucket *last = NULL;
     for (size_t i = 0; i < params->n; i++) {
-        size_t first = params->list[i]->offset,
-               end = i + 1 < params->n ? params->list[i + 1]->offset : params->n_elements;
+        size_t first = params->list[i]->offset, end = nm_params_end(params, i);
         if (!last || (last->n >= size && o->n_buckets < N_BUCKETS)) {
             last = &o->buckets[o->n_buckets++];
             *last = (bucket){.first = first};
