@@ -62,6 +62,7 @@ typedef enum nm_origin {
     NM_ORIGIN_FILE,
     NM_ORIGIN_SIZE,    /* a section [size.N], see nm_options_read_sizes */
     NM_ORIGIN_PROFILE, /* the section [profile.NAME] of any file that was read */
+    NM_ORIGIN_TUNE,    /* a section [tune], or the structure of a model that is trained further */
     NM_ORIGIN_COMMAND
 } nm_origin;
 
@@ -100,6 +101,9 @@ bool nm_options_has_sizes(const nm_options *options);
  * being that of the training data. Of several values of an option the last one wins. */
 nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
                                 nm_error *err);
+/* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [tune], which hold full names and
+ * which other reading functions skip. */
+nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err);
 /* The value of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
  * For options that determine which sections are registered. */
 nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);

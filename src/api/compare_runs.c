@@ -299,7 +299,8 @@ static void configure(nm_comparison *self)
         .slurm = config->slurm,
         .measurement = {.tid_batches = config->tid_batches, .average = config->average},
         .margin = config->margin,
-        .score_grid = config->score_grid};
+        .score_grid = config->score_grid,
+        .tune = *run->tune != 0};
     experiment->folder =
         *config->folder ? nm_duplicate(config->folder) : default_folder(self->recipe, run->profile);
     nm_run_queue *queue = &experiment->queue;

@@ -13,7 +13,6 @@
 #include "probe/probe.h"
 #include "report/events.h"
 #include "task/tune.h"
-#include "train/recipe_sizes.h"
 #include "train/run_config.h"
 #include "train/trainer.h"
 
@@ -189,34 +188,51 @@ static nm_status check_task(const nm_training *self, nm_error *err)
     return status;
 }
 
-/* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not name. */
-static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume resume, nm_error *err)
+static nm_recipe_source source_of(const char *recipe)
 {
-    bool text = nm_recipe_is_text(recipe);
+    return nm_recipe_is_text(recipe) ? (nm_recipe_source){"the recipe", recipe}
+                                     : (nm_recipe_source){recipe, NULL};
+}
+
+/* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not name. */
+static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume resume, int64_t *size,
+                             nm_error *err)
+{
+    const nm_recipe_source source = source_of(recipe);
     nm_options *run = NULL;
-    char *message = NULL;
     nm_status status = resume == NM_RESUME_NO ? NM_OK : check_task(self, err);
     if (status == NM_OK && resume != NM_RESUME_NO)
         status = nm_run_config_read_data(&run, self->options, self->folder, err);
-    const nm_sized_recipe sized = {.name = text ? "the recipe" : recipe,
-                                   .text = text ? recipe : NULL,
-                                   .data = nm_options_find(run ? run : self->options, "data")};
     if (status == NM_OK)
-        status = nm_recipe_apply_sizes(self->options, self->task, &sized, &message, err);
-    if (message)
-        on_message(self, message);
-    free(message);
+        status = nm_recipe_apply_sizes(self->options, self->task, &source,
+                                       nm_options_find(run ? run : self->options, "data"), size, err);
     nm_options_free(run);
     return status;
 }
 
-/* A run that exists has the structure of its model, which may have been removed since. */
-static nm_status tune(nm_training *self, nm_resume resume, nm_error *err)
+static void report_sizes(const nm_training *self, int64_t size)
 {
+    char *message = size < 0 ? NULL : nm_recipe_describe_sizes(self->options, self->task, size);
+    if (message)
+        on_message((void *)self, message);
+    free(message);
+}
+
+/* A run that exists has the structure of its model, which may have been removed since. */
+static nm_status tune(nm_training *self, const char *recipe, nm_resume resume, nm_error *err)
+{
+    const nm_recipe_source source = source_of(recipe);
+    char *message;
     bool exists = false;
     if (resume != NM_RESUME_NO)
         NM_TRY(nm_file_find_in(self->folder, "config.ini", &exists, err));
-    return exists ? NM_OK : nm_tune_apply(self->options, self->task, err);
+    if (exists)
+        return NM_OK;
+    nm_status status = nm_tune_apply(self->options, self->task, &source, &message, err);
+    if (status == NM_OK && message)
+        on_message(self, message);
+    free(message);
+    return status;
 }
 
 /* Replaces the options with those of the run in the folder, if there is one. */
@@ -282,6 +298,7 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
                                     .stop = &self->stop,
                                     .comm = ranks ? ranks->comm : NULL,
                                     .shard_optimizer = ranks && ranks->config->shard_optimizer};
+    int64_t size;
     if (!recipe)
         return nm_fail(err, NM_USAGE, "nm_training_open: recipe is NULL");
     NM_TRY(nm_recipe_find_task(recipe, settings, &self->task, err));
@@ -294,8 +311,9 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     if (!self->folder)
         return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
     resume = resume == NM_RESUME_NO ? run->resume : resume;
-    NM_TRY(apply_sizes(self, recipe, resume, err));
-    NM_TRY(tune(self, resume, err));
+    NM_TRY(apply_sizes(self, recipe, resume, &size, err));
+    NM_TRY(tune(self, recipe, resume, err));
+    report_sizes(self, size);
     if (resume != NM_RESUME_NO)
         NM_TRY(use_run_config(self, resume, err));
     NM_TRY(nm_device_choose_precision(self->options, err));

@@ -43,13 +43,20 @@ static int residual_grad(const nm_residual_grad *residual)
     return !residual ? 0 : residual->add ? 2 : 1;
 }
 
-/* Number of pairs of a query and a key that it attends to. */
-static double attention_pairs(const nm_packing *q, const nm_packing *k, bool causal)
+/* 1 + 2 + ... + n; 0 for n < 0. */
+static double triangle(double n)
+{
+    return n > 0 ? n * (n + 1) / 2 : 0;
+}
+
+/* Number of pairs of a query and a key that it attends to. window: 0: none. */
+static double attention_pairs(const nm_packing *q, const nm_packing *k, bool causal, int32_t window)
 {
     double sum = 0;
     for (int32_t s = 0; s < q->n_seqs; s++) {
         double m = q->offsets[s + 1] - q->offsets[s], n = k->offsets[s + 1] - k->offsets[s];
-        sum += causal ? m * (n - m) + m * (m + 1) / 2 : m * n;
+        double outside = window ? triangle(n - window) - triangle(n - m - window) : 0;
+        sum += causal ? m * (n - m) + triangle(m) - outside : m * n;
     }
     return sum;
 }
@@ -57,14 +64,15 @@ static double attention_pairs(const nm_packing *q, const nm_packing *k, bool cau
 /* Forward: q k^T and p v. Backward: q k^T again, dout v^T; then dv, dk, dq. */
 static work attention_flops(const nm_attention_args *a, double qk, double pv)
 {
-    return flops(2 * attention_pairs(a->q_packing, a->k_packing, a->causal) *
+    return flops(2 * attention_pairs(a->q_packing, a->k_packing, a->causal, a->window) *
                  (qk * a->q.cols + pv * a->v.cols));
 }
 
 /* Three matrix multiplications per score: q and keys, q and distances, keys and distances. */
 static work relative_flops(const nm_relative_attention_args *a, double qk, double pv)
 {
-    return flops(2 * attention_pairs(a->q_packing, a->k_packing, false) * (qk * a->q.cols + pv * a->v.cols));
+    return flops(2 * attention_pairs(a->q_packing, a->k_packing, false, 0) *
+                 (qk * a->q.cols + pv * a->v.cols));
 }
 
 /* Kernels of which only the time is measured. */

@@ -35,7 +35,8 @@ struct nm_options {
     bool has_sizes; /* sections [size.N] were found */
 };
 
-static const char *const origin_names[] = {"default", "preset", "file", "size", "profile", "command line"};
+static const char *const origin_names[] = {"default", "preset", "file",        "size",
+                                           "profile", "tune",   "command line"};
 
 nm_options *nm_options_create(void)
 {
@@ -531,12 +532,19 @@ bool nm_options_section(const nm_options *options, size_t index, const char **na
 
 /* ---- INI files ---- */
 
+/* Sections of an INI file by the runs to which they apply. */
+typedef enum section_kind {
+    PLAIN_SECTIONS, /* all runs; profiles are among them */
+    SIZE_SECTIONS,  /* [size.N] */
+    TUNE_SECTION    /* [tune] */
+} section_kind;
+
 /* What a reading function does with the settings. */
 typedef struct reading {
     nm_options *options;
-    bool saved; /* a configuration that nm_options_write wrote, possibly for another command */
-    bool sizes; /* read only sections [size.N] with N >= size */
-    int64_t size;
+    bool saved;          /* a configuration that nm_options_write wrote, possibly for another command */
+    section_kind kind;   /* read only these sections */
+    int64_t size;        /* of the training data, for SIZE_SECTIONS */
     const char *profile; /* NAME of the section [profile.NAME] to read; NULL or "": none */
     bool profile_found, sizes_found;
     const char *only; /* nm_options_peek: the only option to read; NULL: all options are set */
@@ -553,12 +561,13 @@ static nm_origin saved_origin(const char *comment)
     return NM_ORIGIN_FILE;
 }
 
-/* Whether the settings of a section apply. *origin is set for profiles and sizes and otherwise unchanged. */
+/* Whether the settings of a section apply. *origin is set for sections that hold full names, and otherwise unchanged. */
 static nm_status section_applies(reading *self, const char *part, bool *applies, nm_origin *origin,
                                  nm_error *err)
 {
     bool profile = part && !strncmp(part, "profile.", 8), size = part && !strncmp(part, "size.", 5);
-    *applies = self->sizes == size;
+    bool tune = part && !strcmp(part, "tune");
+    *applies = self->kind == (size ? SIZE_SECTIONS : tune ? TUNE_SECTION : PLAIN_SECTIONS);
     if (profile) {
         *applies = *applies && self->profile && !strcmp(part + 8, self->profile);
         self->profile_found |= *applies;
@@ -571,6 +580,8 @@ static nm_status section_applies(reading *self, const char *part, bool *applies,
         *applies = *applies && self->size <= most;
         self->sizes_found = true;
         *origin = NM_ORIGIN_SIZE;
+    } else if (tune) {
+        *origin = NM_ORIGIN_TUNE;
     }
     return NM_OK;
 }
@@ -641,7 +652,13 @@ bool nm_options_has_sizes(const nm_options *options)
 nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
                                 nm_error *err)
 {
-    reading self = {.options = options, .sizes = true, .size = size};
+    reading self = {.options = options, .kind = SIZE_SECTIONS, .size = size};
+    return read_settings(&self, name, text, err);
+}
+
+nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err)
+{
+    reading self = {.options = options, .kind = TUNE_SECTION};
     return read_settings(&self, name, text, err);
 }
 

@@ -232,12 +232,16 @@ static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
     int n = 0;
-    char *recipe = NULL;
+    char *recipe = NULL, *chosen = NULL;
     nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
     if (status == NM_OK)
         status = parse(cli, argc, argv, &n, &err);
     if (status == NM_OK)
         status = check_rules(cli, &err);
+    if (cli->command->trains && !n && status == NM_OK)
+        status = nm_cli_default_recipe(cli->options, &chosen, &err);
+    if (chosen)
+        argv[n++] = chosen;
     if (cli->command->trains && n && (status == NM_OK || status == NM_USAGE))
         status = find_recipe(argv[0], status, &recipe, &err);
     if (recipe)
@@ -246,6 +250,7 @@ static int run(nm_cli *cli, int argc, char **argv)
                : cli->command->ranks ? nm_cli_fail_once(&err)
                                      : nm_cli_fail(&err);
     free(recipe);
+    free(chosen);
     return code;
 }
 

@@ -57,6 +57,10 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
 /* Registers the sections of the trainer, the task and the probes. *task: as for nm_cli_add_options. */
 nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const struct nm_task_type **task,
                               nm_error *err);
+/* The recipe of a command without one, heap: with run.resume, the configuration of the run in run.folder; otherwise the recipe for
+ * the task of the model that run.tune names. *recipe NULL: there is none. NM_USAGE: run.resume, but no run; NM_IO, NM_FORMAT: the model
+ * cannot be read. */
+nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_error *err);
 /* The name of an option on the command line: "--key" if it needs no section in this command, otherwise "--section.key";
  * heap. */
 char *nm_cli_option_name(const nm_command *command, const nm_options *options, const char *section,

@@ -119,21 +119,21 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
-static const char *const common_options[] = {"compare.norms",    "compare.grid",    "compare.score_grid",
-                                             "compare.seeds",    "compare.average", "compare.jobs",
-                                             "compare.slurm",    "compare.folder",  "compare.results",
-                                             "compare.samples",  "compare.format",  "compare.tid_batches",
-                                             "run.profile",      "data.folder",     "data.train",
-                                             "data.valid",       "data.test",       "model.preset",
-                                             "train.updates",    "train.epochs",    "train.seconds",
-                                             "train.max_tokens", "train.shards",    "schedule.lr",
-                                             "schedule.warmup",  "device.threads",  NULL};
+static const char *const common_options[] = {
+    "compare.norms",   "compare.grid",    "compare.score_grid", "compare.seeds",
+    "compare.average", "compare.jobs",    "compare.slurm",      "compare.folder",
+    "compare.results", "compare.samples", "compare.format",     "compare.tid_batches",
+    "run.profile",     "run.tune",        "data.folder",        "data.train",
+    "data.valid",      "data.test",       "model.preset",       "train.updates",
+    "train.epochs",    "train.seconds",   "train.max_tokens",   "train.shards",
+    "schedule.lr",     "schedule.warmup", "device.threads",     NULL};
 
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
-    .usage = "RECIPE [--profile small] [--norms a,b,c] [--seeds N] [--grid key=v,w] [--format "
-             "text|markdown|latex|csv|json] [--section.key value ...]",
+    .usage =
+        "[RECIPE] [--profile small] [--tune MODEL] [--norms a,b,c] [--seeds N] [--grid key=v,w] [--format "
+        "text|markdown|latex|csv|json] [--section.key value ...]",
     .details =
         "Each variant and seed is trained in its own run folder and then scored on the test set. After an "
         "interruption, the same command continues: unfinished runs are resumed, finished runs are not "
@@ -148,6 +148,8 @@ const nm_command nm_command_compare = {
         "throughput in tokens/s, memory of a training step, and TID of the last encoder layer. With "
         "several seeds, interval and test are over seeds and test segments; with one seed, they are a "
         "bootstrap over test segments, which compares the models and not the norms.\n\n"
+        "With --tune MODEL, all runs train this model further, by default with its own norms. RECIPE may "
+        "then be omitted: it is translate, lm, classify or tag, according to the task of the model.\n\n"
         "With --grid every point is trained, and for each variant only the point with the lowest "
         "validation loss is scored on the test set; --score-grid scores all points. --average N scores "
         "the mean of the last N checkpoints instead of the best one.\n\n"

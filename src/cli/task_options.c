@@ -3,28 +3,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "probe/probe.h"
-#include "task/tasks.h"
+#include "task/model_loader.h"
 #include "train/options.h"
 
-/* The value of the last "--run.task" or "--task" on the command line, or NULL. */
-static const char *named_task(int argc, char **argv)
+/* The value of the last "--run.KEY" or "--KEY" on the command line, or NULL. */
+static const char *named(const char *key, int argc, char **argv)
 {
-    static const char *const names[] = {"--run.task", "--task"};
-    const char *task = NULL;
-    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
-        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-            size_t length = strlen(names[k]);
-            if (strncmp(argv[i], names[k], length))
-                continue;
-            if (argv[i][length] == '=')
-                task = argv[i] + length + 1;
-            else if (!argv[i][length] && i + 1 < argc)
-                task = argv[i + 1];
-        }
-    return task;
+    const char *value = NULL;
+    for (int i = 0; i < argc && strcmp(argv[i], "--"); i++) {
+        if (strncmp(argv[i], "--", 2))
+            continue;
+        const char *name = argv[i] + (strncmp(argv[i], "--run.", 6) ? 2 : 6);
+        size_t length = strlen(key);
+        if (strncmp(name, key, length))
+            continue;
+        if (name[length] == '=')
+            value = name + length + 1;
+        else if (!name[length] && i + 1 < argc)
+            value = argv[i + 1];
+    }
+    return value;
 }
 
 /* *task: run.task of the recipe, heap, or NULL. A recipe that does not exist or is malformed is reported later, when it is read
@@ -49,6 +51,60 @@ static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *
     return NM_OK;
 }
 
+/* *recipe: the recipe for the task of the model, heap. */
+static nm_status recipe_of_model(const char *model, char **recipe, nm_error *err)
+{
+    nm_options *options;
+    const nm_task_type *type;
+    char *file;
+    NM_TRY(nm_loaded_model_options(model, &options, &type, &file, err));
+    *recipe = nm_duplicate(type->recipe);
+    nm_options_free(options);
+    free(file);
+    return NM_OK;
+}
+
+/* *recipe: the configuration of the run in the folder, if there is one, otherwise the recipe for the task of the model; heap, or
+ * NULL. Empty names, and NULL: none. */
+static nm_status default_recipe(const char *folder, const char *model, char **recipe, nm_error *err)
+{
+    bool found = false;
+    *recipe = NULL;
+    if (folder && *folder)
+        NM_TRY(nm_file_find_in(folder, "config.ini", &found, err));
+    if (found)
+        *recipe = nm_path_join(folder, "config.ini");
+    return found || !model || !*model ? NM_OK : recipe_of_model(model, recipe, err);
+}
+
+nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_error *err)
+{
+    char *folder = nm_options_get(options, "run.folder"), *model = nm_options_get(options, "run.tune");
+    char *resume = nm_options_get(options, "run.resume");
+    bool resumes = folder && *folder && resume && strcmp(resume, "no");
+    nm_status status = default_recipe(resumes ? folder : NULL, model, recipe, err);
+    if (status == NM_OK && resumes && !*recipe)
+        status = nm_fail(err, NM_USAGE, "%s: there is no run to continue, and no recipe is named", folder);
+    free(resume);
+    free(model);
+    free(folder);
+    return status;
+}
+
+/* *task: that of nm_cli_default_recipe, heap, or NULL. Errors are reported when the recipe is determined from the options. */
+static void find_default_task(int argc, char **argv, char **task)
+{
+    char *recipe, *path;
+    nm_error ignored;
+    if (default_recipe(named("folder", argc, argv), named("tune", argc, argv), &recipe, &ignored) != NM_OK ||
+        !recipe)
+        return;
+    if (nm_cli_look_up_recipe(recipe, &path, &ignored) == NM_OK && path)
+        (void)nm_options_peek(path, "run.task", task, &ignored);
+    free(path);
+    free(recipe);
+}
+
 static nm_status unknown_task(const char *name, nm_error *err)
 {
     char *known = nm_duplicate("");
@@ -65,9 +121,11 @@ static nm_status unknown_task(const char *name, nm_error *err)
 nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const nm_task_type **task,
                               nm_error *err)
 {
-    const char *named = named_task(argc, argv);
-    char *name = nm_duplicate(named);
-    nm_status found = named ? NM_OK : find_recipe_task(argc, argv, &name, err);
+    const char *given = named("task", argc, argv);
+    char *name = nm_duplicate(given);
+    nm_status found = given ? NM_OK : find_recipe_task(argc, argv, &name, err);
+    if (!name)
+        find_default_task(argc, argv, &name);
     const nm_task_type *type = name ? nm_task_type_find(name) : &nm_task_translation;
     *task = type ? type : &nm_task_translation;
     nm_train_options_add(options, *task);

@@ -238,22 +238,15 @@ static nm_status train(console *t, const nm_cli *cli, const char *recipe, const 
 }
 
 /* Prints the command that continues an interrupted run. */
-static void print_continuation(const nm_training *training, const char *recipe)
+static void print_continuation(const nm_training *training)
 {
-    const char *profile = nm_training_option(training, "run.profile");
-    fputs("to continue: norma train ", stderr);
-    nm_shell_write_word(recipe, stderr);
-    if (*profile) {
-        fputs(" --profile ", stderr);
-        nm_shell_write_word(profile, stderr);
-    }
-    fputs(" --run.folder ", stderr);
+    fputs("to continue: norma train --run.folder ", stderr);
     nm_shell_write_word(nm_training_folder(training), stderr);
     fputs(" --resume\n", stderr);
 }
 
 /* Prints the outcome of the run; called on one of the ranks. */
-static void report(console *t, nm_status status, const char *recipe, const nm_error *err)
+static void report(console *t, nm_status status, const nm_error *err)
 {
     close_line(t);
     if (status == NM_OK && is_dry_run(t->training)) {
@@ -262,7 +255,7 @@ static void report(console *t, nm_status status, const char *recipe, const nm_er
         print_done(t->training);
     } else if (status == NM_INTERRUPTED && t->training) {
         fprintf(stderr, "norma: %s\n", err->text);
-        print_continuation(t->training, recipe);
+        print_continuation(t->training);
     } else {
         nm_cli_fail(err);
     }
@@ -284,7 +277,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         status = train(&t, cli, argv[0], &ranks, &err);
     status = nm_comm_finish(ranks.comm, status, &reports, &err);
     if (reports)
-        report(&t, status, argv[0], &err);
+        report(&t, status, &err);
     opened = NULL;
     nm_training_close(t.training);
     nm_comm_free(ranks.comm);
@@ -332,12 +325,14 @@ static const char *const common_options[] = {"run.folder",
 const nm_command nm_command_train = {
     .name = "train",
     .summary = "train a model from a recipe",
-    .usage =
-        "RECIPE [--profile small] [--resume] [--dry-run] [--run.folder FOLDER] [--section.key value ...]",
+    .usage = "[RECIPE] [--profile small] [--tune MODEL] [--resume] [--dry-run] [--run.folder FOLDER] "
+             "[--section.key value ...]",
     .details =
         "RECIPE is an INI file with [section] and key = value lines, or the name of a recipe that comes "
         "with Norma (norma recipes). Every option of a recipe can be overridden on the command line. An "
-        "interrupted run continues with --resume. The task of the recipe (translation, lm, "
+        "interrupted run continues with --resume, where RECIPE may be omitted, as its configuration is in "
+        "--run.folder. --tune MODEL trains a model further; without RECIPE by translate, lm, classify or "
+        "tag, the recipe of its task. The task of the recipe (translation, lm, "
         "classification, tagging) determines the options of [data] and [model]; --run.task NAME --help "
         "shows those of another task. --dry-run prints the size of the model and the memory of a step, and "
         "does not train.\n",

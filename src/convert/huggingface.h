@@ -20,10 +20,16 @@ typedef struct nm_llama_class {
     nm_head_norm qk_norm;
     bool biases;       /* whether all linear layers can have them */
     bool input_biases; /* whether those of queries, keys and values always have them */
+    bool window;       /* whether there are layers with a sliding window */
+    /* Gemma: embeddings are multiplied by sqrt(width), as in Norma, norms have the gains weight + 1, and layers with a window have
+     * their own angles. */
+    bool gemma;
 } nm_llama_class;
 
 /* NULL: there is none. */
 const nm_llama_class *nm_llama_class_named(const char *model_type);
+/* The class of a model with the structure of one of these classes, otherwise NULL. */
+const nm_llama_class *nm_llama_class_of(const nm_lm_config *config);
 /* Maps the tensors of these classes, without the norms and the output projection. */
 void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model);
 /* Calls `visit` for each norm of a model with the structure of one of these classes and its tensor, until it fails. */

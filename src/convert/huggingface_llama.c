@@ -3,7 +3,9 @@
  *     LlamaForCausalLM     pre
  *     Qwen2ForCausalLM     pre; biases of queries, keys and values only; it is read, and written as LlamaForCausalLM
  *     Qwen3ForCausalLM     pre, queries and keys of each head
- *     Olmo2ForCausalLM     inside, queries and keys of all heads together */
+ *     Olmo2ForCausalLM     inside, queries and keys of all heads together
+ *     MistralForCausalLM   pre, sliding window
+ *     Gemma3ForCausalLM    sandwich, queries and keys of each head, sliding window in all layers but every N-th */
 #include <math.h>
 #include <string.h>
 
@@ -13,10 +15,12 @@
 #include "task/lm_task.h"
 
 static const nm_llama_class classes[] = {
-    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, true, false},
-    {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, false, true},
-    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, false, false},
-    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, false, false},
+    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .biases = true},
+    {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .input_biases = true},
+    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, .biases = false},
+    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, .biases = false},
+    {"mistral", "MistralForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .window = true},
+    {"gemma3_text", "Gemma3ForCausalLM", NM_SANDWICH_NORM, NM_HEAD_NORM_HEAD, .window = true, .gemma = true},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
@@ -31,10 +35,11 @@ const nm_llama_class *nm_llama_class_named(const char *model_type)
     return NULL;
 }
 
-static const nm_llama_class *class_of(const nm_lm_config *c)
+const nm_llama_class *nm_llama_class_of(const nm_lm_config *c)
 {
     for (size_t i = 0; i < N_CLASSES; i++)
-        if (classes[i].position == c->norm_position && classes[i].qk_norm == c->qk_norm)
+        if (classes[i].position == c->norm_position && classes[i].qk_norm == c->qk_norm &&
+            (classes[i].gemma || classes[i].window == (c->window > 0)))
             return &classes[i];
     return NULL;
 }
@@ -56,6 +61,12 @@ static int32_t map_rows(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, 
     return first + rows;
 }
 
+static bool is_gemma(const nm_lm_config *c)
+{
+    const nm_llama_class *class = nm_llama_class_of(c);
+    return class && class->gemma;
+}
+
 void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
 {
     const nm_lm *lm = nm_lm_of(model);
@@ -64,7 +75,8 @@ void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
     char name[64];
     nm_map_entry *table = nm_tensor_map_add(map, lm->table, "model.embed_tokens.weight");
     table->vocab = NM_OF_TARGET_VOCAB;
-    table->factor = sqrt((double)c->width); /* the classes do not scale embeddings */
+    if (!is_gemma(nm_lm_config_of(model)))
+        table->factor = sqrt((double)c->width); /* the other classes do not scale embeddings */
     for (int32_t i = 0; i < c->layers; i++) {
         const nm_sublayer_attention *self = &lm->stack.layers[i].self;
         const nm_sublayer_ffn *ffn = &lm->stack.layers[i].ffn;
@@ -84,16 +96,21 @@ void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
 nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *context, nm_error *err)
 {
     const nm_lm *lm = model->parts;
-    bool inside = lm->stack.config.position == NM_INSIDE_NORM;
+    bool inside = lm->stack.config.position == NM_INSIDE_NORM,
+         sandwich = lm->stack.config.position == NM_SANDWICH_NORM;
     for (int32_t i = 0; i < lm->stack.config.layers; i++) {
         const nm_layer *layer = &lm->stack.layers[i];
         const struct {
             const nm_norm *norm;
             const char *name;
         } norms[] = {{layer->self.norm, inside ? "post_attention_layernorm" : "input_layernorm"},
+                     {layer->self.output_norm, "post_attention_layernorm"},
                      {layer->self.query_norm, "self_attn.q_norm"},
                      {layer->self.key_norm, "self_attn.k_norm"},
-                     {layer->ffn.norm, inside ? "post_feedforward_layernorm" : "post_attention_layernorm"}};
+                     {layer->ffn.norm, inside     ? "post_feedforward_layernorm"
+                                       : sandwich ? "pre_feedforward_layernorm"
+                                                  : "post_attention_layernorm"},
+                     {layer->ffn.output_norm, "post_feedforward_layernorm"}};
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
             char name[80];
             snprintf(name, sizeof name, "model.layers.%d.%s.weight", i, norms[n].name);
@@ -108,6 +125,7 @@ nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *
 
 static nm_status check_structure(const nm_lm_config *c, nm_error *err)
 {
+    const nm_llama_class *class = nm_llama_class_of(c);
     const struct {
         bool supported;
         const char *problem;
@@ -122,10 +140,14 @@ static nm_status check_structure(const nm_lm_config *c, nm_error *err)
         {!nm_stack_has_embedding_norm(&c->stack),
          "model.embedding_norm: the classes have no norm of embeddings"},
         {c->v_norm == NM_HEAD_NORM_NONE, "model.v_norm: the classes have no norm of values"},
-        {class_of(c), "model.norm_position and model.qk_norm: the classes have pre with none (Llama) or head "
-                      "(Qwen3), and inside with full (OLMo 2)"},
-        {!c->bias || (class_of(c) && class_of(c)->biases),
-         "model.bias = true: only the class Llama has biases"}};
+        {class,
+         "model.norm_position, model.qk_norm and model.window: the classes have pre with none (Llama, with "
+         "a window Mistral) or head (Qwen3), inside with full (OLMo 2), and sandwich with head (Gemma 3)"},
+        {!c->bias || (class && class->biases), "model.bias = true: only the class Llama has biases"},
+        {!class || class->gemma || !c->window || !c->global_every,
+         "model.global_every: only the class Gemma 3 has layers with and without a window"},
+        {!class || class->gemma || c->local_rope_base == 0 || c->local_rope_base == c->rope_base,
+         "model.local_rope_base: only the class Gemma 3 has other angles in layers with a window"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!parts[i].supported)
             return nm_fail(err, NM_UNSUPPORTED, "%s", parts[i].problem);
@@ -136,7 +158,7 @@ static nm_status check_structure(const nm_lm_config *c, nm_error *err)
 typedef struct norm_writer {
     nm_backend *backend;
     nm_tensor_list *list;
-    double eps;
+    double eps, offset; /* offset: of the tensor to the gain */
 } norm_writer;
 
 static nm_status write_norm(const nm_norm *norm, const char *name, void *context, nm_error *err)
@@ -154,6 +176,8 @@ static nm_status write_norm(const nm_norm *norm, const char *name, void *context
             nm_fail(err, NM_UNSUPPORTED, "%s has epsilon %g, other norms have %g: the class has one epsilon",
                     norm->site.name, eps, to->eps);
     to->eps = eps;
+    for (int32_t i = 0; status == NM_OK && i < norm->site.width; i++)
+        map.gain[i] += to->offset;
     if (status == NM_OK)
         nm_tensor_list_add(to->list, map.gain, 0, norm->site.width, "%s", name);
     nm_norm_map_release(&map);
@@ -174,10 +198,29 @@ static void describe_scaling(json_t *rope, const nm_lm_config *c)
     json_object_set_new(rope, "original_max_position_embeddings", json_integer((json_int_t)c->rope_original));
 }
 
+/* The parts of config.json that only Gemma has. The angles are those of the two kinds of layers. */
+static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_width)
+{
+    json_t *global = json_incref(json_object_get(config, "rope_parameters")), *types = json_array();
+    json_t *local = c->local_rope_base > 0
+                        ? json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->local_rope_base)
+                        : json_copy(global);
+    for (int64_t i = 0; i < c->layers; i++) {
+        bool full = !c->window || (c->global_every && (i + 1) % c->global_every == 0);
+        json_array_append_new(types, json_string(full ? "full_attention" : "sliding_attention"));
+    }
+    json_object_set_new(config, "rope_parameters",
+                        json_pack("{s:o, s:o}", "full_attention", global, "sliding_attention", local));
+    json_object_set_new(config, "layer_types", types);
+    json_object_set_new(config, "query_pre_attn_scalar", json_integer(head_width));
+    json_object_set_new(config, "hidden_activation", json_incref(json_object_get(config, "hidden_act")));
+    json_object_set_new(config, "tie_word_embeddings", json_boolean(c->share_embeddings));
+}
+
 static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, double eps)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
-    const nm_llama_class *class = class_of(c);
+    const nm_llama_class *class = nm_llama_class_of(c);
     const nm_lm *lm = model->parts;
     const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
     json_t *config = json_pack(
@@ -198,6 +241,11 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
         json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
     if (config)
         describe_scaling(json_object_get(config, "rope_parameters"), c);
+    if (config && class->window)
+        json_object_set_new(config, "sliding_window",
+                            c->window ? json_integer((json_int_t)c->window) : json_null());
+    if (config && class->gemma)
+        describe_gemma(config, c, w.value);
     return config;
 }
 
@@ -210,9 +258,10 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     NM_TRY(check_structure(nm_lm_config_of(model), err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
-    norm_writer norms = {model->backend, &list, -1};
+    norm_writer norms = {model->backend, &list, -1, is_gemma(nm_lm_config_of(model)) ? -1 : 0};
     nm_huggingface_map_llama(&map, model);
-    nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    if (lm->output_weight != lm->table || !is_gemma(nm_lm_config_of(model)))
+        nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
     if (status == NM_OK) {
         nm_tensor_map_write(&map, model->backend, &ids, &list);

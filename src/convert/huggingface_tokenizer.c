@@ -251,6 +251,29 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
     return status;
 }
 
+nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreign_vocab *vocab,
+                                     nm_model_spm *spm, bool *found, nm_error *err)
+{
+    char *path = nm_path_join(folder, "tokenizer.model");
+    nm_status status = nm_file_find(path, found, err);
+    if (status == NM_OK && *found)
+        status = nm_model_spm_read(spm, path, err);
+    if (status == NM_OK && *found) {
+        const nm_counter *pieces = &spm->spm->texts;
+        json_t *none = json_object();
+        status = (int64_t)pieces->n <= size
+                     ? nm_foreign_vocab_read(vocab, none, size, path, err)
+                     : nm_fail(err, NM_MISMATCH, "%s: has %zu pieces, but the model has %lld tokens", path,
+                               pieces->n, (long long)size);
+        json_decref(none);
+        for (size_t i = 0; status == NM_OK && i < pieces->n; i++)
+            if (!strpbrk(pieces->items[i].text, " \t\n\v\f\r"))
+                vocab->symbols[i] = nm_duplicate(pieces->items[i].text);
+    }
+    free(path);
+    return status;
+}
+
 /* ---- writing ---- */
 
 nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab)

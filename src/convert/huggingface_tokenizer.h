@@ -3,6 +3,7 @@
 #define NM_HUGGINGFACE_TOKENIZER_H
 
 #include "convert/import.h"
+#include "task/model_texts.h"
 #include "text/vocab.h"
 
 /* Reads the vocabulary and, for byte-level BPE, *codes. Of tokenizer.json, models WordLevel, as Norma writes them, and byte-level
@@ -11,6 +12,12 @@
  * matrix. NM_UNSUPPORTED, NM_FORMAT, NM_MISMATCH, NM_IO. The caller releases vocabulary and codes, also after an error. */
 nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                         nm_import_codes *codes, nm_error *err);
+
+/* Reads tokenizer.model, a SentencePiece model (Llama 2, Mistral, Gemma), and the vocabulary of its pieces, if the folder has the
+ * file; *found is false otherwise. Rows of the embedding matrix without a piece, and pieces with whitespace, are unused tokens.
+ * Errors as above. */
+nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreign_vocab *vocab,
+                                     nm_model_spm *spm, bool *found, nm_error *err);
 
 /* The vocabulary that a folder gets: that of the model without its omitted symbols (prepare.omit_symbols). */
 typedef struct nm_huggingface_vocab {

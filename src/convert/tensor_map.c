@@ -86,7 +86,7 @@ static void write_entry(const nm_map_entry *entry, nm_backend *backend, const nm
     size_t n = (size_t)(rows ? rows : 1) * (size_t)cols;
     double *values = nm_param_values(backend, entry->param), *block = values + first, *changed = NULL;
     for (size_t k = 0; k < n; k++)
-        block[k] *= entry->factor;
+        block[k] = entry->factor * block[k] + entry->offset;
     if (entry->transposed && rows) {
         changed = transpose(block, rows, cols);
         nm_tensor_list_add(list, changed, cols, rows, "%s", entry->name);
@@ -193,7 +193,7 @@ static nm_status read_entry(const nm_map_entry *entry, nm_backend *backend, cons
     bool finite = true;
     for (size_t i = 0; i < n; i++) {
         finite &= isfinite(values[i]) != 0;
-        values[i] /= entry->factor;
+        values[i] = (values[i] - entry->offset) / entry->factor;
     }
     if (finite)
         nm_backend_write(backend, (char *)entry->param->data + first * nm_dtype_bytes(backend->dtype), values,

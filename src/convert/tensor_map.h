@@ -1,6 +1,6 @@
 /* The correspondence between the parameters of a model and the tensors of another toolkit. A format lists the tensors once,
  * for reading and writing. An entry is a block of rows of a parameter:
- *     tensor = factor * rows                     or its transpose */
+ *     tensor = factor * rows + offset            or its transpose */
 #ifndef NM_TENSOR_MAP_H
 #define NM_TENSOR_MAP_H
 
@@ -16,7 +16,7 @@ typedef struct nm_map_entry {
     int32_t first, rows; /* rows of the parameter; rows 0: a vector; -n: n elements of a vector */
     nm_map_vocab vocab;
     bool transposed, optional; /* optional: without the tensor, the parameter keeps its value */
-    double factor;
+    double factor, offset;
 } nm_map_entry;
 
 /* {0} is an empty map. */

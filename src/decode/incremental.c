@@ -386,6 +386,7 @@ typedef struct cached_attention { /* context of the attention functions */
     nm_incremental *inc;
     const nm_decode_step *step;
     row_lists self, cross;
+    row_lists local;          /* self in layers with a window */
     const int32_t *positions; /* rope: device [step->n] */
 } cached_attention;
 
@@ -393,6 +394,23 @@ static row_lists upload_lists(nm_tape *tape, int32_t n, const int32_t *rows, con
 {
     return (row_lists){nm_tape_upload(tape, rows, (size_t)offsets[n] * sizeof *rows),
                        nm_tape_upload(tape, offsets, ((size_t)n + 1) * sizeof *offsets)};
+}
+
+/* The last rows of each list of the step, as many as fit in the window. */
+static row_lists upload_local_lists(nm_tape *tape, const nm_decode_step *step, int32_t window)
+{
+    const int32_t *from = step->self_offsets;
+    int32_t *offsets = nm_tape_host(tape, ((size_t)step->n + 1) * sizeof *offsets);
+    for (int32_t i = 0; offsets && i < step->n; i++)
+        offsets[i + 1] = offsets[i] + (from[i + 1] - from[i] < window ? from[i + 1] - from[i] : window);
+    int32_t *rows = offsets ? nm_tape_host(tape, (size_t)offsets[step->n] * sizeof *rows) : NULL;
+    if (!rows)
+        return (row_lists){0};
+    for (int32_t i = 0; i < step->n; i++) {
+        int32_t n = offsets[i + 1] - offsets[i];
+        memcpy(rows + offsets[i], step->self_rows + from[i + 1] - n, (size_t)n * sizeof *rows);
+    }
+    return upload_lists(tape, step->n, rows, offsets);
 }
 
 /* A host copy in double, [rows, stride]; the caller frees it. bf16: of bf16 numbers. */
@@ -489,7 +507,8 @@ static nm_tensor *cached_self(nm_tape *tape, const nm_stack *stack, int32_t laye
         write_key_values(inc, self, h, c->positions,
                          cache_rows(inc, cache, w, c->step->first_row, c->step->n));
     nm_tensor *q = nm_softmax_queries(tape, stack, self, h, c->positions);
-    return attend(inc, self, q, cache_rows(inc, cache, w, 0, c->step->first_row + c->step->n), w, c->self);
+    return attend(inc, self, q, cache_rows(inc, cache, w, 0, c->step->first_row + c->step->n), w,
+                  self->window ? c->local : c->self);
 }
 
 static nm_tensor *cached_cross(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
@@ -516,6 +535,8 @@ static nm_tensor *run_step(nm_incremental *inc, const nm_decode_step *step)
     if (pos && inc->decoder->config.rope)
         context.positions = nm_tape_upload(tape, pos, (size_t)step->n * sizeof *pos);
     context.self = upload_lists(tape, step->n, step->self_rows, step->self_offsets);
+    if (inc->decoder->config.window)
+        context.local = upload_local_lists(tape, step, inc->decoder->config.window);
     if (inc->encoder)
         context.cross = upload_lists(tape, step->n, step->cross_rows, step->cross_offsets);
     nm_tensor *x = inc->generator->embed(inc->model, tape, inc->main->tables.target, step->ids, pos, step->n);

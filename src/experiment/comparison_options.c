@@ -5,7 +5,7 @@
 static const nm_option comparison_rows[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
         "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or NORM:key=value for further settings; LABEL=NORM... "
-        "names a variant."),
+        "names a variant. NORM may be recipe, the norms of the recipe. With run.tune the default is tuned=recipe."),
     ROW(grid, "", 0, 0,
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
         "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X."),
@@ -31,6 +31,8 @@ static const nm_option recipe_rows[] = {
     NM_OPTION(nm_compared_recipe, task, "translation", 0, 0, "Task, if the recipe does not set it."),
     NM_OPTION(nm_compared_recipe, profile, "", 0, 0,
               "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
+    NM_OPTION(nm_compared_recipe, tune, "", 0, 0,
+              "Model file or run folder that all runs train further, with its structure; empty: none."),
     {0}};
 
 void nm_comparison_options_add(nm_options *options)

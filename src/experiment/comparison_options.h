@@ -14,7 +14,7 @@ typedef struct nm_comparison_options { /* section [compare] */
 } nm_comparison_options;
 
 typedef struct nm_compared_recipe { /* section [run], also passed to the runs */
-    const char *task, *profile;
+    const char *task, *profile, *tune;
 } nm_compared_recipe;
 
 /* Registers both sections. */

@@ -30,7 +30,9 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
     const char *norms = c->config.norms;
     c->queue.norm_option = nm_norm_option(options);
-    if (!norms) /* FixNorm exists for translation models only */
+    if (!norms && c->config.tune)
+        norms = "tuned=" NM_RECIPE_NORMS;
+    else if (!norms) /* FixNorm exists for translation models only */
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
     nm_status status = nm_variants_parse(&c->variants, norms, err);

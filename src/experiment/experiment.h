@@ -18,7 +18,7 @@
 #include "experiment/run_queue.h"
 
 typedef struct nm_experiment_config {
-    const char *norms;        /* variants, comma-separated; NULL: five that suit the task */
+    const char *norms;        /* variants, comma-separated; NULL: five that suit the task; with `tune`, one */
     const char *const *grids; /* [n_grids], axes of the grid: "key=value,value;..." */
     size_t n_grids;
     int64_t seeds;     /* runs of each variant, with seeds 1, 2, ... */
@@ -28,6 +28,7 @@ typedef struct nm_experiment_config {
     nm_run_measurement measurement;
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
     bool score_grid; /* score all grid points, not only the selected ones */
+    bool tune;       /* the runs train a model further, by default with its own norms */
 } nm_experiment_config;
 
 typedef struct nm_experiment {

@@ -14,7 +14,6 @@
 #include "probe/probe.h"
 #include "task/tune.h"
 #include "train/options.h"
-#include "train/recipe_sizes.h"
 
 void nm_run_queue_release(nm_run_queue *queue)
 {
@@ -95,16 +94,18 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     nm_settings all = run_settings(queue, variant, seed);
     nm_status status = NM_OK;
     char *message = NULL; /* not needed: the runs print it */
+    int64_t size;
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
     nm_settings_release(&all);
     if (status == NM_OK)
         status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
-    const nm_sized_recipe recipe = {.name = queue->recipe, .data = nm_options_find(options, "data")};
+    const nm_recipe_source recipe = {.name = queue->recipe};
     if (status == NM_OK)
-        status = nm_recipe_apply_sizes(options, queue->task, &recipe, &message, err);
+        status = nm_recipe_apply_sizes(options, queue->task, &recipe, nm_options_find(options, "data"), &size,
+                                       err);
     if (status == NM_OK)
-        status = nm_tune_apply(options, queue->task, err);
+        status = nm_tune_apply(options, queue->task, &recipe, &message, err);
     free(message);
     if (status != NM_OK) {
         nm_options_free(options);

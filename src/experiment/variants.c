@@ -111,7 +111,7 @@ void nm_variants_set_default(nm_variants *variants, const char *key, const char 
     for (size_t i = 0; i < variants->n; i++)
         used = used || has_key(&variants->list[i], key);
     for (size_t i = 0; i < variants->n && used; i++)
-        if (!has_key(&variants->list[i], key))
+        if (!has_key(&variants->list[i], key) && has_key(&variants->list[i], "model.norm"))
             nm_settings_add(&variants->list[i].settings, key, value);
 }
 
@@ -126,9 +126,11 @@ static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
     }
     if (!*norm)
         return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
-    if (!nm_norm_type_find(norm))
+    bool replaces = strcmp(norm, NM_RECIPE_NORMS) != 0;
+    if (replaces && !nm_norm_type_find(norm))
         return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s", variant->name);
-    nm_settings_add(&variant->settings, "model.norm", norm);
+    if (replaces)
+        nm_settings_add(&variant->settings, "model.norm", norm);
     for (char *setting; (setting = strsep(&rest, ":")) != NULL;) {
         char *equals = strchr(setting, '=');
         if (equals)

@@ -60,10 +60,13 @@ const char *nm_norm_option(const nm_options *options);
 nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, char **message,
                                  nm_error *err);
 
-/* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, LABEL replaces the whole text as the variant's
- * name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */
+/* Instead of a norm: the norms of the recipe or, with run.tune, of the model. */
+#define NM_RECIPE_NORMS "recipe"
+
+/* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, or is NM_RECIPE_NORMS; LABEL replaces the whole text
+ * as the variant's name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err);
-/* If a variant sets the option, the variants that do not set it get this value. */
+/* If a variant sets the option, the other variants that replace the norm get this value. */
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err);

@@ -21,6 +21,9 @@ static const nm_option lm_options[] = {
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
     ROW(context, "64", 2, NM_LM_MAX_CONTEXT, "Context length in tokens (L): length of training segments and longest context at inference."),
+    ROW(window, "0", 0, NM_LM_MAX_CONTEXT, "Sliding-window attention: a token attends to itself and the window - 1 tokens before it; 0: to all tokens before it."),
+    ROW(global_every, "0", 0, 1000, "With model.window: every layer whose number is a multiple of global_every attends to all tokens (Gemma 2: 2, Gemma 3: 6); 0: no layer."),
+    ROW(local_rope_base, "0", 0, 1e9, "With model.window: base of the angles of rotary position embeddings in the layers with a window, which are not scaled (Gemma 3: 10000); 0: rope_base, scaled as in the other layers."),
     ROW(cores, "1", 1, 64, "Number of cores of block-term attention, vectors of feature weights that are averaged (core-1, core-2 in the paper)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, not in post-norm; empty: as model.norm."),
@@ -55,6 +58,10 @@ static const nm_option_rule lm_rules[] = {
     {"model.cores", "model.attention", "block-term", "softmax attention has no cores", NULL},
     {"model.core_width", NULL, NULL, "softmax attention has no cores", core_width_applies},
     {"model.attention_dropout", "model.attention", "softmax", "block-term attention has no attention weights", NULL},
+    {"model.window", "model.attention", "softmax", "block-term attention has no window", NULL},
+    {"model.global_every", "model.window", "!0", "all layers attend to all tokens", NULL},
+    {"model.local_rope_base", "model.window", "!0", "no layer has a window", NULL},
+    {"model.local_rope_base", "model.rope", "!none", "there are no rotary position embeddings", NULL},
     {"model.cutoffs", "model.adaptive", "true", "only the adaptive softmax has clusters", NULL},
     {0}};
 
@@ -69,7 +76,7 @@ static const nm_preset lm_presets[] = {
     {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},
     {"olmo2", "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half rope_base=500000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of the outputs of sublayers, and of queries and keys."},
     {"qwen3", "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half rope_base=1000000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with RMSNorm of the queries and keys of each head."},
-    {"gemma3", "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half positions=none output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3 with global attention: RMSNorm before and after sublayers, GEGLU."},
+    {"gemma3", "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half rope_base=1000000 window=512 global_every=6 local_rope_base=10000 positions=none output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3: RMSNorm before and after sublayers, GEGLU, a sliding window in five of six layers."},
     {"deepnet", "norm=layer norm_position=post residual=deepnorm init=deepnorm", "Structure of DeepNet: post-norm with DeepNorm."},
     {0}};
 /* clang-format on */
@@ -96,6 +103,10 @@ static nm_stack_config stack_config(const nm_model *model)
     config.context = (int32_t)c->context;
     config.noncausal = !c->causal;
     config.position_drop = c->embedding_dropout;
+    config.window = is_block_term(c) ? 0 : (int32_t)c->window;
+    config.global_every = (int32_t)c->global_every;
+    config.local_angles =
+        c->local_rope_base > 0 ? (nm_rope_angles){.base = c->local_rope_base} : config.rope_angles;
     config.init = c->init;
     config.depths = (nm_depths){0, (int32_t)c->layers};
     if (*c->final_norm)

@@ -16,8 +16,8 @@ typedef struct nm_lm_config {
     enum { NM_LM_FIRST_EOS, NM_LM_FIRST_BOS } first_input;
     nm_init_scheme init;
     bool causal, share_embeddings, output_bias, adaptive;
-    int64_t layers, context, cores, core_width;
-    double hidden_dropout;
+    int64_t layers, context, cores, core_width, window, global_every;
+    double hidden_dropout, local_rope_base;
 } nm_lm_config;
 
 typedef struct nm_lm {

@@ -49,6 +49,8 @@ void nm_softmax_build(nm_stack *stack, int32_t layer, bool cross, nm_params *par
     const nm_stack_config *c = &stack->config;
     nm_sublayer_attention *attention = cross ? &stack->layers[layer].cross : &stack->layers[layer].self;
     nm_head_widths w = nm_stack_head_widths(c, cross);
+    const bool global = cross || (c->global_every && (layer + 1) % c->global_every == 0);
+    attention->window = global ? 0 : c->window;
     int32_t d = c->width, queries = w.heads * w.key, keys = w.groups * w.key, values = w.groups * w.value;
     double value = cross ? factors->cross_value : factors->value;
     double output = cross ? factors->cross_output : factors->projected;
@@ -74,14 +76,15 @@ bool nm_softmax_is_plain(const nm_stack *stack)
 }
 
 /* Normalizes queries or keys, and rotates those of self-attention by their positions (positions NULL: not). */
-static nm_tensor *place(nm_tape *tape, const nm_stack *stack, nm_norm *norm, nm_tensor *x, int32_t heads,
-                        const int32_t *positions)
+static nm_tensor *place(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *attention,
+                        nm_norm *norm, nm_tensor *x, int32_t heads, const int32_t *positions)
 {
     const nm_stack_config *c = &stack->config;
+    const nm_mat *rotations = attention->window ? &stack->local_rotations : &stack->rotations;
     if (norm && !c->qk_norm_after_rope)
         x = nm_normalize(tape, norm, x);
     if (c->rope && positions)
-        x = nm_rotated(tape, x, &stack->rotations, positions, heads, c->rope == NM_ROPE_INTERLEAVED);
+        x = nm_rotated(tape, x, rotations, positions, heads, c->rope == NM_ROPE_INTERLEAVED);
     if (norm && c->qk_norm_after_rope)
         x = nm_normalize(tape, norm, x);
     return x;
@@ -113,7 +116,7 @@ nm_tensor *nm_softmax_queries(nm_tape *tape, const nm_stack *stack, const nm_sub
 {
     nm_head_widths w = nm_stack_head_widths(&stack->config, attention->kv_weight != NULL);
     nm_tensor *q = linear_rows(tape, h, attention->in_weight, attention->in_bias, 0, w.heads * w.key);
-    return place(tape, stack, attention->query_norm, q, w.heads, positions);
+    return place(tape, stack, attention, attention->query_norm, q, w.heads, positions);
 }
 
 static nm_key_values placed_key_values(nm_tape *tape, const nm_stack *stack,
@@ -121,7 +124,7 @@ static nm_key_values placed_key_values(nm_tape *tape, const nm_stack *stack,
                                        nm_tensor *values, const int32_t *positions)
 {
     nm_head_widths w = nm_stack_head_widths(&stack->config, attention->kv_weight != NULL);
-    keys = place(tape, stack, attention->key_norm, keys, w.groups, positions);
+    keys = place(tape, stack, attention, attention->key_norm, keys, w.groups, positions);
     if (attention->value_norm)
         values = nm_normalize(tape, attention->value_norm, values);
     return (nm_key_values){keys, values};
@@ -152,7 +155,7 @@ static nm_tensor *joined_key_values(nm_tape *tape, nm_key_values kv, nm_head_wid
 
 /* Keys are the columns from k_first of their tensor, followed by the values. The scale is 1/sqrt(width of a value head) even if
  * keys have another width, as in declare-lab's classifier. */
-static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, bool causal)
+static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, bool causal, int32_t window)
 {
     return (nm_attention_shape){.key_width = w.heads * w.key,
                                 .value_width = w.heads * w.value,
@@ -160,6 +163,7 @@ static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, boo
                                 .v_first = k_first + w.heads * w.key,
                                 .heads = w.heads,
                                 .causal = causal,
+                                .window = window,
                                 .scale = 1 / sqrt((double)w.value)};
 }
 
@@ -181,14 +185,15 @@ nm_tensor *nm_softmax_self(nm_tape *tape, const nm_stack *stack, const nm_sublay
     nm_tensor *qkv = nm_linear(tape, h, self->in_weight, self->in_bias, NM_ACT_NONE, 0), *q = qkv, *kv = qkv;
     int32_t queries = w.heads * w.key, keys = w.groups * w.key;
     if (!nm_softmax_is_plain(stack)) {
-        q = place(tape, stack, self->query_norm, nm_column_copy(tape, qkv, 0, queries), w.heads, positions);
+        q = place(tape, stack, self, self->query_norm, nm_column_copy(tape, qkv, 0, queries), w.heads,
+                  positions);
         nm_key_values parts =
             placed_key_values(tape, stack, self, nm_column_copy(tape, qkv, queries, keys),
                               nm_column_copy(tape, qkv, queries + keys, w.groups * w.value), positions);
         kv = joined_key_values(tape, parts, w);
         nm_tape_discard(tape, qkv);
     }
-    const nm_attention_shape shape = attention_shape(w, q == kv ? queries : 0, c->decoder);
+    const nm_attention_shape shape = attention_shape(w, q == kv ? queries : 0, c->decoder, self->window);
     h = nm_attention(tape, q, kv, &shape, packing, packing, c->attention_drop);
     nm_tape_keep_operand(tape, q);
     if (kv != q)
@@ -206,13 +211,13 @@ nm_tensor *nm_softmax_cross(nm_tape *tape, const nm_stack *stack, const nm_subla
     nm_tensor *kv = nm_linear(tape, memory->x, cross->kv_weight, cross->kv_bias, NM_ACT_NONE, 0);
     int32_t keys = w.heads * w.key;
     if (cross->query_norm || cross->value_norm) {
-        q = place(tape, stack, cross->query_norm, q, w.heads, NULL);
+        q = place(tape, stack, cross, cross->query_norm, q, w.heads, NULL);
         kv = joined_key_values(tape,
                                placed_key_values(tape, stack, cross, nm_column_copy(tape, kv, 0, keys),
                                                  nm_column_copy(tape, kv, keys, w.heads * w.value), NULL),
                                w);
     }
-    const nm_attention_shape shape = attention_shape(w, 0, false);
+    const nm_attention_shape shape = attention_shape(w, 0, false, 0);
     if (guide)
         nm_guided_attention(tape, q, kv, &shape, packing, memory->packing, guide);
     h = nm_attention(tape, q, kv, &shape, packing, memory->packing, c->attention_drop);

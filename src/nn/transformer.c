@@ -307,6 +307,16 @@ nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_para
     return final ? add_norm_of(&to, final, name, c->width, kind, &stack->final_norm) : NM_OK;
 }
 
+static nm_status alloc_rotations(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err)
+{
+    const nm_stack_config *c = &stack->config;
+    int32_t width = nm_stack_head_widths(c, false).key;
+    NM_TRY(nm_rotations_alloc(backend, longest, width, &c->rope_angles, &stack->rotations, err));
+    return c->window
+               ? nm_rotations_alloc(backend, longest, width, &c->local_angles, &stack->local_rotations, err)
+               : NM_OK;
+}
+
 nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err)
 {
     const nm_stack_config *c = &stack->config;
@@ -314,9 +324,7 @@ nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, 
         return nm_positions_alloc(backend, NM_POSITIONS_REVERSED, c->context, c->width, &stack->positions,
                                   err);
     if (c->attention == NM_SOFTMAX_ATTENTION)
-        return c->rope ? nm_rotations_alloc(backend, longest, nm_stack_head_widths(c, false).key,
-                                            &c->rope_angles, &stack->rotations, err)
-                       : NM_OK;
+        return c->rope ? alloc_rotations(stack, backend, longest, err) : NM_OK;
     stack->distances.zero_row = longest;
     return nm_positions_alloc(backend, NM_POSITIONS_RELATIVE, 2 * longest, c->width / c->heads,
                               &stack->distances.rows, err);
@@ -327,6 +335,7 @@ void nm_stack_release(nm_stack *stack, nm_backend *backend)
     nm_positions_dealloc(backend, &stack->positions);
     nm_positions_dealloc(backend, &stack->distances.rows);
     nm_positions_dealloc(backend, &stack->rotations);
+    nm_positions_dealloc(backend, &stack->local_rotations);
     free(stack->layers);
     *stack = (nm_stack){0};
 }

@@ -178,6 +178,10 @@ typedef struct nm_stack_config {
     bool gated, bias; /* bias: of linear layers */
     nm_rope rope;
     nm_rope_angles rope_angles;
+    /* Softmax self-attention of a decoder: a token attends to itself and the window - 1 tokens before it, except in the layers
+     * global_every, 2 global_every, ..., which attend to all (0: no such layers). window 0: all layers attend to all tokens. */
+    int32_t window, global_every;
+    nm_rope_angles local_angles; /* of layers with a window */
     nm_head_norm qk_norm, v_norm;
     bool qk_norm_after_rope;
     nm_init_scheme init;
@@ -217,6 +221,7 @@ typedef struct nm_sublayer_attention {
     };
     nm_norm *inner_norm; /* sub: of the output projection's input, self-attention only; otherwise NULL */
     nm_norm *query_norm, *key_norm, *value_norm; /* NULL: none */
+    int32_t window;                              /* 0: none, see nm_stack_config */
     /* Self-attention: rows of q, k, v in heads and groups, see nm_head_widths; block-term [3h, d], relative [3d, d], both without bias.
      * Cross-attention: rows of q, [value_width, d]. */
     nm_tensor *in_weight, *in_bias;
@@ -253,7 +258,8 @@ typedef struct nm_stack {
     nm_tensor *content_bias, *position_bias; /* block-term: [1, h] each, shared by all layers */
     nm_mat positions;                        /* block-term: [context, d], device, owned */
     nm_relative_table distances;             /* relative: [2 longest, d / heads], device, owned */
-    nm_mat rotations; /* rope: [longest, features of a key head], cosines and sines, device, owned */
+    nm_mat rotations;       /* rope: [longest, features of a key head], cosines and sines, device, owned */
+    nm_mat local_rotations; /* of layers with a window; without data: there are none */
 } nm_stack;
 
 /* Heads of softmax attention, and features per head. Query head i uses the key and value head floor(i groups / heads). */

@@ -33,6 +33,7 @@ static void attention_backward(nm_tape *tape, nm_node *node)
                         .k_packing = &s->k_packing,
                         .heads = a->heads,
                         .causal = a->causal,
+                        .window = a->window,
                         .scale = a->scale,
                         .drop = &s->drop,
                         .out = nm_tensor_mat(out),
@@ -62,7 +63,8 @@ nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_att
             .k = nm_mat_columns(b, nm_tensor_mat(kv), shape->k_first, shape->key_width),
             .v = nm_mat_columns(b, nm_tensor_mat(kv), shape->v_first, shape->value_width),
             .q_packing = q_packing, .k_packing = k_packing, .heads = shape->heads, .causal = shape->causal,
-            .scale = shape->scale, .drop = &s->drop, .out = nm_tensor_mat(out), .lse = lse);
+            .window = shape->window, .scale = shape->scale, .drop = &s->drop, .out = nm_tensor_mat(out),
+            .lse = lse);
     nm_node *node = nm_tape_record(tape, &attention_op, out, s);
     node->in[0] = q;
     node->in[1] = kv;

@@ -196,6 +196,7 @@ nm_tensor *nm_repeated_heads(nm_tape *tape, nm_tensor *x, int32_t key_heads, int
 typedef struct nm_attention_shape {
     int32_t key_width, value_width, k_first, v_first, heads; /* widths of all heads together */
     bool causal;
+    int32_t window; /* see nm_attention_args; 0: none */
     double scale;
 } nm_attention_shape;
 /* Multi-head scaled dot-product attention, [query tokens, value_width]. No other operation may read q or kv, except

@@ -252,6 +252,7 @@ static double *classification_loss(nm_task *task, nm_model *model, nm_tape *tape
 
 const nm_task_type nm_task_classification = {
     .name = "classification",
+    .recipe = "classify",
     .model = &nm_model_classifier,
     .options = classification_options,
     .config_size = sizeof(nm_classification_config),

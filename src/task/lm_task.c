@@ -301,6 +301,7 @@ static void add_sampling_rules(nm_options *options)
 
 const nm_task_type nm_task_lm = {
     .name = "lm",
+    .recipe = "lm",
     .model = &nm_model_lm,
     .options = lm_task_options,
     .config_size = sizeof(nm_lm_task_config),

@@ -182,6 +182,7 @@ static double tagging_chance_loss(const nm_task *task)
 
 const nm_task_type nm_task_tagging = {
     .name = "tagging",
+    .recipe = "tag",
     .model = &nm_model_tagger,
     .options = tagging_options,
     .config_size = sizeof(nm_tagging_config),

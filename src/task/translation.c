@@ -435,6 +435,7 @@ static void add_decode_options(nm_options *options)
 
 const nm_task_type nm_task_translation = {
     .name = "translation",
+    .recipe = "translate",
     .model = &nm_model_seq2seq,
     .options = translation_options,
     .config_size = sizeof(nm_translation_config),

@@ -12,7 +12,7 @@
 static bool is_of_model(const char *path, const nm_options *model)
 {
     if (!strncmp(path, "model.", 6))
-        return !nm_ends_with(path, "dropout") && strcmp(path, "model.preset") && strcmp(path, "model.init") &&
+        return !nm_ends_with(path, "dropout") && strcmp(path, "model.init") &&
                strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
     if (!strcmp(path, "norm.at"))
         return true;
@@ -26,19 +26,21 @@ static nm_status use_structure(nm_options *options, const nm_options *model, nm_
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(options, i)) != NULL; i++) {
         char *value = is_of_model(path, model) ? nm_options_get(model, path) : NULL;
         if (value)
-            status = nm_options_set(options, path, value, NM_ORIGIN_PROFILE, err);
+            status = nm_options_set(options, path, value, NM_ORIGIN_TUNE, err);
         free(value);
         free(path);
     }
     return status;
 }
 
-nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, nm_error *err)
+nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_recipe_source *recipe,
+                        char **message, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(options, "run");
     nm_options *model;
     const nm_task_type *found;
     char *file;
+    *message = NULL;
     if (!run || !*run->tune)
         return NM_OK;
     NM_TRY(nm_loaded_model_options(run->tune, &model, &found, &file, err));
@@ -47,9 +49,11 @@ nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, nm_error 
                                                "%s: a model of the task %s, but the recipe has the task %s",
                                                run->tune, found->name, task->name);
     if (status == NM_OK)
+        status = nm_recipe_apply_tune(options, recipe, message, err);
+    if (status == NM_OK)
         status = use_structure(options, model, err);
     if (status == NM_OK)
-        status = nm_options_set(options, "model.init_from", file, NM_ORIGIN_PROFILE, err);
+        status = nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err);
     nm_options_free(model);
     free(file);
     return status;

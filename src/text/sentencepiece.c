@@ -96,8 +96,6 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
     size_t bytes = from->piece ? strlen(from->piece) : 0;
     if (!bytes || bytes >= MAX_PIECE_BYTES || nm_utf8_find_invalid(from->piece, bytes) < bytes)
         return bad_piece(name, i, "is empty, too long or not UTF-8", err);
-    if (strpbrk(from->piece, " \n\r"))
-        return bad_piece(name, i, "contains a space or a newline, which Norma does not support", err);
     if (nm_counter_add(&spm->texts, from->piece, bytes, 0) != i)
         return bad_piece(name, i, "occurs twice", err);
     if (from->type < NM_SPM_NORMAL || from->type > NM_SPM_BYTE || !isfinite(from->score))
@@ -111,7 +109,11 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
         piece->byte = (uint8_t)byte;
         spm->bytes[byte] = (int32_t)i;
     }
-    if (piece->type == NM_SPM_NORMAL || piece->type == NM_SPM_USER_DEFINED || piece->type == NM_SPM_UNUSED)
+    bool in_text =
+        piece->type == NM_SPM_NORMAL || piece->type == NM_SPM_USER_DEFINED || piece->type == NM_SPM_UNUSED;
+    if (in_text && strpbrk(from->piece, " \t\n\v\f\r"))
+        piece->type = NM_SPM_CONTROL; /* whitespace separates the pieces of a segmentation */
+    else if (in_text)
         add_to_trie(spm, from->piece, bytes, (int32_t)i);
     spm->has_user_defined |= piece->type == NM_SPM_USER_DEFINED;
     if (piece->type == NM_SPM_UNKNOWN)

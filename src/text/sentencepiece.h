@@ -5,6 +5,8 @@
  * is segmented into pieces: by the unigram model with the highest likelihood (Viterbi; Kudo 2018), or by the merges of BPE.
  * Pieces are concatenated and U+2581 is replaced by spaces to restore the normalized text.
  *
+ * Pieces with whitespace (Gemma has such of newlines and tabs) are not produced, because spaces separate the pieces.
+ *
  * A model is immutable: threads share it and each has its own nm_spm_coder. Without protobuf-c at build time
  * nm_spm_parse returns NM_UNSUPPORTED. */
 #ifndef NM_SENTENCEPIECE_H

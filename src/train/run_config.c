@@ -68,6 +68,8 @@ static const char *const changeable[] = {
 
 static bool is_changeable(const char *path)
 {
+    if (!strcmp(path, "run.tune")) /* the run has the parameters of this model already */
+        return false;
     for (size_t i = 0; i < sizeof changeable / sizeof *changeable; i++) {
         size_t length = strlen(changeable[i]);
         if (!strncmp(path, changeable[i], length) && (changeable[i][length - 1] == '.' || !path[length]))
@@ -159,7 +161,8 @@ static nm_status merge_option(nm_options *run, const nm_options *requested, cons
                               const char *folder, nm_resume resume, nm_error *err)
 {
     char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
-    bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND || !strncmp(path, "run.", 4);
+    bool given = nm_options_origin(requested, path) == NM_ORIGIN_COMMAND ||
+                 (!strncmp(path, "run.", 4) && is_changeable(path));
     nm_status status = NM_OK;
     if (given && !nm_run_config_agrees(path, old, new)) {
         bool allowed = nm_run_config_may_change(run, path);
@@ -170,6 +173,14 @@ static nm_status merge_option(nm_options *run, const nm_options *requested, cons
     free(old);
     free(new);
     return status;
+}
+
+/* Whether the value of the run is that of its recipe, not of the command line or of the model that it trains further. */
+static bool is_of_recipe(const nm_options *run, const char *path)
+{
+    const nm_run_options *options = nm_options_find(run, "run");
+    bool tuned = options && *options->tune && !strncmp(path, "model.", 6);
+    return !tuned && nm_options_origin(run, path) < NM_ORIGIN_TUNE;
 }
 
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
@@ -186,9 +197,8 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     nm_run_differences differences = {.owner = "the run uses"};
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
-        if (nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
-            nm_options_origin(run, path) != NM_ORIGIN_COMMAND && !is_changeable(path) &&
-            !nm_run_config_agrees(path, old, new))
+        if (is_of_recipe(run, path) && nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
+            !is_changeable(path) && !nm_run_config_agrees(path, old, new))
             nm_run_config_list(&differences, path, new, old);
         free(old);
         free(new);

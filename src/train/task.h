@@ -31,6 +31,7 @@ void nm_task_score_release(nm_task_score *score);
 
 typedef struct nm_task_type {
     const char *name;
+    const char *recipe; /* the recipe for the user's own data */
     const nm_model_type *model;
     const nm_option *options; /* section [data] */
     size_t config_size;

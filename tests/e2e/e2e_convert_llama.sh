@@ -1,6 +1,6 @@
 #!/bin/bash
-# norma convert: language models with RMSNorm and rotary position embeddings, which are the classes Llama, Qwen3 and OLMo 2 of
-# transformers. Written and read again they have the same log probabilities; a structure that no class has, and a folder that
+# norma convert: language models with RMSNorm and rotary position embeddings, which are the classes Llama, Mistral, Qwen3,
+# OLMo 2 and Gemma 3 of transformers. Written and read again they have the same log probabilities; a structure that no class has, and a folder that
 # Norma cannot compute, are named. tests/interchange compares with transformers.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
@@ -52,6 +52,33 @@ train olmo2 --model.preset olmo2 --model.key_value_heads 2
 round_trip olmo2 Olmo2ForCausalLM
 grep -q '"model.layers.0.self_attn.k_norm.weight":{"dtype":"F32","shape":\[16\]' hf-olmo2/model.safetensors ||
     fail "hf-olmo2: no norm of all keys"
+train mistral --model.preset llama --model.window 5 --model.key_value_heads 2
+round_trip mistral MistralForCausalLM
+has hf-mistral/config.json '"sliding_window": 5'
+lacks hf-mistral/config.json layer_types
+gemma=(--model.preset gemma3 --model.head_width 6 --model.window 4 --model.rope_base 500 --model.rope_scaling linear --model.rope_factor 2)
+train gemma3 "${gemma[@]}" --model.layers 3 --model.global_every 2 --model.local_rope_base 20
+round_trip gemma3 Gemma3ForCausalLM
+has hf-gemma3/config.json '"query_pre_attn_scalar": 6'
+has hf-gemma3/config.json '"tie_word_embeddings": true'
+[ "$(tr -d ' \n' <hf-gemma3/config.json | grep -o '"layer_types":[^]]*')" = '"layer_types":["sliding_attention","full_attention","sliding_attention"' ] ||
+    fail "hf-gemma3: layer_types"
+grep -q lm_head hf-gemma3/model.safetensors && fail "hf-gemma3: the shared embeddings are there twice"
+# Layers with the same angles, without a window, and with separate embeddings and output weights.
+train same-angles "${gemma[@]}" --model.share_embeddings false --model.global_every 0 --model.local_rope_base 0
+round_trip same-angles Gemma3ForCausalLM
+train global --model.preset gemma3 --model.global_every 0 --model.local_rope_base 0 --model.window 0
+round_trip global Gemma3ForCausalLM
+# The window and both kinds of angles change the probabilities.
+for change in 's/"sliding_window": 4/"sliding_window": 3/' 's/"rope_theta": 20.0/"rope_theta": 500.0/' 's/"factor": 2.0/"factor": 3.0/' \
+    's/"full_attention"/"sliding_attention"/'; do
+    rm -rf hf-changed && cp -r hf-gemma3 hf-changed
+    if [[ "$change" = *full_attention* ]]; then change="/layer_types/,/]/$change"; fi
+    sed -i "$change" hf-changed/config.json
+    try convert hf-changed --from huggingface -o changed.safetensors
+    [ "$got" = 0 ] || fail "convert hf-changed: $(cat err)"
+    if cmp -s <(log_probs changed.safetensors | sed 's/changed/back-gemma3/g') <(log_probs back-gemma3.safetensors); then fail "no effect: $change"; fi
+done
 train scaled --model.preset llama --model.rope_scaling llama3 --model.rope_factor 5 --model.rope_low 0.5 --model.rope_high 3 \
     --model.rope_original 8 --model.first_input bos
 round_trip scaled LlamaForCausalLM
@@ -78,7 +105,7 @@ round_trip shared LlamaForCausalLM
 
 # ---- models that transformers wrote: its log probabilities ----
 theirs=$SOURCE/tests/interchange/huggingface
-for class in llama qwen3 olmo2 qwen2 llama3; do
+for class in llama qwen3 olmo2 qwen2 llama3 mistral gemma3; do
     try convert "$theirs/$class" --from huggingface -o "$class.safetensors"
     [ "$got" = 0 ] || fail "convert $theirs/$class: $(cat err)"
     "$NORMA" perplexity "$class.safetensors" "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null |
@@ -87,6 +114,25 @@ for class in llama qwen3 olmo2 qwen2 llama3; do
         awk '{ d = $1 - $2; if (d > 2e-5 || d < -2e-5) { print; bad = 1 } } END { exit bad || NR != 13 }' ||
         fail "$class: not the log probabilities of transformers"
 done
+
+# A SentencePiece model: the input is text.
+try convert "$theirs/pieces" --from huggingface -o pieces.safetensors
+[ "$got" = 0 ] || fail "convert $theirs/pieces: $(cat err)"
+"$NORMA" perplexity pieces.safetensors "$theirs/pieces/text.txt" --documents line --tokens --each-line --threads 1 2>/dev/null |
+    sed 's/.*"log_prob":\([-0-9.e]*\).*/\1/' >ours
+paste ours "$theirs/pieces/scores" | awk '{ d = $1 - $2; if (d > 2e-4 || d < -2e-4) { print; bad = 1 } } END { exit bad || NR != 5 }' ||
+    fail "pieces: not the log probabilities of transformers: $(paste ours "$theirs/pieces/scores")"
+[ "$("$NORMA" subword --like pieces.safetensors "$theirs/pieces/text.txt" | "$NORMA" subword --like pieces.safetensors --undo)" = "$(cat "$theirs/pieces/text.txt")" ] ||
+    fail "pieces: another text"
+"$NORMA" prepare --like pieces.safetensors --train "$theirs/pieces/text.txt" --output pieces-data 2>err
+has err ' 0 unknown'
+rm -rf hf-few && cp -r "$theirs/pieces" hf-few && chmod -R u+w hf-few
+sed -i 's/"vocab_size": 302/"vocab_size": 299/' hf-few/config.json
+refuses 5 "has no tensor 'model.embed_tokens.weight' for the 299 tokens" convert hf-few --from huggingface -o no.safetensors
+cp "$theirs/llama/"{config.json,model.safetensors} hf-few # of a smaller model
+refuses 5 "tokenizer.model: has 300 pieces, but the model has 12 tokens" convert hf-few --from huggingface -o no.safetensors
+head -c 900 "$theirs/pieces/tokenizer.model" >hf-few/tokenizer.model
+refuses 4 "tokenizer.model: not a SentencePiece model" convert hf-few --from huggingface -o no.safetensors
 
 # ---- a vocabulary without <s>, <pad> and <unk> ----
 # Written again, it has the same tokens and log probabilities, also after further training. Unknown tokens are errors.
@@ -153,8 +199,12 @@ no_class "model.residual" --model.residual layerscale
 no_class "model.embedding_norm" --model.embedding_norm rms
 no_class "model.v_norm" --model.v_norm head
 no_class "model.qk_norm_after_rope = true" --model.qk_norm head --model.qk_norm_after_rope true
-no_class "model.norm_position and model.qk_norm" --model.norm_position sandwich
-no_class "model.norm_position and model.qk_norm" --model.norm_position pre --model.qk_norm full
+no_class "model.norm_position, model.qk_norm and model.window" --model.norm_position sandwich
+no_class "model.norm_position, model.qk_norm and model.window" --model.norm_position pre --model.qk_norm full
+no_class "model.norm_position, model.qk_norm and model.window" --model.qk_norm head --model.window 4
+no_class "model.global_every: only the class Gemma 3" --model.window 4 --model.global_every 2
+no_class "model.local_rope_base: only the class Gemma 3" --model.window 4 --model.local_rope_base 7
+no_class "model.bias = true: only the class Llama has biases" --model.bias true --model.window 4
 no_class "model.bias = true: only the class Llama has biases" --model.bias true --model.qk_norm head
 no_class "model.output_bias = true" --model.output_bias true
 no_class "lm.0.self.norm is layer: the classes with rotary position embeddings have RMSNorm only" --model.norm layer
@@ -181,9 +231,18 @@ bad 7 "'layer_types' has ''" 's/"mlp_bias": false/"layer_types": [1]/'
 bad 5 "'model.layers.0.mlp.gate_proj.bias'" 's/"mlp_bias": false/"mlp_bias": true/'
 bad 5 "'model.layers.0.self_attn.q_proj.bias'" 's/"llama"/"qwen2"/'
 bad 5 "'model.layers.0.self_attn.q_proj.bias'" 's/"attention_bias": false/"attention_bias": true/'
+bad 7 "'layer_types' has 'sliding_attention', which Norma does not support in this class" \
+    's/"mlp_bias": false/"layer_types": ["sliding_attention", "full_attention"]/'
+bad 7 "layers with a sliding window must be all, or all but every N-th" '/layer_types/,/]/s/"sliding_attention"$/"full_attention"/' hf-gemma3
+bad 4 "'sliding_window' is not a positive number" 's/"sliding_window": 4/"sliding_window": 0/' hf-gemma3
+bad 4 "'sliding_window' is not a positive number" 's/"sliding_window": 5/"sliding_window": "5"/' hf-mistral
+bad 7 "'query_pre_attn_scalar' 7 is not 'head_dim' 6" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 7/' hf-gemma3
+bad 7 "'final_logit_softcapping' is set" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 6, "final_logit_softcapping": 30.0/' hf-gemma3
+bad 7 "'use_bidirectional_attention' is true" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 6, "use_bidirectional_attention": true/' hf-gemma3
+bad 7 "'rope_type' of 'sliding_attention' is 'linear'" 's/"default"/"linear"/' hf-gemma3
 bad 7 "hidden_act 'mish' is not supported" 's/"silu"/"mish"/'
 bad 5 "the special token 16777216 is not below" 's/"bos_token_id": [0-9]*/"bos_token_id": 16777216/'
-bad 7 "supported: marian, m2m_100, gpt2, llama, qwen2, qwen3, olmo2" 's/"llama"/"mamba"/'
+bad 7 "supported: marian, m2m_100, gpt2, llama, qwen2, qwen3, olmo2, mistral, gemma3_text" 's/"llama"/"mamba"/'
 bad 7 "tensor 'model.layers.0.self_attn.q_norm.weight'" 's/"qwen3"/"llama"/' hf-qwen3
 bad 5 "'model.layers.0.self_attn.q_norm.weight'" 's/"llama"/"qwen3"/'
 bad 5 "model.layers.0.self_attn.k_proj.weight' is [12 x 32], expected [24 x 32]" 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'

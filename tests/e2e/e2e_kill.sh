@@ -121,7 +121,7 @@ for signal in INT TERM HUP; do
     wait $process || got=$?
     [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
     grep -q '^norma: stopped after update [0-9]*; checkpoint written' err || fail "no message about the stop: $(cat err)"
-    grep -q '^to continue: norma train recipe.ini --run.folder stopped --resume' err || fail "no message on how to continue: $(cat err)"
+    grep -q '^to continue: norma train --run.folder stopped --resume' err || fail "no message on how to continue: $(cat err)"
     at=$(sed -n 's/^norma: stopped after update \([0-9]*\);.*/\1/p' err)
     [ "$(newest stopped)" = "${at:-none}" ] || fail "stopped at $at, but the newest checkpoint is $(newest stopped)"
     resumes_exactly stopped SIG$signal

@@ -69,7 +69,7 @@ printf '\003' >&4
 finish
 [ "$got" = 9 ] || fail "exit code $got after Ctrl-C: $(cat -v screen)"
 has_line '.*norma: stopped after update [0-9]+; checkpoint written.*' # Ctrl-C discards output that the terminal has not shown
-has_line 'to continue: norma train recipe.ini --run.folder stopped --resume'
+has_line 'to continue: norma train --run.folder stopped --resume'
 
 # ---- a line that is typed is translated before the next one is read ----
 start_on_terminal 24x80 translate run

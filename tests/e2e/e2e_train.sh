@@ -84,10 +84,16 @@ wait $!
 code=$?
 [ "$code" = 9 ] || fail "Ctrl-C gave exit code $code: $(tail -n 3 err)"
 # The printed command is one for the shell.
-has err 'to continue: norma train profiled.ini --profile narrow --run.folder '
+has err 'to continue: norma train --run.folder '
 command=$(sed -n 's/^to continue: norma \(.*\)/\1/p' err)
 eval "\"\$NORMA\" $command --train.updates 100000 --train.seconds 1" 2>err || fail "resume: $(cat err)"
 has err "resumed at update"
+lacks err "recipe has changed"
+grep -q '^ff = 32 ; profile' "Jan's run/config.ini" || fail "the resumed run lost its profile"
+mkdir -p empty
+refuses 2 'empty: there is no run to continue, and no recipe is named' train --run.folder empty --resume
+refuses 2 'too few arguments' train --run.folder "Jan's run"
+refuses 2 'too few arguments' train --resume
 
 # ---- a resumed run uses its own configuration ----
 value() { sed -n "s/^$2 = \([^ ]*\) ;.*/\1/p" "$1/config.ini" | head -n 1; } # FOLDER OPTION, of a name that one section has

@@ -74,7 +74,7 @@ same moses-run/valid.text.ids tested/test.text.ids
 sed 's/width = 24/width = 40/; s/layers = 2/layers = 1\ndropout = 0.2/' lm.ini >other.ini
 try train other.ini --tune run-moses --data.folder moses-run --run.folder same --train.updates 1 --schedule.lr 1e-30 --run.quiet
 [ "$got" = 0 ] || fail "train --tune: $(cat err)"
-has same/config.ini 'width = 24 ; profile'
+has same/config.ini 'width = 24 ; tune'
 has same/config.ini 'tune = run-moses ; command line'
 grep -q '^dropout = 0.2 ; file' same/config.ini || fail 'the dropout rate is not that of the recipe'
 [ "$(nll same second.valid)" = "$(nll run-moses second.valid)" ] || fail "another model: $(nll same second.valid)"
@@ -92,10 +92,67 @@ try train other.ini --data.folder moses-run --run.folder tuned --train.updates 4
 [ "$got" = 0 ] || fail "resume without the model: $(cat err)"
 try train other.ini --tune run-moses --data.folder moses-run --run.folder tuned --train.updates 40 --resume=override --run.quiet
 [ "$got" = 0 ] || fail "resume with --tune, without the model: $(cat err)"
+lacks err 'recipe has changed'
+refuses 2 'run.tune = moses: the run in tuned uses run-moses' train other.ini --tune moses --run.folder tuned --resume
 refuses 3 'run-moses: No such file' train other.ini --tune run-moses --data.folder moses-run --run.folder no
 mv away run-moses
 write_recipe translate.ini run.task=translation model.preset=tiny
 refuses 5 'a model of the task lm, but the recipe has the task translation' train translate.ini --tune run-moses --run.folder no
+
+# The section [tune] of a recipe applies to further training only, in place of [size.N]; the model decides its structure.
+{
+    cat other.ini
+    printf '[size.100000]\nmodel.preset = medium\nmodel.dropout = 0.4\ntrain.log_every = 3\n'
+    printf '[tune]\nschedule.lr = 0.0004\nmodel.dropout = 0.15\nmodel.width = 80\n'
+} >sections.ini
+try train sections.ini --tune run-moses --data.folder moses-run --run.folder sections --train.updates 2
+[ "$got" = 0 ] || fail "train with [tune]: $(cat err)"
+has err 'further training of a model: the recipe sets model.width = 80, model.dropout = 0.15, schedule.lr = 0.0004'
+has err 'tokens for training: the recipe sets train.log_every = 3'
+has sections/config.ini 'lr = 0.0004 ; tune'
+has sections/config.ini 'dropout = 0.15 ; tune'
+has sections/config.ini 'width = 24 ; tune'
+try train sections.ini --tune run-moses --data.folder moses-run --run.folder command --train.updates 1 --schedule.lr 0.01 --run.quiet
+has command/config.ini 'lr = 0.01 ; command line'
+try train sections.ini --data.folder moses-run --run.folder untuned --train.updates 1 --run.quiet
+[ "$got" = 0 ] || fail "train without --tune: $(cat err)"
+has untuned/config.ini 'lr = 0.005 ; file'
+has untuned/config.ini 'dropout = 0.4 ; size'
+try train sections.ini --run.folder sections --resume=override --train.updates 3 # [tune] is not applied again
+[ "$got" = 0 ] || fail "resume: $(cat err)"
+lacks err 'recipe has changed'
+has sections/config.ini 'lr = 0.0004 ; tune'
+has sections/config.ini 'tune = run-moses ; command line'
+printf '[tune]\nlr = 0.0004\n' | cat other.ini - >short.ini
+refuses 2 'unknown option lr' train short.ini --tune run-moses --data.folder moses-run --run.folder no
+
+# Without a recipe: that of the task of the model.
+limits=(--train.updates 2 --train.seconds 0 --device.threads 1)
+try train --tune run-moses --data.folder moses-run --run.folder default "${limits[@]}"
+[ "$got" = 0 ] || fail "train without a recipe: $(cat err)"
+has default/config.ini 'task = lm'
+has default/config.ini 'width = 24 ; tune'
+has err 'further training of a model: the recipe sets'
+refuses 3 'nothing: No such file' train --tune nothing --data.folder moses-run --run.folder no
+refuses 4 'malformed safetensors file' train --tune second.train --data.folder moses-run --run.folder no
+
+# Comparisons: one variant with the norms of the model, or other norms with its other parameters.
+accepts written prepare --like run-moses --train second.train --valid second.valid --test first.valid --output split
+common=(compare --tune run-moses --data.folder split --jobs 1 "${limits[@]}")
+try "${common[@]}" --compare.folder rates --grid schedule.lr=0.001,0.01 --score-grid
+[ "$got" = 0 ] || fail "compare --tune: $(cat err)"
+has out 'tuned:schedule.lr=0.001'
+has out 'tuned:schedule.lr=0.01'
+grep -q 'schedule.lr=0.01, seed 1.* trained weights are identical' err && fail 'the learning rate has no effect'
+has rates/tuned:schedule.lr=0.01-1/config.ini 'tune = run-moses ; command line'
+try "${common[@]}" --compare.folder norms --norms own=recipe,rms,new=recipe:run.tune=
+[ "$got" = 0 ] || fail "compare --tune --norms: $(cat err)"
+has norms/own-1/config.ini 'norm = layer ; tune'
+has norms/rms-1/config.ini 'norm = rms ; command line'
+has norms/rms-1/config.ini 'width = 24 ; tune'
+grep -q '^width = 24' norms/new-1/config.ini && fail 'run.tune= of a variant has no effect'
+refuses 2 'own and layer have the same configuration' "${common[@]}" --compare.folder no --norms own=recipe,layer
+refuses 3 'nothing: No such file' compare --tune nothing --data.folder moses-run --compare.folder no
 
 # Translation, and a model of another toolkit.
 make_reversed_pairs 100 20 4
@@ -119,5 +176,5 @@ has err ' 0 unknown'
 train qwen3 --tune qwen3.safetensors --data.folder theirs --train.max_tokens 64
 awk -v a="$(nll qwen3 tokens)" -v b="$(nll qwen3.safetensors tokens)" 'BEGIN { exit !(a < b) }' ||
     fail "training did not help: $(nll qwen3 tokens) after $(nll qwen3.safetensors tokens)"
-has qwen3/config.ini 'qk_norm = head ; profile'
+has qwen3/config.ini 'qk_norm = head ; tune'
 echo "e2e_tune: passed"

@@ -90,6 +90,8 @@ static void test_structures(void **state)
     static const char *const structures[][15] = {
         {"model.rope", "half", "model.positions", "none", "model.gated", "true", "model.activation", "silu",
          "model.bias", "false", "model.norm", "rms"},
+        {"model.window", "2", "model.global_every", "2", "model.rope", "half", "model.local_rope_base", "7",
+         "model.attention_dropout", "0.2"},
         {"model.norm_position", "post", "model.residual", "resi-dual", "model.dropout", "0.2"},
         {"model.norm_position", "post", "model.residual", "deepnorm", "model.init", "deepnorm"},
         {"model.norm_position", "inside", "model.qk_norm", "full", "model.dropout", "0.2"},

@@ -19,9 +19,10 @@ import sentencepiece
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, MarianConfig, MarianMTModel, Olmo2Config, Olmo2ForCausalLM,
-                          PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, Gemma3ForCausalLM, Gemma3TextConfig,
+                          GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MarianConfig, MarianMTModel, MistralConfig,
+                          MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, PreTrainedTokenizerFast, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 TOLERANCE = 2e-5  # of a log probability in float
 failures = 0
@@ -306,6 +307,9 @@ def check_saved_lms():
     check_saved_lm("hf-linear", LlamaForCausalLM(LlamaConfig(**sizes, mlp_bias=True, rope_parameters={
         "rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0})))
     check_saved_lm("hf-qwen2", Qwen2ForCausalLM(Qwen2Config(**sizes, num_key_value_heads=1)))
+    check_saved_lm("hf-mistral", MistralForCausalLM(MistralConfig(**sizes, num_key_value_heads=2, sliding_window=5)))
+    check_saved_lm("hf-gemma3", Gemma3ForCausalLM(Gemma3TextConfig(**sizes, num_key_value_heads=2, head_dim=10, query_pre_attn_scalar=10,
+                                                                   sliding_window=4, sliding_window_pattern=2)))
     check_saved_lm("hf-qwen3", Qwen3ForCausalLM(Qwen3Config(**sizes, num_key_value_heads=2, head_dim=10)))
     check_saved_lm("hf-olmo2", Olmo2ForCausalLM(Olmo2Config(**sizes, rms_norm_eps=1e-3)))
     check_tuned("hf-olmo2")
@@ -417,6 +421,9 @@ if __name__ == "__main__":
                          "llama-bias": ["--model.preset", "llama", "--model.bias", "true", "--model.norm", "scale",
                                         "--model.activation", "gelu", "--model.share_embeddings", "true"],
                          "qwen3": ["--model.preset", "qwen3", "--model.key_value_heads", "1"],
+                         "mistral": ["--model.preset", "llama", "--model.window", "5"],
+                         "gemma3": ["--model.preset", "gemma3", "--model.window", "4", "--model.global_every", "2",
+                                    "--model.local_rope_base", "100", "--model.key_value_heads", "2"],
                          "olmo2": ["--model.preset", "olmo2", "--model.key_value_heads", "2"],
                          "llama3": ["--model.preset", "llama", "--model.rope_scaling", "llama3", "--model.rope_original", "32",
                                     "--model.first_input", "bos"],

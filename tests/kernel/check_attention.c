@@ -4,11 +4,13 @@
 typedef struct attention_case {
     bool cross, causal;
     const nm_dropout *drop;
+    int32_t window;
 } attention_case;
 
-static const attention_case attention_cases[] = {
-    {false, false, NULL}, {false, true, &third}, {true, false, &third}, {true, true, &none}};
-enum { N_ATTENTION_CASES = 4 };
+static const attention_case attention_cases[] = {{false, false, NULL, 0},  {false, true, &third, 0},
+                                                 {true, false, &third, 0}, {true, true, &none, 0},
+                                                 {false, true, &third, 1}, {true, true, &none, 5}};
+enum { N_ATTENTION_CASES = 6 };
 
 /* Self-attention: q, k, v are slices of one matrix; cross-attention: k, v are slices of another one. */
 typedef struct attention_inputs {
@@ -40,8 +42,8 @@ void check_attention(pair *p, size z)
         attention_init(p, &in, c, z);
         test_mat out = pair_random(p, z.rows, z.cols, z.gap), lse = random_vector(p, z.rows * in.heads);
         BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
-             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
-             .drop = c->drop, .out = out.m[s], .lse = i == 2 ? NULL : lse.m[s].data);
+             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .window = c->window,
+             .scale = in.scale, .drop = c->drop, .out = out.m[s], .lse = i == 2 ? NULL : lse.m[s].data);
         mat_compare(p, "out", out, 64, 1);
         if (i != 2)
             mat_compare(p, "lse", lse, 32, 1);
@@ -58,8 +60,8 @@ void check_attention_grad(pair *p, size z)
         test_mat out = pair_random(p, z.rows, z.cols, 0), dout = pair_random(p, z.rows, z.cols, z.gap);
         test_mat lse = random_vector(p, z.rows * in.heads);
         BOTH(p, attention, .q = in.q.m[s], .k = in.k.m[s], .v = in.v.m[s], .q_packing = &in.q_packing.side[s],
-             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .scale = in.scale,
-             .drop = c->drop, .out = out.m[s], .lse = lse.m[s].data);
+             .k_packing = &in.k_packing.side[s], .heads = in.heads, .causal = c->causal, .window = c->window,
+             .scale = in.scale, .drop = c->drop, .out = out.m[s], .lse = lse.m[s].data);
         BOTH(p, attention_grad,
              .forward = {.q = in.q.m[s],
                          .k = in.k.m[s],
@@ -68,6 +70,7 @@ void check_attention_grad(pair *p, size z)
                          .k_packing = &in.k_packing.side[s],
                          .heads = in.heads,
                          .causal = c->causal,
+                         .window = c->window,
                          .scale = in.scale,
                          .drop = c->drop,
                          .out = out.m[s],

@@ -61,13 +61,16 @@ enum { N_PATTERNS = sizeof patterns / sizeof *patterns };
 typedef struct lengths {
     int32_t queries[2], keys[2];
     bool causal;
+    int32_t window;
 } lengths;
 
-/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys. */
-static const lengths all_lengths[] = {{{3, 170}, {140, 301}, false},
-                                      {{131, 260}, {131, 260}, true},
-                                      {{5, 400}, {1, 270}, true},
-                                      {{60, 57}, {449, 128}, true}};
+/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys. Windows of one key, shorter
+ * and longer than a block of queries, of keys, and than a sequence. */
+static const lengths all_lengths[] = {{{3, 170}, {140, 301}, false, 0},  {{131, 260}, {131, 260}, true, 0},
+                                      {{5, 400}, {1, 270}, true, 0},     {{60, 57}, {449, 128}, true, 0},
+                                      {{131, 600}, {131, 600}, true, 1}, {{700, 80}, {700, 80}, true, 40},
+                                      {{10, 590}, {10, 590}, true, 128}, {{610, 65}, {610, 65}, true, 300},
+                                      {{5, 400}, {1, 270}, true, 64},    {{60, 57}, {449, 128}, true, 97}};
 enum { N_LENGTHS = sizeof all_lengths / sizeof *all_lengths };
 
 static double halves(pair *p, uint64_t index)
@@ -112,6 +115,7 @@ static void check(pair *p, const pattern *keys, const lengths *l, const nm_dropo
                                       .k_packing = &k_packing,
                                       .heads = HEADS,
                                       .causal = l->causal,
+                                      .window = l->window,
                                       .scale = 1,
                                       .drop = drop,
                                       .out = out.m[s],

@@ -372,6 +372,7 @@ typedef struct attention_case {
     int32_t heads, width, v_width; /* of a head */
     int32_t queries[2], keys[2];   /* of two sequences */
     bool causal;
+    int32_t window;
 } attention_case;
 
 /* out, dq, dk, dv; returns their number. */
@@ -412,6 +413,7 @@ static size_t run_attention(nm_backend *b, const attention_case *c, float *resul
                                        .k_packing = &k_packing,
                                        .heads = c->heads,
                                        .causal = c->causal,
+                                       .window = c->window,
                                        .scale = 0.3,
                                        .drop = &drop,
                                        .out = nm_mat_of(at[OUT], m, v_cols),
@@ -432,10 +434,11 @@ static void test_attention(void **state)
 {
     (void)state;
     static const attention_case cases[] = {
-        {1, 1, 1, {1, 2}, {1, 3}, false},     {2, 7, 5, {3, 9}, {3, 9}, true},
-        {3, 16, 33, {5, 60}, {7, 13}, false}, {2, 40, 17, {121, 2}, {121, 5}, true},
-        {1, 64, 64, {57, 1}, {71, 1}, true},  {2, 15, 16, {9, 4}, {4, 4}, true},
-        {1, 9, 16, {131, 3}, {331, 3}, true},
+        {1, 1, 1, {1, 2}, {1, 3}, false, 0},       {2, 7, 5, {3, 9}, {3, 9}, true, 0},
+        {3, 16, 33, {5, 60}, {7, 13}, false, 0},   {2, 40, 17, {121, 2}, {121, 5}, true, 0},
+        {1, 64, 64, {57, 1}, {71, 1}, true, 0},    {2, 15, 16, {9, 4}, {4, 4}, true, 0},
+        {1, 9, 16, {131, 3}, {331, 3}, true, 0},   {2, 7, 5, {3, 9}, {3, 9}, true, 2},
+        {1, 16, 9, {421, 3}, {421, 3}, true, 150},
     };
     static float expected[MOST_ATTENTION], exact[MOST_ATTENTION], actual[MOST_ATTENTION],
         threaded[MOST_ATTENTION];

@@ -190,19 +190,24 @@ static void test_map(void **state)
     }
 }
 
-/* --- attention: q of 4 + 2 tokens, k and v of 5 + 3; variants: causal, dropout, both --- */
+/* --- attention: q of 4 + 2 tokens, k and v of 5 + 3; variants: causal, dropout, both; the same with windows of 2 keys --- */
 
 static const int32_t q_offsets[] = {0, 4, ROWS}, k_offsets[] = {0, 5, WIDTH};
 static const nm_packing q_packing = {2, ROWS, 4, q_offsets, q_offsets};
 static const nm_packing k_packing = {2, WIDTH, 5, k_offsets, k_offsets};
 enum { HEADS = 2, KEYS = WIDTH };
 
+static int32_t window_of(const grad_case *c)
+{
+    return c->variant & 4 ? 2 : 0;
+}
+
 static void attention_forward(grad_case *c)
 {
     NM_CALL(c->b, attention, .q = nm_mat_of(c->in[0], ROWS, WIDTH), .k = nm_mat_of(c->in[1], KEYS, WIDTH),
             .v = nm_mat_of(c->in[2], KEYS, WIDTH), .q_packing = &q_packing, .k_packing = &k_packing,
-            .heads = HEADS, .causal = c->variant & 1, .scale = 0.6, .drop = drop_of(c),
-            .out = nm_mat_of(c->y, ROWS, WIDTH), .lse = c->saved[0]);
+            .heads = HEADS, .causal = c->variant & 1, .window = window_of(c), .scale = 0.6,
+            .drop = drop_of(c), .out = nm_mat_of(c->y, ROWS, WIDTH), .lse = c->saved[0]);
 }
 
 static void attention_backward(grad_case *c)
@@ -215,6 +220,7 @@ static void attention_backward(grad_case *c)
                         .k_packing = &k_packing,
                         .heads = HEADS,
                         .causal = c->variant & 1,
+                        .window = window_of(c),
                         .scale = 0.6,
                         .drop = drop_of(c),
                         .out = nm_mat_of(c->y, ROWS, WIDTH),
@@ -226,7 +232,9 @@ static void attention_backward(grad_case *c)
 static void test_attention(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 8; variant++) {
+        if (variant == 4 || variant == 6) /* a window requires causal */
+            continue;
         grad_case c = {
             .variant = variant, .n = {ROWS * WIDTH, KEYS * WIDTH, KEYS * WIDTH}, .n_out = ROWS * WIDTH};
         check_case("attention", &c, attention_forward, attention_backward);

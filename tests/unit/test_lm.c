@@ -64,8 +64,12 @@ static void rig_close(rig *r)
 static const char *const softmax[] = {"model.attention", "softmax", NULL};
 static const char *const block_term[] = {"model.attention", "block-term", "model.cores", "2", NULL};
 static const char *const adaptive[] = {"model.adaptive", "true", "model.cutoffs", "5,9,20", NULL};
-static const char *const *const kinds[] = {softmax, block_term, adaptive};
-enum { N_KINDS = 3 };
+/* A layer with a window of three tokens and its own angles, and one without. */
+static const char *const windows[] = {
+    "model.window",          "3", "model.global_every", "2",    "model.rope", "half",
+    "model.local_rope_base", "3", "model.positions",    "none", NULL};
+static const char *const *const kinds[] = {softmax, block_term, adaptive, windows};
+enum { N_KINDS = 4 };
 
 /* ---- warnings ---- */
 
@@ -225,6 +229,61 @@ static void test_scores_do_not_depend_on_batches(void **state)
             }
         rig_close(&r);
     }
+}
+
+/* The loss of the token that follows the five inputs before token 10, if input `changed` of them is another word. */
+static double loss_after_change(const char *const *settings, int32_t changed)
+{
+    enum { AT = 10, INPUTS = 5 };
+    rig r;
+    nm_tape tape;
+    nm_error err;
+    rig_open(&r, settings);
+    check(nm_tape_init(&tape, r.backend, (size_t)64 << 20, &err), &err);
+    if (changed < INPUTS)
+        r.text[AT - INPUTS + changed] = (r.text[AT - INPUTS + changed] + 1) % WORDS;
+    double loss = score_one(&r, &tape, AT, INPUTS);
+    nm_tape_release(&tape);
+    rig_close(&r);
+    return loss;
+}
+
+/* In two layers, a window of two tokens reaches the last three inputs; a window of one token only the last; one that is as long as
+ * the context all of them. */
+static void test_windows_limit_what_a_token_depends_on(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *const settings[9];
+        int32_t reached;
+    } cases[] = {{{"model.window", "2", NULL}, 3},
+                 {{"model.window", "1", NULL}, 1},
+                 {{"model.window", "5", NULL}, 5},
+                 {{"model.window", "2", "model.global_every", "2", NULL}, 5},
+                 {{"model.window", "2", "model.global_every", "3", NULL}, 3},
+                 {{"model.window", "2", "model.rope", "half", "model.positions", "none", NULL}, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const double unchanged = loss_after_change(cases[i].settings, INT32_MAX);
+        for (int32_t input = 0; input < 5; input++)
+            if ((loss_after_change(cases[i].settings, input) != unchanged) != (input >= 5 - cases[i].reached))
+                fail_msg("case %zu: the effect of input %d is wrong", i, input);
+    }
+}
+
+/* A window that holds every context changes nothing, bitwise, unless its angles differ. */
+static void test_long_windows_have_no_effect(void **state)
+{
+    (void)state;
+    static const char *const plain[] = {"model.rope", "half", NULL};
+    static const char *const window[] = {"model.rope", "half", "model.window", "6", NULL};
+    static const char *const angles[] = {"model.rope", "half", "model.window", "6", "model.local_rope_base",
+                                         "10000",      NULL};
+    static const char *const others[] = {"model.rope", "half", "model.window", "6", "model.local_rope_base",
+                                         "100",        NULL};
+    const double expected = loss_after_change(plain, 2);
+    assert_true(loss_after_change(window, 2) == expected);
+    assert_true(loss_after_change(angles, 2) == expected);
+    assert_true(loss_after_change(others, 2) != expected);
 }
 
 static void test_noncausal_scores_whole_segments(void **state)
@@ -470,6 +529,8 @@ int main(void)
         cmocka_unit_test(test_inputs_are_preceding_tokens),
         cmocka_unit_test(test_scores_equal_single_tokens),
         cmocka_unit_test(test_scores_do_not_depend_on_batches),
+        cmocka_unit_test(test_windows_limit_what_a_token_depends_on),
+        cmocka_unit_test(test_long_windows_have_no_effect),
         cmocka_unit_test(test_noncausal_scores_whole_segments),
         cmocka_unit_test(test_probabilities_sum_to_one),
         cmocka_unit_test(test_omitted_symbols_have_no_probability),

@@ -88,6 +88,9 @@ static void attention_counts_pairs_that_are_seen(void **state)
     NM_CALL(b, attention, .q = x, .k = x, .v = x, .q_packing = &packing, .k_packing = &packing, .heads = 2,
             .causal = true, .scale = 1, .drop = &none, .out = out);
     assert_true(time_of(b, "attention").flops == 4.0 * 4 * (2 * 2 + 3 * 3 + 3 + 6));
+    NM_CALL(b, attention, .q = x, .k = x, .v = x, .q_packing = &packing, .k_packing = &packing, .heads = 2,
+            .causal = true, .window = 2, .scale = 1, .drop = &none, .out = out);
+    assert_true(time_of(b, "attention").flops == 4.0 * 4 * (2 * 2 + 3 * 3 + 3 + 6 + 3 + 5));
     nm_backend_free(b);
 }
 

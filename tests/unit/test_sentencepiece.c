@@ -292,8 +292,30 @@ static void test_refusals(void **state)
     nm_buffer_clear(&file);
     put_piece(&file, "a", 0, NM_SPM_NORMAL);
     expect_refusal(&file, NM_FORMAT, "no unknown piece");
-    put_piece(&file, "a b", 0, NM_SPM_NORMAL);
-    expect_refusal(&file, NM_FORMAT, "contains a space");
+    nm_buffer_release(&file);
+}
+
+/* A tab is divided into bytes, although there is a piece for it. */
+static void test_pieces_with_whitespace_are_not_produced(void **state)
+{
+    (void)state;
+    static const char text[] = "the\tthe";
+    const model_spec spec = {.type = NM_SPM_BPE, .byte_fallback = true};
+    nm_buffer file = {0}, got = {0};
+    nm_error err;
+    nm_spm *spm;
+    put_piece(&file, "\t", 0, NM_SPM_USER_DEFINED);
+    put_piece(&file, "e\t", 1, NM_SPM_NORMAL);
+    build(&spec, &file);
+    put_piece(&file, "\n\n", 0, NM_SPM_NORMAL);
+    if (nm_spm_parse(file.data, file.bytes, "model", &spm, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_spm_encode(coder, text, sizeof text - 1, true, &got);
+    assert_string_equal(got.data, "▁the <0x09> th e");
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+    nm_buffer_release(&got);
     nm_buffer_release(&file);
 }
 
@@ -485,6 +507,7 @@ int main(void)
                                        cmocka_unit_test(test_tokenizer),
                                        cmocka_unit_test(test_damage),
                                        cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_pieces_with_whitespace_are_not_produced),
                                        cmocka_unit_test(test_sampling_has_the_probabilities_of_the_lattice),
                                        cmocka_unit_test(test_dropout_of_merges),
                                        cmocka_unit_test(test_sampler_segments_between_unknown_tokens)};

@@ -57,6 +57,24 @@ static void test_default_of_an_option_that_variants_set(void **state)
     nm_variants_release(&v);
 }
 
+/* They also keep the FixNorm of the recipe. */
+static void test_norms_of_the_recipe(void **state)
+{
+    (void)state;
+    nm_variants v = {0};
+    nm_error err;
+    assert_int_equal(
+        nm_variants_parse(&v, "recipe,post=recipe:model.norm_position=post,scale+fix,layer", &err), NM_OK);
+    assert_int_equal(v.n, 4);
+    assert_string_equal(v.list[0].name, "recipe");
+    nm_variants_set_default(&v, "model.fixnorm", "false");
+    assert_int_equal(v.list[0].settings.n, 0);
+    has_setting(&v.list[1], 0, "model.norm_position", "post");
+    assert_int_equal(v.list[1].settings.n, 1);
+    has_setting(&v.list[3], 1, "model.fixnorm", "false");
+    nm_variants_release(&v);
+}
+
 static void test_labels_name_variants(void **state)
 {
     (void)state;
@@ -368,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variants_are_settings),
         cmocka_unit_test(test_default_of_an_option_that_variants_set),
+        cmocka_unit_test(test_norms_of_the_recipe),
         cmocka_unit_test(test_labels_name_variants),
         cmocka_unit_test(test_malformed_variants),
         cmocka_unit_test(test_malformed_grids),

@@ -35,6 +35,7 @@ typedef struct attention {
     const nm_packing *q_packing, *k_packing;
     int32_t heads, width, v_width; /* columns of one head: of q and k, and of v */
     bool causal;
+    int32_t window; /* 0: none */
     float scale;
     nm_drop drop;
     float *lse;
@@ -47,7 +48,7 @@ typedef struct pair {
 
 /* A block of queries and a block of keys of a pair. */
 typedef struct tile {
-    int32_t query, m, key, n; /* n: keys that any of the queries attends to */
+    int32_t query, m, key, n; /* n: keys up to the last one that any of the queries attends to */
 } tile;
 
 /* Per-thread workspace. All rows are padded to whole vectors. */
@@ -105,18 +106,30 @@ static float *head_rows(nm_mat m, int32_t row, int32_t head, int32_t width)
     return nm_row(m, row) + (size_t)head * (size_t)width;
 }
 
-/* Number of keys that a query attends to. */
-static int32_t attended_keys(const attention *call, const pair *at, int32_t query)
+/* A query attends to the keys first_key .. end_key - 1. */
+static int32_t end_key(const attention *call, const pair *at, int32_t query)
 {
-    int32_t n_keys = call->causal ? query + (at->n - at->m) + 1 : at->n;
-    return n_keys < 0 ? 0 : n_keys;
+    int32_t end = call->causal ? query + (at->n - at->m) + 1 : at->n;
+    return end < 0 ? 0 : end;
 }
 
-/* Number of the keys of a tile that a query attends to. */
-static int32_t tile_keys(const attention *call, const pair *at, const tile *t, int32_t query)
+static int32_t first_key(const attention *call, const pair *at, int32_t query)
 {
-    int32_t n_keys = attended_keys(call, at, query) - t->key;
-    return n_keys < 0 ? 0 : nm_min_i32(n_keys, t->n);
+    int32_t end = end_key(call, at, query);
+    return call->window && end > call->window ? end - call->window : 0;
+}
+
+/* The same relative to the first key of a tile, at most its n. */
+static int32_t tile_end(const attention *call, const pair *at, const tile *t, int32_t query)
+{
+    int32_t end = end_key(call, at, query) - t->key;
+    return end < 0 ? 0 : nm_min_i32(end, t->n);
+}
+
+static int32_t tile_first(const attention *call, const pair *at, const tile *t, int32_t query)
+{
+    int32_t first = first_key(call, at, query) - t->key;
+    return first < 0 ? 0 : nm_min_i32(first, t->n);
 }
 
 /* ---- operands ---- */
@@ -222,10 +235,12 @@ static operand tile_columns_operand(float *block, const tile *t, float *to)
 
 /* ---- scores ---- */
 
-/* Masks the scores from n_keys up to whole NM_LANES with -inf; returns the end. */
-static int32_t mask_tail(float *row, int32_t n_keys, int32_t keys)
+/* Masks the scores before `first` and from n_keys up to whole NM_LANES with -inf; returns the end. */
+static int32_t mask_row(float *row, int32_t first, int32_t n_keys, int32_t keys)
 {
     int32_t end = nm_round_up(keys, NM_LANES);
+    for (int32_t j = 0; j < first; j++)
+        row[j] = -INFINITY;
     for (int32_t j = n_keys; j < end; j++)
         row[j] = -INFINITY;
     return end;
@@ -310,13 +325,14 @@ static void weigh(const attention *call, const pair *at, const workspace *r, con
                   softmax_state *s)
 {
     float *row = tile_row(r->weights, i);
-    int32_t n_keys = tile_keys(call, at, t, t->query + i), end = mask_tail(row, n_keys, t->n);
-    if (n_keys == 0) {
+    int32_t first = tile_first(call, at, t, t->query + i), n_keys = tile_end(call, at, t, t->query + i),
+            end = mask_row(row, first, n_keys, t->n);
+    if (first >= n_keys) {
         memset(row, 0, (size_t)end * sizeof *row);
         return;
     }
     float top = row_max(row, end);
-    if (t->key == 0)
+    if (t->key + first == first_key(call, at, t->query + i))
         raise_reference(s, top);
     else if (!(top <= s->reference)) {
         float factor = raise_reference(s, top);
@@ -335,7 +351,7 @@ static void weigh(const attention *call, const pair *at, const workspace *r, con
 static void finish_row(const attention *call, const pair *at, const workspace *r, int32_t query, int32_t i,
                        const softmax_state *s)
 {
-    bool any = attended_keys(call, at, query) > 0;
+    bool any = end_key(call, at, query) > 0;
     vf lanes[NM_SUM_VECTORS];
     for (int l = 0; l < NM_SUM_VECTORS; l++)
         lanes[l] = v_load(s->sums + l * NM_W);
@@ -354,13 +370,14 @@ static void finish_row(const attention *call, const pair *at, const workspace *r
 
 static void forward_queries(const attention *call, const pair *at, const workspace *r, panels v, tile t)
 {
-    const int32_t keys = attended_keys(call, at, t.query + t.m - 1);
+    const int32_t keys = end_key(call, at, t.query + t.m - 1),
+                  start = first_key(call, at, t.query) / NM_DROP_COLS * NM_DROP_COLS;
     softmax_state states[QUERIES];
     for (int32_t i = 0; i < t.m; i++)
         states[i] = (softmax_state){0};
     const operand q = left_operand(head_rows(call->q, at->q0 + t.query, at->head, call->width),
                                    (size_t)call->q.stride, t.m, call->width, r->q_left);
-    for (; t.key < keys; t.key += KEYS) {
+    for (t.key = start; t.key < keys; t.key += KEYS) {
         t.n = nm_min_i32(keys - t.key, KEYS);
         multiply(&(small_gemm){.rows = t.m,
                                .cols = t.n,
@@ -378,7 +395,7 @@ static void forward_queries(const attention *call, const pair *at, const workspa
                                .a = tile_rows_operand(r->weights, &t),
                                .b = rows_from(v, t.key),
                                .alpha = 1,
-                               .add = t.key > 0,
+                               .add = t.key > start,
                                .c = r->sums,
                                .ldc = padded(call->v_width)});
     }
@@ -419,8 +436,8 @@ NM_INLINE vf v_first_of(vf x, int32_t n)
  *     r->grads   = ds = scale p (f dp - D) */
 static void grad_row(const attention *call, const pair *at, const workspace *r, const tile *t, int32_t i)
 {
-    const int32_t query = t->query + i, n_keys = tile_keys(call, at, t, query),
-                  end = nm_round_up(t->n, NM_LANES);
+    const int32_t query = t->query + i, first = tile_first(call, at, t, query),
+                  n_keys = tile_end(call, at, t, query), end = nm_round_up(t->n, NM_LANES);
     float *weights = tile_row(r->weights, i), *ds = tile_row(r->grads, i);
     const float *factors = call->drop.on && n_keys > 0 ? drop_row(call, at, t, query, r->factors) : NULL;
     const vf lse = v_set(call->lse[(size_t)at->head * (size_t)call->q.rows + (size_t)(at->q0 + query)]);
@@ -438,6 +455,8 @@ static void grad_row(const attention *call, const pair *at, const workspace *r, 
         v_store(weights + j, v_set(0));
         v_store(ds + j, v_set(0));
     }
+    memset(weights, 0, (size_t)first * sizeof *weights);
+    memset(ds, 0, (size_t)first * sizeof *ds);
 }
 
 /* Operands of all queries of a pair and of one block of keys. */
@@ -452,8 +471,8 @@ static operand operand_from(operand rows, int32_t first)
     return rows;
 }
 
-/* Contributions of a tile to dq, dk and dv. dk and dv are added to if `add`, dq if the tile does not begin at the first key;
- * otherwise they are overwritten. */
+/* Contributions of a tile to dq, dk and dv. dk and dv are added to if `add`, dq if an earlier block of keys has keys of the first
+ * query; otherwise they are overwritten. */
 static void backward_tile(const attention *call, const pair *at, const workspace *r,
                           const backward_operands *o, const tile *t, bool add)
 {
@@ -482,7 +501,7 @@ static void backward_tile(const attention *call, const pair *at, const workspace
                            .a = tile_rows_operand(r->grads, t),
                            .b = o->k_rows,
                            .alpha = 1,
-                           .add = t->key > 0,
+                           .add = t->key > first_key(call, at, t->query),
                            .c = head_rows(call->dq, at->q0 + t->query, at->head, call->width),
                            .ldc = (size_t)call->dq.stride});
     multiply(&(small_gemm){.rows = t->n,
@@ -523,9 +542,11 @@ static void backward_keys(const attention *call, const pair *at, const workspace
     bool add = false;
     for (int32_t query = 0; query < at->m; query += QUERIES) {
         tile t = {.query = query, .m = nm_min_i32(at->m - query, QUERIES), .key = key, .n = n};
-        t.n = tile_keys(call, at, &t, query + t.m - 1);
+        t.n = tile_end(call, at, &t, query + t.m - 1);
         if (t.n == 0)
             continue;
+        if (first_key(call, at, query) >= key + n)
+            break;
         /* The first tile overwrites dk and dv if it contains all these keys; otherwise they are set to zero before. */
         if (!add && t.n < n) {
             zero_rows(call->dk, at->k0 + key, n, at->head, call->width);
@@ -552,7 +573,7 @@ static void backward_pair(const attention *call, const pair *at, const workspace
                            .dout_rows = right_operand(dout, dout_stride, at->m, call->v_width, r->dout_rows)};
     int32_t without_keys = 0;
     for (int32_t i = 0; i < at->m; i++) {
-        without_keys += attended_keys(call, at, i) == 0;
+        without_keys += end_key(call, at, i) == 0;
         r->totals[i] = (float)dot_row(call->v_width, dout + (size_t)i * dout_stride,
                                       head_rows(call->out, at->q0 + i, at->head, call->v_width));
     }
@@ -571,6 +592,7 @@ static attention prepare(const nm_attention_args *args)
               k.rows == v.rows);
     NM_ASSERT(args->q_packing->n_seqs == args->k_packing->n_seqs && out.rows == q.rows && out.cols == v.cols);
     NM_ASSERT(args->q_packing->n_tokens == q.rows && args->k_packing->n_tokens == k.rows);
+    NM_ASSERT(args->window >= 0 && (args->causal || !args->window));
     return (attention){.q = q,
                        .k = k,
                        .v = v,
@@ -581,6 +603,7 @@ static attention prepare(const nm_attention_args *args)
                        .width = q.cols / heads,
                        .v_width = v.cols / heads,
                        .causal = args->causal,
+                       .window = args->window,
                        .scale = (float)args->scale,
                        .drop = nm_drop_of(args->drop),
                        .lse = args->lse};

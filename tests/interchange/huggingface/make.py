@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the models of this folder: one folder per class of transformers, and the log probabilities of the tokens of text.txt.
+"""Writes the models of this folder: one folder per class of transformers, and the log probabilities of the tokens of text.txt; and
+`pieces`, a model with a SentencePiece tokenizer, and the log probability of each line of pieces/text.txt.
 
     make.py FOLDER
 """
@@ -7,9 +8,10 @@ import json
 import os
 import sys
 
+import sentencepiece
 import torch
-from transformers import (LlamaConfig, LlamaForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
+                          Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 SIZE = 12  # of the vocabulary
 END = SIZE - 1
@@ -27,7 +29,40 @@ MODELS = {
                                              head_dim=6, attention_bias=True, rope_parameters={
                                                  "rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0,
                                                  "high_freq_factor": 4.0, "original_max_position_embeddings": 12})),
+    # Windows that are shorter than the text, in all layers, or in all but every third.
+    "mistral": (MistralForCausalLM, MistralConfig(**COMMON, num_key_value_heads=2, sliding_window=4)),
+    "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(**{**COMMON, "num_hidden_layers": 4}, num_key_value_heads=2, head_dim=6,
+                                                   query_pre_attn_scalar=6, sliding_window=3, sliding_window_pattern=3,
+                                                   rope_parameters={
+                                                       "full_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 60.0},
+                                                       "sliding_attention": {"rope_type": "default", "rope_theta": 7.0}})),
 }
+
+
+# Words of the training text, repeated spaces, other scripts, a tab, an empty line.
+LINES = ["the cat sat on the mat", "  two   spaces", "\u65e5\u672c \U0001f642 caf\u00e9", "the\tcat", ""]
+
+
+def make_pieces(folder):
+    os.makedirs(folder, exist_ok=True)
+    text = iter(["the cat sat on the mat, and the dog ran after the cat"] * 9 + ["two cats met three dogs at noon"] * 7)
+    with open(os.path.join(folder, "tokenizer.model"), "wb") as file:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=file, vocab_size=300, model_type="bpe",
+                                                 byte_fallback=True, remove_extra_whitespaces=False,
+                                                 normalization_rule_name="identity", minloglevel=2)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
+    config = LlamaConfig(**{**COMMON, "vocab_size": 302, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 32})
+    model = LlamaForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    os.remove(os.path.join(folder, "generation_config.json"))
+    with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in LINES)
+    with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
+        for line in LINES:
+            ids = [1, *pieces.encode(line), 2]
+            with torch.no_grad():
+                scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
+            file.write(f"{float(sum(scores[i, ids[i + 1]] for i in range(len(ids) - 1))):.5f}\n")
 
 
 def main():
@@ -46,6 +81,7 @@ def main():
             json.dump({f"w{i}" if i != END else "<end>": i for i in range(config.vocab_size)}, file)
         with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
             file.writelines(f"{float(scores[i, t]):.6f}\n" for i, t in enumerate([*TEXT, END]))
+    make_pieces(os.path.join(sys.argv[1], "pieces"))
     with open(os.path.join(sys.argv[1], "text.txt"), "w", encoding="ascii") as file:
         file.write(" ".join(f"w{i}" for i in TEXT) + "\n")
 

@@ -1,0 +1,53 @@
+#include "train/recipe_sections.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+/* "path = value, ..." of the options with this origin; heap. */
+static char *list_settings(const nm_options *options, nm_origin origin)
+{
+    char *list = nm_duplicate(""), *path;
+    for (size_t i = 0; (path = nm_options_path(options, i)) != NULL; i++) {
+        if (nm_options_origin(options, path) == origin) {
+            char *value = nm_options_get(options, path);
+            char *longer = nm_format("%s%s%s = %s", list, *list ? ", " : "", path, value);
+            free(value);
+            free(list);
+            list = longer;
+        }
+        free(path);
+    }
+    return list;
+}
+
+nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, const nm_recipe_source *recipe,
+                                const void *data, int64_t *size, nm_error *err)
+{
+    *size = -1;
+    if (!nm_options_has_sizes(options))
+        return NM_OK;
+    NM_TRY(task->measure(data, size, err));
+    return nm_options_read_sizes(options, recipe->name, recipe->text, *size, err);
+}
+
+char *nm_recipe_describe_sizes(const nm_options *options, const nm_task_type *task, int64_t size)
+{
+    char *settings = list_settings(options, NM_ORIGIN_SIZE);
+    char *text = nm_format("%lld %s for training: the recipe sets %s", (long long)size, task->size_unit,
+                           *settings ? settings : "nothing for this size");
+    free(settings);
+    return text;
+}
+
+nm_status nm_recipe_apply_tune(nm_options *options, const nm_recipe_source *recipe, char **message,
+                               nm_error *err)
+{
+    NM_TRY(nm_options_read_tune(options, recipe->name, recipe->text, err));
+    char *settings = list_settings(options, NM_ORIGIN_TUNE);
+    *message = *settings ? nm_format("further training of a model: the recipe sets %s", settings) : NULL;
+    free(settings);
+    return NM_OK;
+}
