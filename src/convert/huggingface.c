@@ -24,8 +24,11 @@ void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model)
         nm_tensor_map_add(map, s->target_table, "model.decoder.embed_tokens.weight")->vocab =
             NM_OF_TARGET_VOCAB;
     }
-    if (s->output_weight != s->source_table)
-        nm_tensor_map_add(map, s->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    if (s->output_weight != s->source_table) {
+        nm_map_entry *output = nm_tensor_map_add(map, s->output_weight, "lm_head.weight");
+        output->vocab = NM_OF_TARGET_VOCAB;
+        output->optional = s->output_weight == s->target_table;
+    }
     nm_torch_layers_add(map, model, &s->encoder, "model.encoder");
     nm_torch_layers_add(map, model, &s->decoder, "model.decoder");
 }

@@ -242,6 +242,16 @@ static nm_status load_seq2seq(reader *from, const char *output)
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }
 
+/* NM_UNSUPPORTED if source and target have separate vocabularies. */
+static nm_status check_one_vocabulary(const reader *from)
+{
+    bool separate;
+    NM_TRY(nm_file_find_in(from->folder, "target_vocab.json", &separate, from->err));
+    return separate ? nm_fail(from->err, NM_UNSUPPORTED,
+                              "%s: separate vocabularies (target_vocab.json) are not supported", from->folder)
+                    : NM_OK;
+}
+
 static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
 {
     nm_import *in = &from->in;
@@ -252,7 +262,11 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
         return nm_fail(from->err, NM_UNSUPPORTED,
                        "%s: separate vocabularies ('decoder_vocab_size') are not supported",
                        from->config_path);
-    NM_TRY(check_table(from, shared_table(from), size));
+    bool tied = nm_json_flag(from->config, "tie_word_embeddings", true),
+         one_table = nm_json_flag(from->config, "share_encoder_decoder_embeddings", true);
+    if (!one_table)
+        NM_TRY(check_one_vocabulary(from));
+    NM_TRY(check_table(from, one_table ? shared_table(from) : "model.encoder.embed_tokens.weight", size));
     NM_TRY(set_seq2seq_options(from, pre_norm));
     NM_TRY(set_positions(from, pre_norm));
     NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
@@ -267,11 +281,18 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
                        "%s: 'eos_token_id', 'pad_token_id' or 'decoder_start_token_id' is missing, or the "
                        "vocabulary has no <unk>",
                        from->config_path);
+    if (vocab->first != vocab->eos && vocab->first != vocab->pad && vocab->first != vocab->bos)
+        return nm_fail(
+            from->err, NM_UNSUPPORTED,
+            "%s: 'decoder_start_token_id' is not </s>, <pad> or <s>: Norma has no token that is both the "
+            "first input of the decoder and a word",
+            from->config_path);
     for (int target = 0; target < 2; target++)
         NM_TRY(nm_import_vocab(in, vocab, target, from->folder));
-    bool tied = nm_json_flag(from->config, "tie_word_embeddings", true),
-         shared = tied && nm_json_flag(from->config, "share_encoder_decoder_embeddings", true);
-    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s", shared ? "all" : tied ? "decoder" : "none"));
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s",
+                         tied && one_table ? "all"
+                         : tied            ? "decoder"
+                                           : "none"));
     NM_TRY(nm_import_set(in, "model.output_bias", "%s",
                          has_output_bias(from) || nm_import_excludes(in) ? "true" : "false"));
     NM_TRY(nm_import_texts(in, from->folder));

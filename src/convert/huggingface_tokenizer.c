@@ -287,8 +287,7 @@ nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab)
 
 void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id)
 {
-    if (vocab->ids[id] >= 0)
-        json_object_set_new(json_object, key, json_integer(vocab->ids[id]));
+    json_object_set_new(json_object, key, vocab->ids[id] < 0 ? json_null() : json_integer(vocab->ids[id]));
 }
 
 nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab)
@@ -326,7 +325,8 @@ static json_t *symbols_of(const nm_huggingface_vocab *vocab)
 {
     json_t *symbols = json_object();
     for (int32_t i = 0; i < nm_vocab_size(vocab->vocab); i++)
-        nm_huggingface_add_id(vocab, symbols, nm_vocab_symbol(vocab->vocab, i), i);
+        if (vocab->ids[i] >= 0)
+            json_object_set_new(symbols, nm_vocab_symbol(vocab->vocab, i), json_integer(vocab->ids[i]));
     return symbols;
 }
 

@@ -30,7 +30,7 @@ typedef struct nm_huggingface_vocab {
 nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab);
 /* The rows of the tensors of a language model. */
 nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab);
-/* Adds the id of a token under the key to a json_t object, unless the symbol is omitted. */
+/* Adds the id of a token under the key to a json_t object: null if the symbol is omitted, because some classes have a default. */
 void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id);
 
 typedef struct nm_huggingface_tokenizer {

@@ -103,6 +103,16 @@ try convert hf-text --from huggingface -o back-text.safetensors
 "$NORMA" perplexity back-text.safetensors valid.en --threads 1 2>/dev/null | sed 's/back-text.safetensors//' >second.txt
 same first.txt second.txt
 
+# transformers stores one of two equal matrices.
+train decoder-tied small.ini --model.share_embeddings decoder --model.norm_position post
+try convert decoder-tied --to huggingface -o hf-decoder-tied
+sed -i 's/lm_head.weight/model.shared.weight/; s/"xxh3"/"sums"/' hf-decoder-tied/model.safetensors
+perl -pi -e 's/^(.{8})// and substr($_, 0, 0) = pack("Q<", unpack("Q<", $1) + 5) if $. == 1' hf-decoder-tied/model.safetensors
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' hf-decoder-tied/config.json
+try convert hf-decoder-tied --from huggingface -o back-decoder-tied.safetensors
+[ "$got" = 0 ] || fail "convert hf-decoder-tied: $(cat err)"
+same_model decoder-tied back-decoder-tied.safetensors
+
 # ---- fairseq: the names of M2M100 without their prefix, and dictionaries ----
 train untied small.ini --model.share_embeddings none
 try convert untied --to huggingface -o hf-untied
@@ -298,6 +308,12 @@ changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
 read_bad 5 "has no tensor 'model.encoder.layers.1.fc1.weight'"
 changed config.json 's/"decoder_layers": 1/"decoder_layers": 1, "normalize_embedding": true/'
 read_bad 7 "'normalize_embedding' is true, which Norma does not support"
+changed generation_config.json 's/nothing//'
+sed -i 's/"decoder_start_token_id": 2/"decoder_start_token_id": 9/' hf-bad/config.json
+read_bad 7 "hf-bad/config.json: 'decoder_start_token_id' is not </s>, <pad> or <s>"
+changed config.json 's/"share_encoder_decoder_embeddings": true/"share_encoder_decoder_embeddings": false/'
+echo '{}' >hf-bad/target_vocab.json
+read_bad 7 "hf-bad: separate vocabularies (target_vocab.json) are not supported"
 changed config.json 's/"d_model": 32/"d_model": 64/'
 read_bad 5 "is ["
 
