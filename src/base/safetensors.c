@@ -30,6 +30,8 @@ struct nm_safetensors {
     json_t *header; /* owns the names */
     nm_safetensor *tensors;
     size_t count;
+    nm_safetensors **parts; /* nm_safetensors_join: owners of the tensors; otherwise NULL */
+    size_t n_parts;
 };
 
 const char *nm_tensor_type_text(nm_tensor_type type)
@@ -282,6 +284,33 @@ nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, 
     return open_file(file, path, false, err);
 }
 
+nm_status nm_safetensors_join(nm_safetensors **file, nm_safetensors *const *parts, size_t n, const char *path,
+                              nm_error *err)
+{
+    nm_safetensors *all = nm_allocate(sizeof *all);
+    all->path = nm_duplicate(path);
+    all->parts = nm_allocate((n + 1) * sizeof(nm_safetensors *));
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        all->parts[all->n_parts++] = parts[i];
+        count += parts[i]->count;
+    }
+    all->tensors = nm_allocate((count + 1) * sizeof *all->tensors);
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < parts[i]->count && status == NM_OK; k++) {
+            const nm_safetensor *tensor = &parts[i]->tensors[k];
+            if (nm_safetensors_find(all, tensor->name))
+                status =
+                    nm_fail(err, NM_FORMAT, "%s: the tensor '%.100s' is in two files", path, tensor->name);
+            all->tensors[all->count++] = *tensor;
+        }
+    *file = status == NM_OK ? all : NULL;
+    if (status != NM_OK)
+        nm_safetensors_close(all);
+    return status;
+}
+
 bool nm_safetensors_make_writable(nm_safetensors *file)
 {
     return file->map.bytes &&
@@ -292,6 +321,9 @@ void nm_safetensors_close(nm_safetensors *file)
 {
     if (!file)
         return;
+    for (size_t i = 0; i < file->n_parts; i++)
+        nm_safetensors_close(file->parts[i]);
+    free(file->parts);
     json_decref(file->header);
     nm_file_unmap(&file->map);
     free(file->tensors);

@@ -53,6 +53,10 @@ typedef struct nm_safetensors nm_safetensors; /* an open file */
 nm_status nm_safetensors_open(nm_safetensors **file, const char *path, nm_error *err);
 /* The same without verifying the data of the tensors: only the header is read. */
 nm_status nm_safetensors_open_metadata(nm_safetensors **file, const char *path, nm_error *err);
+/* A file with the tensors of all parts, which it then owns (n of them; files of a model that was saved in parts); without metadata.
+ * path: for messages. NM_FORMAT if two parts have a tensor of the same name; the parts are then closed. */
+nm_status nm_safetensors_join(nm_safetensors **file, nm_safetensors *const *parts, size_t n, const char *path,
+                              nm_error *err);
 /* Makes the data of all tensors writable. Pages are copied on write; the file does not change. Returns false, and the data
  * stays read-only, if the system call fails. */
 bool nm_safetensors_make_writable(nm_safetensors *file);

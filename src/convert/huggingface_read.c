@@ -23,23 +23,72 @@ typedef struct reader {
     nm_error *err;
 } reader;
 
+/* Opens FOLDER/NAME and appends it to the parts. */
+static nm_status open_part(const reader *from, const char *name, nm_safetensors **part)
+{
+    if (strchr(name, '/'))
+        return nm_fail(from->err, NM_FORMAT, "%s: '%.100s' is not the name of a file in this folder",
+                       from->folder, name);
+    char *path = nm_path_join(from->folder, name);
+    nm_status status = nm_safetensors_open(part, path, from->err);
+    free(path);
+    return status;
+}
+
+/* Opens the files of a model that was saved in parts. index: object that maps the names of tensors to those of files. */
+static nm_status open_parts(reader *from, const json_t *index, const char *path)
+{
+    json_t *map = json_object_get(index, "weight_map"), *names = json_object(), *value;
+    const char *key;
+    json_object_foreach(map, key, value)
+        json_object_set_new(names, json_is_string(value) ? json_string_value(value) : "", json_true());
+    size_t n = 0, n_names = json_object_size(names);
+    nm_safetensors **parts = nm_allocate((n_names + 1) * sizeof(nm_safetensors *));
+    nm_status status =
+        n_names ? NM_OK : nm_fail(from->err, NM_FORMAT, "%s: 'weight_map' names no files", path);
+    json_object_foreach(names, key, value)
+    {
+        if (status == NM_OK && (status = open_part(from, key, &parts[n])) == NM_OK)
+            n++;
+    }
+    if (status == NM_OK)
+        status = nm_safetensors_join(&from->file, parts, n, path, from->err);
+    else
+        while (n)
+            nm_safetensors_close(parts[--n]);
+    free(parts);
+    json_decref(names);
+    return status;
+}
+
+static nm_status read_index(reader *from, const char *path)
+{
+    json_t *index;
+    NM_TRY(nm_json_read(&index, path, from->err));
+    nm_status status = open_parts(from, index, path);
+    json_decref(index);
+    return status;
+}
+
 static nm_status open_tensors(reader *from)
 {
-    char *path = nm_path_join(from->folder, "model.safetensors"),
-         *pickle = nm_path_join(from->folder, "pytorch_model.bin");
-    bool found, has_pickle = false;
-    nm_status status = nm_file_find(path, &found, from->err);
-    if (status == NM_OK && !found)
-        status = nm_file_find(pickle, &has_pickle, from->err);
-    if (status == NM_OK && has_pickle)
-        status = nm_fail(from->err, NM_UNSUPPORTED,
-                         "%s: pickle files are not supported; save the model as model.safetensors "
-                         "(save_pretrained of transformers)",
-                         pickle);
-    else if (status == NM_OK)
-        status = nm_safetensors_open(&from->file, path, from->err);
+    enum { WHOLE, INDEX, PICKLE, N_FORMS };
+    static const char *const names[N_FORMS] = {"model.safetensors", "model.safetensors.index.json",
+                                               "pytorch_model.bin"};
+    int form = WHOLE;
+    bool found = false;
+    for (int i = 0; i < N_FORMS && !found; i++) {
+        NM_TRY(nm_file_find_in(from->folder, names[i], &found, from->err));
+        form = found ? i : WHOLE; /* without any, the message names the first one */
+    }
+    char *path = nm_path_join(from->folder, names[form]);
+    nm_status status = form == WHOLE   ? nm_safetensors_open(&from->file, path, from->err)
+                       : form == INDEX ? read_index(from, path)
+                                       : nm_fail(from->err, NM_UNSUPPORTED,
+                                                 "%s: pickle files are not supported; save the model as "
+                                                 "model.safetensors (save_pretrained of transformers)",
+                                                 path);
     free(path);
-    free(pickle);
     return status;
 }
 

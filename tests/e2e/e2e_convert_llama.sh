@@ -115,6 +115,22 @@ for class in llama qwen3 olmo2 qwen2 llama3 mistral gemma3; do
         fail "$class: not the log probabilities of transformers"
 done
 
+# A model in several files: each of them, and the index, must be right.
+[ "$(ls "$theirs/mistral" | grep -c '^model-0000[1-9]-of-')" -gt 1 ] || fail "mistral is not in several files"
+parts() { # CODE TEXT COMMAND: a copy of mistral, changed by the command
+    rm -rf hf-parts && cp -r "$theirs/mistral" hf-parts && chmod -R u+w hf-parts
+    (cd hf-parts && eval "$3")
+    refuses "$1" "$2" convert hf-parts --from huggingface -o no.safetensors
+    [ ! -e no.safetensors ] || fail "a file in spite of an error: $2"
+}
+parts 3 "hf-parts/model-00002-of-" 'rm model-00002-of-*'
+parts 4 "hf-parts/model-00002-of-" 'echo >model-00002-of-*'
+parts 4 "is in two files" 'cp model-00001-of-* copy.safetensors; sed -i "s/model-00002-of-[0-9]*.safetensors/copy.safetensors/" model.safetensors.index.json'
+parts 5 "has no tensor" 'sed -i "s/model-00002-of/model-00001-of/" model.safetensors.index.json'
+parts 4 "'../x' is not the name of a file in this folder" 'sed -i "s/model-00002-of-[0-9]*.safetensors/..\/x/" model.safetensors.index.json'
+parts 4 "'weight_map' names no files" 'echo "{}" >model.safetensors.index.json'
+parts 4 "model.safetensors.index.json:2:" 'echo "[" >model.safetensors.index.json'
+
 # A SentencePiece model: the input is text.
 try convert "$theirs/pieces" --from huggingface -o pieces.safetensors
 [ "$got" = 0 ] || fail "convert $theirs/pieces: $(cat err)"

@@ -75,7 +75,7 @@ def main():
                 if tensor.dim() == 1:
                     tensor.add_(0.3 * torch.randn_like(tensor))
             scores = torch.log_softmax(model(torch.tensor([[config.bos_token_id, *TEXT]])).logits[0].double(), -1)
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, max_shard_size="2KB" if name == "mistral" else "1GB")  # in several files
         os.remove(os.path.join(folder, "generation_config.json"))
         with open(os.path.join(folder, "vocab.json"), "w", encoding="ascii") as file:
             json.dump({f"w{i}" if i != END else "<end>": i for i in range(config.vocab_size)}, file)
