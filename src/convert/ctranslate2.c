@@ -444,6 +444,8 @@ static nm_status add_lm(exporter *to, nm_model *model, const uint8_t *allowed)
                        "model.attention = block-term has no counterpart in CTranslate2");
     if (c->adaptive)
         return nm_fail(to->err, NM_UNSUPPORTED, "model.adaptive = true has no counterpart in CTranslate2");
+    if (c->window)
+        return nm_fail(to->err, NM_UNSUPPORTED, "CTranslate2's Transformer has no model.window");
     stream residual;
     stack_output hidden = {0};
     NM_TRY(nm_stack_require_plain(&c->stack, "CTranslate2's Transformer", to->err));

@@ -239,6 +239,8 @@ static nm_status check_gpt2(const nm_model *model, double *eps, nm_error *err)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
     NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
+    if (c->window)
+        return nm_fail(err, NM_UNSUPPORTED, "the class GPT-2 has no model.window");
     if (c->norm_position != NM_PRE_NORM)
         return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
     return check_norms(model, eps, err);
