@@ -229,7 +229,7 @@ no_class "lm.final.norm is dyt" --model.final_norm dyt
 no_class "has epsilon 1e-12, other norms have 0.001" --model.qk_norm head --model.qk_norm_type scale \
     --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-3
 
-train window --model.window 4 --train.updates 3
+train window --model.preset gpt2 --model.window 4 --train.updates 3
 refuses 7 "the class GPT-2 has no model.window" convert window --to huggingface -o refused
 refuses 7 "CTranslate2's Transformer has no model.window" convert window --to ctranslate2 -o refused
 
