@@ -253,8 +253,19 @@ static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *e
 
 /* ---- open, run and close ---- */
 
-/* NM_USAGE if the recipe sets options that must be known before it is read. */
-static nm_status check_recipe(const nm_training *self, const nm_training_ranks *ranks, nm_error *err)
+/* Whether the recipe is the configuration of the run itself, which a resumed run without a recipe has. */
+static bool is_own_config(const nm_training *self, const char *recipe)
+{
+    char *path = nm_path_join(self->folder, "config.ini");
+    bool own = !strcmp(recipe, path);
+    free(path);
+    return own;
+}
+
+/* NM_USAGE if the recipe sets options that must be known before it is read. The options [comm] of the run's own configuration are
+ * those of its last session. */
+static nm_status check_recipe(const nm_training *self, const char *recipe, const nm_training_ranks *ranks,
+                              nm_error *err)
 {
     const nm_run_options *run = nm_options_find(self->options, "run");
     const nm_comm_config *comm = nm_options_find(self->options, "comm");
@@ -263,8 +274,9 @@ static nm_status check_recipe(const nm_training *self, const nm_training_ranks *
             err, NM_USAGE,
             "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
             run->task);
-    if (ranks && (comm->backend != ranks->config->backend || comm->timeout != ranks->config->timeout ||
-                  comm->shard_optimizer != ranks->config->shard_optimizer))
+    if (ranks && !is_own_config(self, recipe) &&
+        (comm->backend != ranks->config->backend || comm->timeout != ranks->config->timeout ||
+         comm->shard_optimizer != ranks->config->shard_optimizer))
         return nm_fail(err, NM_USAGE, "the options of [comm] can be set on the command line only");
     return NM_OK;
 }
@@ -305,11 +317,11 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     self->options = options_of(self->task);
     NM_TRY(set_options(self->options, settings, err));
     NM_TRY(read_recipe(self, recipe, err));
-    NM_TRY(check_recipe(self, ranks, err));
     const nm_run_options *run = nm_options_find(self->options, "run");
     self->folder = folder ? nm_duplicate(folder) : run_folder(run, recipe);
     if (!self->folder)
         return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
+    NM_TRY(check_recipe(self, recipe, ranks, err));
     resume = resume == NM_RESUME_NO ? run->resume : resume;
     NM_TRY(apply_sizes(self, recipe, resume, &size, err));
     NM_TRY(tune(self, recipe, resume, err));

@@ -90,6 +90,8 @@ eval "\"\$NORMA\" $command --train.updates 100000 --train.seconds 1" 2>err || fa
 has err "resumed at update"
 lacks err "recipe has changed"
 grep -q '^ff = 32 ; profile' "Jan's run/config.ini" || fail "the resumed run lost its profile"
+"$NORMA" train small.ini --run.folder patient --comm.timeout 77 --train.updates 20 2>err || fail "train: $(cat err)"
+"$NORMA" train --run.folder patient --resume --train.updates 30 2>err || fail "resume of a run with options [comm]: $(cat err)"
 mkdir -p empty
 refuses 2 'empty: there is no run to continue, and no recipe is named' train --run.folder empty --resume
 refuses 2 'too few arguments' train --run.folder "Jan's run"
