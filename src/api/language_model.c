@@ -133,7 +133,7 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
     if (!config->causal)
         return NM_OK;
     const nm_sampler_texts texts = {self->parts->vocab, self->first_input,
-                                    self->trained.unit != NM_DOCUMENT_LINE};
+                                    self->trained.unit != NM_DOCUMENT_LINE, self->parts->spm.spm};
     return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
                              &texts, err);
 }

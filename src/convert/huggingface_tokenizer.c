@@ -266,9 +266,15 @@ nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreig
                      : nm_fail(err, NM_MISMATCH, "%s: has %zu pieces, but the model has %lld tokens", path,
                                pieces->n, (long long)size);
         json_decref(none);
-        for (size_t i = 0; status == NM_OK && i < pieces->n; i++)
-            if (!strpbrk(pieces->items[i].text, " \t\n\v\f\r"))
-                vocab->symbols[i] = nm_duplicate(pieces->items[i].text);
+        nm_buffer name = {0};
+        for (size_t i = 0; status == NM_OK && i < pieces->n; i++) {
+            nm_buffer_clear(&name);
+            nm_spm_append_name(spm->spm, i, &name);
+            bool used = spm->spm->pieces[i].type != NM_SPM_CONTROL;
+            if (used || !strcmp(name.data, pieces->items[i].text))
+                vocab->symbols[i] = nm_duplicate(name.data);
+        }
+        nm_buffer_release(&name);
     }
     free(path);
     return status;

@@ -14,7 +14,7 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
                                         nm_import_codes *codes, nm_error *err);
 
 /* Reads tokenizer.model, a SentencePiece model (Llama 2, Mistral, Gemma), and the vocabulary of its pieces, if the folder has the
- * file; *found is false otherwise. Rows of the embedding matrix without a piece, and pieces with whitespace, are unused tokens.
+ * file; *found is false otherwise. Rows of the embedding matrix without a piece are unused tokens.
  * Errors as above. */
 nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                      nm_model_spm *spm, bool *found, nm_error *err);

@@ -172,6 +172,15 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
     return status;
 }
 
+/* Whether the text of a language model may have several lines: a file is then one text. */
+static bool keeps_newlines(const nm_import *import)
+{
+    const nm_lm_parts *parts = import->task.parts;
+    if (is_translation(import))
+        return false;
+    return import->codes.text || (parts->spm.spm && nm_spm_keeps_newlines(parts->spm.spm));
+}
+
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
@@ -181,16 +190,15 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
     const nm_import_codes *codes = &import->codes;
     const nm_vocab *vocab = target_vocab(import);
     char *omitted = nm_vocab_omitted_names(vocab);
-    char *text =
-        nm_format("[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
-                  is_translation(import) ? "parallel" : "text",
-                  sentencepiece ? "sentencepiece"
-                  : codes->text ? "byte_level"
-                                : "none",
-                  codes->text ? rules[codes->pretokenizer] : "",
-                  codes->text && !is_translation(import) ? "documents = file\n" : "",
-                  codes->lowercase ? "lowercase = true\n" : "", *omitted ? "omit_symbols = " : "", omitted,
-                  *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+    char *text = nm_format(
+        "[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
+        is_translation(import) ? "parallel" : "text",
+        sentencepiece ? "sentencepiece"
+        : codes->text ? "byte_level"
+                      : "none",
+        codes->text ? rules[codes->pretokenizer] : "", keeps_newlines(import) ? "documents = file\n" : "",
+        codes->lowercase ? "lowercase = true\n" : "", *omitted ? "omit_symbols = " : "", omitted,
+        *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
     free(omitted);
     return text;
 }

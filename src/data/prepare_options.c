@@ -174,6 +174,14 @@ static bool has_all_subwords(const nm_options *options)
            !*config->dict_target;
 }
 
+/* With SentencePiece it depends on the model, too, which nm_prepare_sentencepiece checks. */
+static bool keeps_newlines(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return !strcmp(config->tokenizer, nm_tokenizer_byte_level.name) ||
+           !strcmp(config->tokenizer, nm_tokenizer_sentencepiece.name);
+}
+
 static bool learns_bpe(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
@@ -208,7 +216,8 @@ const nm_option_rule nm_prepare_rules[] = {
      NULL},
     {"prepare.bpe_vocabulary", NULL, NULL, "the codes are given", learns_bpe},
     {"prepare.documents", "prepare.format", "text", "only plain text has documents", NULL},
-    {"prepare.documents", "prepare.tokenizer", "byte_level", "only that tokenizer keeps newlines", NULL},
+    {"prepare.documents", NULL, NULL, "only the tokenizers byte_level and sentencepiece keep newlines",
+     keeps_newlines},
     {"prepare.document_separator", "prepare.documents", "separated", "only those documents have separators",
      NULL},
     {"prepare.omit_symbols", "prepare.format", "text", "only language models omit symbols", NULL},

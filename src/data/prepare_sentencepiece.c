@@ -234,7 +234,8 @@ static nm_status use_models_of_like(nm_prepare *self, nm_error *err)
     return NM_OK;
 }
 
-nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err)
+/* The models, given or learned. */
+static nm_status get_models(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
     if (*config->like)
@@ -251,4 +252,14 @@ nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err)
         return get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_TARGET, err);
     NM_TRY(get_model(self, config->spm_model, PREPARE_SOURCE, PREPARE_SOURCE, err));
     return get_model(self, config->spm_target_model, PREPARE_TARGET, PREPARE_TARGET, err);
+}
+
+nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err)
+{
+    NM_TRY(get_models(self, err));
+    if (self->config->documents == NM_DOCUMENT_LINE || nm_spm_keeps_newlines(self->spm[PREPARE_SOURCE]))
+        return NM_OK;
+    return nm_fail(err, NM_USAGE,
+                   "prepare.documents: the SentencePiece model does not keep newlines, which requires the "
+                   "normalization identity, and byte fallback or a piece of a newline");
 }

@@ -70,14 +70,17 @@ static void alloc_workspace(nm_sampler *self)
     nm_tape_init_growing(&self->tape, self->model->backend);
 }
 
-static int32_t *count_newlines(const nm_vocab *vocab)
+static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
 {
     int32_t *newlines = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *newlines);
     nm_buffer text = {0};
     for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
         const char *symbol = nm_vocab_symbol(vocab, id);
         nm_buffer_clear(&text);
-        nm_byte_level_decode(symbol, strlen(symbol), &text);
+        if (spm)
+            nm_spm_decode(spm, symbol, strlen(symbol), &text);
+        else
+            nm_byte_level_decode(symbol, strlen(symbol), &text);
         for (size_t i = 0; i < text.bytes; i++)
             newlines[id] += text.data[i] == '\n';
     }
@@ -99,7 +102,7 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                          .options = options,
                          .vocab = texts->vocab,
                          .first_input = texts->first_input,
-                         .newlines = texts->documents ? count_newlines(texts->vocab) : NULL,
+                         .newlines = texts->documents ? count_newlines(texts->vocab, texts->spm) : NULL,
                          .owns_newlines = true};
     nm_status status = NM_OK;
     alloc_workspace(self);

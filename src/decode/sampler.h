@@ -6,6 +6,7 @@
 #define NM_SAMPLER_H
 
 #include "decode/decode.h"
+#include "text/sentencepiece.h"
 #include "text/vocab.h"
 
 typedef struct nm_sample_options { /* section [sample] */
@@ -23,8 +24,9 @@ typedef struct nm_sampler nm_sampler;
 typedef struct nm_sampler_texts {
     const nm_vocab *vocab; /* defines the special tokens */
     int32_t first_input;   /* from which the first token of a text is predicted */
-    /* whether eos ends a document, in which tokens of byte-level BPE contain newlines; otherwise it is a newline */
+    /* whether eos ends a document, in which tokens of byte-level BPE or of `spm` contain newlines; otherwise it is a newline */
     bool documents;
+    const nm_spm *spm; /* the SentencePiece model; NULL: byte-level BPE */
 } nm_sampler_texts;
 
 /* The vocabulary, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal

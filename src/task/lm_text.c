@@ -49,10 +49,17 @@ nm_document_rule nm_lm_document_rule(const nm_lm_text *self)
 
 nm_status nm_lm_check_documents(const nm_lm_text *self, const char *name, nm_error *err)
 {
-    return self->coder.tokenizer.type == &nm_tokenizer_byte_level
+    const nm_spm *spm = self->parts->spm.spm;
+    if (self->coder.tokenizer.type == &nm_tokenizer_byte_level)
+        return NM_OK;
+    if (!spm)
+        return nm_fail(err, NM_USAGE,
+                       "%s: only the tokenizers byte_level and sentencepiece keep newlines, the model has %s",
+                       name, self->coder.tokenizer.type->name);
+    return nm_spm_keeps_newlines(spm)
                ? NM_OK
-               : nm_fail(err, NM_USAGE, "%s: only the tokenizer byte_level keeps newlines, the model has %s",
-                         name, self->coder.tokenizer.type->name);
+               : nm_fail(err, NM_USAGE, "%s: the SentencePiece model of the model does not keep newlines",
+                         name);
 }
 
 /* Number of words and newlines. */
@@ -87,6 +94,10 @@ static void decode_line(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffe
     nm_vocab_decode(self->parts->vocab, ids, n, &self->subwords);
     if (self->coder.tokenizer.type == &nm_tokenizer_byte_level) {
         nm_byte_level_decode(self->subwords.data, self->subwords.bytes, out); /* newlines are kept */
+        return;
+    }
+    if (self->coder.documents != NM_DOCUMENT_LINE && self->parts->spm.spm) {
+        nm_spm_decode(self->parts->spm.spm, self->subwords.data, self->subwords.bytes, out);
         return;
     }
     if (self->coder.tokenizer.type->keeps_text) {

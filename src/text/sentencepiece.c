@@ -21,13 +21,42 @@ void nm_spm_free(nm_spm *spm)
     free(spm);
 }
 
+void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out)
+{
+    const nm_count *piece = &spm->texts.items[id];
+    for (size_t i = 0; i < piece->bytes; i++)
+        if (strchr(" \t\n\v\f\r", piece->text[i]))
+            nm_utf8_append(out, NM_SPM_SPACE_NAMES + (unsigned char)piece->text[i]);
+        else
+            nm_buffer_append_byte(out, piece->text[i]);
+}
+
+bool nm_spm_keeps_newlines(const nm_spm *spm)
+{
+    static const char text[] = "\n\n\n";
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_buffer pieces = {0}, back = {0};
+    nm_spm_encode(coder, text, sizeof text - 1, false, &pieces);
+    nm_spm_decode(spm, pieces.data, pieces.bytes, &back);
+    bool equal = !strcmp(back.data, text);
+    nm_buffer_release(&back);
+    nm_buffer_release(&pieces);
+    nm_spm_coder_free(coder);
+    return equal;
+}
+
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
 {
+    nm_buffer name = {0};
     for (size_t i = 0; i < spm->texts.n; i++) {
         nm_spm_piece_type type = spm->pieces[i].type;
-        if (type == NM_SPM_NORMAL || type == NM_SPM_USER_DEFINED || type == NM_SPM_BYTE)
-            nm_counter_add(counter, spm->texts.items[i].text, spm->texts.items[i].bytes, 0);
+        if (type != NM_SPM_NORMAL && type != NM_SPM_USER_DEFINED && type != NM_SPM_BYTE)
+            continue;
+        nm_buffer_clear(&name);
+        nm_spm_append_name(spm, i, &name);
+        nm_counter_add(counter, name.data, name.bytes, 0);
     }
+    nm_buffer_release(&name);
 }
 
 #ifndef NORMA_PROTOBUF
@@ -109,16 +138,31 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
         piece->byte = (uint8_t)byte;
         spm->bytes[byte] = (int32_t)i;
     }
-    bool in_text =
-        piece->type == NM_SPM_NORMAL || piece->type == NM_SPM_USER_DEFINED || piece->type == NM_SPM_UNUSED;
-    if (in_text && strpbrk(from->piece, " \t\n\v\f\r"))
-        piece->type = NM_SPM_CONTROL; /* whitespace separates the pieces of a segmentation */
-    else if (in_text)
-        add_to_trie(spm, from->piece, bytes, (int32_t)i);
     spm->has_user_defined |= piece->type == NM_SPM_USER_DEFINED;
     if (piece->type == NM_SPM_UNKNOWN)
         spm->unknown = (int32_t)i;
     return NM_OK;
+}
+
+/* Adds the pieces that text can contain to the trie. A piece whose name is that of another one is not used. */
+static void build_trie(nm_spm *spm)
+{
+    nm_buffer name = {0};
+    for (size_t i = 0; i < spm->texts.n; i++) {
+        const nm_count *text = &spm->texts.items[i];
+        nm_spm_piece *piece = &spm->pieces[i];
+        if (piece->type != NM_SPM_NORMAL && piece->type != NM_SPM_USER_DEFINED &&
+            piece->type != NM_SPM_UNUSED)
+            continue;
+        nm_buffer_clear(&name);
+        nm_spm_append_name(spm, i, &name);
+        size_t named = nm_counter_find(&spm->texts, name.data, name.bytes);
+        if (named != SIZE_MAX && named != i)
+            piece->type = NM_SPM_CONTROL;
+        else
+            add_to_trie(spm, text->text, text->bytes, (int32_t)i);
+    }
+    nm_buffer_release(&name);
 }
 
 static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const char *name, nm_error *err)
@@ -142,6 +186,7 @@ static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const cha
         }
     }
     spm->bonus = max_score;
+    build_trie(spm);
     if (spm->unknown < 0)
         return nm_fail(err, NM_FORMAT, "%s: the SentencePiece model has no unknown piece", name);
     for (int byte = 0; spm->byte_fallback && byte < 256; byte++)

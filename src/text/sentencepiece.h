@@ -5,7 +5,8 @@
  * is segmented into pieces: by the unigram model with the highest likelihood (Viterbi; Kudo 2018), or by the merges of BPE.
  * Pieces are concatenated and U+2581 is replaced by spaces to restore the normalized text.
  *
- * Pieces with whitespace (Gemma has such of newlines and tabs) are not produced, because spaces separate the pieces.
+ * Spaces separate the pieces of a segmentation. Whitespace within a piece (Gemma has pieces of newlines and tabs) is therefore
+ * written as the character U+E000 + its code, for example U+E00A; this is the name of the piece.
  *
  * A model is immutable: threads share it and each has its own nm_spm_coder. Without protobuf-c at build time
  * nm_spm_parse returns NM_UNSUPPORTED. */
@@ -67,7 +68,12 @@ typedef struct nm_spm {
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err);
 void nm_spm_free(nm_spm *spm);
 
-/* Adds the pieces that segmentation can produce, except the unknown piece, to the counter, with count 0. */
+enum { NM_SPM_SPACE_NAMES = 0xE000 };
+/* Appends the name of a piece: its text without whitespace. */
+void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out);
+/* Whether the text of several lines is restored from its pieces: newlines are pieces or bytes, and not normalized. */
+bool nm_spm_keeps_newlines(const nm_spm *spm);
+/* Adds the names of the pieces that segmentation can produce, except the unknown piece, to the counter, with count 0. */
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter);
 
 /* Workspace of one thread. The model must outlive it. */

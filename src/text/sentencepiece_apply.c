@@ -172,7 +172,8 @@ void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, in
     const nm_spm *spm = coder->spm;
     bool unknown = piece == spm->unknown;
     if (!unknown) {
-        append_token(coder, text, bytes, out);
+        append_token(coder, "", 0, out);
+        nm_spm_append_name(spm, (size_t)piece, out);
     } else if (spm->byte_fallback) {
         for (size_t i = 0; i < bytes; i++) {
             const nm_count *byte = &spm->texts.items[spm->bytes[(unsigned char)text[i]]];
@@ -451,6 +452,21 @@ void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_bu
 
 /* ---- decoding ---- */
 
+/* The id of the piece with this name; SIZE_MAX: none. *text: the text of the piece, or the name; text is workspace. */
+static size_t find_named(const nm_spm *spm, const char *name, size_t bytes, nm_buffer *text)
+{
+    size_t id = nm_counter_find(&spm->texts, name, bytes);
+    if (id != SIZE_MAX || nm_utf8_find_invalid(name, bytes) < bytes)
+        return id;
+    nm_buffer_clear(text);
+    for (size_t at = 0; at < bytes;) {
+        uint32_t point = nm_utf8_next(name, &at);
+        bool space = point > NM_SPM_SPACE_NAMES && point <= NM_SPM_SPACE_NAMES + ' ';
+        nm_utf8_append(text, space ? point - NM_SPM_SPACE_NAMES : point);
+    }
+    return nm_counter_find(&spm->texts, text->data, text->bytes);
+}
+
 /* Appends the characters of a run of byte pieces. */
 static void flush_bytes(nm_buffer *run, nm_buffer *out)
 {
@@ -462,7 +478,7 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
 {
     bool strips = spm->add_dummy_prefix || spm->remove_extra_spaces, at_start = true, stripped = false;
     size_t start = out->bytes;
-    nm_buffer run = {0};
+    nm_buffer run = {0}, text = {0};
     nm_buffer_append(out, "", 0);
     for (size_t at = 0; at < bytes;) {
         const char *piece = pieces + at, *end = memchr(piece, ' ', bytes - at);
@@ -470,7 +486,11 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
         at += length + 1;
         if (!length)
             continue;
-        size_t id = nm_counter_find(&spm->texts, piece, length);
+        size_t id = find_named(spm, piece, length, &text);
+        if (id != SIZE_MAX) {
+            piece = spm->texts.items[id].text;
+            length = spm->texts.items[id].bytes;
+        }
         nm_spm_piece_type type = id == SIZE_MAX ? NM_SPM_UNKNOWN : spm->pieces[id].type;
         if (type == NM_SPM_BYTE) {
             nm_buffer_append(&run, &(const char){(char)spm->pieces[id].byte}, 1);
@@ -495,6 +515,7 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
         }
     }
     flush_bytes(&run, out);
+    nm_buffer_release(&text);
     nm_buffer_release(&run);
 }
 

@@ -134,14 +134,23 @@ parts 4 "model.safetensors.index.json:2:" 'echo "[" >model.safetensors.index.jso
 # A SentencePiece model: the input is text.
 try convert "$theirs/pieces" --from huggingface -o pieces.safetensors
 [ "$got" = 0 ] || fail "convert $theirs/pieces: $(cat err)"
-"$NORMA" perplexity pieces.safetensors "$theirs/pieces/text.txt" --documents line --tokens --each-line --threads 1 2>/dev/null |
-    sed 's/.*"log_prob":\([-0-9.e]*\).*/\1/' >ours
-paste ours "$theirs/pieces/scores" | awk '{ d = $1 - $2; if (d > 2e-4 || d < -2e-4) { print; bad = 1 } } END { exit bad || NR != 5 }' ||
+for documents in line file; do
+    "$NORMA" perplexity pieces.safetensors "$theirs/pieces/text.txt" --documents $documents --tokens --each-line --threads 1 2>/dev/null |
+        sed 's/.*"log_prob":\([-0-9.e]*\).*/\1/'
+done >ours
+paste ours "$theirs/pieces/scores" | awk '{ d = $1 - $2; if (d > 2e-4 || d < -2e-4) { print; bad = 1 } } END { exit bad || NR != 9 }' ||
     fail "pieces: not the log probabilities of transformers: $(paste ours "$theirs/pieces/scores")"
 [ "$("$NORMA" subword --like pieces.safetensors "$theirs/pieces/text.txt" | "$NORMA" subword --like pieces.safetensors --undo)" = "$(cat "$theirs/pieces/text.txt")" ] ||
     fail "pieces: another text"
 "$NORMA" prepare --like pieces.safetensors --train "$theirs/pieces/text.txt" --output pieces-data 2>err
 has err ' 0 unknown'
+has err '1 documents read'
+has pieces-data/data.ini 'documents = file'
+# Newlines are generated as text; --lines counts them.
+"$NORMA" generate pieces.safetensors --prompt '' --samples 60 --tokens 60 --temperature 4 --threads 1 2>/dev/null >all-lines
+"$NORMA" generate pieces.safetensors --prompt '' --samples 60 --tokens 60 --temperature 4 --threads 1 --lines 1 2>/dev/null >first-lines
+[ "$(wc -l <all-lines)" -gt 70 ] || fail "pieces: no newlines in $(wc -l <all-lines) lines of 60 texts"
+[ "$(wc -l <first-lines)" -lt "$(wc -l <all-lines)" ] || fail "pieces: --lines has no effect"
 rm -rf hf-few && cp -r "$theirs/pieces" hf-few && chmod -R u+w hf-few
 sed -i 's/"vocab_size": 302/"vocab_size": 299/' hf-few/config.json
 refuses 5 "has no tensor 'model.embed_tokens.weight' for the 299 tokens" convert hf-few --from huggingface -o no.safetensors

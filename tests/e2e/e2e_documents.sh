@@ -49,7 +49,7 @@ accepts '8 held out for validation' prepare --format text --train train.txt --va
 [ "$(wc -l <held/valid.text.words)" = 8 ] || fail "$(wc -l <held/valid.text.words) documents are held out"
 
 common=(prepare --format text --train train.txt --output no)
-refuses 2 'only that tokenizer keeps newlines' "${common[@]}" --documents file
+refuses 2 'only the tokenizers byte_level and sentencepiece keep newlines' "${common[@]}" --documents file
 refuses 2 'only those documents have separators' "${common[@]}" --tokenizer byte_level --document-separator x
 refuses 2 'newlines are among these characters' "${common[@]}" --tokenizer byte_level --documents file --remove-non-printing true
 refuses 2 'it is defined for lines' "${common[@]}" --tokenizer byte_level --documents file --punctuation moses
@@ -133,5 +133,20 @@ write_recipe plain.ini run.task=lm model.width=16 model.ff=32 model.heads=2 mode
     train.max_tokens=64 device.threads=1
 accepts written prepare --format text --train train.txt --output moses
 try train plain.ini --data.folder moses --run.folder moses-lm --run.quiet
-refuses 2 'perplexity.documents: only the tokenizer byte_level keeps newlines' perplexity moses-lm valid.txt --documents file
+refuses 2 'perplexity.documents: only the tokenizers byte_level and sentencepiece keep newlines' perplexity moses-lm valid.txt --documents file
+# SentencePiece models that keep newlines, and one that does not.
+if command -v spm_train >/dev/null; then
+    pieces=(prepare --format text --train train.txt --valid valid.txt --tokenizer sentencepiece --spm-vocab-size 420 "${stories[@]}")
+    accepts '80 documents read' "${pieces[@]}" --spm-normalization identity --spm-byte-fallback --output pieces
+    try train plain.ini --data.folder pieces --run.folder pieces-lm --run.quiet
+    [ "$got" = 0 ] || fail "train: $(cat err)"
+    "$NORMA" perplexity pieces-lm valid.txt --threads 1 >out
+    lacks out 'unknown [1-9]'
+    "$NORMA" generate pieces-lm --prompt '' --samples 30 --tokens 60 --temperature 3 --threads 1 2>/dev/null >drawn
+    [ "$(wc -l <drawn)" -gt 32 ] || fail "no newlines in 30 texts of $(wc -l <drawn) lines"
+    refuses 2 'the SentencePiece model does not keep newlines' "${pieces[@]}" --spm-normalization nmt_nfkc --output no
+    accepts written prepare --format text --train train.txt --tokenizer sentencepiece --spm-vocab-size 320 --output lines
+    try train plain.ini --data.folder lines --run.folder lines-lm --run.quiet
+    refuses 2 'the SentencePiece model of the model does not keep newlines' perplexity lines-lm valid.txt --documents file
+fi
 echo "e2e_documents: passed"

@@ -397,7 +397,7 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_ids drawn[PROMPTS] = {{0}};
     nm_sampler *sampler;
     nm_error err;
-    const nm_sampler_texts texts = {vocab, vocab->eos, false};
+    const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
     check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
     check(nm_sampler_run(sampler, prompts, PROMPTS, 0, NULL, drawn, &err), &err);
     for (int i = 0; i < PROMPTS; i++) {

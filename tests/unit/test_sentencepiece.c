@@ -295,28 +295,63 @@ static void test_refusals(void **state)
     nm_buffer_release(&file);
 }
 
-/* A tab is divided into bytes, although there is a piece for it. */
-static void test_pieces_with_whitespace_are_not_produced(void **state)
+/* Spaces separate pieces, so tabs and newlines in them have other characters; a piece with such a character keeps it. */
+static void test_pieces_with_whitespace(void **state)
 {
     (void)state;
-    static const char text[] = "the\tthe";
-    const model_spec spec = {.type = NM_SPM_BPE, .byte_fallback = true};
-    nm_buffer file = {0}, got = {0};
+    static const char text[] = "the\tthe\n\n\nthe\xEE\x80\x89";
+    const model_spec spec = {.type = NM_SPM_BPE, .byte_fallback = true, .keeps_spaces = true};
+    nm_buffer file = {0}, got = {0}, back = {0};
     nm_error err;
     nm_spm *spm;
     put_piece(&file, "\t", 0, NM_SPM_USER_DEFINED);
-    put_piece(&file, "e\t", 1, NM_SPM_NORMAL);
+    put_piece(&file, "\n", 0, NM_SPM_NORMAL);
+    put_piece(&file, "\n\n", 1, NM_SPM_NORMAL);
     build(&spec, &file);
-    put_piece(&file, "\n\n", 0, NM_SPM_NORMAL);
     if (nm_spm_parse(file.data, file.bytes, "model", &spm, &err) != NM_OK)
         fail_msg("%s", err.text);
     nm_spm_coder *coder = nm_spm_coder_create(spm);
     nm_spm_encode(coder, text, sizeof text - 1, true, &got);
-    assert_string_equal(got.data, "▁the <0x09> th e");
+    assert_string_equal(
+        got.data, "▁the \xEE\x80\x89 th e \xEE\x80\x8A\xEE\x80\x8A \xEE\x80\x8A th e <0xEE> <0x80> <0x89>");
+    nm_spm_decode(spm, got.data, got.bytes, &back);
+    assert_string_equal(back.data, text);
+    assert_true(nm_spm_keeps_newlines(spm));
     nm_spm_coder_free(coder);
     nm_spm_free(spm);
+    /* A piece with the name of the tab: the tab is divided into bytes. */
+    put_piece(&file, "\xEE\x80\x89", 0, NM_SPM_NORMAL);
+    if (nm_spm_parse(file.data, file.bytes, "model", &spm, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    coder = nm_spm_coder_create(spm);
+    nm_buffer_clear(&got);
+    nm_buffer_clear(&back);
+    nm_spm_encode(coder, text, sizeof text - 1, true, &got);
+    assert_string_equal(got.data, "▁the <0x09> th e \xEE\x80\x8A\xEE\x80\x8A \xEE\x80\x8A th e \xEE\x80\x89");
+    nm_spm_decode(spm, got.data, got.bytes, &back);
+    assert_string_equal(back.data, text);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+    nm_buffer_release(&back);
     nm_buffer_release(&got);
     nm_buffer_release(&file);
+}
+
+/* Rules that map newlines to spaces, and unknown newlines. */
+static void test_which_models_keep_newlines(void **state)
+{
+    (void)state;
+    static const struct {
+        model_spec spec;
+        bool keeps;
+    } cases[] = {{{.type = NM_SPM_BPE, .byte_fallback = true, .keeps_spaces = true}, true},
+                 {{.type = NM_SPM_UNIGRAM, .byte_fallback = true, .keeps_spaces = true}, true},
+                 {{.type = NM_SPM_BPE, .keeps_spaces = true}, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_spm *spm = open_model(&cases[i].spec);
+        assert_int_equal(nm_spm_keeps_newlines(spm), cases[i].keeps);
+        nm_spm_free(spm);
+    }
 }
 
 /* ---- sampling ---- */
@@ -507,7 +542,8 @@ int main(void)
                                        cmocka_unit_test(test_tokenizer),
                                        cmocka_unit_test(test_damage),
                                        cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_pieces_with_whitespace_are_not_produced),
+                                       cmocka_unit_test(test_pieces_with_whitespace),
+                                       cmocka_unit_test(test_which_models_keep_newlines),
                                        cmocka_unit_test(test_sampling_has_the_probabilities_of_the_lattice),
                                        cmocka_unit_test(test_dropout_of_merges),
                                        cmocka_unit_test(test_sampler_segments_between_unknown_tokens)};

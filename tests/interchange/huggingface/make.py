@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes the models of this folder: one folder per class of transformers, and the log probabilities of the tokens of text.txt; and
-`pieces`, a model with a SentencePiece tokenizer, and the log probability of each line of pieces/text.txt.
+`pieces`, a model with a SentencePiece tokenizer, and the log probabilities of each line of pieces/text.txt, then of the whole file
+as one text.
 
     make.py FOLDER
 """
@@ -40,7 +41,7 @@ MODELS = {
 
 
 # Words of the training text, repeated spaces, other scripts, a tab, an empty line.
-LINES = ["the cat sat on the mat", "  two   spaces", "\u65e5\u672c \U0001f642 caf\u00e9", "the\tcat", ""]
+LINES = ["the cat sat on the mat", "  two   spaces", "", "", "\u65e5\u672c \U0001f642 caf\u00e9", "the\tcat", "", "dogs"]
 
 
 def make_pieces(folder):
@@ -49,17 +50,18 @@ def make_pieces(folder):
     with open(os.path.join(folder, "tokenizer.model"), "wb") as file:
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=text, model_writer=file, vocab_size=300, model_type="bpe",
                                                  byte_fallback=True, remove_extra_whitespaces=False,
+                                                 user_defined_symbols=["\t", "\n\n"],
                                                  normalization_rule_name="identity", minloglevel=2)
     pieces = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "tokenizer.model"))
-    config = LlamaConfig(**{**COMMON, "vocab_size": 302, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 32})
+    config = LlamaConfig(**{**COMMON, "vocab_size": 302, "bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 128})
     model = LlamaForCausalLM(config).eval()
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, "generation_config.json"))
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in LINES)
+        file.write("\n".join(LINES) + "\n")
     with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
-        for line in LINES:
-            ids = [1, *pieces.encode(line), 2]
+        for text in [*LINES, "\n".join(LINES)]:
+            ids = [1, *pieces.encode(text), 2]
             with torch.no_grad():
                 scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
             file.write(f"{float(sum(scores[i, ids[i + 1]] for i in range(len(ids) - 1))):.5f}\n")
