@@ -33,6 +33,30 @@ static nm_status use_structure(nm_options *options, const nm_options *model, nm_
     return status;
 }
 
+/* The section [tune] states the learning rate for models of the width run.tune_width. */
+static nm_status scale_rate(nm_options *options, const nm_options *model, nm_error *err)
+{
+    const nm_run_options *run = nm_options_find(options, "run");
+    if (!run->tune_width || nm_options_origin(options, "schedule.lr") != NM_ORIGIN_TUNE)
+        return NM_OK;
+    char *rate = nm_options_get(options, "schedule.lr"), *width = nm_options_get(model, "model.width");
+    char *scaled = nm_format("%.6g", atof(rate) * (double)run->tune_width / atof(width));
+    nm_status status = nm_options_set(options, "schedule.lr", scaled, NM_ORIGIN_TUNE, err);
+    free(scaled);
+    free(width);
+    free(rate);
+    return status;
+}
+
+static nm_status use_section(nm_options *options, const nm_options *model, const nm_recipe_source *recipe,
+                             char **message, nm_error *err)
+{
+    NM_TRY(nm_options_read_tune(options, recipe->name, recipe->text, err));
+    NM_TRY(scale_rate(options, model, err));
+    *message = nm_recipe_describe_tune(options);
+    return NM_OK;
+}
+
 nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_recipe_source *recipe,
                         char **message, nm_error *err)
 {
@@ -49,7 +73,7 @@ nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_
                                                "%s: a model of the task %s, but the recipe has the task %s",
                                                run->tune, found->name, task->name);
     if (status == NM_OK)
-        status = nm_recipe_apply_tune(options, recipe, message, err);
+        status = use_section(options, model, recipe, message, err);
     if (status == NM_OK)
         status = use_structure(options, model, err);
     if (status == NM_OK)

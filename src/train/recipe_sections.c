@@ -42,12 +42,10 @@ char *nm_recipe_describe_sizes(const nm_options *options, const nm_task_type *ta
     return text;
 }
 
-nm_status nm_recipe_apply_tune(nm_options *options, const nm_recipe_source *recipe, char **message,
-                               nm_error *err)
+char *nm_recipe_describe_tune(const nm_options *options)
 {
-    NM_TRY(nm_options_read_tune(options, recipe->name, recipe->text, err));
     char *settings = list_settings(options, NM_ORIGIN_TUNE);
-    *message = *settings ? nm_format("further training of a model: the recipe sets %s", settings) : NULL;
+    char *text = *settings ? nm_format("further training of a model: the recipe sets %s", settings) : NULL;
     free(settings);
-    return NM_OK;
+    return text;
 }

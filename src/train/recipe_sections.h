@@ -15,8 +15,7 @@ nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, c
                                 const void *data, int64_t *size, nm_error *err);
 /* The size and the settings that were made for it and not replaced since; heap. */
 char *nm_recipe_describe_sizes(const nm_options *options, const nm_task_type *task, int64_t size);
-/* Applies the section [tune]. *message: heap text with the resulting settings; NULL if there are none. */
-nm_status nm_recipe_apply_tune(nm_options *options, const nm_recipe_source *recipe, char **message,
-                               nm_error *err);
+/* The settings of the section [tune], after nm_options_read_tune; heap, NULL if there are none. */
+char *nm_recipe_describe_tune(const nm_options *options);
 
 #endif

@@ -11,6 +11,7 @@ typedef enum nm_resume { NM_RESUME_NO, NM_RESUME_YES, NM_RESUME_OVERRIDE } nm_re
 
 typedef struct nm_run_options { /* section [run] */
     const char *folder, *task, *profile, *tune;
+    int64_t tune_width;
     nm_resume resume;
     bool quiet, tensorboard, dry_run;
     double report_seconds;

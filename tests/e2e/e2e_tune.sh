@@ -103,17 +103,20 @@ refuses 5 'a model of the task lm, but the recipe has the task translation' trai
 {
     cat other.ini
     printf '[size.100000]\nmodel.preset = medium\nmodel.dropout = 0.4\ntrain.log_every = 3\n'
-    printf '[tune]\nschedule.lr = 0.0004\nmodel.dropout = 0.15\nmodel.width = 80\n'
+    printf '[tune]\nschedule.lr = 0.0003\nrun.tune_width = 32\nmodel.dropout = 0.15\nmodel.width = 80\n'
 } >sections.ini
 try train sections.ini --tune run-moses --data.folder moses-run --run.folder sections --train.updates 2
 [ "$got" = 0 ] || fail "train with [tune]: $(cat err)"
-has err 'further training of a model: the recipe sets model.width = 80, model.dropout = 0.15, schedule.lr = 0.0004'
+has err 'further training of a model: the recipe sets run.tune_width = 32, model.width = 80, model.dropout = 0.15, schedule.lr = 0.0004'
 has err 'tokens for training: the recipe sets train.log_every = 3'
 has sections/config.ini 'lr = 0.0004 ; tune'
 has sections/config.ini 'dropout = 0.15 ; tune'
 has sections/config.ini 'width = 24 ; tune'
 try train sections.ini --tune run-moses --data.folder moses-run --run.folder command --train.updates 1 --schedule.lr 0.01 --run.quiet
 has command/config.ini 'lr = 0.01 ; command line'
+printf '[tune]\nrun.tune_width = 8\n' | cat other.ini - >width.ini # the rate is not that of [tune]
+try train width.ini --tune run-moses --data.folder moses-run --run.folder width --train.updates 1 --run.quiet
+has width/config.ini 'lr = 0.005 ; file'
 try train sections.ini --data.folder moses-run --run.folder untuned --train.updates 1 --run.quiet
 [ "$got" = 0 ] || fail "train without --tune: $(cat err)"
 has untuned/config.ini 'lr = 0.005 ; file'

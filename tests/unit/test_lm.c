@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/random.h"
+#include "decode/incremental.h"
 #include "decode/sampler.h"
 #include "task/lm_task.h"
 
@@ -431,6 +432,54 @@ static void check_greedy(rig *r, const int32_t drawn[DRAWN])
     nm_tape_release(&tape);
 }
 
+/* The largest difference between the rows of the stack's output of a step and of a forward pass over all inputs. */
+static double cache_difference(rig *r, nm_incremental *inc, nm_tape *tape, int32_t at)
+{
+    int32_t in[SEGMENT], pos[SEGMENT], rows[SEGMENT], offsets[] = {0, at + 1};
+    for (int32_t i = 0; i <= at; i++) {
+        in[i] = r->text[i];
+        pos[i] = rows[i] = i;
+    }
+    const nm_decode_step step = {
+        .n = 1, .position = at, .ids = in + at, .first_row = at, .self_rows = rows, .self_offsets = offsets};
+    nm_batch batch = {
+        .n = 1, .target = {1, at + 1, at + 1, offsets, NULL}, .target_in = in, .target_pos = pos};
+    nm_error err;
+    nm_mat hidden;
+    check(nm_incremental_step(inc, &step, &hidden, &err), &err);
+    nm_tape_start(tape, false, 0, 0);
+    nm_mat all = nm_tensor_mat(nm_lm_hidden(r->model, tape, &batch));
+    const float *a = hidden.data, *b = (const float *)all.data + (size_t)at * (size_t)all.stride;
+    double most = 0;
+    for (int32_t i = 0; i < hidden.cols; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+static void test_cache_equals_forward_pass(void **state)
+{
+    (void)state;
+    static const char *const *const cached[] = {softmax, adaptive, windows};
+    for (int kind = 0; kind < 3; kind++) {
+        rig r;
+        nm_tape tape;
+        nm_error err;
+        nm_incremental *inc;
+        rig_open(&r, cached[kind]);
+        check(nm_tape_init(&tape, r.backend, (size_t)64 << 20, &err), &err);
+        check(nm_incremental_create(&inc, r.model, &err), &err);
+        check(nm_incremental_refresh(inc, &err), &err);
+        for (int32_t at = 0; at < SEGMENT; at++) {
+            double difference = cache_difference(&r, inc, &tape, at);
+            if (!(difference < 1e-5))
+                fail_msg("kind %d, position %d: the output differs by %g", kind, at, difference);
+        }
+        nm_incremental_free(inc);
+        nm_tape_release(&tape);
+        rig_close(&r);
+    }
+}
+
 static void test_greedy_tokens_are_most_probable(void **state)
 {
     (void)state;
@@ -534,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_noncausal_scores_whole_segments),
         cmocka_unit_test(test_probabilities_sum_to_one),
         cmocka_unit_test(test_omitted_symbols_have_no_probability),
+        cmocka_unit_test(test_cache_equals_forward_pass),
         cmocka_unit_test(test_greedy_tokens_are_most_probable),
         cmocka_unit_test(test_low_temperatures_are_greedy),
         cmocka_unit_test(test_samples_do_not_depend_on_batches),
