@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "experiment/run_match.h"
 #include "experiment/slurm_array.h"
+#include "probe/probe.h"
+#include "train/option_check.h"
 #include "train/options.h"
 
 /* ---- variants ---- */
@@ -36,6 +38,8 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
     nm_status status = nm_variants_parse(&c->variants, norms, err);
+    if (status == NM_OK)
+        status = nm_variants_check_names(&c->variants, options, err);
     if (status == NM_OK)
         set_fixnorm(&c->variants, options);
     nm_options_free(options);
@@ -67,6 +71,33 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
     return status;
 }
 
+/* The name of a variant may contain a path, so '/' becomes '_'. */
+static char *run_folder(const char *folder, const char *variant, int64_t seed)
+{
+    char *name = nm_format("%s-%lld", variant, (long long)seed);
+    for (char *at = name; *at; at++)
+        if (*at == '/')
+            *at = '_';
+    char *path = nm_path_join(folder, name);
+    free(name);
+    return path;
+}
+
+/* Runs of two variants must not share a folder. */
+static nm_status check_folders(const nm_experiment *c, size_t i, size_t k, nm_error *err)
+{
+    const char *name = c->points.list[i].name, *other = c->points.list[k].name;
+    char *folder = run_folder("", name, 1), *same = run_folder("", other, 1);
+    nm_status status =
+        strcmp(folder, same)
+            ? NM_OK
+            : nm_fail(err, NM_USAGE, "compare.norms: %.100s and %.100s have the same run folder %.100s",
+                      other, name, strrchr(folder, '/') + 1);
+    free(folder);
+    free(same);
+    return status;
+}
+
 /* Two points with the same configuration would train the same model twice. */
 static nm_status check_distinct(const nm_experiment *c, nm_error *err)
 {
@@ -90,11 +121,85 @@ static nm_status check_distinct(const nm_experiment *c, nm_error *err)
                     nm_fail(err, NM_USAGE,
                             "compare.norms: %.100s and %.100s have the same configuration with this recipe",
                             c->points.list[k].name, c->points.list[i].name);
+            else
+                status = check_folders(c, i, k, err);
     }
     for (size_t i = 0; i < c->points.n; i++)
         free(texts[i]);
     free(texts);
     nm_options_free(like);
+    return status;
+}
+
+static nm_status check_seed(const nm_settings *settings, nm_error *err)
+{
+    for (size_t i = 0; i < settings->n; i++)
+        if (!strcmp(settings->list[i].key, "train.seed"))
+            return nm_fail(
+                err, NM_USAGE,
+                "train.seed has no effect: the runs of a variant have the seeds 1, 2, ..., N of --seeds N "
+                "(compare.seeds)");
+    return NM_OK;
+}
+
+/* The seeds of the runs are those of the comparison. */
+static nm_status check_seeds(const nm_experiment *c, nm_error *err)
+{
+    NM_TRY(check_seed(&c->queue.settings, err));
+    for (size_t i = 0; i < c->points.n; i++)
+        NM_TRY(check_seed(&c->points.list[i].settings, err));
+    return NM_OK;
+}
+
+/* Whether a run can write n checkpoints: at validations, every save_every updates, and at its end. Without
+ * train.validate_every, it validates after epochs, whose length is not known without data. */
+static bool can_write_checkpoints(const nm_train_config *train, int64_t n)
+{
+    const int64_t every = train->validate_every, save = train->save_every;
+    if (!train->updates || !every)
+        return true;
+    n -= train->save_initial;
+    for (int64_t update = 0; n > 0; n--) {
+        if (update >= train->updates)
+            return false;
+        int64_t validation = (update / every + 1) * every,
+                next = save ? (update / save + 1) * save : validation;
+        update = next < validation ? next : validation;
+    }
+    return true;
+}
+
+static nm_status check_average(const nm_experiment *c, const nm_options *options, nm_error *err)
+{
+    int64_t average = c->config.measurement.average;
+    if (can_write_checkpoints(nm_options_find(options, "train"), average))
+        return NM_OK;
+    return nm_fail(err, NM_USAGE,
+                   "compare.average is %lld, but a run writes fewer checkpoints; see train.updates, "
+                   "train.validate_every and train.save_every",
+                   (long long)average);
+}
+
+/* Errors in the options of one variant are reported before the others are trained. */
+static nm_status check_options(const nm_experiment *c, nm_error *err)
+{
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
+        nm_options *options;
+        nm_probe *probe = NULL;
+        status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);
+        if (status != NM_OK)
+            break;
+        status = nm_train_options_check(c->queue.task, options, err);
+        if (status == NM_OK)
+            status = nm_probe_create(&probe, options, err);
+        if (status == NM_OK)
+            status = check_average(c, options, err);
+        nm_probe_free(probe);
+        nm_options_free(options);
+        if (status != NM_OK)
+            nm_error_prefix(err, "%.100s", c->points.list[i].name);
+    }
     return status;
 }
 
@@ -113,18 +218,6 @@ static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
 }
 
 /* ---- runs ---- */
-
-/* The name of a variant may contain a path, so '/' becomes '_'. */
-static char *run_folder(const char *folder, const char *variant, int64_t seed)
-{
-    char *name = nm_format("%s-%lld", variant, (long long)seed);
-    for (char *at = name; *at; at++)
-        if (*at == '/')
-            *at = '_';
-    char *path = nm_path_join(folder, name);
-    free(name);
-    return path;
-}
 
 static void add_summaries(nm_experiment *c)
 {
@@ -221,7 +314,9 @@ nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
 {
     NM_TRY(parse_variants(c, err));
     NM_TRY(expand_grid(c, err));
+    NM_TRY(check_seeds(c, err));
     NM_TRY(check_distinct(c, err));
+    NM_TRY(check_options(c, err));
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
     NM_TRY(nm_run_queue_lock(&c->queue, c->folder, err));
