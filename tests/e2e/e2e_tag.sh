@@ -51,6 +51,19 @@ X
 
 # ---- training ----
 
+# A pipe can be read once.
+refuses 2 'not a regular file, but it is read more than once' train tiny.ini --run.folder none --data.train <(cat train.txt)
+refuses 2 'not a regular file' train tiny.ini --run.folder none --data.valid <(cat valid.txt)
+refuses 4 'column 3 of 3 is that of the tokens and of the tags' train tiny.ini --run.folder none --data.token_column 3
+refuses 2 'column 1 of 3 is that of the tokens and of the tags' train tiny.ini --run.folder none --data.tag_column 1
+sed 's/[BI]-[A-Z]*$/O/' train.txt >outside.txt
+refuses 4 'outside.txt: every token has the tag O: there is nothing to learn' \
+    train tiny.ini --run.folder none --data.train outside.txt
+# The limit of the length is the smaller one of two options.
+accepts 'sequences, empty or longer than train.max_tokens' train tiny.ini --run.folder few --train.max_tokens 6 --train.updates 1
+has err 'longer than train.max_tokens and excluded from the loss'
+accepts 'sequences, empty or longer than data.max_length' train tiny.ini --run.folder few2 --data.max_length 6 --train.updates 1
+has err 'longer than data.max_length and excluded from the loss'
 accepts 'F1 100.00' train tiny.ini --run.folder run
 grep -q '"f1":' run/log.jsonl || fail "no f1 in the log: $(tail -n 1 run/log.jsonl)"
 accepts 'done: 20 updates' train tiny.ini --run.folder half --train.updates 20 --schedule.updates 78
