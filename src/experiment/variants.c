@@ -379,18 +379,15 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
     char *text = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
-    nm_options_write_like(options, like, stream);
+    nm_options_write_values(options, like, stream);
     nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
     bool applies = true;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        char *origin = strstr(line, " ; "), *later;
-        while (origin && (later = strstr(origin + 1, " ; ")) != NULL)
-            origin = later;
         if (*line == '[')
             applies = section_applies(line, options);
         if (applies && *line)
-            out += sprintf(out, "%.*s\n", (int)(origin ? origin - line : (long)strlen(line)), line);
+            out += sprintf(out, "%s\n", line);
     }
     *out = 0;
     free(copy);
