@@ -357,8 +357,9 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
             else
                 nm_settings_add(&variants->list[v].excluded, setting->key, setting->value);
         if (!used)
-            return nm_fail(err, NM_USAGE, "%s = %s has no effect: no variant has this norm", setting->key,
-                           setting->value);
+            return nm_fail(err, NM_USAGE, "%s = %s has no effect: no variant has %s", setting->key,
+                           setting->value,
+                           strchr(setting->key + strlen("norm."), '.') ? "this norm" : "a norm that uses it");
     }
     return NM_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/device.h"
+#include "nn/norm_assignment.h"
 #include "train/options.h"
 #include "train/schedule.h"
 
@@ -17,11 +18,23 @@ static bool has_norm(const nm_params *params, const char *type)
     return false;
 }
 
+/* Options of section [norm] that no norm uses. */
+static nm_status check_shared_options(const nm_options *options, nm_error *err)
+{
+    static const char *const paths[] = {"norm.groups", "norm.state", "norm.statistics"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (nm_options_origin(options, paths[i]) == NM_ORIGIN_COMMAND &&
+            !nm_norm_option_applies(options, paths[i]))
+            return nm_fail(err, NM_USAGE, "%s has no effect: no norm of the model uses it", paths[i]);
+    return NM_OK;
+}
+
 nm_status nm_model_check_norm_options(const nm_params *params, const nm_options *options, nm_error *err)
 {
     const char *name;
     const nm_option *rows;
     const nm_preset *presets;
+    NM_TRY(check_shared_options(options, err));
     for (size_t s = 0; nm_options_section(options, s, &name, &rows, &presets); s++) {
         const char *type = !strncmp(name, "norm.", 5) ? name + 5 : NULL;
         for (size_t i = 0; type && rows && rows[i].name && !has_norm(params, type); i++) {

@@ -54,11 +54,13 @@ check_json() {
 # ---- settings of one norm for all variants ----
 
 # Only the variants with this norm get them. model.init = rbn is not a norm.
-compare --norms layer,rbn --norm.rbn.lambda 3 --model.init rbn --grid norm.rbn.nu=0,1 --score-grid --folder common \
+compare --norms layer,rbn --norm.rbn.lambda 3 --norm.state worker --model.init rbn --grid norm.rbn.nu=0,1 --score-grid --folder common \
     >out 2>err || fail "a setting of one norm: $(cat err)"
 [ "$(ls -d common/*-1 | wc -l)" = 3 ] || fail "not the runs of three points: $(ls common)"
 grep -q '^lambda = 3 ; command line' 'common/rbn:norm.rbn.nu=1-1/config.ini' || fail 'a run of rbn without its setting'
 ! grep -q 'lambda = 3' common/layer-1/config.ini || fail 'the run of LayerNorm has a setting of another norm'
+grep -q '^state = worker ; command line' 'common/rbn:norm.rbn.nu=1-1/config.ini' || fail 'a run of rbn without norm.state'
+has common/layer-1/config.ini 'state = update ; default'
 
 # ---- errors before training ----
 
@@ -68,6 +70,11 @@ mv aside/* data
 refuses 2 'unknown option norm.layer.widht' compare recipe.ini --norms batch,layer:norm.layer.widht=3 --folder early
 refuses 2 'norm.rbn.lambda = 3 has no effect: no variant has this norm' \
     compare recipe.ini --norms layer,batch --norm.rbn.lambda 3 --folder early
+refuses 2 'norm.state = worker has no effect: no variant has a norm that uses it' \
+    compare recipe.ini --norms layer,rms --norm.state worker --folder early
+refuses 2 'l: norm.groups has no effect: no norm of the model uses it' \
+    compare recipe.ini --norms batch,l=layer:norm.groups=2 --folder early
+refuses 2 'probe.instruments = gain has no effect' compare recipe.ini --norms layer --probe.instruments gain --folder early
 refuses 2 'no variant has the norm of norm.rbn.lambda' compare recipe.ini --norms layer --grid norm.rbn.lambda=0,1 --folder early
 refuses 2 'expected KEY=VALUE' compare recipe.ini --norms layer --grid norm.rbn.lambda --folder early
 refuses 2 'norm.rbn.lambda = x: expected a number' compare recipe.ini --norms rbn --grid norm.rbn.lambda=0,x --folder early
@@ -92,7 +99,7 @@ refuses 2 'freeze: model.freeze: no parameter matches' compare recipe.ini --norm
 refuses 2 'int8: device.precision = int8' compare recipe.ini --norms layer,int8=layer:device.precision=int8 --folder early
 refuses 2 'plan: the schedule (schedule.name = cosine' \
     compare recipe.ini --norms layer,plan=layer:schedule.name=cosine:train.updates=0:train.seconds=0 --folder early
-refuses 2 'probe.instruments: unknown instrument x' compare recipe.ini --norms layer,rms:probe.instruments=x --folder early
+refuses 2 'probe.instruments: unknown instrument x' compare recipe.ini --norms layer,rms:probe.instruments=x:probe.every=1 --folder early
 refuses 2 'joint: norm.statistics = update requires norm.state = update' \
     compare recipe.ini --norms layer,joint=batch:norm.statistics=update:norm.state=worker:train.shards=2 --folder early
 refuses 2 'layer: compare.average is 8, but a run writes fewer checkpoints' compare recipe.ini --norms layer --average 8 --folder early

@@ -74,6 +74,8 @@ refuses 3 'is a folder' train recipe.ini --run.folder none --data.train run
 { cat recipe.ini; printf '[size.1000]\nmodel.width = 32\n'; } >sized.ini
 refuses 2 'not a regular file, but it is read more than once' \
     train sized.ini --run.folder none --data.train <(cat train.tsv)
+refuses 2 'data.language = de has no effect with data.tokenizer = basic_english' \
+    train recipe.ini --run.folder none --data.tokenizer basic_english --data.language de
 refuses 2 'column 2 is that of the label and of the text' train recipe.ini --run.folder none --data.label 2 --data.text 2
 awk 'BEGIN { for (i = 0; i < 200; i++) print "text " i "\t" (i % 2 ? "good" : "bad") }' >swapped.tsv
 refuses 4 'swapped.tsv: 200 different labels of 200 texts; is column 1 that of the label? Choose it with data.label' \

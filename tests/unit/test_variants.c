@@ -265,6 +265,16 @@ static void test_settings_apply_to_their_norm(void **state)
     applies("[model]\nnorm = rbn\ndecoder_norm = rms\n", "norm.layer.epsilon", false);
     applies("[model]\nnorm = layer\n", "norm.rms.epsilon", false); /* model.qk_norm_type is rms */
     applies("[model]\nnorm = layer\nqk_norm = head\n", "norm.rms.epsilon", true);
+    applies("[model]\nnorm = layer\n", "norm.state", false);
+    applies("[model]\nnorm = layer\n", "norm.statistics", false);
+    applies("[model]\nnorm = batch\n", "norm.state", true);
+    applies("[norm]\nat = dec.final=power\n", "norm.statistics", true);
+    applies("[model]\nnorm = batch\n", "norm.groups", false);
+    applies("[model]\nnorm = batch\n[norm.batch]\nscaling = group\n", "norm.groups", true);
+    applies("[model]\nnorm = power\n", "norm.groups", true);
+    applies("[model]\nnorm = power\n[norm.power]\nscaling = none\n", "norm.groups", false);
+    applies("[model]\nnorm = group\n", "norm.groups", true);
+    applies("[model]\nnorm = group\n[norm.group]\ngroups = 4\n", "norm.groups", false);
 }
 
 static void test_axes_apply_to_their_norm(void **state)
