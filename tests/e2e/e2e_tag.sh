@@ -51,6 +51,7 @@ X
 
 # ---- training ----
 
+refuses 2 'set schedule.warmup_fraction = 0 to give a number of updates' train tiny.ini --run.folder none --schedule.warmup 8
 # A pipe can be read once.
 refuses 2 'not a regular file, but it is read more than once' train tiny.ini --run.folder none --data.train <(cat train.txt)
 refuses 2 'not a regular file' train tiny.ini --run.folder none --data.valid <(cat valid.txt)
@@ -66,6 +67,8 @@ accepts 'sequences, empty or longer than data.max_length' train tiny.ini --run.f
 has err 'longer than data.max_length and excluded from the loss'
 accepts 'F1 100.00' train tiny.ini --run.folder run
 grep -q '"f1":' run/log.jsonl || fail "no f1 in the log: $(tail -n 1 run/log.jsonl)"
+refuses 7 'confidence needs a model with a probability of each target' inspect run --measure confidence --batches 1
+accepts 'gradient norm by layer' inspect run --batches 1 --gradient-batches 1
 accepts 'done: 20 updates' train tiny.ini --run.folder half --train.updates 20 --schedule.updates 78
 accepts 'done: 78 updates' train tiny.ini --run.folder half --resume --train.updates 78
 # The tensors: the metadata contains train.updates of the resumed run.
