@@ -94,9 +94,10 @@ NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const ch
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
 /* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end the others and is
- * shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same
- * calls continue them bitwise identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that
- * cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
+ * shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped,
+ * each with a checkpoint, and the same calls continue them bitwise identically. The error of the first run if none has a
+ * result; NM_IO, NM_FORMAT: a log that cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that
+ * exit codes would be lost. */
 NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
 /* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of the events,
  * another thread or a signal handler. */

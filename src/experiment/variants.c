@@ -101,7 +101,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* strsep for one separator outside of balanced braces; the item has no surrounding spaces. */
+/* strsep for one separator outside balanced braces; the item has no surrounding spaces. */
 static char *next_item(char **rest, char separator)
 {
     char *item = *rest, *at = item;
@@ -148,7 +148,7 @@ static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
     return NM_OK;
 }
 
-static bool has_key(const nm_settings *settings, const char *key)
+static bool is_set(const nm_settings *settings, const char *key)
 {
     bool found = false;
     for (size_t i = 0; i < settings->n; i++)
@@ -156,13 +156,18 @@ static bool has_key(const nm_settings *settings, const char *key)
     return found;
 }
 
+static bool has_key(const nm_variant *variant, const char *key)
+{
+    return is_set(&variant->settings, key);
+}
+
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value)
 {
     bool used = false;
     for (size_t i = 0; i < variants->n; i++)
-        used = used || has_key(&variants->list[i].settings, key);
+        used = used || has_key(&variants->list[i], key);
     for (size_t i = 0; i < variants->n && used; i++)
-        if (!has_key(&variants->list[i].settings, key) && has_key(&variants->list[i].settings, "model.norm"))
+        if (!has_key(&variants->list[i], key) && has_key(&variants->list[i], "model.norm"))
             nm_settings_add(&variants->list[i].settings, key, value);
 }
 
@@ -178,7 +183,7 @@ static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
         if (!*setting)
             status =
                 nm_fail(err, NM_USAGE, "compare.norms: %.100s has a setting without a name", variant->name);
-        else if (has_key(&settings, setting))
+        else if (is_set(&settings, setting))
             status =
                 nm_fail(err, NM_USAGE, "compare.norms: %.100s sets %.100s twice", variant->name, setting);
         else
