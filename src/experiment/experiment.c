@@ -71,64 +71,33 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* The name of a variant may contain a path, so '/' becomes '_'. */
-static char *run_folder(const char *folder, const char *variant, int64_t seed)
+/* Whether the names differ at most in '/' and '_'. */
+static bool same_folder(const char *a, const char *b)
 {
-    char *name = nm_format("%s-%lld", variant, (long long)seed);
-    for (char *at = name; *at; at++)
-        if (*at == '/')
-            *at = '_';
-    char *path = nm_path_join(folder, name);
-    free(name);
-    return path;
-}
-
-/* Runs of two variants must not share a folder. */
-static nm_status check_folders(const nm_experiment *c, size_t i, size_t k, nm_error *err)
-{
-    const char *name = c->points.list[i].name, *other = c->points.list[k].name;
-    char *folder = run_folder("", name, 1), *same = run_folder("", other, 1);
-    nm_status status =
-        strcmp(folder, same)
-            ? NM_OK
-            : nm_fail(err, NM_USAGE, "compare.norms: %.100s and %.100s have the same run folder %.100s",
-                      other, name, strrchr(folder, '/') + 1);
-    free(folder);
-    free(same);
-    return status;
-}
-
-/* Two points with the same configuration would train the same model twice. */
-static nm_status check_distinct(const nm_experiment *c, nm_error *err)
-{
-    char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
-    nm_status status = NM_OK;
-    nm_options *like = nm_options_create();
-    nm_train_options_add(like, c->queue.task);
-    for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
-        nm_options *options;
-        status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);
-        if (status != NM_OK)
-            break;
-        texts[i] = nm_configuration_text(options, like);
-        nm_options_free(options);
-        for (size_t k = 0; k < i && status == NM_OK; k++)
-            if (!strcmp(c->points.list[i].name, c->points.list[k].name))
-                status =
-                    nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", c->points.list[i].name);
-            else if (!strcmp(texts[i], texts[k]))
-                status =
-                    nm_fail(err, NM_USAGE,
-                            "compare.norms: %.100s and %.100s have the same configuration with this recipe",
-                            c->points.list[k].name, c->points.list[i].name);
-            else
-                status = check_folders(c, i, k, err);
+    while (*a && (*a == *b || (strchr("/_", *a) && *b && strchr("/_", *b)))) {
+        a++;
+        b++;
     }
-    for (size_t i = 0; i < c->points.n; i++)
-        free(texts[i]);
-    free(texts);
-    nm_options_free(like);
-    return status;
+    return *a == *b;
+}
+
+/* Two points with the same configuration would train the same model twice. texts: configurations of the points up to i. */
+static nm_status check_distinct(const nm_experiment *c, char *const *texts, size_t i, nm_error *err)
+{
+    const char *name = c->points.list[i].name;
+    for (size_t k = 0; k < i; k++) {
+        const char *other = c->points.list[k].name;
+        if (!strcmp(name, other))
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", name);
+        if (!strcmp(texts[i], texts[k]))
+            return nm_fail(err, NM_USAGE,
+                           "compare.norms: %.100s and %.100s have the same configuration with this recipe",
+                           other, name);
+        if (same_folder(name, other))
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s and %.100s have the same run folder", other,
+                           name);
+    }
+    return NM_OK;
 }
 
 static nm_status check_seed(const nm_settings *settings, nm_error *err)
@@ -180,26 +149,42 @@ static nm_status check_average(const nm_experiment *c, const nm_options *options
                    (long long)average);
 }
 
-/* Errors in the options of one variant are reported before the others are trained. */
-static nm_status check_options(const nm_experiment *c, nm_error *err)
+static nm_status check_options(const nm_experiment *c, const nm_variant *point, const nm_options *options,
+                               nm_error *err)
 {
-    nm_status status = NM_OK;
+    nm_probe *probe = NULL;
+    nm_status status = nm_train_options_check(c->queue.task, options, err);
+    if (status == NM_OK)
+        status = nm_probe_create(&probe, options, err);
+    nm_probe_free(probe);
+    if (status == NM_OK)
+        status = check_average(c, options, err);
+    return status == NM_OK ? NM_OK : nm_error_prefix(err, "%.100s", point->name);
+}
+
+/* Errors in the options of one point are reported before the others are trained. */
+static nm_status check_points(const nm_experiment *c, nm_error *err)
+{
+    char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
+    nm_status status = check_seeds(c, err);
+    nm_options *like = nm_options_create();
+    nm_train_options_add(like, c->queue.task);
     for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
+        const nm_variant *point = &c->points.list[i];
         nm_options *options;
-        nm_probe *probe = NULL;
-        status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);
+        status = nm_run_queue_options(&c->queue, point, 1, &options, err);
         if (status != NM_OK)
             break;
-        status = nm_train_options_check(c->queue.task, options, err);
+        texts[i] = nm_configuration_text(options, like);
+        status = check_distinct(c, texts, i, err);
         if (status == NM_OK)
-            status = nm_probe_create(&probe, options, err);
-        if (status == NM_OK)
-            status = check_average(c, options, err);
-        nm_probe_free(probe);
+            status = check_options(c, point, options, err);
         nm_options_free(options);
-        if (status != NM_OK)
-            nm_error_prefix(err, "%.100s", c->points.list[i].name);
     }
+    for (size_t i = 0; i < c->points.n; i++)
+        free(texts[i]);
+    free(texts);
+    nm_options_free(like);
     return status;
 }
 
@@ -218,6 +203,18 @@ static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
 }
 
 /* ---- runs ---- */
+
+/* The name of a variant may contain a path, so '/' becomes '_'. */
+static char *run_folder(const char *folder, const char *variant, int64_t seed)
+{
+    char *name = nm_format("%s-%lld", variant, (long long)seed);
+    for (char *at = name; *at; at++)
+        if (*at == '/')
+            *at = '_';
+    char *path = nm_path_join(folder, name);
+    free(name);
+    return path;
+}
 
 static void add_summaries(nm_experiment *c)
 {
@@ -314,9 +311,7 @@ nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
 {
     NM_TRY(parse_variants(c, err));
     NM_TRY(expand_grid(c, err));
-    NM_TRY(check_seeds(c, err));
-    NM_TRY(check_distinct(c, err));
-    NM_TRY(check_options(c, err));
+    NM_TRY(check_points(c, err));
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
     NM_TRY(nm_run_queue_lock(&c->queue, c->folder, err));

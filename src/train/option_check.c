@@ -98,17 +98,16 @@ static nm_status plan_of(const nm_task_type *type, const nm_options *options, nm
 nm_status nm_train_options_check(const nm_task_type *task, const nm_options *options, nm_error *err)
 {
     char *warning;
-    nm_device_config device = *(const nm_device_config *)nm_options_find(options, "device");
+    const nm_backend_options device = {.name = "ref", .threads = 1}; /* the run may be on another machine */
     nm_model_sizes sizes = {
         .source = ASSUMED_VOCABULARY, .target = ASSUMED_VOCABULARY, .more = task->assumed_sizes};
     nm_backend *backend;
     nm_model *model;
     NM_TRY(nm_options_check(options, &warning, err));
     free(warning);
-    NM_TRY(nm_device_reject_int8(&device, "training", err));
+    NM_TRY(nm_device_reject_int8(nm_options_find(options, "device"), "training", err));
     NM_TRY(plan_of(task, options, &sizes.plan, err));
-    device.threads = 1;
-    NM_TRY(nm_device_open(&device, &backend, err));
+    NM_TRY(nm_backend_create(&backend, &device, err));
     nm_status status = nm_model_declare(&model, task->model, backend, options, &sizes, err);
     if (status == NM_OK) {
         status = check_model(model, options, err);

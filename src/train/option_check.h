@@ -1,4 +1,4 @@
-/* Checks of the options of a training run that need neither data nor memory. */
+/* Checks of the options of a training run that need neither its data nor its machine. */
 #ifndef NM_OPTION_CHECK_H
 #define NM_OPTION_CHECK_H
 

@@ -87,7 +87,7 @@ refuses 2 'batch and layer:model.norm=batch have the same configuration' compare
 refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folder early
 refuses 2 'enc.1 is not the name of a variant; a value that contains commas is written in braces' \
     compare recipe.ini --norms base=layer,mixed=layer:norm.at=enc.0=batch,enc.1=rms --folder early
-refuses 2 'a/b and a_b have the same run folder a_b-1' compare recipe.ini --norms a/b=layer,a_b=rms --folder early
+refuses 2 'a/b and a_b have the same run folder' compare recipe.ini --norms a/b=layer,a_b=rms --folder early
 # Errors in the options of one run are found before the others are trained.
 refuses 2 'b: norm.rbn.lambda has no effect: no norm of the model is of the type rbn' \
     compare recipe.ini --norms layer,b=batch:norm.rbn.lambda=3 --folder early
