@@ -431,6 +431,8 @@ check_json grid.json
 has grid.json '"norm.rbn.lambda": "0.1"'
 # The table of the grid from the results has the scores, too.
 "$NORMA" compare --results grid --samples false >out 2>err || fail "--results of a grid: $(cat err)"
+[ "$(grep -c '^selected by validation loss: ' out)" = 1 ] || fail "not one table of the grid: $(cat out)"
+grep -q '  ppl  ' <(head -n 1 out) || fail "the table of the grid has no scores: $(cat out)"
 same <(compare "${points[@]}" --folder grid --score-grid --samples false 2>err) out
 
 compare --norms layer,batch --folder averaged --average 3 --train.keep-last 1 --format json >average.json 2>err ||

@@ -195,6 +195,7 @@ input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
 refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate
+refuses 4 'valid.txt:1: the column of the tokens is that of the tags' tag run valid.txt --evaluate --token-column 3
 : >empty
 refuses 4 'empty: no sentences to evaluate' tag run empty --evaluate
 refuses 4 'standard input: no sentences to evaluate' tag run --evaluate --json
