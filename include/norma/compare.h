@@ -37,10 +37,12 @@ typedef struct nm_compared_run {
     bool scored;
     const char *score_name, *signature; /* "bleu"; how the score was computed */
     double score, low, high;            /* with its 95 % bootstrap interval over test segments */
-    double p;                           /* paired test against the first variant's run with this seed */
-    double tid_mean, tid_variance;      /* of the last encoder layer, 0 to 1 */
-    uint64_t weights;                   /* hash of the trained tensors; 0: not known */
-    const char *same_weights_as;        /* variant whose run has identical weights */
+    /* Against the first variant's run with this seed, one-sided: the fraction of bootstrap resamples in which the better system
+     * is not better. */
+    double p;
+    double tid_mean, tid_variance; /* of the last encoder layer, 0 to 1 */
+    uint64_t weights;              /* hash of the trained tensors; 0: not known */
+    const char *same_weights_as;   /* variant whose run has identical weights */
 } nm_compared_run;
 
 /* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. */
@@ -50,8 +52,9 @@ typedef struct nm_compared_variant {
     bool grid_point;         /* one of several points of the grid */
     bool selected;           /* a row of the table; of a grid, the point with the lowest validation loss */
     double score, score_deviation, low, high; /* mean, standard deviation over seeds, 95 % interval */
-    /* To the first row: difference and its 95 % interval; p of the test over seeds and segments (with one seed, of the paired
-     * bootstrap over segments), with Holm's correction, and of a difference of at least compare.margin. */
+    /* To the first scored variant: difference and its 95 % interval; p of the two-sided t test over seeds and segments (with one
+     * seed, one-sided: the fraction of paired bootstrap resamples over segments in which the better system is not better), with
+     * Holm's correction, and of a difference of at least compare.margin. */
     double difference, difference_low, difference_high, p, p_holm, p_equivalence;
     double loss, loss_deviation, nll, perplexity; /* of the best validation */
     double tokens_per_second, step_mib, tid_mean, tid_variance;
@@ -91,9 +94,10 @@ NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const ch
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
 /* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end the others and is
- * shown in the table. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same
- * calls continue them bitwise identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that
- * cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
+ * shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped,
+ * each with a checkpoint, and the same calls continue them bitwise identically. The error of the first run if none has a
+ * result; NM_IO, NM_FORMAT: a log that cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that
+ * exit codes would be lost. */
 NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
 /* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of the events,
  * another thread or a signal handler. */
@@ -112,6 +116,8 @@ NM_API const char *nm_comparison_text(nm_comparison *comparison, const char *for
 /* The grid points with validation losses, and scores with compare.score_grid; "" without a grid, and as "json", whose
  * table has them. Known from the event `trained` on. */
 NM_API const char *nm_comparison_grid_text(nm_comparison *comparison, const char *format);
+/* Whether all grid points are scored: compare.score_grid, of a comparison that was opened from its results that of its runs. */
+NM_API bool nm_comparison_scores_grid(const nm_comparison *comparison);
 
 /* The folder of the run folders. And the number of runs that train in parallel. */
 NM_API const char *nm_comparison_folder(const nm_comparison *comparison);

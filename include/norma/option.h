@@ -116,6 +116,8 @@ nm_status nm_options_read_saved(nm_options *options, const char *name, const cha
 void nm_options_write(const nm_options *options, FILE *out);
 /* The same, restricted to the sections that `like` has, too. */
 void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
+/* The same without origins. */
+void nm_options_write_values(const nm_options *options, const nm_options *like, FILE *out);
 /* Section number index, in the order of registration; its rows and presets end with an element without a name, and are NULL
  * if there are none. False past the last section. For help, manual pages and completion. */
 bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,

@@ -81,9 +81,9 @@ typedef struct nm_interval {
 typedef struct nm_paired {
     double score_a, score_b; /* on the whole test set */
     nm_interval a, b, difference;
-    /* Koehn 2004: fraction of resamples in which the system with the better score on the whole test set (a, if equal) does
-     * not win. With `centered`: fraction of resamples with |d_k| - mean |d| >= |d|, where d is the difference on the whole
-     * test set. */
+    /* Koehn 2004, one-sided: the fraction of resamples in which the better system, that with the better score on the whole
+     * test set (a, if equal), is not better. With `centered`: fraction of resamples with |d_k| - mean |d| >= |d|, where d is the
+     * difference on the whole test set. */
     double p;
 } nm_paired;
 

@@ -22,8 +22,9 @@ _FORMATS = ("text", "markdown", "latex", "csv")
 
 class Comparison(Dict[str, Any]):
     """The object of ``norma compare --format json``, which docs/json.md describes: ``variants`` has one dict per row of the
-    table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one per run. ``print`` and Jupyter
-    show the table."""
+    table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one per run. With several seeds, p is
+    that of a two-sided t test; with one seed it is one-sided: the fraction of resamples in which the better system is not
+    better. ``print`` and Jupyter show the table."""
 
     _texts: Dict[str, str]
 
@@ -134,7 +135,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     the table, with the same numbers as the program.
 
     recipe: as for ``train``; a text is saved as ``recipe.ini`` in the folder. norms: variants, ``["layer", "power",
-    "scale+fix"]``; None: five that suit the task. settings: further options, ``{"train.updates": 1000, "margin": 0.3}``;
+    "scale+fix"]``, with braces around values that contain commas, ``"layer:norm.at={enc.0=batch,enc.1=rms}"``; None: five
+    that suit the task. settings: further options, ``{"train.updates": 1000, "margin": 0.3}``;
     a list is an option that is given several times, ``{"grid": ["schedule.lr=0.001,0.002"]}``. callback: called within
     ``interval`` seconds with a run and each new record of its log, a dict with ``type`` (``train``, ``valid``, ...).
     message: called with notes, such as the number of a Slurm job, and warnings as ``"warning: ..."``; without it, the warnings
@@ -145,8 +147,9 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     checkpoints, and the exception is then raised; the same call continues, and finished runs are neither trained nor
     scored again. If this process is killed, its runs end, too.
 
-    UsageError: unknown option or value, no test set, two variants with the same configuration, another comparison that uses the
-    folder; otherwise as ``train``. The error of the first run if all runs failed.
+    UsageError: unknown option or value, options of a variant that ``train`` would reject before it reads data, no test set, two
+    variants with the same configuration, another comparison that uses the folder; otherwise as ``train``. The error of the
+    first run if all runs failed; otherwise a failed run has ``exit_code`` and ``error``.
     """
     lib, handle, err = library(), c_void_p(), ErrorText()
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))

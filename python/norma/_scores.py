@@ -27,7 +27,7 @@ class Paired(NamedTuple):
     a: Interval  #: bootstrap interval of the first system
     b: Interval  #: bootstrap interval of the second system
     difference: Interval  #: bootstrap interval of the difference
-    p: float  #: fraction of resamples in which the better system does not win (Koehn 2004)
+    p: float  #: one-sided: the fraction of resamples in which the better system is not better (Koehn 2004)
 
 
 def _interval(struct: Any) -> Interval:

@@ -27,6 +27,11 @@ struct nm_comparison {
     volatile sig_atomic_t suspend;
 };
 
+bool nm_comparison_scores_grid(const nm_comparison *self)
+{
+    return self && self->experiment.config.score_grid;
+}
+
 /* ---- runs and variants ---- */
 
 /* While a run is not finished, its test results are those of an earlier comparison. */

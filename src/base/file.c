@@ -523,6 +523,16 @@ nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_
     return status;
 }
 
+nm_status nm_file_check_rereadable(const char *path, nm_error *err)
+{
+    struct stat info;
+    bool other =
+        !strcmp(path, "-") || (!stat(path, &info) && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+    return other ? nm_fail(err, NM_USAGE,
+                           "%s: not a regular file, but it is read more than once: save it to a file", path)
+                 : NM_OK;
+}
+
 bool nm_file_may_exist(const char *path)
 {
     bool found;

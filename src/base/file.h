@@ -93,6 +93,8 @@ nm_status nm_folder_create(const char *path, nm_error *err);
 nm_status nm_file_find(const char *path, bool *found, nm_error *err);
 /* The same for folder/name. */
 nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err);
+/* NM_USAGE if path is a pipe, a device or "-" (standard input), which cannot be read twice. A missing file is not an error. */
+nm_status nm_file_check_rereadable(const char *path, nm_error *err);
 /* False only if path certainly does not exist. For choosing between files: opening the file reports other errors. */
 bool nm_file_may_exist(const char *path);
 /* "folder/name" as heap string; the caller frees. */

@@ -497,7 +497,8 @@ nm_status nm_options_check(const nm_options *options, char **warning, nm_error *
     return status;
 }
 
-void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out)
+/* The sections that `like` has, too. */
+static void write_sections(const nm_options *options, const nm_options *like, bool origins, FILE *out)
 {
     bool first = true;
     for (size_t s = 0; s < options->n_sections; s++) {
@@ -508,7 +509,10 @@ void nm_options_write_like(const nm_options *options, const nm_options *like, FI
         first = false;
         for (size_t i = 0; part->rows && part->rows[i].name; i++) {
             char *value = row_value(part, i);
-            fprintf(out, "%s = %s ; %s\n", part->rows[i].name, value, origin_names[part->origins[i]]);
+            fprintf(out, "%s = %s", part->rows[i].name, value);
+            if (origins)
+                fprintf(out, " ; %s", origin_names[part->origins[i]]);
+            fputc('\n', out);
             free(value);
         }
     }
@@ -516,7 +520,17 @@ void nm_options_write_like(const nm_options *options, const nm_options *like, FI
 
 void nm_options_write(const nm_options *options, FILE *out)
 {
-    nm_options_write_like(options, options, out);
+    write_sections(options, options, true, out);
+}
+
+void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out)
+{
+    write_sections(options, like, true, out);
+}
+
+void nm_options_write_values(const nm_options *options, const nm_options *like, FILE *out)
+{
+    write_sections(options, like, false, out);
 }
 
 bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "cli/compare_progress.h"
 #include "cli/model_command.h"
 #include "experiment/comparison_options.h"
@@ -57,7 +58,7 @@ static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
     compare_progress *progress = user;
     progress->trained = true;
     restore_suspend();
-    if (!progress->score_grid)
+    if (!nm_comparison_scores_grid(comparison))
         fputs(nm_comparison_grid_text(comparison, NULL), stdout);
     fflush(stdout);
     progress->n_unscored = n_unscored;
@@ -65,7 +66,34 @@ static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
         fprintf(stderr, "norma: scoring %zu run%s on the test set\n", n_unscored, n_unscored == 1 ? "" : "s");
 }
 
-static nm_status run_and_print(nm_comparison *comparison, const compare_progress *progress, nm_error *err)
+/* "2 of 6 runs failed: layer, seed 1; batch, seed 2", with the exit code of the first. A run that has diverged is a result. */
+static nm_status check_runs(nm_comparison *comparison, nm_error *err)
+{
+    enum { LISTED = 8 };
+    size_t n = 0;
+    int code = 0;
+    char *names = nm_duplicate("");
+    nm_compared_run run;
+    for (size_t i = 0; nm_comparison_get_run(comparison, i, &run); i++) {
+        if (!run.exit_code || run.exit_code == NM_DIVERGED)
+            continue;
+        code = code ? code : run.exit_code;
+        if (n++ >= LISTED)
+            continue;
+        char *longer =
+            nm_format("%s%s%.60s, seed %lld", names, *names ? "; " : "", run.variant, (long long)run.seed);
+        free(names);
+        names = longer;
+    }
+    bool known = code >= NM_USAGE && code <= NM_INTERRUPTED;
+    nm_status status = n ? nm_fail(err, known ? (nm_status)code : NM_IO, "%zu of %zu runs failed: %s%s", n,
+                                   nm_comparison_n_runs(comparison), names, n > LISTED ? "; ..." : "")
+                         : NM_OK;
+    free(names);
+    return status;
+}
+
+static nm_status run_and_print(nm_comparison *comparison, bool results, nm_error *err)
 {
     opened = comparison;
     if (stop_requested)
@@ -74,11 +102,12 @@ static nm_status run_and_print(nm_comparison *comparison, const compare_progress
     opened = NULL;
     if (!nm_comparison_text(comparison, NULL))
         return status;
-    if (progress->score_grid)
+    if (nm_comparison_scores_grid(comparison))
         fputs(nm_comparison_grid_text(comparison, NULL), stdout);
     fputs(nm_comparison_text(comparison, NULL), stdout);
     NM_TRY(status);
-    return nm_file_close(stdout, "standard output", err);
+    NM_TRY(nm_file_close(stdout, "standard output", err));
+    return results ? NM_OK : check_runs(comparison, err);
 }
 
 static int compare_run(nm_cli *cli, int argc, char **argv)
@@ -86,7 +115,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     nm_error err;
     const nm_comparison_options *config = nm_options_find(cli->options, "compare");
     bool results = *config->results != 0;
-    compare_progress progress = compare_progress_begin(config->score_grid && !results);
+    compare_progress progress = compare_progress_begin();
     const nm_comparison_events events = {.user = &progress,
                                          .progress = compare_progress_tick,
                                          .finished = compare_progress_finished,
@@ -112,7 +141,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     if (!results && !*config->slurm)
         handle_suspend();
     if (status == NM_OK)
-        status = run_and_print(comparison, &progress, &err);
+        status = run_and_print(comparison, results, &err);
     nm_comparison_close(comparison);
     free(settings);
     free(program);
@@ -146,8 +175,13 @@ const nm_command nm_command_compare = {
         "on the test set, its standard deviation over the seeds, its 95 % confidence interval, the test "
         "against the first variant with Holm's correction, loss and perplexity at the best validation, "
         "throughput in tokens/s, memory of a training step, and TID of the last encoder layer. With "
-        "several seeds, interval and test are over seeds and test segments; with one seed, they are a "
-        "bootstrap over test segments, which compares the models and not the norms.\n\n"
+        "several seeds, the interval is over seeds and test segments, and p is that of a two-sided t test. "
+        "With one seed, both are of a bootstrap over test segments, which compares the models and not the "
+        "norms; p is one-sided: the fraction of resamples in which the better system is not better.\n\n"
+        "The exit code is 0 if all runs have finished or diverged. If a run failed for another reason, it is "
+        "that of the first such run (3 after a signal), and a message after the table names these runs.\n\n"
+        "A value that contains commas is written in braces: --norms "
+        "layer,mixed=layer:norm.at={enc.0=batch,enc.1=rms} is two variants.\n\n"
         "With --tune MODEL, all runs train this model further, by default with its own norms. RECIPE may "
         "then be omitted: it is translate, lm, classify or tag, according to the task of the model.\n\n"
         "With --grid every point is trained, and for each variant only the point with the lowest "

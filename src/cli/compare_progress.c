@@ -10,9 +10,9 @@
 
 enum { NAME_WIDTH = 32, TERMINAL_SECONDS_TENTHS = 5, FILE_SECONDS = 20 };
 
-compare_progress compare_progress_begin(bool score_grid)
+compare_progress compare_progress_begin(void)
 {
-    compare_progress progress = {.terminal = isatty(STDERR_FILENO), .score_grid = score_grid};
+    compare_progress progress = {.terminal = isatty(STDERR_FILENO)};
     progress.last = progress.terminal ? 0 : nm_clock();
     return progress;
 }

@@ -6,14 +6,14 @@
 #include "norma/compare.h"
 
 typedef struct compare_progress {
-    bool terminal, score_grid; /* score_grid: the table of the grid is printed with the scores */
-    bool trained;              /* training has ended; runs are scored */
+    bool terminal;
+    bool trained; /* training has ended; runs are scored */
     size_t n_unscored, n_scored;
     int drawn;   /* number of lines of the table on the terminal */
     double last; /* nm_clock() at the last output */
 } compare_progress;
 
-compare_progress compare_progress_begin(bool score_grid);
+compare_progress compare_progress_begin(void);
 /* Callbacks of nm_comparison_events; user: a compare_progress. */
 void compare_progress_tick(void *user, nm_comparison *comparison);
 void compare_progress_finished(void *user, const nm_compared_run *run);

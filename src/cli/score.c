@@ -134,7 +134,7 @@ static nm_status print_corpus(const score_job *job, nm_error *err)
     printf("difference: %+.2f (%.2f to %.2f), p %s %.*f (paired bootstrap, %s)\n",
            paired.score_a - paired.score_b, paired.difference.low, paired.difference.high,
            paired.p > 0 ? "=" : "<", job->options->bootstrap > 10000 ? 6 : 4, p,
-           job->options->centered ? "centered" : "Koehn 2004");
+           job->options->centered ? "centered" : "one-sided, Koehn 2004");
     return NM_OK;
 }
 
@@ -240,7 +240,8 @@ const nm_command nm_command_score = {
         "lines of "
         "space-separated tags such as B-PER, as conlleval. The interval is a bootstrap over the "
         "lines. With --against, p is that of a "
-        "paired bootstrap test between the two systems (Koehn 2004).",
+        "paired bootstrap test between the two systems (Koehn 2004), one-sided: the fraction of resamples in "
+        "which the better system is not better.",
     .section = "score",
     .options = add_options,
     .run = run,

@@ -145,6 +145,10 @@ static nm_status add_columns(job *self, nm_error *err)
     const tag_config *config = self->config;
     if (config->token_column > c->n_columns || config->tag_column > c->n_columns)
         return bad_line(self, c->line, "fewer columns than tag.token_column or tag.tag_column", err);
+    if (config->evaluate && config->token_column == (config->tag_column ? config->tag_column : c->n_columns))
+        return bad_line(self, c->line,
+                        "the column of the tokens is that of the tags (tag.token_column, tag.tag_column)",
+                        err);
     for (int32_t i = 0; i < c->n; i++) {
         const char *gold = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
         if (config->evaluate && !nm_tag_valid(gold))

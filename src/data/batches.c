@@ -97,11 +97,14 @@ static int64_t target_length(const nm_batching *batching, int64_t i)
     return batching->target ? nm_corpus_length(batching->target, i) : 0;
 }
 
+static int64_t length_limit(const nm_batching *batching)
+{
+    return batching->max_tokens < batching->max_length ? batching->max_tokens : batching->max_length;
+}
+
 static bool usable(const nm_batching *batching, int64_t i)
 {
-    int64_t s = source_length(batching, i), t = target_length(batching, i), limit = batching->max_length;
-    if (limit > batching->max_tokens)
-        limit = batching->max_tokens;
+    int64_t s = source_length(batching, i), t = target_length(batching, i), limit = length_limit(batching);
     return s > 0 && s <= limit && t <= limit && (!batching->target || t > 0);
 }
 
@@ -156,7 +159,7 @@ nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, ui
     if (!n) {
         free(examples);
         return nm_fail(err, NM_USAGE, "no sequence has 1 to %lld tokens (max_length, max_tokens)",
-                       (long long)batching->max_length);
+                       (long long)length_limit(batching));
     }
     int64_t *starts = nm_allocate(((size_t)n + 1) * sizeof *starts);
     batches->n = cut_batches(batching, examples, n, starts);

@@ -207,6 +207,10 @@ static nm_status begin(nm_labeled *texts, nm_error *err)
     texts->header = has_header(texts);
     NM_TRY(find_label(texts, texts->header, err));
     NM_TRY(find_texts(texts, texts->header, err));
+    for (size_t i = 0; i < texts->n_texts && texts->config.with_label; i++)
+        if (texts->text_at[i] == texts->label_at)
+            return nm_fail(err, NM_USAGE, "%s: column %zu is that of the label and of the text (label, text)",
+                           texts->path, texts->label_at + 1);
     describe_columns(texts);
     return NM_OK;
 }
@@ -311,6 +315,14 @@ static nm_status split_first_word(nm_labeled *texts, nm_error *err)
     return NM_OK;
 }
 
+static const char *type_name(const json_t *value)
+{
+    return json_is_boolean(value) ? "a boolean"
+           : json_is_array(value) ? "an array"
+           : json_is_null(value)  ? "null"
+                                  : "an object";
+}
+
 /* Appends the string or number in a field of the object. NM_FORMAT if there is none. */
 static nm_status append_field(const nm_labeled *texts, const json_t *object, const char *name, nm_buffer *out,
                               nm_error *err)
@@ -321,11 +333,14 @@ static nm_status append_field(const nm_labeled *texts, const json_t *object, con
         nm_buffer_append(out, json_string_value(value), json_string_length(value));
         return NM_OK;
     }
-    if (!json_is_number(value))
+    if (!value)
         return nm_fail(
             err, NM_FORMAT,
             "%s:%lld: the object has no text \"%.60s\"; the options label and text name its fields",
             texts->path, (long long)texts->table.line, name);
+    if (!json_is_number(value))
+        return nm_fail(err, NM_FORMAT, "%s:%lld: \"%.60s\" is %s, not a string or a number", texts->path,
+                       (long long)texts->table.line, name, type_name(value));
     locale_t before = nm_c_locale_enter();
     int n = json_is_integer(value)
                 ? snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value))
@@ -344,11 +359,12 @@ static const char *field_name(const char *column, const char *number, const char
 static nm_status read_fields(nm_labeled *texts, const json_t *object, nm_error *err)
 {
     const nm_labeled_config *config = &texts->config;
+    const char *label_name = field_name(config->label, "1", "label");
     nm_buffer label = {0};
     nm_status status = NM_OK;
     if (config->with_label) {
         nm_buffer_clear(&label);
-        status = append_field(texts, object, field_name(config->label, "1", "label"), &label, err);
+        status = append_field(texts, object, label_name, &label, err);
         if (status == NM_OK)
             status = set_label(texts, label.data, label.bytes, err);
         nm_buffer_release(&label);
@@ -358,7 +374,12 @@ static nm_status read_fields(nm_labeled *texts, const json_t *object, nm_error *
     for (char *name; status == NM_OK && (name = strtok_r(rest, ",", &rest));) {
         if (texts->text.bytes)
             nm_buffer_append_byte(&texts->text, ' ');
-        status = append_field(texts, object, name, &texts->text, err);
+        if (config->with_label && !strcmp(name, label_name))
+            status = nm_fail(err, NM_USAGE,
+                             "%s: \"%.60s\" is the field of the label and of the text (label, text)",
+                             texts->path, name);
+        else
+            status = append_field(texts, object, name, &texts->text, err);
     }
     free(copy);
     return status;

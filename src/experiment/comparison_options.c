@@ -5,10 +5,12 @@
 static const nm_option comparison_rows[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
         "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or NORM:key=value for further settings; LABEL=NORM... "
-        "names a variant. NORM may be recipe, the norms of the recipe. With run.tune the default is tuned=recipe."),
+        "names a variant. NORM may be recipe, the norms of the recipe. A value with commas or colons is written in braces: "
+        "NORM:norm.at={enc.0=batch,enc.1=rms}. With run.tune the default is tuned=recipe."),
     ROW(grid, "", 0, 0,
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
-        "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X."),
+        "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X. A value with "
+        "commas or semicolons is written in braces: norm.at={enc.0=batch,enc.1=rms},{enc.0=batch}."),
     ROW(score_grid, "false", 0, 1, "Score all grid points on the test set, not only the selected ones."),
     ROW(seeds, "1", 1, 10000, "Number of runs of each variant, with seeds 1, 2, ..."),
     ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),

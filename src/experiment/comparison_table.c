@@ -160,7 +160,8 @@ static void test_variant(const nm_comparison_table *table, const nm_variant_summ
     summary->difference = d.value;
     summary->difference_low = d.low;
     summary->difference_high = d.high;
-    summary->p = isfinite(d.p) ? d.p : model_p(first, summary);
+    summary->of_models = !isfinite(d.p);
+    summary->p = summary->of_models ? model_p(first, summary) : d.p;
     if (table->margin > 0)
         summary->p_equivalence = nm_seed_equivalence(&d, table->margin);
 }
@@ -412,6 +413,30 @@ static int common_signature(const nm_comparison_table *table, const nm_run_resul
     return (int)common;
 }
 
+/* What diff and p mean. */
+static void print_tests(const nm_comparison_table *table, const nm_variant_summary *first, const char *line,
+                        FILE *out)
+{
+    bool of_norms = false, of_models = false;
+    for (size_t g = 0; g < table->n; g++) {
+        const nm_variant_summary *summary = &table->summaries[g];
+        of_norms = of_norms || (isfinite(summary->p_holm) && !summary->of_models);
+        of_models = of_models || (isfinite(summary->p_holm) && summary->of_models);
+    }
+    if (of_norms || of_models)
+        fprintf(out, "%sdiff, p: to %s; p with Holm's correction over the rows\n", line,
+                first->variant->name);
+    if (of_norms)
+        fprintf(out, "%sp: two-sided t test over seeds and test segments\n", line);
+    if (of_models)
+        fprintf(
+            out,
+            "%sp%s: one-sided: the fraction of resamples in which the better system is not better (paired "
+            "bootstrap over test segments)\n"
+            "%sthis p compares models; one seed is not enough to compare the norms (--seeds 3)\n",
+            line, of_norms ? " of variants with one seed" : "", line);
+}
+
 static void print_footer(const nm_comparison_table *table, nm_table_format format, FILE *out)
 {
     const nm_variant_summary *first = first_scored(table);
@@ -419,11 +444,9 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
     if (!run || format == NM_TABLE_CSV)
         return;
     const char *line = format == NM_TABLE_LATEX ? "% " : format == NM_TABLE_MARKDOWN ? "- " : "";
-    bool tested = false, seeds = false;
-    for (size_t g = 0; g < table->n; g++) {
-        tested = tested || isfinite(table->summaries[g].p_holm);
+    bool seeds = false;
+    for (size_t g = 0; g < table->n; g++)
         seeds = seeds || isfinite(table->summaries[g].value_deviation);
-    }
     fprintf(out, "%s%s%s: %.*s\n", *line == '%' ? "" : "\n", line, run->title, common_signature(table, run),
             run->signature);
     if (seeds)
@@ -431,18 +454,7 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
                 line);
     fprintf(out, "%s95 %%: confidence interval %s\n", line,
             seeds ? "of the mean over seeds and test segments" : "over test segments (bootstrap)");
-    if (tested && seeds)
-        fprintf(
-            out,
-            "%sdiff: to the first row; p: t test over seeds and test segments, Holm's correction over the "
-            "rows\n",
-            line);
-    else if (tested)
-        fprintf(
-            out,
-            "%sp: paired bootstrap over test segments against the first row, Holm's correction. It compares "
-            "these models;\n%s   one seed is not enough to compare the norms (--seeds 3)\n",
-            line, line);
+    print_tests(table, first, line, out);
     if (table->margin > 0 && seeds) {
         char *margin = nm_format("%g", table->margin);
         fprintf(out, "%sp equiv: two one-sided tests of a difference of at least %s\n", line, margin);

@@ -15,9 +15,11 @@ typedef struct nm_variant_summary { /* the runs of one variant, or of one grid p
     /* All following numbers are NaN if unknown. Number of finished runs; test score: mean, deviation over the seeds and ends of
      * the 95 % interval. */
     double finished, value, value_deviation, low, high;
-    /* Against the first row: difference in score with its confidence interval, p of the test over seeds and segments (with one
-     * seed: of the paired bootstrap over segments), the same with Holm's correction, p of the equivalence test. */
+    /* Against the first scored variant: difference in score with its confidence interval, p, p with Holm's correction, p of the
+     * equivalence test. p: of the two-sided t test over seeds and segments; of_models: only two models could be compared, and p
+     * is the one-sided one of the paired bootstrap over segments (Koehn 2004). */
     double difference, difference_low, difference_high, p, p_holm, p_equivalence;
+    bool of_models;
     /* Means over the finished runs; loss and nll: of the best validation. */
     double loss, loss_deviation, nll, perplexity, tokens_per_second, step_mib, tid_mean, tid_variance;
 } nm_variant_summary;

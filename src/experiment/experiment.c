@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "experiment/run_match.h"
 #include "experiment/slurm_array.h"
+#include "probe/probe.h"
+#include "train/option_check.h"
 #include "train/options.h"
 
 /* ---- variants ---- */
@@ -36,6 +38,8 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
     nm_status status = nm_variants_parse(&c->variants, norms, err);
+    if (status == NM_OK)
+        status = nm_variants_check_names(&c->variants, options, err);
     if (status == NM_OK)
         set_fixnorm(&c->variants, options);
     nm_options_free(options);
@@ -67,29 +71,115 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* Two points with the same configuration would train the same model twice. */
-static nm_status check_distinct(const nm_experiment *c, nm_error *err)
+/* Whether the names differ at most in '/' and '_'. */
+static bool same_folder(const char *a, const char *b)
+{
+    while (*a && (*a == *b || (strchr("/_", *a) && *b && strchr("/_", *b)))) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+/* Two points with the same configuration would train the same model twice. texts: configurations of the points up to i. */
+static nm_status check_distinct(const nm_experiment *c, char *const *texts, size_t i, nm_error *err)
+{
+    const char *name = c->points.list[i].name;
+    for (size_t k = 0; k < i; k++) {
+        const char *other = c->points.list[k].name;
+        if (!strcmp(name, other))
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", name);
+        if (!strcmp(texts[i], texts[k]))
+            return nm_fail(err, NM_USAGE,
+                           "compare.norms: %.100s and %.100s have the same configuration with this recipe",
+                           other, name);
+        if (same_folder(name, other))
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s and %.100s have the same run folder", other,
+                           name);
+    }
+    return NM_OK;
+}
+
+static nm_status check_seed(const nm_settings *settings, nm_error *err)
+{
+    for (size_t i = 0; i < settings->n; i++)
+        if (!strcmp(settings->list[i].key, "train.seed"))
+            return nm_fail(
+                err, NM_USAGE,
+                "train.seed has no effect: the runs of a variant have the seeds 1, 2, ..., N of --seeds N "
+                "(compare.seeds)");
+    return NM_OK;
+}
+
+/* The seeds of the runs are those of the comparison. */
+static nm_status check_seeds(const nm_experiment *c, nm_error *err)
+{
+    NM_TRY(check_seed(&c->queue.settings, err));
+    for (size_t i = 0; i < c->points.n; i++)
+        NM_TRY(check_seed(&c->points.list[i].settings, err));
+    return NM_OK;
+}
+
+/* Whether a run can write n checkpoints: at validations, every save_every updates, and at its end. Without
+ * train.validate_every, it validates after epochs, whose length is not known without data. */
+static bool can_write_checkpoints(const nm_train_config *train, int64_t n)
+{
+    const int64_t every = train->validate_every, save = train->save_every;
+    if (!train->updates || !every)
+        return true;
+    n -= train->save_initial;
+    for (int64_t update = 0; n > 0; n--) {
+        if (update >= train->updates)
+            return false;
+        int64_t validation = (update / every + 1) * every,
+                next = save ? (update / save + 1) * save : validation;
+        update = next < validation ? next : validation;
+    }
+    return true;
+}
+
+static nm_status check_average(const nm_experiment *c, const nm_options *options, nm_error *err)
+{
+    int64_t average = c->config.measurement.average;
+    if (can_write_checkpoints(nm_options_find(options, "train"), average))
+        return NM_OK;
+    return nm_fail(err, NM_USAGE,
+                   "compare.average is %lld, but a run writes fewer checkpoints; see train.updates, "
+                   "train.validate_every and train.save_every",
+                   (long long)average);
+}
+
+static nm_status check_options(const nm_experiment *c, const nm_variant *point, const nm_options *options,
+                               nm_error *err)
+{
+    nm_probe *probe = NULL;
+    nm_status status = nm_train_options_check(c->queue.task, options, err);
+    if (status == NM_OK)
+        status = nm_probe_create(&probe, options, err);
+    nm_probe_free(probe);
+    if (status == NM_OK)
+        status = check_average(c, options, err);
+    return status == NM_OK ? NM_OK : nm_error_prefix(err, "%.100s", point->name);
+}
+
+/* Errors in the options of one point are reported before the others are trained. */
+static nm_status check_points(const nm_experiment *c, nm_error *err)
 {
     char **texts = nm_allocate((c->points.n + 1) * sizeof *texts);
-    nm_status status = NM_OK;
+    nm_status status = check_seeds(c, err);
     nm_options *like = nm_options_create();
     nm_train_options_add(like, c->queue.task);
     for (size_t i = 0; i < c->points.n && status == NM_OK; i++) {
+        const nm_variant *point = &c->points.list[i];
         nm_options *options;
-        status = nm_run_queue_options(&c->queue, &c->points.list[i], 1, &options, err);
+        status = nm_run_queue_options(&c->queue, point, 1, &options, err);
         if (status != NM_OK)
             break;
         texts[i] = nm_configuration_text(options, like);
+        status = check_distinct(c, texts, i, err);
+        if (status == NM_OK)
+            status = check_options(c, point, options, err);
         nm_options_free(options);
-        for (size_t k = 0; k < i && status == NM_OK; k++)
-            if (!strcmp(c->points.list[i].name, c->points.list[k].name))
-                status =
-                    nm_fail(err, NM_USAGE, "compare.norms: %.100s is listed twice", c->points.list[i].name);
-            else if (!strcmp(texts[i], texts[k]))
-                status =
-                    nm_fail(err, NM_USAGE,
-                            "compare.norms: %.100s and %.100s have the same configuration with this recipe",
-                            c->points.list[k].name, c->points.list[i].name);
     }
     for (size_t i = 0; i < c->points.n; i++)
         free(texts[i]);
@@ -221,7 +311,7 @@ nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
 {
     NM_TRY(parse_variants(c, err));
     NM_TRY(expand_grid(c, err));
-    NM_TRY(check_distinct(c, err));
+    NM_TRY(check_points(c, err));
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
     NM_TRY(nm_run_queue_lock(&c->queue, c->folder, err));

@@ -82,6 +82,57 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
     return status;
 }
 
+/* ---- lists ---- */
+
+/* Braces protect the separators in a value: "norm.at={enc.0=batch,enc.1=rms}". */
+static nm_status check_braces(const char *option, const char *text, nm_error *err)
+{
+    int depth = 0;
+    for (const char *at = text; *at && depth >= 0; at++)
+        depth += (*at == '{') - (*at == '}');
+    return depth ? nm_fail(err, NM_USAGE, "%s: %.200s: unbalanced braces", option, text) : NM_OK;
+}
+
+static char *trim(char *text)
+{
+    text += strspn(text, " ");
+    for (size_t length = strlen(text); length && text[length - 1] == ' ';)
+        text[--length] = 0;
+    return text;
+}
+
+/* strsep for one separator outside balanced braces; the item has no surrounding spaces. */
+static char *next_item(char **rest, char separator)
+{
+    char *item = *rest, *at = item;
+    int depth = 0;
+    if (!item)
+        return NULL;
+    for (; *at && (depth || *at != separator); at++)
+        depth += (*at == '{') - (*at == '}');
+    *rest = *at ? at + 1 : NULL;
+    *at = 0;
+    return trim(item);
+}
+
+/* The value without the pair of braces that encloses it. */
+static char *without_braces(char *value)
+{
+    size_t length = strlen(value);
+    int depth = 0;
+    if (*value != '{' || value[length - 1] != '}')
+        return value;
+    for (size_t i = 0; i + 1 < length; i++) {
+        depth += (value[i] == '{') - (value[i] == '}');
+        if (!depth) /* "{a},{b}" */
+            return value;
+    }
+    value[length - 1] = 0;
+    return value + 1;
+}
+
+#define BRACES_HINT "a value that contains commas is written in braces, as in norm.at={enc.0=batch,enc.1=rms}"
+
 /* ---- variants ---- */
 
 /* "PN=power:norm.power.scaling=group" has the label "PN": its first equals sign is before the first colon. */
@@ -97,12 +148,17 @@ static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
     return NM_OK;
 }
 
-static bool has_key(const nm_variant *variant, const char *key)
+static bool is_set(const nm_settings *settings, const char *key)
 {
     bool found = false;
-    for (size_t i = 0; i < variant->settings.n; i++)
-        found = found || !strcmp(variant->settings.list[i].key, key);
+    for (size_t i = 0; i < settings->n; i++)
+        found = found || !strcmp(settings->list[i].key, key);
     return found;
+}
+
+static bool has_key(const nm_variant *variant, const char *key)
+{
+    return is_set(&variant->settings, key);
 }
 
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value)
@@ -115,11 +171,35 @@ void nm_variants_set_default(nm_variants *variants, const char *key, const char 
             nm_settings_add(&variants->list[i].settings, key, value);
 }
 
-/* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. */
-static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
+/* Parses the settings "norm.scale.trainable=false:model.rope" after the norm; the text is modified. */
+static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
+{
+    nm_settings settings = {0};
+    nm_status status = NM_OK;
+    for (char *setting; status == NM_OK && (setting = next_item(&text, ':')) != NULL;) {
+        char *equals = strchr(setting, '=');
+        if (equals)
+            *equals++ = 0;
+        if (!*setting)
+            status =
+                nm_fail(err, NM_USAGE, "compare.norms: %.100s has a setting without a name", variant->name);
+        else if (is_set(&settings, setting))
+            status =
+                nm_fail(err, NM_USAGE, "compare.norms: %.100s sets %.100s twice", variant->name, setting);
+        else
+            nm_settings_add(&settings, setting, equals ? without_braces(equals) : "true");
+    }
+    nm_settings_add_all(&variant->settings, &settings);
+    nm_settings_release(&settings);
+    return status;
+}
+
+/* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. after_setting: an earlier variant has settings, so that
+ * the text may be part of a value. */
+static nm_status parse_variant(nm_variant *variant, char *text, bool after_setting, nm_error *err)
 {
     NM_TRY(parse_label(variant, &text, err));
-    char *rest = text, *norm = strsep(&rest, ":"), *plus = strchr(norm, '+');
+    char *rest = text, *norm = next_item(&rest, ':'), *plus = strchr(norm, '+');
     if (plus) {
         *plus++ = 0;
         nm_settings_add(&variant->settings, "model.fixnorm", strcmp(plus, "fix") ? plus : "true");
@@ -128,32 +208,52 @@ static nm_status parse_variant(nm_variant *variant, char *text, nm_error *err)
         return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
     bool replaces = strcmp(norm, NM_RECIPE_NORMS) != 0;
     if (replaces && !nm_norm_type_find(norm))
-        return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s", variant->name);
+        return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s%s", variant->name,
+                       after_setting ? "; " BRACES_HINT : "");
     if (replaces)
         nm_settings_add(&variant->settings, "model.norm", norm);
-    for (char *setting; (setting = strsep(&rest, ":")) != NULL;) {
-        char *equals = strchr(setting, '=');
-        if (equals)
-            *equals++ = 0;
-        if (!*setting)
-            return nm_fail(err, NM_USAGE, "compare.norms: %.100s has a setting without a name",
-                           variant->name);
-        nm_settings_add(&variant->settings, setting, equals ? equals : "true");
-    }
-    return NM_OK;
+    return parse_settings(variant, rest, err);
 }
 
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err)
 {
+    NM_TRY(check_braces("compare.norms", text, err));
     char *copy = nm_duplicate(text), *rest = copy;
     nm_status status = NM_OK;
-    for (char *one; status == NM_OK && (one = strsep(&rest, ",")) != NULL;)
-        if (*one)
-            status = parse_variant(add_variant(variants, one, variants->n), one, err);
+    bool settings = false;
+    for (char *one; status == NM_OK && (one = next_item(&rest, ',')) != NULL;) {
+        if (!*one)
+            continue;
+        bool own = strchr(one, ':') != NULL;
+        status = parse_variant(add_variant(variants, one, variants->n), one, settings, err);
+        settings = settings || own;
+    }
     free(copy);
     if (status == NM_OK && !variants->n)
         return nm_fail(err, NM_USAGE, "compare.norms is empty");
     return status;
+}
+
+/* Whether the name is the path of an option, "norm.at", or of a site, "enc.0". */
+static bool is_path(const char *name, const nm_options *options)
+{
+    static const char *const stacks[] = {"enc", "dec", "lm"};
+    size_t length = strcspn(name, ".");
+    char *first = nm_format("%.*s", (int)length, name);
+    bool found = nm_options_find(options, first) != NULL;
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++)
+        found = found || !strcmp(first, stacks[i]);
+    free(first);
+    return name[length] && found;
+}
+
+nm_status nm_variants_check_names(const nm_variants *variants, const nm_options *options, nm_error *err)
+{
+    for (size_t i = 0; i < variants->n; i++)
+        if (is_path(variants->list[i].name, options))
+            return nm_fail(err, NM_USAGE, "compare.norms: %.100s is not the name of a variant; " BRACES_HINT,
+                           variants->list[i].name);
+    return NM_OK;
 }
 
 /* ---- grid ---- */
@@ -164,26 +264,28 @@ static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
     if (!values || values == text)
         return nm_fail(err, NM_USAGE, "compare.grid: %.100s: expected KEY=VALUE,VALUE,...", text);
     *values++ = 0;
+    text = trim(text);
     for (size_t i = 0; i < grid->n; i++)
         if (!strcmp(grid->list[i].key, text))
             return nm_fail(err, NM_USAGE, "compare.grid: %.100s is listed twice", text);
     NM_GROW(grid->list, grid->n, grid->capacity);
     nm_grid_axis *axis = &grid->list[grid->n++];
     *axis = (nm_grid_axis){.key = nm_duplicate(text)};
-    for (char *value; (value = strsep(&values, ",")) != NULL;) {
+    for (char *value; (value = next_item(&values, ',')) != NULL;) {
         if (!*value)
             return nm_fail(err, NM_USAGE, "compare.grid: %.100s has an empty value", axis->key);
         NM_GROW(axis->values, axis->n, axis->capacity);
-        axis->values[axis->n++] = nm_duplicate(value);
+        axis->values[axis->n++] = nm_duplicate(without_braces(value));
     }
     return NM_OK;
 }
 
 nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
 {
+    NM_TRY(check_braces("compare.grid", text, err));
     char *copy = nm_duplicate(text), *rest = copy;
     nm_status status = NM_OK;
-    for (char *axis; status == NM_OK && (axis = strsep(&rest, ";")) != NULL;)
+    for (char *axis; status == NM_OK && (axis = next_item(&rest, ';')) != NULL;)
         if (*axis)
             status = parse_axis(grid, axis, err);
     free(copy);
@@ -204,7 +306,9 @@ static void add_point(nm_variants *points, const nm_variant *variant, const nm_g
     for (size_t a = 0; a < n_axes; a++) {
         stride /= axes[a]->n;
         const char *value = axes[a]->values[index / stride % axes[a]->n];
-        char *name = nm_format("%s:%s=%s", point->name, axes[a]->key, value);
+        bool braces = strpbrk(value, ",;") != NULL; /* as on the command line */
+        char *name =
+            nm_format("%s:%s=%s%s%s", point->name, axes[a]->key, braces ? "{" : "", value, braces ? "}" : "");
         free(point->name);
         point->name = name;
         nm_settings_add(&point->settings, axes[a]->key, value);
@@ -258,8 +362,9 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
             else
                 nm_settings_add(&variants->list[v].excluded, setting->key, setting->value);
         if (!used)
-            return nm_fail(err, NM_USAGE, "%s = %s has no effect: no variant has this norm", setting->key,
-                           setting->value);
+            return nm_fail(err, NM_USAGE, "%s = %s has no effect: no variant has %s", setting->key,
+                           setting->value,
+                           strchr(setting->key + strlen("norm."), '.') ? "this norm" : "a norm that uses it");
     }
     return NM_OK;
 }
@@ -280,18 +385,15 @@ char *nm_configuration_text(const nm_options *options, const nm_options *like)
     char *text = NULL;
     size_t bytes;
     FILE *stream = nm_text_stream_open(&text, &bytes);
-    nm_options_write_like(options, like, stream);
+    nm_options_write_values(options, like, stream);
     nm_text_stream_close(stream);
     char *out = text, *rest = nm_duplicate(text), *copy = rest;
     bool applies = true;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        char *origin = strstr(line, " ; "), *later;
-        while (origin && (later = strstr(origin + 1, " ; ")) != NULL)
-            origin = later;
         if (*line == '[')
             applies = section_applies(line, options);
         if (applies && *line)
-            out += sprintf(out, "%.*s\n", (int)(origin ? origin - line : (long)strlen(line)), line);
+            out += sprintf(out, "%s\n", line);
     }
     *out = 0;
     free(copy);

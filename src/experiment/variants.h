@@ -1,5 +1,6 @@
 /* Variants and grids of a comparison: "layer,scale+fix,batch:norm.batch.preset=pn" is three variants of a recipe,
- * "norm.rbn.lambda=0,0.1;train.max_tokens=1024,4096" is a grid of four points. */
+ * "norm.rbn.lambda=0,0.1;train.max_tokens=1024,4096" is a grid of four points. A value in braces may contain the separators:
+ * "layer:norm.at={enc.0=batch,enc.1=rms}" is one variant. Spaces around items are ignored. */
 #ifndef NM_VARIANTS_H
 #define NM_VARIANTS_H
 
@@ -64,8 +65,12 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
 #define NM_RECIPE_NORMS "recipe"
 
 /* [LABEL=]NORM[+fix][:key=value]..., comma-separated; NORM sets model.norm, or is NM_RECIPE_NORMS; LABEL replaces the whole text
- * as the variant's name. NM_USAGE if the list is empty, or if a variant has an empty label, no norm, an unknown norm or an empty key. */
+ * as the variant's name. NM_USAGE if the list is empty, if its braces are unbalanced, or if a variant has an empty label, no norm,
+ * an unknown norm, an empty key or a key twice. */
 nm_status nm_variants_parse(nm_variants *variants, const char *text, nm_error *err);
+/* NM_USAGE if a name is the path of an option or of a site of norms: it is part of a value with commas that is not in braces.
+ * options: of the runs, for their sections. */
+nm_status nm_variants_check_names(const nm_variants *variants, const nm_options *options, nm_error *err);
 /* If a variant sets the option, the other variants that replace the norm get this value. */
 void nm_variants_set_default(nm_variants *variants, const char *key, const char *value);
 /* Adds the axes of "key=value,value;key=value". NM_USAGE if the text is malformed. */

@@ -131,13 +131,41 @@ static char *list_sites(const char *const *sites, size_t n)
     return text;
 }
 
+/* The number of layers of the stack of these sites; 0: no such stack. */
+static long count_layers(const char *of, const char *const *sites, size_t n)
+{
+    size_t prefix = strcspn(of, ".") + 1;
+    long layers = 0, layer, same;
+    for (size_t i = 0; i < n; i++) {
+        const char *number = sites[i] + prefix;
+        if (!strncmp(of, sites[i], prefix) && parse_range(number, strcspn(number, "."), &layer, &same) &&
+            layer >= layers)
+            layers = layer + 1;
+    }
+    return layers;
+}
+
+/* A range of layers that exceeds the stack also applies to its layers, but states another number of layers. */
+static nm_status check_range(const nm_norm_assignment *entry, const char *const *sites, size_t n,
+                             nm_error *err)
+{
+    long first, last, layers = count_layers(entry->sites, sites, n);
+    const char *dot = strchr(entry->sites, '.');
+    if (!dot || !parse_range(dot + 1, strcspn(dot + 1, "."), &first, &last) || last < layers)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE, "norm.at: %.100s=%s: %.*s has %ld layer%s, numbered from 0", entry->sites,
+                   entry->type, (int)(dot - entry->sites), entry->sites, layers, layers == 1 ? "" : "s");
+}
+
 nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
                                     size_t n, nm_error *err)
 {
     for (size_t i = 0; i < assignments->n; i++) {
         const nm_norm_assignment *entry = &assignments->list[i];
-        if (entry->applied)
+        if (entry->applied) {
+            NM_TRY(check_range(entry, sites, n, err));
             continue;
+        }
         if (entry->matched)
             return nm_fail(err, NM_USAGE,
                            "norm.at: %s=%s has no effect because later entries match its sites", entry->sites,
@@ -226,12 +254,43 @@ bool nm_norm_is_named(const nm_options *options, const char *name, const void *w
     return !strcmp(name, wanted);
 }
 
+static bool has_traits(const nm_options *options, const char *name, const void *traits)
+{
+    const nm_norm_type *type = nm_norm_type_find(name);
+    (void)options;
+    return type && type->traits & *(const unsigned *)traits;
+}
+
+/* GroupNorm with norm.groups, or group scaling. */
+static bool uses_groups(const nm_options *options, const char *name, const void *unused)
+{
+    (void)unused;
+    char *scaling = nm_format("norm.%s.scaling", name);
+    bool uses = (!strcmp(name, "group") && has_value(options, "norm.group.groups", "0")) ||
+                has_value(options, scaling, "group");
+    free(scaling);
+    return uses;
+}
+
+/* An option of section [norm], which applies to several types. */
+static bool shared_option_applies(const nm_options *options, const char *path)
+{
+    static const unsigned uses_batch = NM_USES_BATCH, has_state = NM_HAS_STATE;
+    if (!strcmp(path, "norm.statistics"))
+        return nm_norm_options_any(options, has_traits, &uses_batch);
+    if (!strcmp(path, "norm.state"))
+        return nm_norm_options_any(options, has_traits, &has_state);
+    return strcmp(path, "norm.groups") || nm_norm_options_any(options, uses_groups, NULL);
+}
+
 bool nm_norm_option_applies(const nm_options *options, const char *path)
 {
     static const char section[] = "norm.";
     const char *norm = path + sizeof section - 1, *end;
-    if (strncmp(path, section, sizeof section - 1) || !(end = strchr(norm, '.')))
+    if (strncmp(path, section, sizeof section - 1))
         return true;
+    if (!(end = strchr(norm, '.')))
+        return shared_option_applies(options, path);
     char *name = nm_format("%.*s", (int)(end - norm), norm);
     bool applies = nm_norm_options_any(options, nm_norm_is_named, name);
     free(name);

@@ -28,8 +28,8 @@ void nm_norm_assignments_release(nm_norm_assignments *assignments);
 const nm_norm_assignment *nm_norm_assignments_find(const nm_norm_assignments *assignments, const char *site);
 /* Like nm_norm_assignments_find, for building a model: sets `matched` and `applied` of the entries. */
 const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignments, const char *site);
-/* After a model is built: NM_USAGE for an entry that matches none of its sites (n names, in the order of the model), or that
- * has no effect because later entries match the same sites. */
+/* After a model is built: NM_USAGE for an entry that matches none of its sites (n names, in the order of the model), that
+ * names layers that the model does not have, or that has no effect because later entries match the same sites. */
 nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, const char *const *sites,
                                     size_t n, nm_error *err);
 
@@ -38,8 +38,8 @@ typedef bool nm_norm_predicate(const nm_options *options, const char *name, cons
 /* Whether it is true of a norm that the options name, in [model] or in norm.at. */
 bool nm_norm_options_any(const nm_options *options, nm_norm_predicate *is, const void *argument);
 
-/* Whether an option applies to a run with these options: norm.X.NAME only if they name a norm of the type X. Options of the section
- * [norm] itself, norm.at and norm.state, are of every norm. */
+/* Whether an option applies to a run with these options: norm.X.NAME only if they name a norm of the type X; norm.groups,
+ * norm.state and norm.statistics only if they name a norm that uses groups, running statistics or batch statistics. */
 bool nm_norm_option_applies(const nm_options *options, const char *path);
 
 /* Depends on the planned updates (nm_norm_type.follows_length). No argument: NULL. */

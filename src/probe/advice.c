@@ -23,7 +23,7 @@
  * SPIKE: ratio of early to later gradients. Nguyen and Salazar 2019, figure 2: several times as large in runs that fail without
  * warm-up.
  * DEPTH: ratio of the gradient norms of the first and the last layer, in either direction.
- * LOSS: ratio of the first loss to ln V. Far above 1 the logits are too large, which a smaller initialization avoids.
+ * LOSS: ratio of the loss of the first update to ln V. Far above 1 the logits are too large, which a smaller initialization avoids.
  * MIN_WARMUP: fraction of the updates from which warm-up counts as enabled. */
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
                     LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005;
@@ -72,7 +72,8 @@ static void read_log(nm_advice_inputs *f, const char *path)
             NM_GROW(updates, n, update_capacity);
             norms[n] = norm;
             updates[n] = number_of(object, "update");
-            f->first_loss = n++ ? f->first_loss : number_of(object, "nll");
+            if (updates[n++] == 1)
+                f->first_loss = number_of(object, "nll");
         } else if (type && json_is_true(json_object_get(object, "best"))) {
             f->loss = number_of(object, "nll");
             f->batch_loss = number_of(object, "batch_nll");
@@ -247,13 +248,13 @@ static void advise_init(const nm_advice_inputs *f, nm_advice *a)
     if (!isfinite(times))
         SET(a, f->small_init ? NM_VERDICT_ENABLED : NM_VERDICT_UNKNOWN,
             isfinite(f->first_loss) ? "the loss is that of whole sequences and has no chance level"
-                                    : "the log has no first loss");
+                                    : "the log has no record of the first update (train.log_every = 1)");
     else
         SET(a,
             f->small_init         ? NM_VERDICT_ENABLED
             : times >= LOSS_LIMIT ? NM_VERDICT_INDICATED
                                   : NM_VERDICT_NOT_NEEDED,
-            "the first loss of the log is %.2f, %.2f times the chance-level loss (threshold %.1f)",
+            "the loss of the first update is %.2f, %.2f times the chance-level loss (threshold %.1f)",
             f->first_loss, times, LOSS_LIMIT);
 }
 

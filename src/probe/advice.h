@@ -17,7 +17,7 @@ typedef struct nm_advice_inputs { /* NaN: unknown */
     /* Gradient norm divided by the loss: maximum over the first 5 % of the updates, median over the others. */
     double early_gradient, later_gradient;
     double warmup_fraction; /* fraction of the updates that are warm-up */
-    double first_loss;      /* first training loss of the log */
+    double first_loss;      /* of the first update */
     double chance_loss;     /* loss of uniform probabilities; NaN for losses of whole sequences */
     char first_layer[96], last_layer[96]; /* names, in the first stack */
     double first_layer_gradient, last_layer_gradient;

@@ -20,6 +20,7 @@ nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_e
                  {"confidence", &plan->confidence}};
     char *copy = nm_duplicate(names), *rest = copy;
     nm_status status = NM_OK;
+    plan->named = strcmp(names, "all") != 0;
     for (char *name; status == NM_OK && (name = strsep(&rest, ",")) != NULL;) {
         bool found = !*name;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -87,6 +88,25 @@ static bool has_split(nm_task *task, nm_split split)
     return has;
 }
 
+/* NM_UNSUPPORTED if one of the measurements has no result. */
+static nm_status check_results(const nm_inspection *inspection, nm_error *err)
+{
+    const nm_inspection_plan *plan = &inspection->plan;
+    if (plan->confidence && !inspection->confidence.measured)
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "inspect.measure: confidence needs a model with a probability of each target; the loss "
+            "of this one is that of whole sequences");
+    const char *missing = plan->tid && !inspection->tid.n                  ? "tid"
+                          : plan->spectrum && !inspection->n_singular      ? "spectrum"
+                          : plan->condition && !inspection->conditioning.n ? "condition"
+                          : plan->bounds && !inspection->bounds.n_groups   ? "bounds"
+                                                                           : NULL;
+    return missing
+               ? nm_fail(err, NM_UNSUPPORTED, "inspect.measure: %s is not defined for this model", missing)
+               : NM_OK;
+}
+
 static nm_status measure(nm_inspection *inspection, nm_task *task, nm_model *model, nm_error *err)
 {
     const nm_inspection_plan *plan = &inspection->plan;
@@ -103,7 +123,7 @@ static nm_status measure(nm_inspection *inspection, nm_task *task, nm_model *mod
         NM_TRY(nm_gradient_bounds_measure(&inspection->bounds, task, model, plan->gradient_batches, err));
     if (plan->confidence)
         NM_TRY(nm_confidence_measure(&inspection->confidence, task, model, split, plan->batches, err));
-    return NM_OK;
+    return plan->named ? check_results(inspection, err) : NM_OK;
 }
 
 nm_status nm_inspection_measure(nm_inspection *inspection, const nm_inspection_plan *plan, nm_task *task,

@@ -9,9 +9,10 @@
 
 typedef struct nm_inspection_plan {
     bool tid, spectrum, condition, bounds, confidence; /* what to measure */
-    int64_t batches;                                   /* per measurement; 0: all */
-    int64_t gradient_batches;                          /* of bounds; 0: all */
-    const char *tid_sites; /* sites of the average TID, see nm_tid_select; NULL: "auto" */
+    bool named;               /* not all: a measurement that is not defined for the model is an error */
+    int64_t batches;          /* per measurement; 0: all */
+    int64_t gradient_batches; /* of bounds; 0: all */
+    const char *tid_sites;    /* sites of the average TID, see nm_tid_select; NULL: "auto" */
 } nm_inspection_plan;
 
 typedef struct nm_inspection {
@@ -28,7 +29,8 @@ typedef struct nm_inspection {
 /* Sets the selected measurements of the plan. names: comma-separated, or "all". NM_USAGE: an unknown name. */
 nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_error *err);
 /* Condition numbers and confidence use the validation data, or without them the training data. The model must have gradients
- * if plan->bounds. Release with nm_inspection_release; empty on failure. Errors as nm_eval_pass_run and nm_tid_select. */
+ * if plan->bounds. Release with nm_inspection_release; empty on failure. NM_UNSUPPORTED: plan->named, and a measurement is not
+ * defined for the model. Other errors as nm_eval_pass_run and nm_tid_select. */
 nm_status nm_inspection_measure(nm_inspection *inspection, const nm_inspection_plan *plan, nm_task *task,
                                 nm_model *model, nm_error *err);
 void nm_inspection_release(nm_inspection *inspection);

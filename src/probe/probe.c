@@ -47,9 +47,21 @@ struct nm_probe {
     nm_probe_record records[N_INSTRUMENTS];
 };
 
+static bool measures(const nm_options *options)
+{
+    const nm_probe_config *config = nm_options_find(options, "probe");
+    return config->every || config->checkpoints;
+}
+
+static const nm_option_rule rules[] = {
+    {"probe.instruments", NULL, NULL, "probe.every = 0 and probe.checkpoints = false disable the instruments",
+     measures},
+    {0}};
+
 void nm_probe_options_add(nm_options *options)
 {
     nm_options_add(options, "probe", probe_options, NULL, sizeof(nm_probe_config));
+    nm_options_add_rules(options, rules);
 }
 
 /* ---- hooks ---- */

@@ -37,6 +37,15 @@ static const nm_option classification_options[] = {
 
 static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
 
+static const nm_option_rule classification_rules[] = {
+    {"data.language", "data.tokenizer", "moses", "only the Moses tokenizer depends on the language", NULL},
+    {0}};
+
+static void classification_add_options(nm_options *options)
+{
+    nm_options_add_rules(options, classification_rules);
+}
+
 /* ---- opening ---- */
 
 nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,
@@ -256,6 +265,7 @@ const nm_task_type nm_task_classification = {
     .model = &nm_model_classifier,
     .options = classification_options,
     .config_size = sizeof(nm_classification_config),
+    .add_options = classification_add_options,
     .mean_loss = true,
     .open = classification_open,
     .open_model = classification_open_model,

@@ -187,6 +187,7 @@ nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_err
     nm_labeled_config table = nm_classification_table(c);
     nm_labeled texts;
     NM_TRY(check_train(c, err));
+    NM_TRY(nm_file_check_rereadable(c->train, err));
     nm_status status = nm_labeled_open(&texts, c->train, &table, err);
     *n_texts = 0;
     for (bool more = true; status == NM_OK && more; *n_texts += more)

@@ -81,6 +81,8 @@ static char *tagging_data_warning(const nm_task *task)
 
 /* ---- model ---- */
 
+static const nm_tagger_sizes assumed_sizes = {.chars = 1, .bigrams = 1};
+
 static nm_model_sizes tagging_sizes(const nm_task *task)
 {
     const nm_tagging_parts *parts = task->parts;
@@ -193,6 +195,7 @@ const nm_task_type nm_task_tagging = {
     .measure = nm_tagging_measure,
     .size_unit = "sentences",
     .sizes = tagging_sizes,
+    .assumed_sizes = &assumed_sizes,
     .prepare_model = tagging_prepare_model,
     .entry_name = tagging_entry_name,
     .init_params = tagging_init_params,

@@ -167,6 +167,11 @@ static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
     NM_ASSERT(c->n > 0);
     NM_TRY(check_column(c, "data.token_column", r->config->token_column, err));
     NM_TRY(check_column(c, "data.tag_column", r->config->tag_column, err));
+    if (r->config->token_column == (r->config->tag_column ? r->config->tag_column : c->n_columns))
+        return nm_fail(err, r->config->tag_column ? NM_USAGE : NM_FORMAT,
+                       "%s:%lld: column %lld of %d is that of the tokens and of the tags (data.token_column, "
+                       "data.tag_column)",
+                       c->lines.path, (long long)c->line, (long long)r->config->token_column, c->n_columns);
     for (int32_t i = 0; i < c->n; i++) {
         NM_GROW(r->tokens, (size_t)i, r->tokens_capacity);
         NM_GROW(r->tags, (size_t)i, r->tags_capacity);
@@ -236,6 +241,7 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
     FILE *stream;
     *n_sentences = 0;
     NM_TRY(check_train(config, err));
+    NM_TRY(nm_file_check_rereadable(path, err));
     NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
@@ -260,6 +266,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
     if (config->file_scheme != NM_FILE_SCHEME_AUTO) {
         r.scheme = (nm_tag_scheme)(config->file_scheme - 1);
     } else {
+        NM_TRY(nm_file_check_rereadable(path, err));
         status = pass(&r, path, &guess, NULL, err);
         r.scheme = nm_tag_guess_scheme(&guess);
     }
@@ -417,6 +424,9 @@ static nm_status read_train(nm_task *task, nm_error *err)
     const nm_tagging_config *config = task->config;
     nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
     NM_TRY(read_file(parts, config, config->train, train, err));
+    if (parts->gold_names.n == 1 && nm_tag_outside(parts->gold_names.items[0].text))
+        return nm_fail(err, NM_FORMAT, "%s: every token has the tag O: there is nothing to learn",
+                       config->train);
     nm_counter names = parts->gold_names;
     parts->gold_names = (nm_counter){0};
     make_tags(parts, &names);

@@ -19,6 +19,7 @@ char *nm_model_path(const char *path)
     return nm_duplicate(path);
 }
 
+/* Without origins, which differ between an uninterrupted run and a resumed one. */
 static void add_config(nm_safetensors_writer *writer, const nm_options *options, const nm_task_type *task)
 {
     char *config = NULL;
@@ -26,7 +27,7 @@ static void add_config(nm_safetensors_writer *writer, const nm_options *options,
     FILE *stream = nm_text_stream_open(&config, &bytes);
     nm_options *like = nm_options_create(); /* the sections of a model; not [run] */
     nm_train_options_add(like, task);
-    nm_options_write_like(options, like, stream);
+    nm_options_write_values(options, like, stream);
     nm_options_free(like);
     nm_text_stream_close(stream);
     nm_safetensors_add_metadata(writer, "config", config);

@@ -225,6 +225,13 @@ static bool is_finished(const nm_trainer *trainer)
             nm_schedule_lr(&trainer->schedule, state->update + 1) < trainer->schedule.config.min_lr);
 }
 
+/* The option that limits the length of sequences. */
+static const char *length_option(const nm_batches *batches)
+{
+    const nm_batching *batching = &batches->batching;
+    return batching->max_tokens < batching->max_length ? "train.max_tokens" : "data.max_length";
+}
+
 /* *has is false if the task has no validation data, which is reported as a message. */
 static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
 {
@@ -234,10 +241,9 @@ static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
     *has = status == NM_OK;
     if (status == NM_OK) {
         if (batches.skipped)
-            nm_trainer_message(trainer,
-                               "validation: %" PRId64
-                               " sequences are longer than data.max_length and excluded from the loss",
-                               batches.skipped);
+            nm_trainer_message(
+                trainer, "validation: %" PRId64 " sequence%s longer than %s and excluded from the loss",
+                batches.skipped, batches.skipped == 1 ? " is" : "s are", length_option(&batches));
         nm_batches_release(&batches);
         return NM_OK;
     }
@@ -272,9 +278,9 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     NM_TRY(has_validation(trainer, &validates, err));
     NM_TRY(nm_trainer_ready_batches(trainer, 0, err));
     if (trainer->batches.skipped)
-        nm_trainer_message(trainer,
-                           "training: skipped %" PRId64 " sequence%s, empty or longer than data.max_length",
-                           trainer->batches.skipped, trainer->batches.skipped == 1 ? "" : "s");
+        nm_trainer_message(trainer, "training: skipped %" PRId64 " sequence%s, empty or longer than %s",
+                           trainer->batches.skipped, trainer->batches.skipped == 1 ? "" : "s",
+                           length_option(&trainer->batches));
     if (trainer->config->save_initial && !trainer->state.update)
         NM_TRY(save(trainer, err));
     if (validates && validation_is_missing(trainer))

@@ -63,7 +63,7 @@ const nm_option_rule nm_schedule_rules[] = {
     RULE(lr, "!inv-sqrt-decay|val-decay", "the rate follows from schedule.scale, schedule.warmup and model.width"),
     RULE(init_lr, "inverse-sqrt", "only inverse-sqrt has an initial rate"),
     RULE(warmup, "!no-warmup|constant", "the schedule has no warm-up"),
-    {"schedule.warmup", "schedule.warmup_fraction", "0", "the warm-up is a fraction of the planned updates", NULL},
+    {"schedule.warmup", "schedule.warmup_fraction", "0", "the warm-up is a fraction of the planned updates; set schedule.warmup_fraction = 0 to give a number of updates", NULL},
     RULE(warmup_fraction, "!no-warmup|constant", "the schedule has no warm-up"),
     RULE(scale, "inv-sqrt-decay|val-decay", "the peak rate is schedule.lr"),
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),

@@ -55,6 +55,7 @@ typedef struct nm_task_type {
     nm_status (*measure)(const void *config, int64_t *size, nm_error *err);
     const char *size_unit; /* "sentence pairs" */
     nm_model_sizes (*sizes)(const nm_task *task);
+    const void *assumed_sizes; /* nm_model_sizes.more of a model that is declared without data */
     /* Called after the model is created, e.g. to set the output vocabulary; may be NULL. */
     nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err);
     /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a checkpoint is

@@ -11,6 +11,7 @@
 #include "base/c_locale.h"
 #include "base/file.h"
 #include "base/utf8_cut.h"
+#include "train/option_check.h"
 #include "train/run_config.h"
 #include "train/trainer_private.h"
 
@@ -46,14 +47,10 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
 /* With one shard, and without norms that use batch statistics, norm.statistics = update has no effect. */
 static nm_status open_lockstep(nm_trainer *trainer, nm_error *err)
 {
-    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
-    if (norms->statistics != NM_STATISTICS_UPDATE || trainer->config->shards == 1 ||
-        !nm_trainer_uses_batch(trainer))
+    bool joint;
+    NM_TRY(nm_model_check_statistics(&trainer->model->params, trainer->options, &joint, err));
+    if (!joint)
         return NM_OK;
-    if (norms->state != NM_STATE_UPDATE)
-        return nm_fail(err, NM_USAGE,
-                       "norm.statistics = update requires norm.state = update: running statistics advance "
-                       "once per update");
     const nm_shard_range own = nm_shard_range_of(trainer->config->shards, trainer->comm);
     trainer->n_lanes = (int32_t)(own.last - own.first);
     trainer->lanes = nm_allocate((size_t)trainer->n_lanes * sizeof *trainer->lanes);
@@ -186,36 +183,6 @@ static void report_norms(nm_trainer *trainer)
     }
 }
 
-static bool has_norm(const nm_params *params, const char *type)
-{
-    for (size_t i = 0; i < params->n_norms; i++)
-        if (!strcmp(params->norms[i]->type->name, type))
-            return true;
-    return false;
-}
-
-/* Options of norms that the model does not have are errors if the command sets them. Recipes share the settings of norms. */
-static nm_status check_norm_options(const nm_trainer *trainer, nm_error *err)
-{
-    const char *name;
-    const nm_option *rows;
-    const nm_preset *presets;
-    for (size_t s = 0; nm_options_section(trainer->options, s, &name, &rows, &presets); s++) {
-        const char *type = !strncmp(name, "norm.", 5) ? name + 5 : NULL;
-        for (size_t i = 0; type && rows && rows[i].name && !has_norm(&trainer->model->params, type); i++) {
-            char *path = nm_format("%s.%s", name, rows[i].name);
-            bool given = nm_options_origin(trainer->options, path) == NM_ORIGIN_COMMAND;
-            nm_status status =
-                given ? nm_fail(err, NM_USAGE, "%s has no effect: no norm of the model is of the type %s",
-                                path, type)
-                      : NM_OK;
-            free(path);
-            NM_TRY(status);
-        }
-    }
-    return NM_OK;
-}
-
 /* Fits parameters and loads model.init_from; not called for a resumed run, which has a checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
@@ -258,7 +225,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     NM_TRY(open_model(trainer, err));
-    NM_TRY(check_norm_options(trainer, err));
+    NM_TRY(nm_model_check_norm_options(&trainer->model->params, trainer->options, err));
     report_norms(trainer);
     report_muon(trainer);
     NM_TRY(open_tape(trainer, err));

@@ -73,9 +73,6 @@ struct nm_trainer {
     bool hooks_due; /* the hooks are called for the current update */
 };
 
-/* Whether a norm of the model uses batch statistics. */
-bool nm_trainer_uses_batch(const nm_trainer *trainer);
-
 /* Fraction of train.seconds that has passed; 0: not limited. */
 double nm_trainer_time_fraction(const nm_trainer *trainer);
 /* Calls the message callback. */

@@ -75,6 +75,7 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
     const nm_params *params = &trainer->model->params;
     long long update = (long long)trainer->state.update + 1;
     const nm_tensor *found = first_not_finite(trainer, false);
+    loss = isnan(loss) ? fabs(loss) : loss; /* "nan", not "-nan" */
     if (found)
         return nm_fail(
             err, NM_DIVERGED,

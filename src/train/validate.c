@@ -3,16 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "train/option_check.h"
 #include "train/trainer_private.h"
-
-bool nm_trainer_uses_batch(const nm_trainer *trainer)
-{
-    const nm_params *params = &trainer->model->params;
-    for (size_t i = 0; i < params->n_norms; i++)
-        if (params->norms[i]->type->traits & NM_USES_BATCH)
-            return true;
-    return false;
-}
 
 typedef struct validation_loss {
     double loss, nll; /* means over targets */
@@ -131,7 +123,7 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
     v->loss = mean.loss;
     v->nll = mean.nll;
     v->masked = mean.ignored;
-    if (status == NM_OK && trainer->config->batch_loss && nm_trainer_uses_batch(trainer) &&
+    if (status == NM_OK && trainer->config->batch_loss && nm_model_uses_batch(&trainer->model->params) &&
         trainer->model->params.n_state)
         status = batch_loss_over(trainer, &batches, v, err);
     nm_batches_release(&batches);

@@ -90,7 +90,7 @@ cmp trained again || fail "a model without foldable norms changed"
     --norm.at enc.0=batch,enc.final=rbn,dec.1.ffn=batch --train.updates 60 2>/dev/null
 "$NORMA" export sites --fold -o sites.safetensors 2>err
 grep -q '^sites.safetensors: 4 of 12 norms' err || fail "$(cat err)"
-grep -aqF 'at = enc.0=none,enc.final=none,dec.1.ffn=none ;' sites.safetensors || fail "norm.at of the folded model"
+grep -aqF 'at = enc.0=none,enc.final=none,dec.1.ffn=none\n' sites.safetensors || fail "norm.at of the folded model"
 translate sites trained --no-fold
 translate sites.safetensors again --no-fold
 close trained again

@@ -70,6 +70,13 @@ rm huge.csv wide.csv
 refuses 2 'data.train is not set' train recipe.ini --run.folder none --data.train ''
 refuses 3 'nowhere.tsv' train recipe.ini --run.folder none --data.train nowhere.tsv
 refuses 3 'is a folder' train recipe.ini --run.folder none --data.train run
+# The sections [size.N] measure the training data before they are read; a pipe can be read once.
+{ cat recipe.ini; printf '[size.1000]\nmodel.width = 32\n'; } >sized.ini
+refuses 2 'not a regular file, but it is read more than once' \
+    train sized.ini --run.folder none --data.train <(cat train.tsv)
+refuses 2 'data.language = de has no effect with data.tokenizer = basic_english' \
+    train recipe.ini --run.folder none --data.tokenizer basic_english --data.language de
+refuses 2 'column 2 is that of the label and of the text' train recipe.ini --run.folder none --data.label 2 --data.text 2
 awk 'BEGIN { for (i = 0; i < 200; i++) print "text " i "\t" (i % 2 ? "good" : "bad") }' >swapped.tsv
 refuses 4 'swapped.tsv: 200 different labels of 200 texts; is column 1 that of the label? Choose it with data.label' \
     train recipe.ini --run.folder none --data.train swapped.tsv
@@ -87,7 +94,7 @@ refuses 2 'recipe.ini: there is no profile small' train recipe.ini --profile sma
 { cat recipe.ini; printf '[profile.small]\ntrain.epohcs = 3\n'; } >small.ini
 refuses 2 'small.ini:18: unknown option train.epohcs; the most similar one is train.epochs' train small.ini --profile small
 chatty=1
-refuses 2 'no sequence has 1 to 512 tokens (max_length, max_tokens)' train recipe.ini --run.folder none --train.max_tokens 2
+refuses 2 'no sequence has 1 to 2 tokens (max_length, max_tokens)' train recipe.ini --run.folder none --train.max_tokens 2
 chatty=''
 
 # ---- texts to classify

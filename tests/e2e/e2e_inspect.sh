@@ -63,6 +63,11 @@ has err "'decoder'"
 # ---- after training ----
 "$NORMA" inspect runs/small --advise --batches 4 --gradient-batches 2 >out 2>err || fail "inspect: $(cat err)"
 [ -s err ] && fail "inspect printed: $(cat err)"
+# Only the loss of the first update shows the initialization. The log begins with update 5.
+has out 'SmallInit    unknown     the log has no record of the first update (train.log_every = 1)'
+"$NORMA" train small.ini --run.folder first --train.updates 5 --train.log_every 1 2>err || fail "train: $(cat err)"
+"$NORMA" inspect first --advise --measure tid --batches 2 >out.first 2>err || fail "inspect: $(cat err)"
+grep -q 'SmallInit    .* the loss of the first update is ' out.first || fail "no verdict about the first loss: $(cat out.first)"
 for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular values of embed.weight' 'C_80' \
     'Lemma 2 (2 batches)' 'gradient norm by layer' 'with label smoothing 0.10 the optimum is' 'RBN penalty' 'pre-norm'; do
     has out "$text"

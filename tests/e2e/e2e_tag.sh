@@ -51,8 +51,24 @@ X
 
 # ---- training ----
 
+refuses 2 'set schedule.warmup_fraction = 0 to give a number of updates' train tiny.ini --run.folder none --schedule.warmup 8
+# A pipe can be read once.
+refuses 2 'not a regular file, but it is read more than once' train tiny.ini --run.folder none --data.train <(cat train.txt)
+refuses 2 'not a regular file' train tiny.ini --run.folder none --data.valid <(cat valid.txt)
+refuses 4 'column 3 of 3 is that of the tokens and of the tags' train tiny.ini --run.folder none --data.token_column 3
+refuses 2 'column 1 of 3 is that of the tokens and of the tags' train tiny.ini --run.folder none --data.tag_column 1
+sed 's/[BI]-[A-Z]*$/O/' train.txt >outside.txt
+refuses 4 'outside.txt: every token has the tag O: there is nothing to learn' \
+    train tiny.ini --run.folder none --data.train outside.txt
+# The limit of the length is the smaller one of two options.
+accepts 'sequences, empty or longer than train.max_tokens' train tiny.ini --run.folder few --train.max_tokens 6 --train.updates 1
+has err 'longer than train.max_tokens and excluded from the loss'
+accepts 'sequences, empty or longer than data.max_length' train tiny.ini --run.folder few2 --data.max_length 6 --train.updates 1
+has err 'longer than data.max_length and excluded from the loss'
 accepts 'F1 100.00' train tiny.ini --run.folder run
 grep -q '"f1":' run/log.jsonl || fail "no f1 in the log: $(tail -n 1 run/log.jsonl)"
+refuses 7 'confidence needs a model with a probability of each target' inspect run --measure confidence --batches 1
+accepts 'gradient norm by layer' inspect run --batches 1 --gradient-batches 1
 accepts 'done: 20 updates' train tiny.ini --run.folder half --train.updates 20 --schedule.updates 78
 accepts 'done: 78 updates' train tiny.ini --run.folder half --resume --train.updates 78
 # The tensors: the metadata contains train.updates of the resumed run.
@@ -179,6 +195,7 @@ input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
 refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate
+refuses 4 'valid.txt:1: the column of the tokens is that of the tags' tag run valid.txt --evaluate --token-column 3
 : >empty
 refuses 4 'empty: no sentences to evaluate' tag run empty --evaluate
 refuses 4 'standard input: no sentences to evaluate' tag run --evaluate --json

@@ -92,6 +92,19 @@ lacks err "recipe has changed"
 grep -q '^ff = 32 ; profile' "Jan's run/config.ini" || fail "the resumed run lost its profile"
 "$NORMA" train small.ini --run.folder patient --comm.timeout 77 --train.updates 20 2>err || fail "train: $(cat err)"
 "$NORMA" train --run.folder patient --resume --train.updates 30 2>err || fail "resume of a run with options [comm]: $(cat err)"
+# The model files are those of an uninterrupted run: their configuration has no origins, which a resume changes.
+"$NORMA" train small.ini --run.folder entire --train.updates 400 2>err || fail "train: $(cat err)"
+perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- "$NORMA" train small.ini --run.folder stopped --train.updates 400 2>err &
+process=$!
+while kill -0 $process 2>/dev/null && ! grep -qs '"update":20,' stopped/log.jsonl; do sleep 0.01; done
+kill -INT $process
+got=0
+wait $process || got=$?
+[ "$got" = 9 ] || fail "exit code $got after SIGINT: $(tail -n 3 err)"
+"$NORMA" train --run.folder stopped --resume 2>err || fail "resume: $(cat err)"
+for file in last best; do
+    cmp -s {entire,stopped}/$file.safetensors || fail "$file.safetensors differs after a resume"
+done
 mkdir -p empty
 refuses 2 'empty: there is no run to continue, and no recipe is named' train --run.folder empty --resume
 refuses 2 'too few arguments' train --run.folder "Jan's run"

@@ -160,6 +160,64 @@ static void test_smallest_p(void **state)
     nm_comparison_table_release(&table);
 }
 
+/* The text table of four variants, of which variant p has runs[p] scored runs. */
+static char *table_with_scores(const size_t runs[POINTS])
+{
+    nm_run_result results[POINTS][SEEDS];
+    nm_variant variants[POINTS];
+    nm_comparison_table table = make_table(results, variants);
+    double draws[POINTS * SEEDS][1000];
+    char *text = NULL;
+    size_t bytes;
+    for (size_t p = 0; p < POINTS; p++) {
+        variants[p].origin = p;
+        variants[p].point = false;
+        for (size_t s = 0; s < runs[p]; s++) {
+            results[p][s].measured = true;
+            strcpy(results[p][s].title, "BLEU");
+            results[p][s].value = (double)(10 + 3 * p + s);
+            results[p][s].draws = draws[p * SEEDS + s];
+            for (int k = 0; k < 1000; k++)
+                draws[p * SEEDS + s][k] = results[p][s].value + k % 7;
+        }
+    }
+    nm_comparison_table_summarize_logs(&table);
+    nm_comparison_table_select(&table);
+    nm_comparison_table_test(&table);
+    FILE *stream = open_memstream(&text, &bytes);
+    nm_comparison_table_print(&table, NM_TABLE_TEXT, false, stream);
+    fclose(stream);
+    nm_comparison_table_release(&table);
+    return text;
+}
+
+/* The lines below the table name the variant that the others are compared with, and whether p is one-sided or two-sided. */
+static void test_footer_describes_the_test(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t runs[POINTS];
+        const char *first;
+        bool two_sided, one_sided;
+    } cases[] = {{{2, 2, 2, 2}, "layer", true, false},
+                 {{1, 1, 1, 1}, "layer", false, true},
+                 {{2, 1, 2, 2}, "layer", true, true},
+                 {{0, 2, 2, 2}, "rbn:a", true, false},
+                 {{0, 0, 1, 1}, "rbn:b", false, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = table_with_scores(cases[i].runs);
+        char *line = nm_format("\ndiff, p: to %s; p with Holm's correction over the rows\n", cases[i].first);
+        assert_non_null(strstr(text, line));
+        assert_int_equal(strstr(text, ": two-sided t test over seeds and test segments\n") != NULL,
+                         cases[i].two_sided);
+        assert_int_equal(strstr(text, ": one-sided: the fraction of resamples in which the better system is "
+                                      "not better (paired bootstrap over test segments)\n") != NULL,
+                         cases[i].one_sided);
+        free(line);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_identical_weights_are_found),
         cmocka_unit_test(test_long_causes_are_whole_characters),
         cmocka_unit_test(test_smallest_p),
+        cmocka_unit_test(test_footer_describes_the_test),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,6 +82,14 @@ static void columns_by_header(void **state)
     check(&plain, "text\na day\n", "|text;|a day;");
     csv.label = "2";
     check(&csv, "a day,good\nrain,bad\n", "good|a day;bad|rain;");
+    check(&csv, "text,good\n", "good|text;");
+    csv.text = "1,2";
+    check(&csv, "a day,good\n", "column 2 is that of the label and of the text (label, text)");
+    csv.label = csv.text = "body";
+    check(&csv, "label,body\ngood,a day\n", "column 2 is that of the label and of the text");
+    plain.header = NM_CHOICE_YES;
+    plain.label = plain.text = "body";
+    check(&plain, "label,body\ngood,a day\n", "|a day;");
     csv.label = "1", csv.text = "2";
     check(&csv, "text,label\na day,good\n", "text|label;a day|good;");
 }
@@ -97,11 +105,19 @@ static void json_lines(void **state)
     check(&json, "{\"label\": \"good\"}\n", ":1: the object has no text \"text\"");
     check(&json, "{\"label\": \"good\", \n", ":1: not a JSON object");
     check(&json, "[1]\n", ":1: not a JSON object");
+    check(&json, "{\"label\": true, \"text\": \"a day\"}\n",
+          ":1: \"label\" is a boolean, not a string or a number");
+    check(&json, "{\"label\": 1, \"text\": [\"a day\"]}\n", ":1: \"text\" is an array, not");
+    check(&json, "{\"label\": {}, \"text\": \"a day\"}\n", ":1: \"label\" is an object, not");
+    check(&json, "{\"label\": null, \"text\": \"a day\"}\n", ":1: \"label\" is null, not");
     json.label = json.text = "auto";
     check(&json, "{\"label\": \"good\", \"text\": \"a day\"}\n", "good|a day;");
     json.label = "stars";
     json.text = "title,body";
     check(&json, "{\"stars\": 5, \"title\": \"Good\", \"body\": \"day\"}\n", "5|Good day;");
+    json.label = "body";
+    check(&json, "{\"stars\": 5, \"title\": \"Good\", \"body\": \"day\"}\n",
+          "\"body\" is the field of the label and of the text (label, text)");
     json.with_label = false;
     check(&json, "{\"title\": \"Good\", \"body\": \"day\"}\n", "|Good day;");
 }

@@ -198,6 +198,8 @@ static void test_entries_that_cannot_apply(void **state)
     assert_refused("enc.2=batch",
                    "no site 'enc.2'; its sites are enc.0.self, enc.0.ffn, enc.1.self, enc.1.ffn, ..., ");
     assert_refused("enc.0=batch,lm.0=batch", "no site 'lm.0'");
+    assert_refused("enc.0-5=batch", "norm.at: enc.0-5=batch: enc has 2 layers, numbered from 0");
+    assert_refused("enc.0-1=batch,dec.1-2.ffn=rms", "norm.at: dec.1-2.ffn=rms: dec has 2 layers");
     assert_refused("enc.0.cross=batch", "no site 'enc.0.cross'");
     assert_refused("enc.0-5.self.x=batch", "no site 'enc.0-5.self.x'");
     assert_refused("e=batch", "no site 'e'");

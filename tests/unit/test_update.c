@@ -178,6 +178,23 @@ static void test_gradients_that_are_not_finite(void **state)
     close_run(&r);
 }
 
+/* Logits that are not finite: the message has no sign of NaN. */
+static void test_loss_that_is_not_a_number(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {PLAIN_SGD, "train.divergence_factor", "0", NULL};
+    run r = open_run(settings);
+    nm_tensor *output = &nm_params_find(params_of(&r), "output.weight")->tensor;
+    float *weights = output->data;
+    for (int64_t i = 0; i < (int64_t)output->rows * output->cols; i++)
+        weights[i] = weights[i] > 0 ? 3e38f : -3e38f;
+    nm_progress progress;
+    nm_error err;
+    assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_DIVERGED);
+    assert_non_null(strstr(err.text, "loss nan; "));
+    close_run(&r);
+}
+
 /* Activations whose variance is above the range of float. */
 static void test_activations_that_are_too_large(void **state)
 {
@@ -243,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_position_in_the_data),
         cmocka_unit_test(test_the_divergence_threshold),
         cmocka_unit_test(test_gradients_that_are_not_finite),
+        cmocka_unit_test(test_loss_that_is_not_a_number),
         cmocka_unit_test(test_activations_that_are_too_large),
         cmocka_unit_test(test_the_dry_run_does_not_change_the_norms),
         cmocka_unit_test(test_planned_updates_of_epochs),

@@ -97,8 +97,9 @@ static void test_labels_name_variants(void **state)
 static void test_malformed_variants(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"",           ",",     "+fix",   ":a=b", "layer:=3",
-                                      "layer::a=b", "layre", "=layer", "x=",   "x=y=layer"};
+    static const char *const bad[] = {
+        "",       ",",  "+fix",      ":a=b",           "layer:=3",       "layer::a=b", "layre",
+        "=layer", "x=", "x=y=layer", "layer:a={b,rms", "layer:a=b},rms", "}layer{",    "layer:a=1:b=2:a=1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nm_variants v = {0};
         nm_error err;
@@ -107,10 +108,93 @@ static void test_malformed_variants(void **state)
     }
 }
 
+/* Braces protect commas and colons in a value, and are not part of it. */
+static void test_braces_enclose_a_value(void **state)
+{
+    (void)state;
+    nm_variants v = {0};
+    nm_error err;
+    assert_int_equal(
+        nm_variants_parse(
+            &v, "layer, mixed=layer:norm.at={enc.0=batch,enc.1=rms}:a={x:y} , rms:b={c},{d}=rms", &err),
+        NM_OK);
+    assert_int_equal(v.n, 4);
+    assert_string_equal(v.list[1].name, "mixed");
+    assert_int_equal(v.list[1].settings.n, 3);
+    has_setting(&v.list[1], 0, "model.norm", "layer");
+    has_setting(&v.list[1], 1, "norm.at", "enc.0=batch,enc.1=rms");
+    has_setting(&v.list[1], 2, "a", "x:y");
+    assert_string_equal(v.list[2].name, "rms:b={c}");
+    has_setting(&v.list[2], 1, "b", "c");
+    assert_string_equal(v.list[3].name, "{d}");
+    nm_variants_release(&v);
+    assert_int_equal(nm_variants_parse(&v, "layer:norm.at={enc.0=batch,enc.1=rms}:a={x}-{y}", &err), NM_OK);
+    assert_string_equal(v.list[0].name, "layer:norm.at={enc.0=batch,enc.1=rms}:a={x}-{y}");
+    has_setting(&v.list[0], 2, "a", "{x}-{y}");
+    nm_variants_release(&v);
+}
+
+static nm_options *options_of(const char *text);
+
+/* A value that was cut at its comma is neither a variant nor its name. */
+static void test_values_cut_at_commas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *norms;
+        bool is_cut;
+    } cases[] = {{"base=layer,mixed=layer:norm.at=enc.0=batch,enc.1=rms", true},
+                 {"layer:norm.at=enc.0=batch,dec.final=rms", true},
+                 {"layer:norm.at=lm.0=batch,lm.1=rms", true},
+                 {"layer:model.freeze=enc.0,embed", true},
+                 {"layer,norm.at=rms", true},
+                 {"layer,model.norm=rms", true},
+                 {"layer:norm.at=enc.0=batch,v1.5=rms,encoder.2=rms,enc=rms", false},
+                 {"layer:norm.layer.epsilon=0.1", false}};
+    nm_options *options = options_of("");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_variants v = {0};
+        nm_error err;
+        nm_status status = nm_variants_parse(&v, cases[i].norms, &err);
+        if (status == NM_OK)
+            status = nm_variants_check_names(&v, options, &err);
+        assert_int_equal(status, cases[i].is_cut ? NM_USAGE : NM_OK);
+        if (cases[i].is_cut)
+            assert_non_null(strstr(err.text, "in braces, as in norm.at={enc.0=batch,enc.1=rms}"));
+        nm_variants_release(&v);
+    }
+    nm_options_free(options);
+}
+
+static void test_braces_in_grids(void **state)
+{
+    (void)state;
+    nm_variants v = {0}, p = {0};
+    nm_grid grid = {0};
+    nm_error err;
+    nm_options *options[] = {options_of("")};
+    assert_int_equal(nm_variants_parse(&v, "layer", &err), NM_OK);
+    assert_int_equal(
+        nm_grid_parse(&grid, "norm.at={enc.0=batch,enc.1=rms}, {enc.0=batch},{}; train.shards=1, 2", &err),
+        NM_OK);
+    assert_int_equal(nm_grid_expand(&grid, &v, options, &p, &err), NM_OK);
+    assert_int_equal(p.n, 6);
+    assert_string_equal(p.list[1].name, "layer:norm.at={enc.0=batch,enc.1=rms}:train.shards=2");
+    has_setting(&p.list[1], 1, "norm.at", "enc.0=batch,enc.1=rms");
+    has_setting(&p.list[1], 2, "train.shards", "2");
+    assert_string_equal(p.list[2].name, "layer:norm.at=enc.0=batch:train.shards=1");
+    has_setting(&p.list[4], 1, "norm.at", "");
+    nm_options_free(options[0]);
+    nm_grid_release(&grid);
+    nm_variants_release(&v);
+    nm_variants_release(&p);
+}
+
 static void test_malformed_grids(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"a", "=1", "a=", "a=1,", "a=1,,2", "a=1;a=2", "b=1;c"};
+    static const char *const bad[] = {"a",       "=1",    "a=",     "a=1,",   "a=1,,2",
+                                      "a=1;a=2", "b=1;c", "a={1,2", "a=1},2", "a={1},,{2}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nm_grid grid = {0};
         nm_error err;
@@ -181,6 +265,16 @@ static void test_settings_apply_to_their_norm(void **state)
     applies("[model]\nnorm = rbn\ndecoder_norm = rms\n", "norm.layer.epsilon", false);
     applies("[model]\nnorm = layer\n", "norm.rms.epsilon", false); /* model.qk_norm_type is rms */
     applies("[model]\nnorm = layer\nqk_norm = head\n", "norm.rms.epsilon", true);
+    applies("[model]\nnorm = layer\n", "norm.state", false);
+    applies("[model]\nnorm = layer\n", "norm.statistics", false);
+    applies("[model]\nnorm = batch\n", "norm.state", true);
+    applies("[norm]\nat = dec.final=power\n", "norm.statistics", true);
+    applies("[model]\nnorm = batch\n", "norm.groups", false);
+    applies("[model]\nnorm = batch\n[norm.batch]\nscaling = group\n", "norm.groups", true);
+    applies("[model]\nnorm = power\n", "norm.groups", true);
+    applies("[model]\nnorm = power\n[norm.power]\nscaling = none\n", "norm.groups", false);
+    applies("[model]\nnorm = group\n", "norm.groups", true);
+    applies("[model]\nnorm = group\n[norm.group]\ngroups = 4\n", "norm.groups", false);
 }
 
 static void test_axes_apply_to_their_norm(void **state)
@@ -389,7 +483,10 @@ int main(void)
         cmocka_unit_test(test_norms_of_the_recipe),
         cmocka_unit_test(test_labels_name_variants),
         cmocka_unit_test(test_malformed_variants),
+        cmocka_unit_test(test_braces_enclose_a_value),
+        cmocka_unit_test(test_values_cut_at_commas),
         cmocka_unit_test(test_malformed_grids),
+        cmocka_unit_test(test_braces_in_grids),
         cmocka_unit_test(test_grid_points),
         cmocka_unit_test(test_settings_apply_to_their_norm),
         cmocka_unit_test(test_axes_apply_to_their_norm),
