@@ -154,7 +154,26 @@ for first in copied/checkpoints/*[0-9].safetensors copied/best.safetensors copie
     cp -L "$first" before
     refuses 2 "$first is the model of a run, which would be overwritten" average "$first" $model
     cmp -s "$first" before || fail "$first was overwritten"
+    refuses 2 "export: $first is the model of a run, which would be overwritten" export $model -o "$first"
+    cmp -s "$first" before || fail "norma export overwrote $first"
+    refuses 2 "convert: $first is the model of a run" convert data --from huggingface -o "$first"
 done
+for file in copied/checkpoints/*.state.safetensors copied/config.ini copied/log.jsonl; do
+    cp "$file" before
+    refuses 2 "export: $file is the " export $model -o "$file"
+    refuses 2 "output, and $file is the " average "$file" $model
+    cmp -s "$file" before || fail "$file was overwritten"
+done
+ln -s copied/best.safetensors link.safetensors
+refuses 2 'link.safetensors is the model of a run' export $model -o link.safetensors
+# A conversion would overwrite the codes and settings of a data folder.
+find data copied -type f -exec cksum {} + >before
+for to in huggingface ctranslate2; do
+    refuses 2 'convert: data is a data folder' convert $model --to $to -o data
+    refuses 2 'convert: copied is the folder of a run' convert $model --to $to -o copied
+done
+find data copied -type f -exec cksum {} + >after
+same before after
 refuses 4 'not a model of Norma' average mean copied/checkpoints/*.state.safetensors
 accepts 'average of 1 model' average copied/mean.safetensors $model
 accepts 'average of 1 model' average copied/mean.safetensors $model
