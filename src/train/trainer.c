@@ -287,6 +287,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(nm_ranks_share_checkpoint(trainer, err));
     NM_TRY(nm_ranks_share_messages(trainer, err));
     trainer->seconds_before = trainer->state.seconds;
+    trainer->earlier_tokens = trainer->state.sum_tokens;
     return NM_OK;
 }
 

@@ -63,7 +63,8 @@ struct nm_trainer {
     double seconds_before;  /* training time of earlier sessions */
     double validating;      /* duration of validations since the last record of the log */
     double last_validation; /* duration of the last validation of this session, 0: none */
-    double report_clock;    /* nm_clock at the last record of the log */
+    double report_clock;    /* nm_clock at the last record of the log, or at open */
+    int64_t earlier_tokens; /* part of state.sum_tokens of earlier sessions, whose clocks have stopped */
     nm_load_meter load;     /* read at each record of the log */
     struct {
         int64_t updates, tokens;
