@@ -198,7 +198,7 @@ static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentenc
 {
     const nm_beam_entry *entry = &sentence->live[parent];
     const double *all = s->scorer->all + (size_t)row * (size_t)s->scorer->vocab_size;
-    int32_t ids[NM_CONSTRAINTS_MAX];
+    int32_t ids[NM_PHRASES_MAX];
     int32_t n_ids = nm_constraints_next(constraints_of(s, sentence), entry->constraints, ids);
     const nm_beam_candidate *before = s->candidates + *n - added;
     for (int32_t i = 0; i < n_ids; i++) {
@@ -362,7 +362,7 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
     size_t n = (size_t)s->sources->n_seqs * (size_t)s->groups, beam = (size_t)s->beam;
     s->sentences = nm_allocate(n * sizeof *s->sentences);
     s->entries = nm_allocate(2 * n * beam * sizeof *s->entries);
-    size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_CONSTRAINTS_MAX : 0), banks = 1;
+    size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_PHRASES_MAX : 0), banks = 1;
     s->candidates = nm_allocate(beam * successors * sizeof *s->candidates);
     for (int32_t i = 0; s->constraints && i < s->sources->n_seqs; i++) {
         size_t tokens = (size_t)nm_constraints_tokens(&s->constraints[i]);
