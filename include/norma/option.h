@@ -68,6 +68,9 @@ typedef enum nm_origin {
 
 nm_options *nm_options_create(void);
 void nm_options_free(nm_options *options);
+/* For options that are never saved: text values may contain what an INI file cannot hold, namely newlines, whitespace at the ends,
+ * and ; after whitespace. Otherwise such a value is NM_USAGE. */
+void nm_options_accept_any_text(nm_options *options);
 /* The same sections and rules with default values. */
 nm_options *nm_options_create_like(const nm_options *options);
 

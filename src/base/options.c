@@ -33,6 +33,7 @@ struct nm_options {
     size_t n_texts, texts_capacity;
     bool saved;     /* read from a saved configuration, which was checked before it was saved */
     bool has_sizes; /* sections [size.N] were found */
+    bool any_text;  /* nm_options_accept_any_text */
 };
 
 static const char *const origin_names[] = {"default", "preset", "file",        "size",
@@ -158,7 +159,12 @@ static nm_status find_choice(const char *path, const nm_option *row, const char 
     return nm_fail(err, NM_USAGE, "%s = %.200s: expected one of %s", path, value, row->choices);
 }
 
-/* A configuration is saved as a file, so every text value must be readable from such a file without change. */
+void nm_options_accept_any_text(nm_options *options)
+{
+    options->any_text = true;
+}
+
+/* A text value that is saved must be readable from the file without change. */
 static nm_status check_text(const char *path, const char *value, nm_error *err)
 {
     size_t length = strlen(value);
@@ -243,7 +249,8 @@ static nm_status set_row(nm_options *options, section *part, size_t index, const
     } else if (row->kind == NM_ENUM) {
         *(int *)field = choice;
     } else if (row->kind == NM_TEXT) {
-        NM_TRY(check_text(path, value, err));
+        if (!options->any_text)
+            NM_TRY(check_text(path, value, err));
         *(const char **)field = keep_text(options, value);
     } else {
         NM_TRY(parse_number(path, row, value, field, err));

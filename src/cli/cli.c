@@ -203,6 +203,8 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
 {
     if (command->options)
         command->options(options);
+    if (!command->saves)
+        nm_options_accept_any_text(options);
     if (command->rules)
         nm_options_add_rules(options, command->rules);
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;

@@ -23,6 +23,7 @@ typedef struct nm_command {
     const char *takes_options;   /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
     bool ranks;  /* processes of an MPI launcher divide the work; otherwise only the first one runs */
+    bool saves;  /* options are saved in INI files, whose syntax limits text values */
     bool trains; /* the first argument is a recipe, whose run.task determines further sections */
     /* Runs the command with the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);

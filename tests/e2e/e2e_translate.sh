@@ -64,6 +64,10 @@ if grep -q '@@\|</s>\|<pad>' lines; then fail "units in the text: $(cat lines)";
 # ---- batches, order, threads and file names change nothing ----
 "$NORMA" translate run/best.safetensors --batch-tokens 1 in --output again
 cmp lines again || fail "another batch size, another translation"
+try translate run in --output 'again ;b.en'
+[ "$got" = 0 ] || fail "a file name with a semicolon: $(cat err)"
+same lines 'again ;b.en'
+accepts BLEU score bleu lines --reference 'again ;b.en'
 tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
 cmp lines again || fail "another order, another translation"
 printf '%s' "$(cat in)" | "$NORMA" translate run >again # the last line without an end
