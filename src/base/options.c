@@ -465,6 +465,12 @@ static void warn_of_preset(const section *part, char **warning)
     free(name);
 }
 
+/* "line" (documents) and "keep" (punctuation) leave the text as it is. */
+static bool changes_nothing(const nm_option *row, const char *value)
+{
+    return turns_off(value) || (row->kind == NM_ENUM && is_listed("line|keep", value));
+}
+
 static nm_status check_rule(const nm_options *options, const nm_option_rule *rule, char **warning,
                             nm_error *err)
 {
@@ -475,7 +481,7 @@ static nm_status check_rule(const nm_options *options, const nm_option_rule *rul
     char *value = row_value(part, index);
     bool changed = part->origins[index] == NM_ORIGIN_COMMAND || !is_default(&part->rows[index], value);
     nm_status status = NM_OK;
-    if (changed && !turns_off(value) && !rule_has_effect(options, rule)) {
+    if (changed && !changes_nothing(&part->rows[index], value) && !rule_has_effect(options, rule)) {
         char *reason = rule_reason(options, rule);
         if (part->origins[index] == NM_ORIGIN_COMMAND) {
             status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
