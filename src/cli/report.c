@@ -25,6 +25,9 @@ static const nm_option report_options[] = {
               "Show sample outputs; without them the page contains no sentence of the corpus."),
     {0}};
 
+static const nm_option_rule report_rules[] = {
+    {"report.png_width", "report.png", "!", "no images are written", NULL}, {0}};
+
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "report", report_options, NULL, sizeof(report_config));
@@ -64,6 +67,9 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_report report = {0};
     const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1000, &err);
+    if (status == NM_OK && !*config->output && !*config->png && !*config->tensorboard)
+        status = nm_fail(&err, NM_USAGE,
+                         "report: nothing to write: no --output, no --png FOLDER, no --tensorboard FOLDER");
     if (status == NM_OK)
         status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, config->inspected, &err);
     if (status == NM_OK)
@@ -90,6 +96,7 @@ const nm_command nm_command_report = {
         "with "
         "batch statistics.",
     .section = "report",
+    .rules = report_rules,
     .options = add_options,
     .run = run,
 };

@@ -26,6 +26,10 @@ static const nm_option score_rows[] = {
 };
 /* clang-format on */
 
+static const nm_option_rule rules[] = {
+    {"score.centered", "score.against", "!", "only the test against another system has differences", NULL},
+    {0}};
+
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "score", score_rows, NULL, sizeof(score_options));
@@ -242,6 +246,7 @@ const nm_command nm_command_score = {
         "lines. With --against, p is that of a "
         "paired bootstrap test between the two systems (Koehn 2004).",
     .section = "score",
+    .rules = rules,
     .options = add_options,
     .run = run,
 };

@@ -34,11 +34,15 @@ static const nm_option decode_options[] = {
 
 static const nm_option_rule decode_rules[] = {
     {"decode.diverse_groups", "decode.search", "fairseq|tears", "samples have no groups", NULL},
+    {"decode.beam", "decode.search", "fairseq|tears", "sampling has no beam", NULL},
     {"decode.diverse_strength", "decode.diverse_groups", "!1", "it needs diverse_groups", NULL},
     {"decode.temperature", "decode.search", "sample", "only sampling has a temperature (decode.search = sample)", NULL},
     {"decode.top_k", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.top_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)", NULL},
+    {"decode.top_k", "decode.temperature", "!", "it always chooses the most probable token", NULL},
+    {"decode.top_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
+    {"decode.seed", "decode.temperature", "!", "it has no random numbers", NULL},
     {0}};
 
 static const nm_preset decode_presets[] = {
@@ -85,6 +89,10 @@ nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *er
         options->beam % options->diverse_groups)
         return nm_fail(err, NM_USAGE, "decode.beam = %lld is not a multiple of decode.diverse_groups = %lld",
                        (long long)options->beam, (long long)options->diverse_groups);
+    if (options->max_length_a == 0 && options->min_length > options->max_length_b)
+        return nm_fail(err, NM_USAGE,
+                       "decode.min_length = %lld is more than the maximum length, decode.max_length_b = %lld",
+                       (long long)options->min_length, (long long)options->max_length_b);
     return NM_OK;
 }
 

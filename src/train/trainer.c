@@ -238,6 +238,16 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
+static void warn_without_limit(nm_trainer *trainer)
+{
+    const nm_train_config *c = trainer->config;
+    bool limited =
+        c->updates || c->epochs || c->seconds > 0 || c->patience || trainer->schedule.config.min_lr > 0;
+    if (!limited)
+        nm_trainer_message(trainer, "warning: the training has no end: set train.epochs, train.updates, "
+                                    "train.seconds or train.patience, or stop it (Ctrl-C)");
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -257,6 +267,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     free(warning);
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
+    warn_without_limit(trainer);
     NM_TRY(open_model(trainer, err));
     NM_TRY(check_norm_options(trainer, err));
     report_norms(trainer);

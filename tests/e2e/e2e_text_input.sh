@@ -134,4 +134,6 @@ refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
 refuses 3 'nowhere' tokenize --like nowhere forms
 printf 'a\0b\n' >zero
 refuses 2 'text.side has no effect without --like' subword --side target --tokenizer none /dev/null
-refuses 4 'zero:1: not text: byte 0x00' subword zero
+refuses 4 'zero:1: not text: byte 0x00' subword --codes plain/codes.bpe zero
+refuses 2 'no subwords given: --like' subword zero
+accepts 'ＡＢ' subword --undo forms

@@ -291,6 +291,10 @@ perl -MJSON::PP -e 'for (reverse <STDIN>) {
     $n += 1 }' <json | sed 's/^ |||/0 |||/' >again
 cmp <(cut -d '|' -f 4- samples) <(cut -d '|' -f 4- again) || fail "samples depend on order or threads"
 "$NORMA" translate run in --search sample --nbest 4 --seed 4 | cmp -s - samples && fail "samples do not depend on the seed"
+refuses 2 'decode.beam = 4 has no effect with decode.search = sample' translate run in --search sample --beam 4
+refuses 2 'decode.seed = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --seed 3
+refuses 2 'decode.top_k = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --top-k 3
+refuses 2 'decode.min_length = 9 is more than the maximum length' translate run in --min-length 9 --max-length-a 0 --max-length-b 8
 "$NORMA" translate run in --nbest 4 --beam 4 --diverse-groups 4 --diverse-strength 5 >diverse
 cmp -s diverse best && fail "groups change nothing"
 printf '%s\n' cat '' 'house red' sings '' '' tree >prefixes
