@@ -587,11 +587,16 @@ static nm_status encode_constraints(const nm_translator *self, workspace *w, con
         const char *end = constraints[i] + nm_text_length(constraints[i]);
         for (const char *at = constraints[i]; at < end;) {
             const char *tab = memchr(at, '\t', (size_t)(end - at)), *stop = tab ? tab : end;
-            NM_TRY(encode_phrase(self, w, at, (size_t)(stop - at), out, err));
+            nm_status status = encode_phrase(self, w, at, (size_t)(stop - at), out, err);
+            if (status != NM_OK) {
+                nm_error_prefix(err, "text %zu", i);
+                return status;
+            }
             at = tab ? tab + 1 : end;
         }
         if (out->n_constraints > NM_CONSTRAINTS_MAX)
-            return nm_fail(err, NM_USAGE, "a translation has %zu constraints; at most %d are possible",
+            return nm_fail(err, NM_USAGE,
+                           "text %zu: a translation has %zu constraints; at most %d are possible", i,
                            out->n_constraints, NM_CONSTRAINTS_MAX);
         out->lists[i].n = (int32_t)(out->n - out->first);
     }

@@ -321,7 +321,10 @@ static nm_status append_field(const nm_labeled *texts, const json_t *object, con
         nm_buffer_append(out, json_string_value(value), json_string_length(value));
         return NM_OK;
     }
-    if (!json_is_number(value))
+    if (value && !json_is_number(value))
+        return nm_fail(err, NM_FORMAT, "%s:%lld: the value of \"%.60s\" is neither a text nor a number",
+                       texts->path, (long long)texts->table.line, name);
+    if (!value)
         return nm_fail(
             err, NM_FORMAT,
             "%s:%lld: the object has no text \"%.60s\"; the options label and text name its fields",

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "backend/device.h"
@@ -133,6 +134,8 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     trainer->folder = nm_duplicate(folder);
     static const char *const files[] = {"log.jsonl", "best.safetensors", "last.safetensors"};
     char *checkpoints = nm_path_join(folder, "checkpoints");
+    trainer->made_folder = !nm_file_may_exist(folder);
+    trainer->made_checkpoints = !nm_file_may_exist(checkpoints);
     nm_status status = nm_folder_create(checkpoints, err);
     free(checkpoints);
     bool has_run = false;
@@ -302,6 +305,17 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     return NM_OK;
 }
 
+/* Removes the folders that a failed start has made, if they are empty. */
+static void remove_made_folders(const nm_trainer *trainer)
+{
+    char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
+    if (trainer->made_checkpoints)
+        rmdir(checkpoints);
+    if (trainer->made_folder)
+        rmdir(trainer->folder);
+    free(checkpoints);
+}
+
 nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,
                           const char *folder, bool resume, const nm_train_callbacks *callbacks, nm_error *err)
 {
@@ -320,6 +334,9 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
                                                   .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
+        nm_folder_lock_release(&trainer->lock);
+        if (trainer->folder)
+            remove_made_folders(trainer);
         nm_trainer_close(trainer);
         return status;
     }

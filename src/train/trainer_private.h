@@ -32,7 +32,8 @@ struct nm_trainer {
     const nm_device_config *device;
     nm_train_callbacks callbacks;
     char *folder;
-    nm_folder_lock lock; /* of the folder; released at close */
+    bool made_folder, made_checkpoints; /* this session has created the folder, and its subfolder */
+    nm_folder_lock lock;                /* of the folder; released at close */
     nm_backend *backend;
     nm_task task;
     nm_model *model;

@@ -337,6 +337,12 @@ recipe 2 'outside' --model.dropout 1.5
 recipe 2 'expected an integer' --train.updates 1.5
 recipe 2 'data.folder is not set' --data.folder ''
 recipe 3 'absent/data.ini: No such file: data.folder is not a data folder; norma prepare' --data.folder absent
+recipe 3 "a folder that has moved is named with --data.folder" --data.folder absent
+recipe 3 "--output 'not here' writes one" --data.folder 'not here'
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 0 --train train.xx --output plain-data 2>err || fail "prepare: $(cat err)"
+recipe 5 'plain-data: the data folder holds plain text, which is for language models' --data.folder plain-data
+refuses 5 'data: the data folder holds parallel text, which is for translation' train lm --run.folder never --data.folder data
+refuses 5 'data: the data folder holds parallel text' baseline lm --data.folder data
 chatty=1 recipe 2 'no sequence has 1 to' --train.max_tokens 1
 rm -rf never
 recipe 2 'data.max_length = 256 is more than model.max_positions = 8' --model.max_positions 8

@@ -167,6 +167,8 @@ refuses 4 'one column' prepare --train train.de --input-format tsv "${common[@]}
 refuses 3 'name its format (--input-format' prepare --train pairs.txt "${common[@]}" --output x
 refuses 2 'only a table' prepare --train train --source-field de "${common[@]}" --output x
 printf '{"de": "a", "en": "b"}\n\n{"de": "a" "en"}\n' >bad.jsonl
+printf '{"de":"a","en":7}\n' >odd.jsonl
+refuses 4 'odd.jsonl:1: the value of field "en" is a number, not a text' prepare --train odd.jsonl "${common[@]}" --output x
 refuses 4 'bad.jsonl:3: not a JSON object on one line' prepare --train bad.jsonl "${common[@]}" --output x
 printf 'a\tb\nc\n' >short.tsv
 refuses 4 'short.tsv:2: 1 field, the first row has 2' prepare --train short.tsv "${common[@]}" --output x

@@ -276,9 +276,10 @@ refuses 2 'constraints need decode.search = fairseq' translate run five --constr
 refuses 2 'constraints need decode.search = fairseq' translate run five --constraints phrases --diverse-groups 3
 refuses 5 'phrases ends after line 5, in does not' translate run in --constraints phrases
 printf '%s\n' '' 'Ж' '' '' '' >bad
-refuses 5 'constraint "Ж": the model cannot produce all of it' translate run five --constraints bad
+refuses 5 'bad:2: constraint "Ж": the model cannot produce all of it' translate run five --constraints bad
+refuses 5 'bad:2: constraint "Ж": ' translate run five --constraints bad --buffer 1 --output never.txt
 perl -e 'print join("\t", ("dog") x 65), "\n" x 5' >bad
-refuses 2 'a translation has 65 constraints; at most 64 are possible' translate run five --constraints bad
+refuses 2 'bad:1: a translation has 65 constraints; at most 64 are possible' translate run five --constraints bad
 
 # ---- samples, diverse beam search, prefixes ----
 "$NORMA" translate run in --search sample --nbest 4 --seed 3 >samples
