@@ -104,8 +104,8 @@ static void write_translations(job *self, const char *const *sources, const nm_t
                     nm_translations_score(all, i, k));
             end_line(self, all, i, k, output);
         }
-        if (!n)
-            fprintf(output, "%lld |||  ||| 0\n", (long long)number);
+        if (!n) /* with as many fields as the others */
+            fprintf(output, "%lld |||  ||| 0%s\n", (long long)number, self->config->alignment ? " |||" : "");
     }
 }
 

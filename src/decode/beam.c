@@ -335,6 +335,30 @@ static nm_hypothesis hypothesis_of(const beam_search *s, const nm_beam_entry *en
     return out;
 }
 
+static bool have_equal_tokens(const beam_search *s, const nm_beam_entry *a, const nm_beam_entry *b)
+{
+    const beam_node *nodes = s->nodes;
+    int32_t x = a->node, y = b->node;
+    bool equal = a->id == b->id;
+    for (; equal && x != y; x = nodes[x].parent, y = nodes[y].parent)
+        equal = x >= 0 && y >= 0 && nodes[x].id == nodes[y].id;
+    return equal;
+}
+
+/* Removes hypotheses of groups of beam search that another group has found, too. Returns the number of the others. */
+static int32_t remove_equal(const beam_search *s, const nm_beam_entry **best, int32_t n)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bool found = false;
+        for (int32_t k = 0; k < kept; k++)
+            found |= have_equal_tokens(s, best[k], best[i]);
+        if (!found)
+            best[kept++] = best[i];
+    }
+    return kept;
+}
+
 /* The best finished hypotheses of all groups of a sentence. */
 static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_translation *out)
 {
@@ -348,6 +372,8 @@ static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_tra
                 best[at] = best[at - 1];
             best[at] = &groups[g].finals[i];
         }
+    if (s->groups > 1 && s->options->search != NM_SEARCH_SAMPLE)
+        n = remove_equal(s, best, n);
     out->n = n < nbest ? n : nbest;
     out->list = nm_allocate((size_t)out->n * sizeof *out->list);
     for (int32_t i = 0; i < out->n; i++)

@@ -24,7 +24,7 @@ static const nm_option decode_options[] = {
     ROW(min_length, "1", 0, 1 << 20, "Minimum length of a translation in tokens, without the EOS token </s>."),
     ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam; with sampling, the number of samples."),
     ROW(batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
-    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search."),
+    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search. A translation that several groups find is listed once."),
     ROW(diverse_strength, "0.5", 0, 1000, "Diverse beam search: reduction of the log probability of a token for each hypothesis of earlier groups that continues with it."),
     ROW(temperature, "1", 0, 1e3, "Sampling: divisor of the log probabilities; 0: the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),

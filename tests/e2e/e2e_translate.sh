@@ -244,6 +244,8 @@ sed 's/.*|||//' aligned | cmp - again || fail "alignments of given translations 
 "$NORMA" translate turned/run turned/valid.de --nbest 2 --alignment >aligned 2>err || fail "n-best: $(cat err)"
 head -n 1 aligned >first
 grep -q '^0 ||| .* ||| -[0-9.]* ||| [0-9]*-0' first || fail "n-best with alignments: $(cat first)"
+printf '\nrot haus\n' | "$NORMA" translate turned/run --nbest 2 --alignment >fields
+[ "$(awk -F ' [|][|][|]' '{ print NF }' fields | sort -u)" = 4 ] || fail "an empty line has other fields: $(cat fields)"
 refuses 2 'alignment_layer has no effect' translate run in --alignment-layer 1
 refuses 2 'the decoder has 1 layers with 2 heads' translate run in --alignment --alignment-head 3
 
