@@ -158,6 +158,16 @@ lacks err 'also'
 cat new.de new.de >twice.de && cat new.en new.en >twice.en
 accepts 'valid: 4 pairs read, 4 kept, 0 dropped; 4 also in train' prepare --train twice --valid-every 5 "${common[@]}" --output x
 
+# Plain text: lines of five words or more.
+seq -f 'line %g of five words' 100 >lines.train
+seq 100 >>lines.train
+{ seq -f 'line %g of five words' 95 104; seq 10; } >lines.valid
+accepts 'valid: 20 lines read, 20 kept, 0 dropped; 6 also in train' prepare --format text --train lines.train --valid lines.valid --bpe-merges 0 --output x
+has err 'warning: 6 of 20 lines of valid also occur in the training text: scores on them do not show how the model predicts new text'
+seq -f 'line %g of five words' 99 200 >lines.valid
+accepts '; 2 also in train' prepare --format text --train lines.train --valid lines.valid --bpe-merges 0 --output x
+lacks err 'also occur'
+
 tail -n +101 pairs.tsv >b.tsv
 accepts written prepare --train a,b.tsv "${common[@]}" --output table
 same_data plain table "${train[@]}"
