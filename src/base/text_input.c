@@ -339,7 +339,7 @@ static nm_status open_member(FILE **stream, const char *path, nm_error *err)
     return NM_OK;
 }
 
-/* The codec whose first bytes the stream has, or NULL. Reads only as far as the bytes agree with those of a codec, so that a
+/* The codec whose first bytes the stream has, or NULL. Stops at a byte that is not one of a codec, so that a
  * pipe or a terminal is never waited for beyond the end of its first line. */
 static const codec *recognize(FILE *stream)
 {

@@ -27,7 +27,7 @@ for program in gzip xz zstd; do
     cp train.en $program/cut.en
     refuses 4 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
 done
-# Compressed standard input; a pipe whose first bytes arrive one by one, and agree with those of a compressed file.
+# Compressed standard input; a pipe whose first bytes arrive one at a time, and agree with those of a compressed file.
 "$NORMA" tokenize <valid.en >expected
 for program in gzip xz zstd; do
     command -v $program >/dev/null || continue

@@ -170,7 +170,7 @@ refuses 3 "none.safetensors" train b.ini --run.folder c --model.init_from none.s
 [ ! -e c ] || fail "a failed start left a folder: $(find c)"
 mkdir -p c/kept
 refuses 3 "none.safetensors" train b.ini --run.folder c --model.init_from none.safetensors
-[ "$(find c | xargs)" = 'c c/kept' ] || fail "a failed start changed a folder: $(find c)"
+[ "$(find c -mindepth 1)" = c/kept ] || fail "a failed start changed a folder: $(find c)"
 rm -r c
 refuses 2 "no parameter matches 'decoder'" train b.ini --run.folder c --model.freeze embed,decoder
 refuses 2 "no parameter to train" train b.ini --run.folder c --model.freeze '*'
