@@ -68,6 +68,9 @@ typedef enum nm_origin {
 
 nm_options *nm_options_create(void);
 void nm_options_free(nm_options *options);
+/* For options that are never saved: text values may contain what an INI file cannot hold, namely newlines, whitespace at the ends,
+ * and ; after whitespace. Otherwise such a value is NM_USAGE. */
+void nm_options_accept_any_text(nm_options *options);
 /* The same sections and rules with default values. */
 nm_options *nm_options_create_like(const nm_options *options);
 
@@ -81,7 +84,7 @@ void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
 /* Checks the registered rules. NM_USAGE with the reason if an option that has no effect was set on the command line.
  * *warning: one message about all other such options (set by files, profiles and presets to another value than the
  * default), heap, or NULL if there are none, or if the values are from nm_options_read_saved: the warning was given before they
- * were saved. Values that turn an option off (0, false, none, empty) are always accepted. */
+ * were saved. Values that turn an option off (0, false, none, empty) and the choices "line" and "keep" are always accepted. */
 nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
 /* The struct of a section, or NULL. */
 void *nm_options_find(const nm_options *options, const char *section);

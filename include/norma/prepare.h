@@ -71,10 +71,11 @@ typedef struct nm_prepared_split {
     int64_t words[2];              /* of the kept lines, before BPE */
     int64_t tokens[2], unknown[2]; /* after BPE, without the EOS token */
     int64_t links;                 /* of the training pairs: word alignments, as links of subwords */
-    int64_t repeated;              /* pairs of valid or test that also occur in the training text */
+    int64_t repeated;    /* of valid or test: also in the training text; see nm_prepared_get_split */
     const char *columns; /* lines that describe which columns of tables have been read; NULL: no tables */
 } nm_prepared_split;
-/* false also for a split that was not given. */
+/* false also for a split that was not given. Of plain text, `repeated` counts lines and documents of 5 words or more; it is 0 if a
+ * document is a whole file. */
 NM_API bool nm_prepared_get_split(const nm_prepared *prepared, int32_t split, nm_prepared_split *out);
 
 /* Why lines of a split were dropped. */

@@ -22,7 +22,7 @@ class PreparedSplit(NamedTuple):
     tokens: Tuple[int, ...]  #: after BPE, without the EOS token
     unknown: Tuple[int, ...]  #: tokens that are not in the dictionary
     links: int  #: of the training pairs: word alignments, as links of subwords
-    repeated: int  #: validation or test pairs that also occur in the training text
+    repeated: int  #: validation or test pairs, or lines of 5 words or more, also in the training text
 
 
 class PreparedSide(NamedTuple):

@@ -105,6 +105,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
                             const char *const *settings, nm_error *err)
 {
     *self = (nm_inference){.options = nm_options_create()};
+    nm_options_accept_any_text(self->options);
     nm_call_requests_init(&self->calls);
     type->add_options(self->options);
     nm_device_inference_options_add(self->options);

@@ -63,18 +63,21 @@ static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_even
     nm_buffer_release(&text);
 }
 
-/* Warns if more than WARN_PERCENT of the validation or test pairs occur in the training text. Short sentences often do. */
-static void warn_of_repeated_pairs(const nm_prepare_report *report, const nm_prepare_events *events)
+/* Warns if more than a few percent of the validation or test pairs, or of the lines of plain text, occur in the training text.
+ * Short sentences often do. */
+static void warn_of_repeated_pairs(const nm_prepared *self, const nm_prepare_events *events)
 {
-    enum { WARN_PERCENT = 2 };
+    enum { PAIR_PERCENT = 2, LINE_PERCENT = 10 };
+    const nm_prepare_report *report = &self->report;
+    bool pairs = report->sides == 2;
     for (int split = 1; split < NM_PREPARE_SPLITS; split++) {
         const nm_prepare_split_report *s = &report->splits[split];
-        if (100 * s->repeated <= WARN_PERCENT * s->kept)
+        if (100 * s->repeated <= (pairs ? PAIR_PERCENT : LINE_PERCENT) * s->kept)
             continue;
-        char *text =
-            nm_format("%lld of %lld pairs of %s also occur in the training text: scores on them do not "
-                      "show how the model translates new text",
-                      (long long)s->repeated, (long long)s->kept, nm_prepare_split_names[split]);
+        char *text = nm_format("%lld of %lld %s of %s also occur in the training text: scores on them do not "
+                               "show how the model %s new text",
+                               (long long)s->repeated, (long long)s->kept, nm_prepared_unit(self),
+                               nm_prepare_split_names[split], pairs ? "translates" : "predicts");
         events->message(events->user, text);
         free(text);
     }
@@ -178,7 +181,7 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
     NM_TRY(nm_prepare_run(self->options, &like, events, &self->report, err));
     if (events->message) {
         warn_of_drops(&self->report, events);
-        warn_of_repeated_pairs(&self->report, events);
+        warn_of_repeated_pairs(self, events);
     }
     return NM_OK;
 }

@@ -152,6 +152,7 @@ nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *con
     nm_scorer *self = nm_allocate(sizeof *self);
     nm_workspaces_init(&self->tokenizers);
     self->options = nm_options_create();
+    nm_options_accept_any_text(self->options);
     self->score = nm_options_add(self->options, "score", score_rows, NULL, sizeof(score_options));
     nm_options_add_rules(self->options, nm_score_rules);
     nm_status status = open_scorer(self, metric, options, err);

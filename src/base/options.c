@@ -33,6 +33,7 @@ struct nm_options {
     size_t n_texts, texts_capacity;
     bool saved;     /* read from a saved configuration, which was checked before it was saved */
     bool has_sizes; /* sections [size.N] were found */
+    bool any_text;  /* nm_options_accept_any_text */
 };
 
 static const char *const origin_names[] = {"default", "preset", "file",        "size",
@@ -158,7 +159,12 @@ static nm_status find_choice(const char *path, const nm_option *row, const char 
     return nm_fail(err, NM_USAGE, "%s = %.200s: expected one of %s", path, value, row->choices);
 }
 
-/* A configuration is saved as a file, so every text value must be readable from such a file without change. */
+void nm_options_accept_any_text(nm_options *options)
+{
+    options->any_text = true;
+}
+
+/* A text value that is saved must be readable from the file without change. */
 static nm_status check_text(const char *path, const char *value, nm_error *err)
 {
     size_t length = strlen(value);
@@ -243,7 +249,8 @@ static nm_status set_row(nm_options *options, section *part, size_t index, const
     } else if (row->kind == NM_ENUM) {
         *(int *)field = choice;
     } else if (row->kind == NM_TEXT) {
-        NM_TRY(check_text(path, value, err));
+        if (!options->any_text)
+            NM_TRY(check_text(path, value, err));
         *(const char **)field = keep_text(options, value);
     } else {
         NM_TRY(parse_number(path, row, value, field, err));
@@ -458,6 +465,12 @@ static void warn_of_preset(const section *part, char **warning)
     free(name);
 }
 
+/* "line" (documents) and "keep" (punctuation) leave the text as it is. */
+static bool changes_nothing(const nm_option *row, const char *value)
+{
+    return turns_off(value) || (row->kind == NM_ENUM && is_listed("line|keep", value));
+}
+
 static nm_status check_rule(const nm_options *options, const nm_option_rule *rule, char **warning,
                             nm_error *err)
 {
@@ -468,7 +481,7 @@ static nm_status check_rule(const nm_options *options, const nm_option_rule *rul
     char *value = row_value(part, index);
     bool changed = part->origins[index] == NM_ORIGIN_COMMAND || !is_default(&part->rows[index], value);
     nm_status status = NM_OK;
-    if (changed && !turns_off(value) && !rule_has_effect(options, rule)) {
+    if (changed && !changes_nothing(&part->rows[index], value) && !rule_has_effect(options, rule)) {
         char *reason = rule_reason(options, rule);
         if (part->origins[index] == NM_ORIGIN_COMMAND) {
             status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);

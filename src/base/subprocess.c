@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 extern char **environ;
 
 int nm_subprocess_start(char *const *arguments, const char *folder, const char *messages, pid_t *process)
@@ -36,4 +38,14 @@ void nm_shell_write_word(const char *text, FILE *out)
     for (const char *at = text; *at; at++)
         fputs(*at == '\'' ? "'\\''" : (char[]){*at, 0}, out);
     fputs(quoted ? "'" : "", out);
+}
+
+char *nm_shell_word(const char *text)
+{
+    char *word = NULL;
+    size_t bytes;
+    FILE *out = nm_text_stream_open(&word, &bytes);
+    nm_shell_write_word(text, out);
+    nm_text_stream_close(out);
+    return word;
 }

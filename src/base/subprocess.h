@@ -11,5 +11,7 @@ int nm_subprocess_start(char *const *arguments, const char *folder, const char *
 
 /* Writes text as one word for a POSIX shell, in quotes if it needs them: run, 'my run'. */
 void nm_shell_write_word(const char *text, FILE *out);
+/* The same as a heap string. */
+char *nm_shell_word(const char *text);
 
 #endif

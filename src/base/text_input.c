@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "base/archive.h"
 #include "base/file.h"
@@ -340,32 +339,43 @@ static nm_status open_member(FILE **stream, const char *path, nm_error *err)
     return NM_OK;
 }
 
+/* The codec whose first bytes the stream has, or NULL. Stops at a byte that is not one of a codec, so that a
+ * pipe or a terminal is never waited for beyond the end of its first line. */
+static const codec *recognize(FILE *stream)
+{
+    enum { LONGEST = 5 };
+    char start[LONGEST];
+    size_t n = 0;
+    const codec *found = NULL;
+    bool possible = true;
+    for (int byte; possible && !found && n < LONGEST && (byte = getc(stream)) != EOF;) {
+        start[n++] = (char)byte;
+        possible = false;
+        for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
+            bool agrees = n <= strlen(codecs[i].magic) && !memcmp(start, codecs[i].magic, n);
+            possible |= agrees;
+            if (agrees && n == strlen(codecs[i].magic))
+                found = &codecs[i];
+        }
+    }
+    for (; n > 0; n--) /* glibc accepts as many bytes as its buffer has */
+        ungetc((unsigned char)start[n - 1], stream);
+    return found;
+}
+
 static nm_status decompress(FILE **stream, const char *path, nm_error *err)
 {
-    struct stat info;
-    if (fstat(fileno(*stream), &info))
-        return nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) /* reading ahead would block on a pipe or a terminal */
+    const codec *type = recognize(*stream);
+    if (!type)
         return NM_OK;
-    char start[5] = {0};
-    size_t n = fread(start, 1, sizeof start, *stream);
-    for (size_t i = n; i > 0; i--) /* glibc accepts as many bytes as its buffer has */
-        ungetc((unsigned char)start[i - 1], *stream);
-    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        const codec *type = &codecs[i];
-        size_t magic = strlen(type->magic);
-        if (n < magic || memcmp(start, type->magic, magic))
-            continue;
-        if (!type->package)
-            return nm_fail(err, NM_FORMAT, "%s: compressed by %s, which Norma does not read; unpack it first",
-                           path, type->name);
-        if (!type->open)
-            return nm_fail(err, NM_UNSUPPORTED,
-                           "%s: compressed by %s; unpack it first, or build Norma with the package %s", path,
-                           type->name, type->package);
-        return add_layer(stream, path, type->decode, type->close, type->open(), err);
-    }
-    return NM_OK;
+    if (!type->package)
+        return nm_fail(err, NM_FORMAT, "%s: compressed by %s, which Norma does not read; unpack it first",
+                       path, type->name);
+    if (!type->open)
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "%s: compressed by %s; unpack it first, or build Norma with the package %s", path,
+                       type->name, type->package);
+    return add_layer(stream, path, type->decode, type->close, type->open(), err);
 }
 
 static nm_status add_encoding(FILE **stream, const char *path, const char *encoding, nm_error *err)

@@ -10,8 +10,8 @@ extern const char *const nm_compressed_suffixes[];
 /* Whether the path ends in `ending`, optionally followed by the suffix of a compressed file. Case is ignored. */
 bool nm_text_ends_in(const char *path, const char *ending);
 
-/* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes of a regular file, not by the
- * name. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
+/* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes, not by the name; the
+ * call waits for the first byte of a pipe or a terminal. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
  * checks them). The caller closes the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding;
  * NM_UNSUPPORTED for a compression whose library Norma was built without, the message names the package; NM_FORMAT for bzip2
  * and zip files; the errors of nm_archive_open.

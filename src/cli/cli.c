@@ -203,6 +203,8 @@ nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int
 {
     if (command->options)
         command->options(options);
+    if (!command->saves)
+        nm_options_accept_any_text(options);
     if (command->rules)
         nm_options_add_rules(options, command->rules);
     return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
@@ -274,9 +276,10 @@ int nm_cli_run(const nm_command *command, int argc, char **argv)
     int at = find_argument(argc, argv, "--help");
     bool prints = nm_cli_launched_rank() == 0;
     if (at >= 0 || find_argument(argc, argv, "-h") >= 0) {
-        if (prints)
-            nm_cli_help(command, at >= 0 && at + 1 < argc ? argv[at + 1] : NULL, argc, argv, stdout);
-        return NM_OK;
+        const char *topic = at >= 0 && at + 1 < argc ? argv[at + 1] : NULL;
+        nm_error err;
+        bool failed = prints && nm_cli_help(command, topic, argc, argv, stdout, &err) != NM_OK;
+        return failed ? nm_cli_fail(&err) : NM_OK;
     }
     if (find_argument(argc, argv, "--manual") >= 0) {
         if (prints)

@@ -23,6 +23,7 @@ typedef struct nm_command {
     const char *takes_options;   /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
     bool ranks;  /* processes of an MPI launcher divide the work; otherwise only the first one runs */
+    bool saves;  /* options are saved in INI files, whose syntax limits text values */
     bool trains; /* the first argument is a recipe, whose run.task determines further sections */
     /* Runs the command with the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);
@@ -69,8 +70,9 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
 /* False for an option of the tables that is an error in this command, which help and completion do not list. */
 bool nm_cli_accepts(const nm_command *command, const char *section, const char *key);
 /* Prints the help text. topic: "all", a section, or NULL for the common options. argv: remaining arguments, which may contain
- * a recipe. */
-void nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out);
+ * a recipe. NM_USAGE: the topic is not a section of the command. */
+nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out,
+                      nm_error *err);
 /* Prints the manual page in roff format. */
 void nm_cli_manual(const nm_command *command, FILE *out);
 /* Writes text for roff with its special characters escaped; an empty line starts a paragraph. */

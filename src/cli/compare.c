@@ -197,6 +197,7 @@ const nm_command nm_command_compare = {
     .common = common_options,
     .takes_options = "compare.slurm",
     .options = nm_comparison_options_add,
+    .saves = true,
     .trains = true,
     .run = compare_run,
 };

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "convert/convert.h"
+#include "cli/output_guard.h"
 
 typedef struct convert_config { /* section [convert] */
     const char *to, *from, *output, *vocabs;
@@ -45,6 +46,10 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "convert: no output given (-o %s)", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
+        status = reads
+                     ? nm_guard_output_file(config->output, "convert:", "choose another file (-o FILE)", &err)
+                     : nm_guard_output_folder(config->output, "convert", &err);
+    if (status == NM_OK)
         status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads, config->vocabs},
                                          argv[0], config->output, &err)
                        : nm_convert_to(format, argv[0], config->output, &err);
@@ -59,7 +64,8 @@ const nm_command nm_command_convert = {
     .summary = "convert models to and from the formats of other toolkits",
     .usage = "MODEL --to FORMAT -o FOLDER | PATH --from FORMAT -o FILE",
     .details =
-        "MODEL is a model file or a run folder, of which the best model is used, or else the last one.\n\n"
+        "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
+        "The output must not be a file or folder of norma train or norma prepare.\n\n"
         "ctranslate2: a folder for CTranslate2, of a translation model or a language model. Norms that are "
         "affine per feature at inference are converted, too, so that a model with batch norms keeps its "
         "results.\n\n"

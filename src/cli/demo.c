@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/subprocess.h"
 #include "cli/cli.h"
 
 typedef struct demo_config { /* section [demo] */
@@ -265,8 +266,11 @@ static nm_status demonstrate(const demo *d, int *code, nm_error *err)
     *code = compare(d);
     if (*code == NM_OK && d->kind->recipe == demo_lm_recipe)
         NM_TRY(generate(d, code, err));
-    if (*code == NM_OK)
-        fprintf(stderr, "norma: for figures of the runs: norma report %s/*/\n", d->runs);
+    if (*code == NM_OK) {
+        char *runs = nm_shell_word(d->runs);
+        fprintf(stderr, "norma: for figures of the runs: norma report %s/*/\n", runs);
+        free(runs);
+    }
     return NM_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cli.h"
+#include "cli/output_guard.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
 
@@ -89,6 +90,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && config->int8 && config->bf16)
         status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
     if (status == NM_OK)
+        status = nm_guard_output_file(config->output, "export:", "choose another file (-o FILE)", &err);
+    if (status == NM_OK)
         status = nm_backend_create(&backend, &plain, &err);
     if (status == NM_OK)
         status = export_model(config, backend, argv[0], &err);
@@ -102,7 +105,7 @@ const nm_command nm_command_export = {
     .usage = "MODEL -o FILE [--fold] [--int8|--bf16]",
     .details =
         "MODEL is a model file or a run folder, of which the best model is used, or else the last one. "
-        "The output is a model file like any other.\n\n"
+        "The output is a model file like any other; it must not be a file that norma train has written.\n\n"
         "With --fold, norms that are affine per feature at inference (batch, rbn, renorm, mabn, un, repbn, "
         "progressive; pnv and power without row scaling) are folded into the linear layers that read them: "
         "the norms of these "

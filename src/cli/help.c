@@ -230,13 +230,50 @@ static void print_options(const nm_command *command, const nm_options *options, 
     }
 }
 
-void nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out)
+/* NM_USAGE with the sections of the command. */
+static nm_status unknown_section(const nm_command *command, const nm_options *options, const char *topic,
+                                 nm_error *err)
+{
+    const char *section;
+    const nm_option *rows;
+    const nm_preset *presets;
+    char *names = nm_duplicate("all");
+    for (size_t i = 0; nm_options_section(options, i, &section, &rows, &presets); i++) {
+        char *longer = nm_format("%s, %s", names, section);
+        free(names);
+        names = longer;
+    }
+    nm_status status =
+        nm_fail(err, NM_USAGE, "%s: no section %.100s; --help SECTION: %s", command->name, topic, names);
+    free(names);
+    return status;
+}
+
+/* Whether the word after --help is a section, or else not a topic: another option, or the recipe. */
+static bool is_topic(const nm_command *command, const nm_options *options, const char *topic)
+{
+    nm_error ignored;
+    char *recipe = NULL;
+    if (!topic || *topic == '-' || !strcmp(topic, "all") || has_section(options, topic))
+        return true;
+    bool found = command->trains && nm_cli_look_up_recipe(topic, &recipe, &ignored) == NM_OK && recipe;
+    free(recipe);
+    return found;
+}
+
+nm_status nm_cli_help(const nm_command *command, const char *topic, int argc, char **argv, FILE *out,
+                      nm_error *err)
 {
     int width = output_width(out);
     nm_options *options = nm_options_create();
-    nm_error err;
+    nm_error invalid;
     const struct nm_task_type *task;
-    nm_status status = nm_cli_add_options(command, options, argc, argv, &task, &err);
+    nm_status status = nm_cli_add_options(command, options, argc, argv, &task, &invalid);
+    if (!is_topic(command, options, topic)) {
+        status = unknown_section(command, options, topic, err);
+        nm_options_free(options);
+        return status;
+    }
     if (!has_section(options, topic)) {
         char *title = nm_format("norma %s - %s\n\nusage: norma %s %s", command->name, command->summary,
                                 command->name, command->usage);
@@ -248,9 +285,10 @@ void nm_cli_help(const nm_command *command, const char *topic, int argc, char **
         }
     }
     if (status != NM_OK)
-        fprintf(out, "\n(%s)\n", err.text);
+        fprintf(out, "\n(%s)\n", invalid.text);
     print_options(command, options, topic, out);
     nm_options_free(options);
+    return NM_OK;
 }
 
 void nm_cli_write_roff(const char *text, FILE *out)

@@ -117,8 +117,10 @@ static int run_help(int argc, char **argv)
     /* The topic is a section or "all", but not an option, nor a recipe, whose task determines the options. */
     bool has_topic = argc > 1 && strncmp(argv[1], "--", 2) && !nm_ends_with(argv[1], ".ini");
     int first = has_topic ? 2 : 1;
-    nm_cli_help(command, has_topic ? argv[1] : NULL, argc - first, argv + first, stdout);
-    return NM_OK;
+    nm_error err;
+    nm_status status =
+        nm_cli_help(command, has_topic ? argv[1] : NULL, argc - first, argv + first, stdout, &err);
+    return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
 
 static int run(int argc, char **argv)

@@ -136,5 +136,6 @@ const nm_command nm_command_prepare = {
         "data folder.",
     .section = "prepare",
     .options = add_options,
+    .saves = true,
     .run = run,
 };

@@ -234,17 +234,34 @@ static bool matches(const char *text, int n_words, char **words)
     return true;
 }
 
+/* NM_IO: no recipe contains the words. A single word may be a misspelled name. */
+static nm_status no_match(const recipe_list *list, int n_words, char **words, nm_error *err)
+{
+    const char *nearest = list->names[0];
+    for (size_t i = 1; i < list->n; i++)
+        if (nm_edit_distance(words[0], list->names[i]) < nm_edit_distance(words[0], nearest))
+            nearest = list->names[i];
+    bool near = n_words == 1 && nm_edit_distance_is_near(nm_edit_distance(words[0], nearest), words[0]);
+    return near ? nm_fail(err, NM_IO, "no recipe contains %.100s; the most similar name is %s", words[0],
+                          nearest)
+                : nm_fail(err, NM_IO, "no recipe contains %.100s%s; norma recipes lists all", words[0],
+                          n_words > 1 ? " and the other words" : "");
+}
+
 static int recipes_run(nm_cli *cli, int argc, char **argv)
 {
     const recipes_config *config = nm_options_find(cli->options, "recipes");
     recipe_list list;
     nm_error err;
+    bool any = false;
     nm_status status = list_recipes(&list, &err);
     for (size_t i = 0; i < list.n && status == NM_OK; i++) {
         char *path = nm_format("%s/%s.ini", list.folder, list.names[i]), *description = NULL;
         status = describe(path, &description, &err);
         char *text = nm_format("%s %s", list.names[i], description ? description : "");
-        if (status != NM_OK || !matches(text, argc, argv))
+        bool found = status == NM_OK && matches(text, argc, argv);
+        any |= found;
+        if (!found)
             ;
         else if (config->names)
             puts(list.names[i]);
@@ -260,6 +277,8 @@ static int recipes_run(nm_cli *cli, int argc, char **argv)
         status =
             nm_fail(&err, NM_IO,
                     "no recipes found: neither share/norma/recipes nor the source tree's recipes exists");
+    else if (status == NM_OK && !any)
+        status = no_match(&list, argc, argv, &err);
     release_recipes(&list);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }
@@ -268,9 +287,9 @@ const nm_command nm_command_recipes = {
     .name = "recipes",
     .summary = "list the recipes that come with Norma",
     .usage = "[WORD ...] [--names] [--paths]",
-    .details =
-        "Lists the recipes whose name or description contains every WORD. norma train and norma compare "
-        "accept the name of a recipe instead of a file: norma train multi30k-de-en.\n",
+    .details = "Lists the recipes whose name or description contains every WORD; it is an error if there is "
+               "none. norma train and norma compare "
+               "accept the name of a recipe instead of a file: norma train multi30k-de-en.\n",
     .section = "recipes",
     .options = recipes_options,
     .run = recipes_run,

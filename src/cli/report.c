@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "cli/cli.h"
 #include "report/events.h"
 #include "report/report.h"
@@ -24,6 +25,9 @@ static const nm_option report_options[] = {
     NM_OPTION(report_config, samples, "true", 0, 1,
               "Show sample outputs; without them the page contains no sentence of the corpus."),
     {0}};
+
+static const nm_option_rule report_rules[] = {
+    {"report.png_width", "report.png", "!", "no images are written", NULL}, {0}};
 
 static void add_options(nm_options *options)
 {
@@ -58,14 +62,40 @@ static nm_status write_all(const nm_report *report, const report_config *config,
     return NM_OK;
 }
 
+/* Moves the folders with a log to the front. Warns of the others unless all lack one. Returns the number of folders to read. */
+static int choose_folders(int argc, char **argv)
+{
+    int n = 0;
+    bool *has_log = nm_allocate((size_t)argc * sizeof *has_log);
+    for (int i = 0; i < argc; i++) {
+        char *log = nm_path_join(argv[i], "log.jsonl");
+        has_log[i] = nm_file_may_exist(log);
+        n += has_log[i];
+        free(log);
+    }
+    for (int i = 0, kept = 0; n && i < argc; i++) {
+        if (has_log[i])
+            argv[kept++] = argv[i];
+        else
+            fprintf(stderr, "norma: warning: %s has no log.jsonl and is left out\n", argv[i]);
+    }
+    free(has_log);
+    return n ? n : argc;
+}
+
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     nm_report report = {0};
     const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_check_arguments(cli, argc, 1, 1000, &err);
-    if (status == NM_OK)
-        status = nm_report_open(&report, (const char *const *)argv, (size_t)argc, config->inspected, &err);
+    if (status == NM_OK && !*config->output && !*config->png && !*config->tensorboard)
+        status = nm_fail(&err, NM_USAGE,
+                         "report: nothing to write: no --output, no --png FOLDER, no --tensorboard FOLDER");
+    if (status == NM_OK) {
+        int n = choose_folders(argc, argv);
+        status = nm_report_open(&report, (const char *const *)argv, (size_t)n, config->inspected, &err);
+    }
     if (status == NM_OK)
         status = write_all(&report, config, &err);
     nm_report_close(&report);
@@ -81,7 +111,9 @@ const nm_command nm_command_report = {
         "and norma inspect --save have written them. Writes a self-contained HTML page: the runs in a "
         "table, learning curves, the figures of the papers for which the runs have recorded data, sample "
         "outputs, and the differences of the configurations. Values are shown on hover; each figure can "
-        "be saved as SVG, its data as CSV. Runs that are still training are included. The figures are "
+        "be saved as SVG, its data as CSV. Runs that are still training are included; a folder without a log "
+        "is left out with a "
+        "warning. The figures are "
         "drawn by gnuplot (Debian package gnuplot-nox).\n\n"
         "If the runs are a grid (norma compare --grid --score-grid), the page begins with the score "
         "against the numeric settings in which runs of the same norm differ: a curve for one setting, a "
@@ -90,6 +122,7 @@ const nm_command nm_command_report = {
         "with "
         "batch statistics.",
     .section = "report",
+    .rules = report_rules,
     .options = add_options,
     .run = run,
 };

@@ -26,6 +26,10 @@ static const nm_option score_rows[] = {
 };
 /* clang-format on */
 
+static const nm_option_rule rules[] = {
+    {"score.centered", "score.against", "!", "only the test against another system has differences", NULL},
+    {0}};
+
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "score", score_rows, NULL, sizeof(score_options));
@@ -243,6 +247,7 @@ const nm_command nm_command_score = {
         "paired bootstrap test between the two systems (Koehn 2004), one-sided: the fraction of resamples in "
         "which the better system is not better.",
     .section = "score",
+    .rules = rules,
     .options = add_options,
     .run = run,
 };

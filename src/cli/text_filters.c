@@ -137,6 +137,18 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
     return NM_OK;
 }
 
+/* Without codes or a SentencePiece model there are no subwords; byte-level BPE without codes has those of single bytes. */
+static nm_status check_subwords(const filter *self, nm_error *err)
+{
+    const filter_config *config = self->config;
+    bool given = *config->like || *config->codes || *config->spm_model || config->undo ||
+                 !strcmp(config->tokenizer, nm_tokenizer_byte_level.name);
+    return self->step != SUBWORD || given ? NM_OK
+                                          : nm_fail(err, NM_USAGE,
+                                                    "subword: no subwords given: --like DATA|MODEL, --codes "
+                                                    "FILE or --spm-model FILE (norma tokenize writes words)");
+}
+
 static nm_status open_coder(filter *self, const nm_prepare_config *prepare, const char *language,
                             nm_error *err)
 {
@@ -310,6 +322,8 @@ static int run(nm_cli *cli, int argc, char **argv, step which)
     if (status == NM_OK)
         status = check_options(cli, &self, &err);
     if (status == NM_OK)
+        status = check_subwords(&self, &err);
+    if (status == NM_OK)
         status = run_filter(&self, argc ? argv[0] : "-", &err);
     nm_text_coder_close(&self.coder);
     nm_spm_coder_free(self.normalizer);
@@ -384,7 +398,7 @@ const nm_command nm_command_detokenize = {
 const nm_command nm_command_subword = {
     .name = "subword",
     .summary = "split text into the subwords that a model reads",
-    .usage = "[FILE] [--like DATA|MODEL] [--undo] [OPTION ...]",
+    .usage = "[FILE] --like DATA|MODEL|--codes FILE|--spm-model FILE [--undo] [OPTION ...]",
     .details = SETTINGS_HELP
     " Text is tokenized, lowercased if that is set, and split by BPE or SentencePiece: the result "
     "is what norma prepare turns into ids, except that symbols outside the dictionary become "

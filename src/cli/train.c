@@ -339,6 +339,7 @@ const nm_command nm_command_train = {
     .section = "run",
     .common = common_options,
     .options = train_options,
+    .saves = true,
     .trains = true,
     .ranks = true,
     .run = train_run,

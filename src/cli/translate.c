@@ -104,8 +104,8 @@ static void write_translations(job *self, const char *const *sources, const nm_t
                     nm_translations_score(all, i, k));
             end_line(self, all, i, k, output);
         }
-        if (!n)
-            fprintf(output, "%lld |||  ||| 0\n", (long long)number);
+        if (!n) /* with as many fields as the others */
+            fprintf(output, "%lld |||  ||| 0%s\n", (long long)number, self->config->alignment ? " |||" : "");
     }
 }
 
@@ -147,6 +147,18 @@ static const char **companion_texts(const struct companion *self)
     return self->stream ? nm_line_list_texts(&self->lines) : NULL;
 }
 
+/* Errors of constraints begin with "text N: ", N from 0, which becomes file and line. */
+static void name_line_of_constraint(const job *self, nm_error *err)
+{
+    size_t text;
+    int after = 0;
+    if (err->status == NM_FORMAT || sscanf(err->text, "text %zu: %n", &text, &after) != 1 || !after)
+        return;
+    const nm_error copy = *err;
+    nm_fail(err, copy.status, "%s:%lld: %s", nm_input_name(self->config->constraints),
+            (long long)self->first_line + (long long)text + 1, copy.text + after);
+}
+
 static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error *err)
 {
     size_t first, last;
@@ -163,6 +175,8 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
         : prefixes  ? nm_translator_run_prefixes(self->translator, texts + first, prefixes + first,
                                                  last - first, &translations, err)
                     : nm_translator_run(self->translator, texts + first, last - first, &translations, err);
+    if (constraints && status != NM_OK)
+        name_line_of_constraint(self, err);
     free(prefixes);
     free(constraints);
     if (status == NM_OK) {

@@ -336,6 +336,14 @@ static const json_t *find_field(const json_t *object, const char *name)
     return value ? find_field(value, dot + 1) : NULL;
 }
 
+static const char *type_of(const json_t *value)
+{
+    return json_is_object(value)   ? "an object"
+           : json_is_array(value)  ? "an array"
+           : json_is_number(value) ? "a number"
+                                   : "true, false or null";
+}
+
 static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_error *err)
 {
     const char *name = field_name(self->config, side);
@@ -347,6 +355,9 @@ static nm_status read_field(nm_pair_input *self, json_t *object, int side, nm_er
         set_text(self, side, json_string_value(value), json_string_length(value), line);
         return NM_OK;
     }
+    if (value)
+        return nm_fail(err, NM_FORMAT, "%s:%lld: the value of field \"%.60s\" is %s, not a text",
+                       self->paths[0], (long long)line, name, type_of(value));
     nm_buffer list = {0};
     nm_buffer_clear(&list);
     const char *key;

@@ -8,6 +8,7 @@
 #include "data/prepare_private.h"
 
 #include "base/file.h"
+#include "base/subprocess.h"
 #include "base/threads.h"
 #include "text/tokenizer.h"
 
@@ -46,19 +47,55 @@ nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split
     return status;
 }
 
-nm_status nm_prepare_check_folder(const char *folder, const char *arguments, nm_error *err)
+/* The arguments of norma prepare for a folder with this number of sides. */
+static const char *format_arguments(int sides)
+{
+    return sides == 1 ? " --format text" : "";
+}
+
+static nm_status no_data_folder(const char *folder, const char *settings, int sides, nm_error *err)
+{
+    char *output = nm_shell_word(folder);
+    nm_status status =
+        nm_fail(err, NM_IO,
+                "%s: No such file: data.folder is not a data folder; norma prepare%s --output "
+                "%s writes one, see norma prepare --help; a folder that has moved is named with "
+                "--data.folder (norma inspect, perplexity: --data)",
+                settings, format_arguments(sides), output);
+    free(output);
+    return status;
+}
+
+static nm_status check_sides(const char *folder, int sides, nm_error *err)
+{
+    bool text, parallel;
+    NM_TRY(nm_file_find_in(folder, "dict.txt", &text, err));
+    NM_TRY(nm_file_find_in(folder, "dict.source.txt", &parallel, err));
+    if (sides == 1 && parallel && !text)
+        return nm_fail(err, NM_MISMATCH,
+                       "%s: the data folder holds parallel text, which is for translation; language models "
+                       "need plain text (norma prepare --format text)",
+                       folder);
+    if (sides == 2 && text && !parallel)
+        return nm_fail(err, NM_MISMATCH,
+                       "%s: the data folder holds plain text, which is for language models; translation "
+                       "needs parallel text (norma prepare --format parallel)",
+                       folder);
+    return NM_OK;
+}
+
+nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err)
 {
     if (!*folder)
         return nm_fail(err, NM_USAGE, "data.folder is not set: give a folder written by norma prepare%s",
-                       arguments);
+                       format_arguments(sides));
     char *settings = nm_path_join(folder, "data.ini");
     bool found;
     nm_status status = nm_file_find(settings, &found, err);
     if (status == NM_OK && !found)
-        status = nm_fail(err, NM_IO,
-                         "%s: No such file: data.folder is not a data folder; norma prepare%s --output %s "
-                         "writes one, see norma prepare --help",
-                         settings, arguments, folder);
+        status = no_data_folder(folder, settings, sides, err);
+    if (status == NM_OK)
+        status = check_sides(folder, sides, err);
     free(settings);
     return status;
 }

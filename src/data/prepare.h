@@ -138,9 +138,9 @@ const char *nm_prepare_side_name(int sides, int side);
 /* Opens one side of a split. A missing validation or test split is not an error and leaves *corpus unchanged. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
-/* Checks that norma prepare has written the folder. NM_USAGE: `folder` is empty; NM_IO: it has no data.ini. `arguments` of norma
- * prepare are part of the messages, for example " --format text". */
-nm_status nm_prepare_check_folder(const char *folder, const char *arguments, nm_error *err);
+/* Checks that norma prepare has written the folder with this number of sides. NM_USAGE: `folder` is empty; NM_IO: it has no
+ * data.ini; NM_MISMATCH: it has the other number of sides. */
+nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err);
 /* Number of training sequences of a folder with 1 or 2 sides, and number of tokens of the last side. */
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
                              nm_error *err);

@@ -130,9 +130,10 @@ const nm_option nm_prepare_options[] = {
         "Special symbols that a language model never outputs, of bos, pad and unk, comma-separated, as in "
         "models of norma convert whose vocabulary lacks them. Without unk, text with unknown tokens is an "
         "error."),
-    NM_OPTION(C, min_length, "1", 1, 1 << 30, "Minimum length of a training line in words before BPE."),
+    NM_OPTION(C, min_length, "1", 1, 1 << 30,
+              "Minimum length of both lines of a training pair in words before BPE."),
     NM_OPTION(C, max_length, "175", 0, 1 << 30,
-              "Maximum length of a training line in words before BPE; 0 means no limit."),
+              "Maximum length of both lines of a training pair in words before BPE; 0 means no limit."),
     NM_OPTION(C, ratio, "9", 0, 1e9,
               "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
               "characters for a language "
@@ -188,9 +189,34 @@ static bool learns_bpe(const nm_options *options)
     return !*config->codes;
 }
 
+/* Whether text is split by BPE, with codes that are learned or given. */
+static bool uses_bpe(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return *config->codes || *config->like || config->bpe_merges || config->bpe_vocabulary;
+}
+
+/* Whether a dictionary is built, because not all are given. */
+static bool builds_dictionary(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    bool source = *config->dict_source, target = *config->dict_target;
+    if (config->format == NM_PREPARE_TEXT)
+        return !source;
+    return config->joint ? !source && !target : !source || !target;
+}
+
 #define LEARNED(name)                                                                                        \
     {                                                                                                        \
         "prepare." #name, NULL, NULL, "only a SentencePiece model that is learned has it", learns_spm        \
+    }
+#define BUILT(name)                                                                                          \
+    {                                                                                                        \
+        "prepare." #name, NULL, NULL, "the dictionary is given", builds_dictionary                           \
+    }
+#define PAIRS(name, reason)                                                                                  \
+    {                                                                                                        \
+        "prepare." #name, "prepare.format", "parallel", reason, NULL                                         \
     }
 #define NOT_SPM(name)                                                                                        \
     {                                                                                                        \
@@ -207,6 +233,7 @@ const nm_option_rule nm_prepare_rules[] = {
     LEARNED(spm_vocab_size),
     LEARNED(spm_character_coverage),
     LEARNED(spm_normalization),
+    LEARNED(spm_byte_fallback),
     {"prepare.spm_model", "prepare.tokenizer", "sentencepiece", "only that tokenizer has a model", NULL},
     {"prepare.spm_target_model", "prepare.tokenizer", "sentencepiece", "only that tokenizer has a model",
      NULL},
@@ -214,6 +241,7 @@ const nm_option_rule nm_prepare_rules[] = {
     NOT_SPM(bpe_vocabulary),
     {"prepare.bpe_merges", "prepare.bpe_vocabulary", "0", "bpe_vocabulary determines the number of merges",
      NULL},
+    {"prepare.bpe_merges", NULL, NULL, "the codes are given", learns_bpe},
     {"prepare.bpe_vocabulary", NULL, NULL, "the codes are given", learns_bpe},
     {"prepare.documents", "prepare.format", "text", "only plain text has documents", NULL},
     {"prepare.documents", NULL, NULL, "only the tokenizers byte_level and sentencepiece keep newlines",
@@ -239,8 +267,22 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.alignment_words", "prepare.tokenizer", "!sentencepiece",
      "SentencePiece has no tokens but its pieces", NULL},
     {"prepare.aggressive", "prepare.tokenizer", "moses", "only the Moses tokenizer splits hyphens", NULL},
+    {"prepare.escape", "prepare.tokenizer", "moses", "only the Moses tokenizer escapes", NULL},
+    {"prepare.bpe_vocabulary_threshold", NULL, NULL, "there is no BPE", uses_bpe},
+    BUILT(min_count),
+    BUILT(max_words),
+    BUILT(dict_multiple),
+    PAIRS(min_length, "all lines of plain text are kept"),
+    PAIRS(max_length, "all lines of plain text are kept"),
+    PAIRS(ratio, "all lines of plain text are kept"),
+    PAIRS(joint, "plain text has one dictionary"),
+    PAIRS(dict_target, "plain text has one dictionary, dict_source"),
+    PAIRS(target_lang, "plain text has one language, source_lang"),
+    PAIRS(target_field, "plain text has one field, source_field"),
     {0}};
 #undef LEARNED
+#undef BUILT
+#undef PAIRS
 #undef NOT_SPM
 #undef NOT_BYTE_LEVEL
 

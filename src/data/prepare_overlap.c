@@ -1,5 +1,6 @@
-/* Counts the validation and test pairs that also occur in the training text, after tokenization: scores on such pairs do not
- * measure generalization. Pairs are compared by a hash of 64 bits of the indexes of their words. Memory grows with the
+/* Counts the validation and test pairs (of plain text: lines or documents) that also occur in the training text, after
+ * tokenization: scores on them do not measure generalization. They are compared by a hash of 64 bits of the indexes of their
+ * words. Memory grows with the
  * validation and test sets only. */
 #include <errno.h>
 #include <stdlib.h>
@@ -60,16 +61,19 @@ static nm_status next_line(line_reader *self, bool *more, nm_error *err)
 /* Hashes of the pairs of a split, one at a time. */
 typedef struct pair_reader {
     line_reader sides[NM_PREPARE_SIDES];
+    int n_sides;
+    size_t words; /* of the last side */
 } pair_reader;
 
 static nm_status next_pair(pair_reader *self, uint64_t *hash, bool *more, nm_error *err)
 {
     *hash = 0;
-    for (int side = 0; side < NM_PREPARE_SIDES; side++) {
+    for (int side = 0; side < self->n_sides; side++) {
         line_reader *lines = &self->sides[side];
         NM_TRY(next_line(lines, more, err));
         if (!*more)
             return NM_OK;
+        self->words = lines->length;
         *hash = XXH3_64bits_withSeed(lines->length ? lines->line : (const uint32_t[]){0},
                                      lines->length * sizeof *lines->line, *hash);
     }
@@ -111,15 +115,18 @@ static void mark(pair_list *pairs, uint64_t hash)
 /* Adds the pairs of a split to the list or, for the training text, marks those of the list. */
 static nm_status read_split(const nm_prepare *self, int split, pair_list *pairs, nm_error *err)
 {
-    pair_reader reader = {0};
+    enum { MIN_WORDS = 5 }; /* of plain text: headings and short lines are repeated in any text */
+    pair_reader reader = {.n_sides = self->sides};
     nm_status status = NM_OK;
-    for (int side = 0; side < NM_PREPARE_SIDES && status == NM_OK; side++)
+    for (int side = 0; side < self->sides && status == NM_OK; side++)
         status = open_reader(&reader.sides[side], &self->numbers[split][side], err);
     for (bool more = true; status == NM_OK;) {
         uint64_t hash;
         status = next_pair(&reader, &hash, &more, err);
         if (status != NM_OK || !more)
             break;
+        if (self->sides == 1 && reader.words < MIN_WORDS)
+            continue;
         if (split == PREPARE_TRAIN) {
             mark(pairs, hash);
             continue;
@@ -127,7 +134,7 @@ static nm_status read_split(const nm_prepare *self, int split, pair_list *pairs,
         NM_GROW(pairs->data, pairs->n, pairs->capacity);
         pairs->data[pairs->n++] = (pair){.hash = hash, .split = split};
     }
-    for (int side = 0; side < NM_PREPARE_SIDES; side++)
+    for (int side = 0; side < self->sides; side++)
         close_reader(&reader.sides[side]);
     return status;
 }
@@ -136,7 +143,9 @@ nm_status nm_prepare_overlap(nm_prepare *self, nm_error *err)
 {
     pair_list pairs = {0};
     nm_status status = NM_OK;
-    if (self->sides == 1 || !self->numbers[PREPARE_TRAIN][0].stream)
+    /* A document that is a whole file would be held in memory. */
+    bool whole_files = self->sides == 1 && self->config->documents == NM_DOCUMENT_FILE;
+    if (whole_files || !self->numbers[PREPARE_TRAIN][0].stream)
         return NM_OK;
     for (int split = PREPARE_VALID; split < NM_PREPARE_SPLITS && status == NM_OK; split++)
         if (self->numbers[split][0].stream)

@@ -198,7 +198,7 @@ static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentenc
 {
     const nm_beam_entry *entry = &sentence->live[parent];
     const double *all = s->scorer->all + (size_t)row * (size_t)s->scorer->vocab_size;
-    int32_t ids[NM_CONSTRAINTS_MAX];
+    int32_t ids[NM_PHRASES_MAX];
     int32_t n_ids = nm_constraints_next(constraints_of(s, sentence), entry->constraints, ids);
     const nm_beam_candidate *before = s->candidates + *n - added;
     for (int32_t i = 0; i < n_ids; i++) {
@@ -335,6 +335,30 @@ static nm_hypothesis hypothesis_of(const beam_search *s, const nm_beam_entry *en
     return out;
 }
 
+static bool have_equal_tokens(const beam_search *s, const nm_beam_entry *a, const nm_beam_entry *b)
+{
+    const beam_node *nodes = s->nodes;
+    int32_t x = a->node, y = b->node;
+    bool equal = a->id == b->id;
+    for (; equal && x != y; x = nodes[x].parent, y = nodes[y].parent)
+        equal = x >= 0 && y >= 0 && nodes[x].id == nodes[y].id;
+    return equal;
+}
+
+/* Removes hypotheses of groups of beam search that another group has found, too. Returns the number of the others. */
+static int32_t remove_equal(const beam_search *s, const nm_beam_entry **best, int32_t n)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        bool found = false;
+        for (int32_t k = 0; k < kept; k++)
+            found |= have_equal_tokens(s, best[k], best[i]);
+        if (!found)
+            best[kept++] = best[i];
+    }
+    return kept;
+}
+
 /* The best finished hypotheses of all groups of a sentence. */
 static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_translation *out)
 {
@@ -348,6 +372,8 @@ static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_tra
                 best[at] = best[at - 1];
             best[at] = &groups[g].finals[i];
         }
+    if (s->groups > 1 && s->options->search != NM_SEARCH_SAMPLE)
+        n = remove_equal(s, best, n);
     out->n = n < nbest ? n : nbest;
     out->list = nm_allocate((size_t)out->n * sizeof *out->list);
     for (int32_t i = 0; i < out->n; i++)
@@ -362,7 +388,7 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
     size_t n = (size_t)s->sources->n_seqs * (size_t)s->groups, beam = (size_t)s->beam;
     s->sentences = nm_allocate(n * sizeof *s->sentences);
     s->entries = nm_allocate(2 * n * beam * sizeof *s->entries);
-    size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_CONSTRAINTS_MAX : 0), banks = 1;
+    size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_PHRASES_MAX : 0), banks = 1;
     s->candidates = nm_allocate(beam * successors * sizeof *s->candidates);
     for (int32_t i = 0; s->constraints && i < s->sources->n_seqs; i++) {
         size_t tokens = (size_t)nm_constraints_tokens(&s->constraints[i]);

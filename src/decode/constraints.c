@@ -2,23 +2,41 @@
 
 #include <string.h>
 
-static bool is_met(nm_constraint_state state, int32_t phrase)
+/* Number of the constraint that phrase p is a form of. */
+static int32_t number_of(const nm_constraints *constraints, int32_t p)
 {
-    return state.met >> phrase & 1;
+    return p - constraints->phrases[p].n_seconds;
+}
+
+static bool is_met(const nm_constraints *constraints, nm_constraint_state state, int32_t p)
+{
+    return state.met >> number_of(constraints, p) & 1;
+}
+
+/* Number of tokens of the constraints in a bit mask. */
+static int32_t count_tokens(const nm_constraints *constraints, uint64_t mask)
+{
+    int32_t n = 0;
+    for (int32_t p = 0; p < constraints->n; p++) {
+        const nm_phrase *phrase = &constraints->phrases[p];
+        int32_t number = number_of(constraints, p);
+        bool second = p && number == number_of(constraints, p - 1);
+        int32_t counted = second ? phrase[-1].n : 0;
+        if (mask >> number & 1 && phrase->n > counted)
+            n += phrase->n - counted;
+    }
+    return n;
 }
 
 int32_t nm_constraints_tokens(const nm_constraints *constraints)
 {
-    int32_t n = 0;
-    for (int32_t p = 0; p < constraints->n; p++)
-        n += constraints->phrases[p].n;
-    return n;
+    return count_tokens(constraints, UINT64_MAX);
 }
 
 bool nm_constraints_are_met(const nm_constraints *constraints, nm_constraint_state state)
 {
     for (int32_t p = 0; p < constraints->n; p++)
-        if (!is_met(state, p))
+        if (!is_met(constraints, state, p))
             return false;
     return true;
 }
@@ -35,21 +53,22 @@ static bool contains(const nm_phrase *whole, const nm_phrase *part)
 static void complete(const nm_constraints *constraints, nm_constraint_state *state, int32_t phrase)
 {
     const nm_phrase *whole = &constraints->phrases[phrase];
-    state->met |= (uint64_t)1 << phrase;
+    state->met |= (uint64_t)1 << number_of(constraints, phrase);
     state->n_begun = 0;
     for (int32_t p = 0; p < constraints->n; p++)
         if (constraints->phrases[p].n < whole->n && contains(whole, &constraints->phrases[p]))
-            state->met |= (uint64_t)1 << p;
+            state->met |= (uint64_t)1 << number_of(constraints, p);
 }
 
-/* The longest unmet phrase that begins with the n tokens; -1: none. */
+/* The longest unmet phrase that begins with the n tokens; -1: none. inside: the first of them is within a word. */
 static int32_t find_beginning(const nm_constraints *constraints, nm_constraint_state state,
-                              const int32_t *ids, int32_t n)
+                              const int32_t *ids, int32_t n, bool inside)
 {
     int32_t found = -1;
     for (int32_t p = 0; p < constraints->n; p++) {
         const nm_phrase *phrase = &constraints->phrases[p];
-        if (!is_met(state, p) && phrase->n >= n && !memcmp(phrase->ids, ids, (size_t)n * sizeof *ids) &&
+        if (!is_met(constraints, state, p) && (phrase->inside || !inside) && phrase->n >= n &&
+            !memcmp(phrase->ids, ids, (size_t)n * sizeof *ids) &&
             (found < 0 || phrase->n > constraints->phrases[found].n))
             found = p;
     }
@@ -78,20 +97,21 @@ nm_constraint_state nm_constraints_advance(const nm_constraints *constraints, nm
         memcpy(last, current->ids + begun - kept, (size_t)kept * sizeof *last);
     last[kept] = id;
     for (int32_t first = 0; first <= kept && !state.n_begun; first++) {
-        if (first ? is_joined(constraints, last[first - 1]) : !current && state.inside_word)
-            continue;
-        int32_t phrase = find_beginning(constraints, state, last + first, kept + 1 - first);
+        bool inside = first     ? is_joined(constraints, last[first - 1])
+                      : current ? state.began_inside
+                                : state.inside_word;
+        int32_t phrase = find_beginning(constraints, state, last + first, kept + 1 - first, inside);
         if (phrase < 0)
             continue;
         state.phrase = phrase;
+        state.began_inside = inside;
         state.n_begun = kept + 1 - first;
     }
     if (state.n_begun && state.n_begun == constraints->phrases[state.phrase].n)
         complete(constraints, &state, state.phrase);
     state.inside_word = is_joined(constraints, id);
-    state.n_met = state.n_begun;
-    for (int32_t p = 0; p < constraints->n; p++)
-        state.n_met += is_met(state, p) ? constraints->phrases[p].n : 0;
+    state.started = true;
+    state.n_met = state.n_begun + count_tokens(constraints, state.met);
     return state;
 }
 
@@ -102,12 +122,14 @@ int32_t nm_constraints_next(const nm_constraints *constraints, nm_constraint_sta
         return 1;
     }
     int32_t n = 0;
-    for (int32_t p = 0; p < constraints->n && !state.inside_word; p++) {
-        bool known = is_met(state, p);
+    for (int32_t p = 0; p < constraints->n; p++) {
+        const nm_phrase *phrase = &constraints->phrases[p];
+        bool skipped = is_met(constraints, state, p) || (state.inside_word && !phrase->inside) ||
+                       (state.started && phrase->initial);
         for (int32_t i = 0; i < n; i++)
-            known |= ids[i] == constraints->phrases[p].ids[0];
-        if (!known)
-            ids[n++] = constraints->phrases[p].ids[0];
+            skipped |= ids[i] == phrase->ids[0];
+        if (!skipped)
+            ids[n++] = phrase->ids[0];
     }
     return n;
 }

@@ -24,7 +24,7 @@ static const nm_option decode_options[] = {
     ROW(min_length, "1", 0, 1 << 20, "Minimum length of a translation in tokens, without the EOS token </s>."),
     ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam; with sampling, the number of samples."),
     ROW(batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
-    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search."),
+    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search. A translation that several groups find is listed once."),
     ROW(diverse_strength, "0.5", 0, 1000, "Diverse beam search: reduction of the log probability of a token for each hypothesis of earlier groups that continues with it."),
     ROW(temperature, "1", 0, 1e3, "Sampling: divisor of the log probabilities; 0: the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),
@@ -34,11 +34,15 @@ static const nm_option decode_options[] = {
 
 static const nm_option_rule decode_rules[] = {
     {"decode.diverse_groups", "decode.search", "fairseq|tears", "samples have no groups", NULL},
+    {"decode.beam", "decode.search", "fairseq|tears", "sampling has no beam", NULL},
     {"decode.diverse_strength", "decode.diverse_groups", "!1", "it needs diverse_groups", NULL},
     {"decode.temperature", "decode.search", "sample", "only sampling has a temperature (decode.search = sample)", NULL},
     {"decode.top_k", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.top_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)", NULL},
+    {"decode.top_k", "decode.temperature", "!", "it always chooses the most probable token", NULL},
+    {"decode.top_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
+    {"decode.seed", "decode.temperature", "!", "it has no random numbers", NULL},
     {0}};
 
 static const nm_preset decode_presets[] = {
@@ -85,6 +89,10 @@ nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *er
         options->beam % options->diverse_groups)
         return nm_fail(err, NM_USAGE, "decode.beam = %lld is not a multiple of decode.diverse_groups = %lld",
                        (long long)options->beam, (long long)options->diverse_groups);
+    if (options->max_length_a == 0 && options->min_length > options->max_length_b)
+        return nm_fail(err, NM_USAGE,
+                       "decode.min_length = %lld is more than the maximum length, decode.max_length_b = %lld",
+                       (long long)options->min_length, (long long)options->max_length_b);
     return NM_OK;
 }
 

@@ -390,5 +390,8 @@ const nm_option_rule nm_score_rules[] = {
      "only ja-mecab and ko-mecab have a dictionary", NULL},
     {"score.mecab_library", "score.tokenize", "ja-mecab|ko-mecab", "only ja-mecab and ko-mecab use MeCab",
      NULL},
+    {"score.seed", "score.bootstrap", "!", "there is no bootstrap", NULL},
+    {"score.seed", "score.sentence", "false", "the scores of single lines have no interval", NULL},
+    {"score.bootstrap", "score.sentence", "false", "the scores of single lines have no interval", NULL},
     {"score.ter_asian", NULL, NULL, "it needs ter_normalized or ter_no_punctuation", uses_asian},
     {0}};

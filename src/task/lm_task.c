@@ -73,7 +73,7 @@ static nm_status lm_open(nm_task *task, nm_error *err)
 {
     const nm_lm_task_config *config = task->config;
     nm_lm_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    NM_TRY(nm_prepare_check_folder(config->folder, " --format text", err));
+    NM_TRY(nm_prepare_check_folder(config->folder, 1, err));
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
@@ -99,7 +99,7 @@ static nm_status lm_measure(const void *section, int64_t *size, nm_error *err)
 {
     const nm_lm_task_config *config = section;
     int64_t lines;
-    NM_TRY(nm_prepare_check_folder(config->folder, " --format text", err));
+    NM_TRY(nm_prepare_check_folder(config->folder, 1, err));
     return nm_prepare_measure(config->folder, 1, &lines, size, err);
 }
 

@@ -180,7 +180,7 @@ static nm_status translation_open(nm_task *task, nm_error *err)
 {
     const nm_translation_config *config = task->config;
     nm_translation_parts *parts = task->parts = nm_allocate(sizeof *parts);
-    NM_TRY(nm_prepare_check_folder(config->folder, "", err));
+    NM_TRY(nm_prepare_check_folder(config->folder, 2, err));
     NM_TRY(read_texts(parts, config->folder, err));
     NM_TRY(nm_checksums_verify(config->folder, err));
     NM_TRY(parse_texts(parts, config->folder, err));
@@ -209,7 +209,7 @@ static nm_status translation_measure(const void *section, int64_t *size, nm_erro
 {
     const nm_translation_config *config = section;
     int64_t tokens;
-    NM_TRY(nm_prepare_check_folder(config->folder, "", err));
+    NM_TRY(nm_prepare_check_folder(config->folder, 2, err));
     return nm_prepare_measure(config->folder, 2, size, &tokens, err);
 }
 

@@ -85,6 +85,8 @@ void nm_spm_coder_free(nm_spm_coder *coder);
  * NM_SPM_UNKNOWN_TOKEN or, with unknown_as_text, its normalized text, which is what SentencePiece prints. */
 #define NM_SPM_UNKNOWN_TOKEN "<unk>"
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out);
+/* The same within a text: without the space that the model adds. Unknown characters become NM_SPM_UNKNOWN_TOKEN. */
+void nm_spm_encode_inside(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
 /* Appends a segmentation of normalized text (with U+2581) that is sampled from a unigram model (Kudo 2018), like the library's
  * SampleEncode: with probability proportional to P(segmentation)^alpha, among all segmentations (nbest <= 0) or the nbest most
  * probable ones. */

@@ -406,15 +406,38 @@ void nm_spm_set_text(nm_spm_coder *coder, const char *text, size_t bytes)
     nm_buffer_append(&coder->text, text, bytes);
 }
 
+static void segment(nm_spm_coder *coder, bool unknown_as_text, nm_buffer *out)
+{
+    nm_spm_start_line(coder, out, unknown_as_text);
+    if (coder->spm->type == NM_SPM_UNIGRAM)
+        segment_unigram(coder, out);
+    else
+        segment_symbols(coder, out);
+}
+
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out)
 {
     normalize(coder, line, bytes);
-    nm_spm_start_line(coder, out, unknown_as_text);
-    if (coder->spm->type == NM_SPM_UNIGRAM) {
-        segment_unigram(coder, out);
+    segment(coder, unknown_as_text, out);
+}
+
+/* Removes the space symbol that normalize has added. */
+static void remove_added_space(nm_spm_coder *coder)
+{
+    nm_buffer *text = &coder->text;
+    if (!coder->spm->add_dummy_prefix || !text->bytes)
         return;
-    }
-    segment_symbols(coder, out);
+    text->bytes -= SPACE_BYTES;
+    if (!coder->spm->space_is_suffix)
+        memmove(text->data, text->data + SPACE_BYTES, text->bytes);
+    text->data[text->bytes] = 0;
+}
+
+void nm_spm_encode_inside(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out)
+{
+    normalize(coder, line, bytes);
+    remove_added_space(coder);
+    segment(coder, false, out);
 }
 
 void nm_spm_sample_merges(nm_spm_coder *coder, const char *text, size_t bytes, double dropout,
@@ -443,11 +466,9 @@ static void append_surface(const char *piece, size_t bytes, nm_buffer *out)
 
 void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out)
 {
-    const nm_spm *spm = coder->spm;
     normalize(coder, line, bytes);
-    size_t prefix = spm->add_dummy_prefix && !spm->space_is_suffix && coder->text.bytes ? SPACE_BYTES : 0,
-           suffix = spm->add_dummy_prefix && spm->space_is_suffix && coder->text.bytes ? SPACE_BYTES : 0;
-    append_surface(coder->text.data + prefix, coder->text.bytes - prefix - suffix, out);
+    remove_added_space(coder);
+    append_surface(coder->text.data, coder->text.bytes, out);
 }
 
 /* ---- decoding ---- */

@@ -175,6 +175,31 @@ bool nm_unicode_is_space(uint32_t point)
     return kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP;
 }
 
+bool nm_unicode_is_unspaced(uint32_t point)
+{
+    static const nm_unicode_range ranges[] = {
+        {0x0E00, 0x0EFF},   /* Thai, Lao */
+        {0x1000, 0x109F},   /* Myanmar */
+        {0x1780, 0x17FF},   /* Khmer */
+        {0x19E0, 0x19FF},   /* Khmer symbols */
+        {0x2E80, 0x2FDF},   /* radicals */
+        {0x3001, 0x30FF},   /* punctuation, Hiragana, Katakana */
+        {0x31C0, 0x31FF},   /* strokes, Katakana extensions */
+        {0x3400, 0x4DBF},   /* Han, extension A */
+        {0x4E00, 0x9FFF},   /* Han */
+        {0xA9E0, 0xA9FF},   /* Myanmar extensions */
+        {0xAA60, 0xAA7F},   /* Myanmar extensions */
+        {0xF900, 0xFAFF},   /* Han, compatibility */
+        {0xFF01, 0xFF9F},   /* full-width forms, half-width Katakana */
+        {0x1AFF0, 0x1B16F}, /* Kana extensions */
+        {0x20000, 0x323AF}, /* Han, further extensions */
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (point >= ranges[i].first && point <= ranges[i].last)
+            return true;
+    return false;
+}
+
 bool nm_language_has_no_spaces(const char *language)
 {
     static const char *const codes[] = {"zh",  "ja",  "th",  "km",  "lo",  "my",  "zho",

@@ -40,6 +40,10 @@ void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
  * "ja-raw"). */
 bool nm_language_has_no_spaces(const char *language);
 
+/* Whether the character belongs to a script without spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) or
+ * to the punctuation of such a script. */
+bool nm_unicode_is_unspaced(uint32_t point);
+
 bool nm_unicode_is_alpha(uint32_t point);        /* \p{IsAlpha}: Alphabetic */
 bool nm_unicode_is_alnum(uint32_t point);        /* \p{IsAlnum}: Alphabetic or decimal digit */
 bool nm_unicode_is_letter(uint32_t point);       /* \p{L} */

@@ -71,7 +71,7 @@ double nm_trainer_time_fraction(const nm_trainer *trainer)
     return trainer->config->seconds > 0 ? trainer->state.seconds / trainer->config->seconds : 0;
 }
 
-/* Sets the times, the throughput since the last record of the log without validations, and the finished fraction of the run. */
+/* Sets the times, the throughput of this session since the last record of the log without validations, and the finished fraction of the run. */
 static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
     nm_train_state *state = &trainer->state;
@@ -80,9 +80,10 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
         state->seconds = trainer->seconds_before + now - trainer->started;
     p->seconds = state->seconds;
     if (spent > 0)
-        p->tokens_per_second = (double)state->sum_tokens / spent;
+        p->tokens_per_second = (double)(state->sum_tokens - trainer->earlier_tokens) / spent;
     if (state->update % trainer->config->log_every == 0) {
         trainer->report_clock = now;
+        trainer->earlier_tokens = 0;
         trainer->validating = 0;
     }
     double by_seconds = nm_trainer_time_fraction(trainer);

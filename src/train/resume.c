@@ -288,6 +288,20 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
     return status;
 }
 
+/* The files keep their names: without a checkpoint, the next start would begin the run anew and replace its log. */
+static nm_status all_are_damaged(const nm_trainer *trainer, nm_error *err)
+{
+    char *best = nm_path_join(trainer->folder, "best.safetensors");
+    char *remedy = nm_file_may_exist(best)
+                       ? nm_format("%s can be trained further with --tune in another folder", best)
+                       : nm_format("train in another folder");
+    nm_status status =
+        nm_fail(err, NM_FORMAT, "%s/checkpoints: no checkpoint can be used; %s", trainer->folder, remedy);
+    free(remedy);
+    free(best);
+    return status;
+}
+
 /* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory, file descriptors)
  * the newest checkpoint may be intact: the error is returned and no file is changed. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
@@ -309,7 +323,5 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     if (status == NM_OK)
         status = clean_up(trainer, updates, *found ? i - 1 : 0, err);
     free(updates);
-    if (status == NM_FORMAT)
-        return nm_fail(err, status, "%s/checkpoints: no checkpoint can be used", trainer->folder);
-    return status;
+    return status == NM_FORMAT ? all_are_damaged(trainer, err) : status;
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "backend/device.h"
@@ -130,6 +131,8 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     trainer->folder = nm_duplicate(folder);
     static const char *const files[] = {"log.jsonl", "best.safetensors", "last.safetensors"};
     char *checkpoints = nm_path_join(folder, "checkpoints");
+    trainer->made_folder = !nm_file_may_exist(folder);
+    trainer->made_checkpoints = !nm_file_may_exist(checkpoints);
     nm_status status = nm_folder_create(checkpoints, err);
     free(checkpoints);
     bool has_run = false;
@@ -205,6 +208,16 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
+static void warn_without_limit(nm_trainer *trainer)
+{
+    const nm_train_config *c = trainer->config;
+    bool limited =
+        c->updates || c->epochs || c->seconds > 0 || c->patience || trainer->schedule.config.min_lr > 0;
+    if (!limited)
+        nm_trainer_message(trainer, "warning: the training has no end: set train.epochs, train.updates, "
+                                    "train.seconds or train.patience, or stop it (Ctrl-C)");
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -224,6 +237,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     free(warning);
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
+    warn_without_limit(trainer);
     NM_TRY(open_model(trainer, err));
     NM_TRY(nm_model_check_norm_options(&trainer->model->params, trainer->options, err));
     report_norms(trainer);
@@ -254,7 +268,19 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(nm_ranks_share_checkpoint(trainer, err));
     NM_TRY(nm_ranks_share_messages(trainer, err));
     trainer->seconds_before = trainer->state.seconds;
+    trainer->earlier_tokens = trainer->state.sum_tokens;
     return NM_OK;
+}
+
+/* Removes the folders that a failed start has made, if they are empty. */
+static void remove_made_folders(const nm_trainer *trainer)
+{
+    char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
+    if (trainer->made_checkpoints)
+        rmdir(checkpoints);
+    if (trainer->made_folder)
+        rmdir(trainer->folder);
+    free(checkpoints);
 }
 
 nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_options *options,
@@ -275,6 +301,9 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
                                                   .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
+        nm_folder_lock_release(&trainer->lock);
+        if (trainer->folder)
+            remove_made_folders(trainer);
         nm_trainer_close(trainer);
         return status;
     }

@@ -32,7 +32,8 @@ struct nm_trainer {
     const nm_device_config *device;
     nm_train_callbacks callbacks;
     char *folder;
-    nm_folder_lock lock; /* of the folder; released at close */
+    bool made_folder, made_checkpoints; /* this session has created the folder, and its subfolder */
+    nm_folder_lock lock;                /* of the folder; released at close */
     nm_backend *backend;
     nm_task task;
     nm_model *model;
@@ -63,7 +64,8 @@ struct nm_trainer {
     double seconds_before;  /* training time of earlier sessions */
     double validating;      /* duration of validations since the last record of the log */
     double last_validation; /* duration of the last validation of this session, 0: none */
-    double report_clock;    /* nm_clock at the last record of the log */
+    double report_clock;    /* nm_clock at the last record of the log, or at open */
+    int64_t earlier_tokens; /* part of state.sum_tokens of earlier sessions, whose clocks have stopped */
     nm_load_meter load;     /* read at each record of the log */
     struct {
         int64_t updates, tokens;

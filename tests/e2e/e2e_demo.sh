@@ -96,7 +96,8 @@ awk 'BEGIN {
         print "Mr", "O"; print "Name" int(rand() * 9), "B-PER"; if (i % 2) print "Smith", "I-PER"; print "sleeps", "O"; print ""
     }
 }' >columns.txt
-"$NORMA" demo tag columns.txt --norms layer --updates 5 >out 2>err || fail "demo tag: $(tail -n 3 err)"
+"$NORMA" demo tag columns.txt --norms layer --updates 5 --folder 'demo tag' >out 2>err || fail "demo tag: $(tail -n 3 err)"
+has err "norma report 'demo tag/runs'/*/"
 has out "F1"
-[ "$(grep -c '^$' demo-tag/test.txt)" = 10 ] || fail "the test text has $(grep -c '^$' demo-tag/test.txt) sentences"
+[ "$(grep -c '^$' 'demo tag/test.txt')" = 10 ] || fail "the test text has $(grep -c '^$' demo-tag/test.txt) sentences"
 exit $bad

@@ -100,6 +100,12 @@ try train --help --run.task summarization
 has out '(run.task = summarization: no such task; available: translation, lm, classification, tagging)'
 has out '--schedule.lr'
 
+# A section that the command does not have.
+refuses 2 'generate: no section nosuch; --help SECTION: all, generate, sample, device' generate --help nosuch
+refuses 2 'train: no section models; --help SECTION: all, ' train --help models
+refuses 2 'no section nosuch' help translate nosuch
+for topic in lm task.ini --resume; do accepts '--schedule.lr' train --help $topic; done
+
 # ---- recipes ----
 "$NORMA" recipes --names >names
 [ "$(wc -l <names)" -ge 280 ] || fail "$(wc -l <names) recipes"
@@ -114,6 +120,8 @@ cp "$NORMA" elsewhere/build/norma
 cp -P "$BUILD/recipes" elsewhere/build/recipes
 elsewhere/build/norma recipes --names >found
 same names found
+refuses 3 'no recipe contains iwslt and the other words; norma recipes lists all' recipes iwslt nosuch
+refuses 3 'no recipe contains multi30k-de-em; the most similar name is multi30k-de-en' recipes multi30k-de-em
 "$NORMA" recipes iwslt batchnorm >found
 has found 'pn/table1-iwslt-bn '
 lacks found 'pn/table1-iwslt-pn '

@@ -154,7 +154,26 @@ for first in copied/checkpoints/*[0-9].safetensors copied/best.safetensors copie
     cp -L "$first" before
     refuses 2 "$first is the model of a run, which would be overwritten" average "$first" $model
     cmp -s "$first" before || fail "$first was overwritten"
+    refuses 2 "export: $first is the model of a run, which would be overwritten" export $model -o "$first"
+    cmp -s "$first" before || fail "norma export overwrote $first"
+    refuses 2 "convert: $first is the model of a run" convert data --from huggingface -o "$first"
 done
+for file in copied/checkpoints/*.state.safetensors copied/config.ini copied/log.jsonl; do
+    cp "$file" before
+    refuses 2 "export: $file is the " export $model -o "$file"
+    refuses 2 "output, and $file is the " average "$file" $model
+    cmp -s "$file" before || fail "$file was overwritten"
+done
+ln -s copied/best.safetensors link.safetensors
+refuses 2 'link.safetensors is the model of a run' export $model -o link.safetensors
+# A conversion would overwrite the codes and settings of a data folder.
+find data copied -type f -exec cksum {} + >before
+for to in huggingface ctranslate2; do
+    refuses 2 'convert: data is a data folder' convert $model --to $to -o data
+    refuses 2 'convert: copied is the folder of a run' convert $model --to $to -o copied
+done
+find data copied -type f -exec cksum {} + >after
+same before after
 refuses 4 'not a model of Norma' average mean copied/checkpoints/*.state.safetensors
 accepts 'average of 1 model' average copied/mean.safetensors $model
 accepts 'average of 1 model' average copied/mean.safetensors $model
@@ -318,6 +337,12 @@ recipe 2 'outside' --model.dropout 1.5
 recipe 2 'expected an integer' --train.updates 1.5
 recipe 2 'data.folder is not set' --data.folder ''
 recipe 3 'absent/data.ini: No such file: data.folder is not a data folder; norma prepare' --data.folder absent
+recipe 3 "a folder that has moved is named with --data.folder" --data.folder absent
+recipe 3 "--output 'not here' writes one" --data.folder 'not here'
+"$NORMA" prepare --format text --tokenizer none --bpe-merges 0 --train train.xx --output plain-data 2>err || fail "prepare: $(cat err)"
+recipe 5 'plain-data: the data folder holds plain text, which is for language models' --data.folder plain-data
+refuses 5 'data: the data folder holds parallel text, which is for translation' train lm --run.folder never --data.folder data
+refuses 5 'data: the data folder holds parallel text' baseline lm --data.folder data
 chatty=1 recipe 2 'no sequence has 1 to' --train.max_tokens 1
 rm -rf never
 recipe 2 'data.max_length = 256 is more than model.max_positions = 8' --model.max_positions 8

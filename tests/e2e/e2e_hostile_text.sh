@@ -81,7 +81,7 @@ accepts 'written in' prepare bad.ini "${prepare_arguments[@]}" --output o
 printf '[prepare]\r\nmin_length = 2\r\n' >bad.ini
 accepts 'written in' prepare bad.ini "${prepare_arguments[@]}" --output o
 { printf '[prepare]\ncodes = '; head -c 300000 /dev/zero | tr '\0' z; } >bad.ini
-refuses 3 'File name too long' prepare bad.ini "${prepare_arguments[@]}" --output o
+refuses 3 'File name too long' prepare bad.ini "${prepare_arguments[@]}" --output o --bpe-merges 0
 head -c 4096 "$NORMA" >bad.ini
 refuses 4 'bad.ini' prepare bad.ini
 refuses 3 'absent.ini: No such file' prepare absent.ini
@@ -182,7 +182,7 @@ text xx 'a b\nc d\n'
 text yy 'a b\nc d\n'
 codes() {
     printf "$1" >codes
-    refuses_text 4 "$2" --codes codes
+    refuses_text 4 "$2" --bpe-merges 0 --codes codes
 }
 codes '' 'codes: empty'
 codes '#version: 0.3\na b\n' 'codes:1: unknown version'
@@ -195,10 +195,10 @@ codes 'a b 3\nc d x\n' 'codes:2: the third field is not a count'
 codes 'a b 99999999999999999999\n' 'codes:1: the third field is not a count'
 codes 'a b 3\nc d\n' 'codes:2: expected "left right count"'
 perl -e 'print "#version: 0.2\n", "a" x 70000, " b\n"' >codes
-refuses_text 4 'codes:2: ' --codes codes
-refuses_text 4 'long:1: ' --codes long
-refuses_text 3 'absent: No such file' --codes absent
-refuses_text 3 'is a folder' --codes .
+refuses_text 4 'codes:2: ' --bpe-merges 0 --codes codes
+refuses_text 4 'long:1: ' --bpe-merges 0 --codes long
+refuses_text 3 'absent: No such file' --bpe-merges 0 --codes absent
+refuses_text 3 'is a folder' --bpe-merges 0 --codes .
 dict() {
     printf "$1" >dict
     refuses_text 4 "$2" --dict-source dict

@@ -149,3 +149,9 @@ grep -q 'tok:char' back/log.jsonl || fail 'Japanese is not scored by characters'
 mv back/last.safetensors alone.safetensors
 rm -r reverse back
 accepts '。' translate alone.safetensors test.en
+# A phrase of a language without spaces is met within a line, and not inserted with a space.
+perl -CSD -ne 'chomp; print substr($_, 2, 2), "\n"' out >phrases
+"$NORMA" translate alone.safetensors test.en --constraints phrases --beam 8 >constrained 2>err || fail "constraints: $(cat err)"
+[ "$(wc -l <constrained)" = 20 ] || fail 'not 20 translations with constraints'
+! grep -q ' ' constrained || fail "a space in Japanese: $(grep -m 1 ' ' constrained)"
+paste phrases constrained | perl -CSD -F'\t' -ane 'exit 1 if index($F[1], $F[0]) < 0' || fail "a phrase is missing: $(cat constrained)"

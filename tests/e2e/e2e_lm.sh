@@ -108,6 +108,13 @@ for attention in softmax block-term; do
     try generate $attention --prompt 'the dog' --temperature 0 --lines 1 --json
     grep -q '"prompt":"the dog"' out || fail "no JSON: $(cat out)"
     ! grep -q '"text":"the dog' out || fail "the text begins with the prompt: $(cat out)"
+    # a prompt may contain what an INI file cannot hold
+    for prompt in 'the dog ' ' the' 'the ;dog'; do
+        try generate $attention --prompt "$prompt" --temperature 0 --lines 1 --json
+        has out "\"prompt\":\"$prompt\""
+    done
+    try generate $attention --prompt $'the\ndog' --temperature 0 --lines 1 --json
+    has out '"prompt":"the\ndog"'
 done
 untrained=$(perl -ne 'print "$1\n" if /"perplexity":([0-9.]+)/' softmax/log.jsonl | head -n 1)
 below "$whole" "$untrained" "perplexity has not fallen"

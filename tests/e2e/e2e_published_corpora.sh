@@ -158,6 +158,16 @@ lacks err 'also'
 cat new.de new.de >twice.de && cat new.en new.en >twice.en
 accepts 'valid: 4 pairs read, 4 kept, 0 dropped; 4 also in train' prepare --train twice --valid-every 5 "${common[@]}" --output x
 
+# Plain text: lines of five words or more.
+seq -f 'line %g of five words' 100 >lines.train
+seq 100 >>lines.train
+{ seq -f 'line %g of five words' 95 104; seq 10; } >lines.valid
+accepts 'valid: 20 lines read, 20 kept, 0 dropped; 6 also in train' prepare --format text --train lines.train --valid lines.valid --bpe-merges 0 --output x
+has err 'warning: 6 of 20 lines of valid also occur in the training text: scores on them do not show how the model predicts new text'
+seq -f 'line %g of five words' 99 200 >lines.valid
+accepts '; 2 also in train' prepare --format text --train lines.train --valid lines.valid --bpe-merges 0 --output x
+lacks err 'also occur'
+
 tail -n +101 pairs.tsv >b.tsv
 accepts written prepare --train a,b.tsv "${common[@]}" --output table
 same_data plain table "${train[@]}"
@@ -167,6 +177,8 @@ refuses 4 'one column' prepare --train train.de --input-format tsv "${common[@]}
 refuses 3 'name its format (--input-format' prepare --train pairs.txt "${common[@]}" --output x
 refuses 2 'only a table' prepare --train train --source-field de "${common[@]}" --output x
 printf '{"de": "a", "en": "b"}\n\n{"de": "a" "en"}\n' >bad.jsonl
+printf '{"de":"a","en":7}\n' >odd.jsonl
+refuses 4 'odd.jsonl:1: the value of field "en" is a number, not a text' prepare --train odd.jsonl "${common[@]}" --output x
 refuses 4 'bad.jsonl:3: not a JSON object on one line' prepare --train bad.jsonl "${common[@]}" --output x
 printf 'a\tb\nc\n' >short.tsv
 refuses 4 'short.tsv:2: 1 field, the first row has 2' prepare --train short.tsv "${common[@]}" --output x

@@ -19,6 +19,13 @@ has err "gnuplot-nox"
 
 # ---- not a run ----
 refuses 2 "too few arguments" report
+refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere runs/nothing -o page.html
+mkdir runs/empty
+accepts 'norma: warning: runs/empty has no log.jsonl and is left out' report runs/empty runs/layer-1 -o '' --tensorboard events
+[ "$(find events -name '*tfevents*' | wc -l)" = 1 ] || fail "not the events of one run: $(find events)"
+rm -r runs/empty events
+refuses 2 "report: nothing to write" report runs/layer-1 -o ''
+refuses 2 "report.png_width = 600 has no effect" report runs/layer-1 --png-width 600
 refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere -o page.html
 mkdir -p runs/odd/log.jsonl
 refuses 3 "runs/odd/log.jsonl" report runs/odd -o page.html

@@ -87,6 +87,9 @@ refuses 2 'split_compounds is an option of multi-bleu' score bleu hyp --split-co
 refuses 2 'standard input' score bleu --reference -
 refuses 2 'score: --against compares corpus scores, not those of --sentence' score bleu hyp --reference ref --against hyp --sentence
 refuses 2 'bootstrap' score bleu hyp --reference ref --against hyp --bootstrap 0
+refuses 2 'score.seed = 3 has no effect with score.bootstrap = 0' score bleu hyp --reference ref --bootstrap 0 --seed 3
+refuses 2 'score.seed = 3 has no effect with score.sentence = true' score bleu hyp --reference ref --sentence --seed 3
+refuses 2 'score.centered = true has no effect' score bleu hyp --reference ref --centered
 if [ -w /dev/full ]; then
     got=0
     "$NORMA" score bleu hyp --reference ref >/dev/full 2>err || got=$?

@@ -27,6 +27,22 @@ for program in gzip xz zstd; do
     cp train.en $program/cut.en
     refuses 4 'the compressed data is damaged or truncated' prepare --train $program/cut "${common[@]}" --output x
 done
+# Compressed standard input; a pipe whose first bytes arrive one at a time, and agree with those of a compressed file.
+"$NORMA" tokenize <valid.en >expected
+for program in gzip xz zstd; do
+    command -v $program >/dev/null || continue
+    $program -c <valid.en | "$NORMA" tokenize >got 2>err || fail "$program from a pipe: $(cat err)"
+    same got expected
+done
+{ printf P; sleep 0.1; printf K; sleep 0.1; printf ' (a\n'; cat valid.en; } | "$NORMA" tokenize --escape false >got
+[ "$(head -n 1 got)" = 'PK ( a' ] || fail "the first line of a pipe: $(head -n 1 got)"
+[ "$(wc -l <got)" = "$(($(wc -l <valid.en) + 1))" ] || fail "lines of a pipe are missing: $(wc -l <got)"
+printf P | "$NORMA" tokenize >got
+[ "$(cat got)" = P ] || fail "one byte: $(cat got)"
+got=0
+printf 'BZh9' | "$NORMA" tokenize >out 2>err || got=$?
+check_failure 4 'standard input: compressed by bzip2' tokenize
+
 # Zero bytes pad gzip files to whole blocks, also between members and over more than one read (64 KiB); xz allows multiples
 # of four. Other bytes after the end are damage.
 { head -n 100 train.de | gzip -c && head -c 1000 /dev/zero && tail -n +101 train.de | gzip -c && head -c 200000 /dev/zero; } >padded.de
@@ -134,4 +150,6 @@ refuses 2 'only subword applies BPE' tokenize --codes plain/codes.bpe forms
 refuses 3 'nowhere' tokenize --like nowhere forms
 printf 'a\0b\n' >zero
 refuses 2 'text.side has no effect without --like' subword --side target --tokenizer none /dev/null
-refuses 4 'zero:1: not text: byte 0x00' subword zero
+refuses 4 'zero:1: not text: byte 0x00' subword --codes plain/codes.bpe zero
+refuses 2 'no subwords given: --like' subword zero
+accepts 'ＡＢ' subword --undo forms

@@ -35,6 +35,8 @@ lacks err 'done:'
 [ ! -e dry ] || fail 'a dry run made a folder'
 "$NORMA" train small.ini --dry-run 2>err || fail "dry run of a recipe that has been trained: $(cat err)"
 refuses 2 'exclude each other' train small.ini --dry-run --resume
+lacks err 'has no end'
+accepts 'warning: the training has no end: set train.epochs' train small.ini --run.folder dry --dry-run --train.updates 0
 
 # ---- time by kernel ----
 "$NORMA" train small.ini --run.folder profile --train.updates 10 --device.profile 2>err || fail "train: $(cat err)"

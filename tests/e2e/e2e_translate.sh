@@ -64,6 +64,10 @@ if grep -q '@@\|</s>\|<pad>' lines; then fail "units in the text: $(cat lines)";
 # ---- batches, order, threads and file names change nothing ----
 "$NORMA" translate run/best.safetensors --batch-tokens 1 in --output again
 cmp lines again || fail "another batch size, another translation"
+try translate run in --output 'again ;b.en'
+[ "$got" = 0 ] || fail "a file name with a semicolon: $(cat err)"
+same lines 'again ;b.en'
+accepts BLEU score bleu lines --reference 'again ;b.en'
 tac in | "$NORMA" translate run --threads 2 --batch-tokens 9 | tac >again
 cmp lines again || fail "another order, another translation"
 printf '%s' "$(cat in)" | "$NORMA" translate run >again # the last line without an end
@@ -240,6 +244,8 @@ sed 's/.*|||//' aligned | cmp - again || fail "alignments of given translations 
 "$NORMA" translate turned/run turned/valid.de --nbest 2 --alignment >aligned 2>err || fail "n-best: $(cat err)"
 head -n 1 aligned >first
 grep -q '^0 ||| .* ||| -[0-9.]* ||| [0-9]*-0' first || fail "n-best with alignments: $(cat first)"
+printf '\nrot haus\n' | "$NORMA" translate turned/run --nbest 2 --alignment >fields
+[ "$(awk -F ' [|][|][|]' '{ print NF }' fields | sort -u)" = 4 ] || fail "an empty line has other fields: $(cat fields)"
 refuses 2 'alignment_layer has no effect' translate run in --alignment-layer 1
 refuses 2 'the decoder has 1 layers with 2 heads' translate run in --alignment --alignment-head 3
 
@@ -272,9 +278,10 @@ refuses 2 'constraints need decode.search = fairseq' translate run five --constr
 refuses 2 'constraints need decode.search = fairseq' translate run five --constraints phrases --diverse-groups 3
 refuses 5 'phrases ends after line 5, in does not' translate run in --constraints phrases
 printf '%s\n' '' 'Ж' '' '' '' >bad
-refuses 5 'constraint "Ж": the model cannot produce all of it' translate run five --constraints bad
+refuses 5 'bad:2: constraint "Ж": the model cannot produce all of it' translate run five --constraints bad
+refuses 5 'bad:2: constraint "Ж": ' translate run five --constraints bad --buffer 1 --output never.txt
 perl -e 'print join("\t", ("dog") x 65), "\n" x 5' >bad
-refuses 2 'a translation has 65 constraints; at most 64 are possible' translate run five --constraints bad
+refuses 2 'bad:1: a translation has 65 constraints; at most 64 are possible' translate run five --constraints bad
 
 # ---- samples, diverse beam search, prefixes ----
 "$NORMA" translate run in --search sample --nbest 4 --seed 3 >samples
@@ -287,6 +294,10 @@ perl -MJSON::PP -e 'for (reverse <STDIN>) {
     $n += 1 }' <json | sed 's/^ |||/0 |||/' >again
 cmp <(cut -d '|' -f 4- samples) <(cut -d '|' -f 4- again) || fail "samples depend on order or threads"
 "$NORMA" translate run in --search sample --nbest 4 --seed 4 | cmp -s - samples && fail "samples do not depend on the seed"
+refuses 2 'decode.beam = 4 has no effect with decode.search = sample' translate run in --search sample --beam 4
+refuses 2 'decode.seed = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --seed 3
+refuses 2 'decode.top_k = 3 has no effect with decode.temperature = 0' translate run in --search sample --temperature 0 --top-k 3
+refuses 2 'decode.min_length = 9 is more than the maximum length' translate run in --min-length 9 --max-length-a 0 --max-length-b 8
 "$NORMA" translate run in --nbest 4 --beam 4 --diverse-groups 4 --diverse-strength 5 >diverse
 cmp -s diverse best && fail "groups change nothing"
 printf '%s\n' cat '' 'house red' sings '' '' tree >prefixes

@@ -167,6 +167,11 @@ refuses 5 'began with another initial model' "${comparison[@]}"
 chatty=1
 printf "in O\nRome B-LOC\n\nit O\n\n" >tags
 refuses 3 "none.safetensors" train b.ini --run.folder c --model.init_from none.safetensors
+[ ! -e c ] || fail "a failed start left a folder: $(find c)"
+mkdir -p c/kept
+refuses 3 "none.safetensors" train b.ini --run.folder c --model.init_from none.safetensors
+[ "$(find c -mindepth 1)" = c/kept ] || fail "a failed start changed a folder: $(find c)"
+rm -r c
 refuses 2 "no parameter matches 'decoder'" train b.ini --run.folder c --model.freeze embed,decoder
 refuses 2 "no parameter to train" train b.ini --run.folder c --model.freeze '*'
 head -c 3000 runs/moved/best.safetensors >cut.safetensors

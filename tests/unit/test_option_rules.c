@@ -164,6 +164,63 @@ static void test_hyphens_need_the_moses_tokenizer(void **state)
     }
 }
 
+/* Settings of a preparation; the last one has no effect, or it has one after `other` instead of the setting before it. */
+static void test_preparation(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value, *with, *with_value, *other;
+    } cases[] = {
+        {"prepare.bpe_merges", "500", "prepare.codes", "codes.bpe", ""},
+        {"prepare.min_count", "2", "prepare.dict_source", "dict", ""},
+        {"prepare.max_words", "100", "prepare.dict_target", "dict", ""},
+        {"prepare.dict_multiple", "16", "prepare.dict_source", "dict", ""},
+        {"prepare.escape", "true", "prepare.tokenizer", "none", "moses"},
+        {"prepare.bpe_vocabulary_threshold", "5", "prepare.bpe_merges", "0", "10"},
+        {"prepare.spm_byte_fallback", "true", "prepare.tokenizer", "moses", "sentencepiece"},
+        {"prepare.min_length", "2", "prepare.format", "text", "parallel"},
+        {"prepare.max_length", "100", "prepare.format", "text", "parallel"},
+        {"prepare.ratio", "3", "prepare.format", "text", "parallel"},
+        {"prepare.joint", "true", "prepare.format", "text", "parallel"},
+        {"prepare.dict_target", "dict", "prepare.format", "text", "parallel"},
+        {"prepare.target_lang", "en", "prepare.format", "text", "parallel"},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        nm_options *options = nm_options_create();
+        nm_error err;
+        char *warning;
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+        nm_options_add_rules(options, nm_prepare_rules);
+        set(options, cases[i / 2].with, i % 2 ? cases[i / 2].other : cases[i / 2].with_value);
+        set(options, cases[i / 2].name, cases[i / 2].value);
+        if (nm_options_check(options, &warning, &err) != (i % 2 ? NM_OK : NM_USAGE))
+            fail_msg("%s with %s", cases[i / 2].name, cases[i / 2].with);
+        nm_options_free(options);
+    }
+}
+
+/* With two dictionaries of which one is built, its size matters. Values that leave the text as it is are accepted. */
+static void test_preparation_in_effect(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"prepare.joint",     "false", "prepare.dict_source", "dict",
+                                           "prepare.min_count", "2",     "prepare.tokenizer",   "moses",
+                                           "prepare.documents", "line",  "prepare.escape",      "false"};
+    nm_options *options = nm_options_create();
+    nm_error err;
+    char *warning;
+    nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_options_add_rules(options, nm_prepare_rules);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i += 2)
+        set(options, settings[i], settings[i + 1]);
+    if (nm_options_check(options, &warning, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    assert_null(warning);
+    set(options, "prepare.documents", "file");
+    assert_int_equal(nm_options_check(options, &warning, &err), NM_USAGE);
+    nm_options_free(options);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +229,8 @@ int main(void)
         cmocka_unit_test(test_recipe_gives_one_warning),
         cmocka_unit_test(test_saved_configuration_passes),
         cmocka_unit_test(test_hyphens_need_the_moses_tokenizer),
+        cmocka_unit_test(test_preparation),
+        cmocka_unit_test(test_preparation_in_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -36,8 +37,29 @@ static void test_refused_values(void **state)
     nm_options_free(options);
 }
 
+/* Texts that an INI file cannot hold are refused, except in options that are never saved. */
+static void test_texts(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a ", " a", "a\nb", "a ;b", "; a"};
+    nm_error err;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        nm_options *saved = nm_options_create(), *other = nm_options_create();
+        nm_train_options_add(saved, &nm_task_translation);
+        nm_train_options_add(other, &nm_task_translation);
+        nm_options_accept_any_text(other);
+        assert_int_equal(nm_options_set(saved, "data.folder", texts[i], NM_ORIGIN_COMMAND, &err), NM_USAGE);
+        assert_int_equal(nm_options_set(other, "data.folder", texts[i], NM_ORIGIN_COMMAND, &err), NM_OK);
+        char *value = nm_options_get(other, "data.folder");
+        assert_string_equal(value, texts[i]);
+        free(value);
+        nm_options_free(saved);
+        nm_options_free(other);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused_values), cmocka_unit_test(test_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

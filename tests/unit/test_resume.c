@@ -5,10 +5,53 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #include "support/tiny_job.h"
+
+/* The first progress report of a session. */
+typedef struct first_report {
+    nm_progress progress;
+    double clock;
+} first_report;
+
+static void keep_first_report(void *user, const nm_progress *progress)
+{
+    first_report *report = user;
+    if (!report->clock)
+        *report = (first_report){*progress, nm_clock()};
+}
+
+/* Tokens of the earlier session are not divided by the time of this one. */
+static void test_throughput_is_that_of_the_session(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"train.log_every", "100", NULL};
+    nm_error err;
+    job j = {.updates = "14", .folder = tiny_folder(), .settings = settings};
+    run(&j, NM_OK, &err);
+    assert_true(j.ended.sum_tokens == j.ended.tokens); /* of no record yet */
+    j.updates = "15";
+    nm_options *options = options_of(&j);
+    nm_trainer *trainer;
+    first_report report = {.clock = 0};
+    const nm_train_callbacks callbacks = {.user = &report, .progress = keep_first_report};
+    assert_int_equal(
+        nm_trainer_open(&trainer, &nm_task_translation, options, j.folder, true, &callbacks, &err), NM_OK);
+    double opened = nm_clock();
+    usleep(100000); /* long in comparison with what the callback adds to the time */
+    assert_int_equal(nm_trainer_run(trainer, &err), NM_OK);
+    double tokens = (double)(report.progress.tokens - j.ended.tokens), most = 3 * tokens;
+    assert_true(tokens > 0 && report.progress.tokens > 5 * tokens);
+    assert_true(report.progress.tokens_per_second * (report.clock - opened) < most);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    tiny_data_remove(j.folder);
+}
 
 /* A run of 24 updates with a validation at 15, and one that stops after `first` updates and is resumed. */
 static void assert_resume_is_exact(const char *norm, const char *first, const char *const *settings)
@@ -195,6 +238,39 @@ static void test_damaged_checkpoint_is_renamed(void **state)
     check_damaged_state(cut);
 }
 
+/* Without a usable checkpoint nothing is renamed: a second attempt must not begin the run anew. */
+static void test_a_run_with_damaged_checkpoints_only_stays(void **state)
+{
+    (void)state;
+    nm_error err;
+    job j = {.updates = "16", .folder = tiny_folder()};
+    run(&j, NM_OK, &err);
+    char *folder = checkpoint_file(j.folder, "");
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strstr(entry->d_name, ".state.")) {
+            char *path = checkpoint_file(j.folder, entry->d_name);
+            cut(path);
+            free(path);
+        }
+    closedir(dir);
+    char *before = tiny_log(j.folder), *way_out = nm_format("%s/best.safetensors can be trained", j.folder);
+    j.resume = true;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        run(&j, NM_FORMAT, &err);
+        assert_non_null(strstr(err.text, "no checkpoint can be used"));
+        assert_non_null(strstr(err.text, way_out));
+    }
+    char *after = tiny_log(j.folder);
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    free(way_out);
+    free(folder);
+    tiny_data_remove(j.folder);
+}
+
 /* Writes the training state at path again, with a length in it that no run has; its checksums are right. */
 static void forge_state(const char *path)
 {
@@ -366,6 +442,8 @@ int main(void)
         cmocka_unit_test(test_other_validation_data_are_refused),
         cmocka_unit_test(test_an_invalid_state_is_damage),
         cmocka_unit_test(test_resume_cuts_the_log_at_the_checkpoint),
+        cmocka_unit_test(test_throughput_is_that_of_the_session),
+        cmocka_unit_test(test_a_run_with_damaged_checkpoints_only_stays),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
 }

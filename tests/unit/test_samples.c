@@ -152,10 +152,10 @@ static void check_diverse(const char *search)
     diverse.diverse_strength = 100;
     decode_all(&made.model, 1, &diverse, text->list, SOURCES, strong);
     for (size_t s = 0; s < SOURCES; s++) {
-        nm_hypothesis each[2] = {groups[s].list[0], groups[s].list[2]};
         bool differ = false;
-        assert_same(&(nm_translation){each, 2}, &one[s]); /* both groups find the same */
-        assert_int_equal(groups[s].n, 4);
+        assert_int_equal(groups[s].n, one[s].n); /* both groups find the same, which is listed once */
+        assert_same(&groups[s], &one[s]);
+        assert_true(strong[s].n > 2);
         for (int32_t i = 1; i < strong[s].n; i++)
             differ |= strong[s].list[i].ids[0] != strong[s].list[0].ids[0];
         assert_true(differ);

@@ -195,6 +195,33 @@ static void test_segmentation(void **state)
     check_case(&characters, expected_characters);
 }
 
+static void check_inside(const model_spec *spec, const char *line, const char *expected)
+{
+    nm_spm *spm = open_model(spec);
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_buffer got = {0};
+    nm_buffer_clear(&got);
+    nm_spm_encode_inside(coder, line, strlen(line), &got);
+    assert_string_equal(got.data, expected);
+    nm_buffer_release(&got);
+    nm_spm_coder_free(coder);
+    nm_spm_free(spm);
+}
+
+/* Within a text, without the space at the beginning or at the end; spaces in the middle remain. */
+static void test_segmentation_inside(void **state)
+{
+    (void)state;
+    check_inside(&unigram, "東京都", "東 京都");
+    check_inside(&unigram_suffix, "東京都", "東 京都");
+    check_inside(&bpe, "東京都", "東 京都");
+    check_inside(&bpe_spaces, "東京都", "東 京都");
+    check_inside(&characters, "東都", "東 都");
+    check_inside(&unigram, "都 京", "都 ▁ 京");
+    check_inside(&unigram, "喜", "<unk>");
+    check_inside(&unigram, "  ", "");
+}
+
 /* As a tokenizer, unknown characters are one symbol, and a line stays one line. */
 static void test_tokenizer(void **state)
 {
@@ -539,6 +566,7 @@ static void test_sampler_segments_between_unknown_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_segmentation),
+                                       cmocka_unit_test(test_segmentation_inside),
                                        cmocka_unit_test(test_tokenizer),
                                        cmocka_unit_test(test_damage),
                                        cmocka_unit_test(test_refusals),

@@ -98,6 +98,21 @@ static void properties_are_derived_ones(void **state)
     assert_false(nm_unicode_is_space(0x200B) || nm_unicode_is_space('x') || nm_unicode_is_space(0));
 }
 
+static void scripts_without_spaces(void **state)
+{
+    (void)state;
+    static const char *const with[] = {"a", "ß", "я", "한", "א", "अ", "1", " ", "\u3000"};
+    static const char *const without[] = {"漢", "々", "か", "カ", "ｶ", "。", "，", "ไ", "ລ", "ខ", "မ", "𠀀"};
+    for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
+        size_t at = 0;
+        assert_false(nm_unicode_is_unspaced(nm_utf8_next(with[i], &at)));
+    }
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        size_t at = 0;
+        assert_true(nm_unicode_is_unspaced(nm_utf8_next(without[i], &at)));
+    }
+}
+
 static void words_are_counted(void **state)
 {
     (void)state;
@@ -247,6 +262,7 @@ int main(void)
         cmocka_unit_test(every_code_point_survives),
         cmocka_unit_test(lower_case_is_that_of_perl),
         cmocka_unit_test(properties_are_derived_ones),
+        cmocka_unit_test(scripts_without_spaces),
         cmocka_unit_test(words_are_counted),
         cmocka_unit_test(many_words_keep_their_counts),
         cmocka_unit_test(counters_join_by_number),
