@@ -299,6 +299,10 @@ def test_language_model(language_model, folder):
     assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
                                                                     "unknown", "left_out", "bits_per_character")}, "nll": measured.nll}
     assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
+    punctuated = 'Er sagte:\t"Ja, (z.B.)\u00a0das" ...\n\n l\'eau 3.5%!\n'  # more tokens of Moses than words
+    (folder / "punctuated").write_text(punctuated, encoding="utf-8")
+    counted = model.perplexity_of_file(folder / "punctuated")
+    assert counted.words == len(punctuated.split()) + 3 and counted.per_word == math.exp(counted.nll / counted.words)
     with pytest.raises(norma.FileError, match="nowhere"):
         model.perplexity_of_file("nowhere")
     with pytest.raises(FileNotFoundError):
@@ -791,6 +795,8 @@ def test_scores_are_those_of_the_program(folder, tmp_path):
         assert files.segments == scores.segments and float(files) == scores.value
         perfect = norma.Scorer(metric, options).score(reference, reference)
         assert perfect.compare(scores).p < 0.5 and perfect.compare(perfect).p == 1
+        with pytest.raises(norma.MismatchError, match="different references"):
+            perfect.compare(norma.score(metric, reference, hypotheses, **options))
 
 
 def test_objects_cannot_be_copied(folder):
