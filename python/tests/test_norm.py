@@ -217,22 +217,21 @@ import numpy as np
 import norma
 warnings.simplefilter("ignore")
 busy, other = (norma.Norm("layer", 512, threads={threads}) for _ in range(2))
-x, stop = np.ones((2000, 512), np.float32), False
+x = np.ones((2000, 512), np.float32)
 other.infer(x[:4])
 def work():
-    while not stop:
+    while True:
         busy.infer(x)
-thread = threading.Thread(target=work)
-thread.start()
+threading.Thread(target=work, daemon=True).start()
 for _ in range(10):
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(10)
         other.infer(x[:4]), busy.infer(x[:4]), norma.Norm("rms", 8, threads=3).infer(x[:4, :8].copy())
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-stop = True
-thread.join()"""
+    if os.waitpid(child, 0)[1]:
+        os._exit(1)
+os._exit(0)"""
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 

@@ -430,7 +430,7 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
         nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_blocks, 2},
                               nm_lm_perplexity_of_counts, NULL, &config);
     double perplexity = exp(self->scored.nll / (double)self->scored.tokens);
-    /* the blocks are rounded: the perplexity may be outside of an interval without width */
+    /* the blocks are rounded: the perplexity may be outside an interval without width */
     return interval.low < interval.high ? interval : (nm_interval){perplexity, perplexity, perplexity};
 }
 

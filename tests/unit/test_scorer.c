@@ -80,8 +80,7 @@ static void test_texts_and_files_have_equal_scores(void **state)
         assert_true(nm_scores_interval(texts, &a) && nm_scores_interval(files, &b));
         assert_memory_equal(&a, &b, sizeof a);
         nm_paired paired;
-        assert_int_equal(nm_scores_compare(texts, files, &paired, &err),
-                         NM_OK); /* the references are equal */
+        assert_int_equal(nm_scores_compare(texts, files, &paired, &err), NM_OK);
         assert_true(a.low <= a.mean && a.mean <= a.high);
         nm_scores_free(texts);
         nm_scores_free(files);
