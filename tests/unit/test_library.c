@@ -399,7 +399,7 @@ static void check_one_block(nm_language_model *model, const char *path)
 {
     nm_error err;
     nm_perplexity *one;
-    tiny_write_text(lm_run, "lines.txt", "w1 w2\t w3\n");
+    tiny_write_text(lm_run, "lines.txt", "w1 w2\tw3\n");
     assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_OK);
     const nm_perplexity_sums sums = nm_perplexity_get_sums(one);
     const nm_interval interval = nm_perplexity_interval(one);
