@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that every header compiles standalone and when included twice: all as C, the public ones also as C++ if there
-# is a C++ compiler.
+# Checks that every header compiles standalone and when included twice: all as C, the public ones and a call of a kernel also
+# as C++ if there is a C++ compiler.
 #     scripts/check_headers.sh SOURCE CC [FLAG...]
 # Prints the compiler's messages for each failure. Exit code: 0 all compile, 1 some do not.
 set -uo pipefail
@@ -35,6 +35,14 @@ done
 if echo 'int main() {}' | compiles c++ "${compiler[0]}" 2>/dev/null; then
     for header in "${public[@]}"; do
         check "$header" c++ "${compiler[0]}" -std=c++17
+    done
+    for standard in c++17 c++20; do
+        printf '%s\n' '#include "norma/backend.h"' 'void erase(nm_backend *b, void *data);' \
+            'void erase(nm_backend *b, void *data) { NM_CALL(b, zero, .bytes = 8, .data = data); }' |
+            compiles c++ "${compiler[0]}" -std=$standard || {
+            echo "NM_CALL does not compile as $standard" >&2
+            n_bad=$((n_bad + 1))
+        }
     done
 else
     echo "${compiler[0]} has no C++ mode: the public headers were checked as C only"

@@ -64,8 +64,16 @@ typedef struct nm_backend nm_backend;
  * Every kernel has one struct of arguments, nm_NAME_args, inputs first and outputs last, and is called by
  * name:
  *     NM_CALL(backend, linear, .x = x, .weight = weight, .y = y);
- * Arguments that are left out are 0, false or NULL. */
+ * Arguments that are left out are 0, false or NULL. In C++, the others are in the order of the struct; before C++20, their
+ * names are an extension of the compiler. */
+#ifndef __cplusplus
 #define NM_CALL(backend, kernel, ...) (backend)->k.kernel((backend), &(nm_##kernel##_args){__VA_ARGS__})
+#else /* which has no address of a temporary object */
+#define NM_CALL(backend, kernel, ...)                                                                        \
+    [](nm_backend *b_, const nm_##kernel##_args &args_) {                                                    \
+        b_->k.kernel(b_, &args_);                                                                            \
+    }((backend), nm_##kernel##_args{__VA_ARGS__})
+#endif
 
 /* ---- memory: see also nm_backend_upload, _download, _copy and _zero ---- */
 

@@ -95,13 +95,14 @@ NM_API nm_status nm_language_model_perplexity(nm_language_model *model, const ch
                                               nm_perplexity **perplexity, nm_error *err);
 /* NULL is accepted. */
 NM_API void nm_perplexity_free(nm_perplexity *perplexity);
-/* Adds a file to others: the sums, and the units of the interval. */
+/* Adds a file to others: the sums, and the units of the interval. NULL: nothing happens. */
 NM_API void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *perplexity);
 
 typedef struct nm_perplexity_sums {
     double nll;     /* sum of the negative log probabilities in nats; the perplexity is exp(nll / tokens) */
     int64_t tokens; /* scored tokens, EOS tokens included */
-    /* words and EOS tokens of the files: exp(nll / words) can be compared between vocabularies */
+    /* words of the files before tokenization, separated by whitespace; newlines and ends of documents count as words:
+     * exp(nll / words) can be compared between vocabularies and tokenizers */
     int64_t words;
     int64_t unknown;  /* tokens that are not in the dictionary */
     int64_t left_out; /* tokens of segments that were not scored */
@@ -109,7 +110,7 @@ typedef struct nm_perplexity_sums {
     int64_t characters;
 } nm_perplexity_sums;
 NM_API nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *perplexity);
-/* Mean and 95 % bootstrap interval of the perplexity over blocks of 64 tokens. */
+/* Mean and 95 % bootstrap interval of the perplexity over blocks of 64 tokens. NaN for NULL. */
 NM_API nm_interval nm_perplexity_interval(const nm_perplexity *perplexity);
 
 /* ---- generation ---- */

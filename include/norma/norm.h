@@ -79,6 +79,8 @@ const char *nm_norm_counter_name(const nm_norm *norm, int32_t i);
 void *nm_norm_param(nm_norm *norm, const char *name, int32_t *length);
 void *nm_norm_param_grad(nm_norm *norm, const char *name, int32_t *length);
 void *nm_norm_state(nm_norm *norm, const char *name, int32_t *length);
+/* Whether the backward pass, not the forward pass, updates a running vector ("ema_gz"); false: none of that name. */
+bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name);
 /* Counters of updates by name ("iters", "num_batches_tracked"); NULL: none of that name. */
 int64_t *nm_norm_counter(nm_norm *norm, const char *name);
 

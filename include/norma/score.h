@@ -89,8 +89,9 @@ typedef struct nm_paired {
 
 /* Bootstrap interval over the segments; false if bootstrap = 0. */
 NM_API bool nm_scores_interval(const nm_scores *scores, nm_interval *interval);
-/* Paired bootstrap test of two systems that one scorer scored against the same references. NM_USAGE: NULL, scores of
- * different scorers, or bootstrap = 0; NM_MISMATCH: different numbers of segments. */
+/* Paired bootstrap test of two systems that were scored with the same metric, options and references, by one or two scorers.
+ * NM_USAGE: NULL, other metrics or options, or bootstrap = 0; NM_MISMATCH: references with another number of segments or
+ * another text. */
 NM_API nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *paired, nm_error *err);
 
 #ifdef __cplusplus

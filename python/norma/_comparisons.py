@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
 
 from ._handle import close
 from ._interrupt import Interruptible
-from ._library import (ComparisonEvents, ErrorText, FileError, UsageError, check, comparison_finished, comparison_message,
-                       comparison_progress, comparison_trained, encoded_path, library)
+from ._library import (ComparisonEvents, ErrorText, UsageError, check, comparison_finished, comparison_message,
+                       comparison_progress, comparison_trained, encoded_path, file_error, library)
 from ._models import _option_list
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
 
@@ -123,7 +123,7 @@ def _recipe_path(recipe: PathLike, folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
     except OSError as problem:
-        raise FileError(f"{path}: {problem.strerror}") from None
+        raise file_error(f"{path}: {problem.strerror}") from None
     return str(path)
 
 

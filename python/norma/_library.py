@@ -7,6 +7,7 @@ torch`` uses the same one, otherwise of the system. A process therefore has one 
 from __future__ import annotations
 
 import ctypes
+import errno
 import glob
 import importlib.util
 import operator
@@ -34,8 +35,32 @@ class UsageError(Error, ValueError):
 
 
 class FileError(Error, OSError):
-    """Reading or writing failed."""
+    """Reading or writing failed. ``errno`` and ``filename`` are set if the message is that of a system call; a missing file is
+    also a FileNotFoundError."""
     status = 3
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        path, _, reason = text.rpartition(": ")
+        self.errno = _ERROR_NUMBERS.get(reason)
+        if self.errno is not None and ": " not in path and not path.startswith("cannot "):
+            self.filename = path
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # that of OSError would be made of errno and filename
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file that does not exist."""
+
+
+_ERROR_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
+
+
+def file_error(text: str) -> FileError:
+    """The exception of a message about a file."""
+    error = FileError(text)
+    return MissingFileError(text) if error.errno == errno.ENOENT else error
 
 
 class FormatError(Error, ValueError):
@@ -76,7 +101,7 @@ def error_of(status: int, text: str) -> BaseException:
     """The exception of a status, with the message of the library."""
     if status == 9:
         return KeyboardInterrupt(text)
-    error = _ERRORS.get(status, Error)(text)
+    error = file_error(text) if status == FileError.status else _ERRORS.get(status, Error)(text)
     error.status = status
     return error
 
@@ -97,8 +122,7 @@ def encoded(what: str, text: Any) -> bytes:
         raise UsageError(f"{what} = {text!r}: expected a text" if not isinstance(text, str) else
                          f"{what}: not Unicode text") from None
     if b"\0" in found:
-        before = found[:found.index(0)].decode("utf-8", "surrogateescape")
-        raise UsageError(f"{what}: the character NUL at position {len(before)}")
+        raise UsageError(f"{what}: the character NUL at position {found.index(0) + 1}")
     return bytes(found)
 
 
@@ -324,6 +348,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_norm_param": (_pointer, _pointer, _text, POINTER(c_int32)),
     "nm_norm_param_grad": (_pointer, _pointer, _text, POINTER(c_int32)),
     "nm_norm_state": (_pointer, _pointer, _text, POINTER(c_int32)),
+    "nm_norm_state_of_gradients": (c_bool, _pointer, _text),
     "nm_norm_counter": (POINTER(c_int64), _pointer, _text),
     "nm_norm_save": (_status, _pointer, _text, _error),
     "nm_norm_load": (_status, _pointer, _text, _error),
@@ -455,21 +480,23 @@ class Library:
 
 
 _loaded: Optional[Library] = None
-_loading = threading.Lock()
+_loading = threading.RLock()
 
 
 def library() -> Library:
     """The library, loaded at the first call. Its functions run without the interpreter lock."""
     global _loaded
-    with _loading:
-        if _loaded is None:
-            _loaded = Library(library_path())
+    if _loaded is None:
+        with _loading:
+            if _loaded is None:
+                _loaded = Library(library_path())
     return _loaded
 
 
 # ---- backends ----
 
 _backends: Dict[Tuple[str, int, int], "Backend"] = {}
+_loading_backends = threading.RLock()
 
 
 class Backend:
@@ -492,4 +519,29 @@ def backend(double: bool, threads: int) -> Backend:
         return _backends[key]
 
 
-_loading_backends = threading.Lock()
+# ---- fork ----
+
+_held_at_fork: List[Any] = []
+
+
+def _hold(lock: Any) -> None:
+    lock.acquire()
+    _held_at_fork.append(lock)
+
+
+def _before_fork() -> None:
+    """Waits for the calls of other threads. They do not exist in the child process, which would find their locks held and the
+    workspace of a backend as it was in the middle of a call."""
+    _hold(_loading_backends)
+    for one in list(_backends.values()):
+        _hold(one.lock)
+    _hold(_loading)
+
+
+def _after_fork() -> None:
+    """The first lock last: another thread may be waiting to fork."""
+    while _held_at_fork:
+        _held_at_fork.pop().release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -18,15 +18,16 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def _bytes(what: str, i: int, text: Any) -> bytes:
-    """UTF-8 of a text for C."""
+    """UTF-8 of a text for C. Positions in messages are those of bytes, from 1, as in messages of the library."""
     if not isinstance(text, str):
         raise UsageError(f"{what} {i}: expected str, got {type(text).__name__}")
     try:
         encoded = text.encode("utf-8")
     except UnicodeEncodeError as problem:
-        raise FormatError(f"{what} {i}: {problem.reason} at position {problem.start}") from None
+        before = len(text[:problem.start].encode("utf-8"))
+        raise FormatError(f"{what} {i}: {problem.reason} at position {before + 1}") from None
     if b"\0" in encoded:
-        raise FormatError(f"{what} {i}: the character NUL at position {text.index(chr(0))}")
+        raise FormatError(f"{what} {i}: the character NUL at position {encoded.index(0) + 1}")
     return encoded
 
 
@@ -338,15 +339,22 @@ class LineScore(NamedTuple):
     token_scores: List[float]  #: log probability of each token
 
 
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
 class Perplexity(NamedTuple):
     """The perplexity of a text. For a non-causal model (option model.causal) the value is not a perplexity."""
     perplexity: float  #: exp(nll / tokens)
-    per_word: float  #: exp(nll / words), which can be compared between vocabularies
+    per_word: float  #: exp(nll / words), which can be compared between vocabularies and tokenizers; inf if it is too large
     low: float  #: lower end of the 95 % bootstrap interval over blocks of 64 tokens
     high: float  #: upper end of the interval
     nll: float  #: sum of the negative log probabilities in nats
     tokens: int  #: scored, EOS tokens included
-    words: int  #: words and EOS tokens
+    words: int  #: words of the text that are separated by whitespace, and newlines
     unknown: int  #: tokens that are not in the dictionary
     left_out: int  #: tokens that were not scored: a last segment that is incomplete
     bits_per_character: float  #: nll / (ln 2 * characters), with newlines
@@ -389,7 +397,7 @@ class LanguageModel(_Model):
         lib = library()
         with self._call("nm_language_model_perplexity", "nm_perplexity_free", encoded_path("path", path)) as result:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
-            return Perplexity(math.exp(sums.nll / sums.tokens), math.exp(sums.nll / sums.words), interval.low, interval.high,
+            return Perplexity(_exp(sums.nll / sums.tokens), _exp(sums.nll / sums.words), interval.low, interval.high,
                               sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out,
                               sums.nll / (math.log(2) * sums.characters))
 
@@ -432,6 +440,21 @@ class Tagged(NamedTuple):
     in_pieces: bool  #: more tokens than the model has positions
 
 
+@contextlib.contextmanager
+def _token_of_sentence(lists: Sequence[Sequence[Any]]) -> Iterator[None]:
+    """The library counts the tokens of all sentences together; messages count those of a sentence."""
+    try:
+        yield
+    except FormatError as problem:
+        found = re.match(r"token (\d+)", str(problem))
+        if not found:
+            raise
+        token, sentence = int(found[1]), 0
+        while token >= len(lists[sentence]):
+            token, sentence = token - len(lists[sentence]), sentence + 1
+        raise FormatError(f"sentence {sentence}, token {token}{str(problem)[found.end():]}") from None
+
+
 class Tagger(_Model):
     """A tagging model. It may be used by any number of threads at the same time.
 
@@ -448,14 +471,15 @@ class Tagger(_Model):
         return [lib.nm_tagger_tag(handle, i).decode() for i in range(lib.nm_tagger_n_tags(handle))]
 
     def tag(self, sentences: Iterable[Sequence[str]]) -> List[Tagged]:
-        """Tags and spans of each sentence, a list of tokens. FormatError: an empty token or one with a line break, or a
-        sentence of more than 65536 tokens."""
+        """Tags and spans of each sentence, a list of tokens. FormatError with the numbers of the sentence and of the token
+        in it, from 0: an empty token or one with a line break; or a sentence of more than 65536 tokens."""
         lists = [_list_of(f"sentence {i}", sentence, "tokens")
                  for i, sentence in enumerate(_list_of("sentences", sentences, "sentences"))]
-        array, _ = _texts("token", (token for tokens in lists for token in tokens))
+        encoded = [_bytes(f"sentence {s}, token", i, token) for s, tokens in enumerate(lists) for i, token in enumerate(tokens)]
+        array = (c_char_p * max(len(encoded), 1))(*encoded)
         lengths = (c_size_t * max(len(lists), 1))(*map(len, lists))
         lib = library()
-        with self._call("nm_tagger_run", "nm_tagged_free", array, lengths, len(lists)) as result:
+        with _token_of_sentence(lists), self._call("nm_tagger_run", "nm_tagged_free", array, lengths, len(lists)) as result:
             return [self._read(lib, result, i) for i in range(len(lists))]
 
     def stream(self, sentences: Iterable[Sequence[str]], batch: int = 256) -> Iterator[Tagged]:

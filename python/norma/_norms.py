@@ -140,6 +140,8 @@ class Layer:
         self.params = {n: self._vector(n, lib.nm_norm_param, lib.nm_norm_param_grad)
                        for n in self._names(lib.nm_norm_param_name)}
         self.state = {n: self._vector(n, lib.nm_norm_state, None) for n in self._names(lib.nm_norm_state_name)}
+        self.of_gradients = tuple(i for i, n in enumerate(self.state)
+                                  if lib.nm_norm_state_of_gradients(self.handle, n.encode()))  # changed by the backward pass
         self.counters = {n: int(ctypes.cast(lib.nm_norm_counter(self.handle, n.encode()), c_void_p).value or 0)
                          for n in self._names(lib.nm_norm_counter_name)}
 

@@ -96,9 +96,15 @@ class Norm(Closeable):
 
     # ---- passes ----
 
+    def _array(self, x: Any, what: str, dtype: Any = None) -> "np.ndarray":
+        if isinstance(x, self._numpy.ma.MaskedArray):
+            raise UsageError(f"{what} is a masked array; padding_mask excludes tokens, x.filled() ignores the mask")
+        return self._numpy.asarray(x, dtype)
+
     def _input(self, x: Any, what: str, shape: Any = None) -> "np.ndarray":
         if not isinstance(x, self._numpy.ndarray):
-            x = self._numpy.asarray(x, self.dtype)
+            x = self._array(x, what, self.dtype)
+        x = self._array(x, what)
         if x.dtype != self.dtype:
             raise UsageError(f"{what} is {x.dtype}, the layer computes in {self.dtype}")
         if shape is not None and x.shape != shape:
@@ -110,7 +116,7 @@ class Norm(Closeable):
     def _kept_tokens(self, x: "np.ndarray", padding_mask: Any) -> Optional["np.ndarray"]:
         if padding_mask is None or not self.type.uses_batch:
             return None
-        mask = self._numpy.asarray(padding_mask)
+        mask = self._array(padding_mask, "padding_mask")
         if mask.dtype != bool or mask.shape != x.shape[:-1]:
             raise UsageError(f"padding_mask: {mask.dtype} {mask.shape}, expected bool {x.shape[:-1]}")
         return ~mask

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, encoded, encoded_path, error_of,
-                       library, training_message, training_progress, training_validated)
+                       file_error, library, training_message, training_progress, training_validated)
 from ._models import _option_list, _option_pairs
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -93,7 +93,7 @@ class Run(os.PathLike[str]):
         try:
             parser.read_string(file.read_text(encoding="utf-8"), str(file))
         except OSError as problem:
-            raise FileError(f"{file}: {problem.strerror}") from None
+            raise file_error(f"{file}: {problem.strerror}") from None
         except configparser.Error as problem:
             raise FormatError(str(problem)) from None
         return {section: dict(parser[section]) for section in parser.sections()}
@@ -105,7 +105,7 @@ class Run(os.PathLike[str]):
         try:
             text = file.read_text(encoding="utf-8")
         except OSError as problem:
-            raise FileError(f"{file}: {problem.strerror}") from None
+            raise file_error(f"{file}: {problem.strerror}") from None
         return Log(_records(file, text[:text.rfind("\n") + 1]))
 
     def __repr__(self) -> str:

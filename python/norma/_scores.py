@@ -68,7 +68,8 @@ class Scores(Closeable):
     def compare(self, other: "Scores") -> Paired:
         """Paired bootstrap test against another system, scored with the same options and references.
 
-        UsageError: different options, or ``bootstrap=0``; MismatchError: different numbers of segments.
+        UsageError: different metrics or options, or ``bootstrap=0``; MismatchError: references with another number of
+        segments or another text.
         """
         if not isinstance(other, Scores):
             raise UsageError(f"expected norma.Scores, got {type(other).__name__}")

@@ -1,7 +1,7 @@
 """Norms as custom operators of PyTorch, so that ``torch.compile`` keeps them in its graph.
 
     norma::normalize            y, the penalty, and the state before and after the pass
-    norma::normalize_backward   gradients of x and of the parameters, and the running vector that the backward pass changes
+    norma::normalize_backward   gradients of x and of the parameters, and the running vectors that the backward pass changes
 
 Both are functions of their arguments, so everything that a forward pass keeps for its backward pass is a tensor: the
 backward pass loads the state before the forward pass and repeats it inside the layer. ``state`` contains the running
@@ -12,16 +12,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import c_int64
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from ._library import UsageError
+from ._library import UnsupportedError, UsageError
 from ._norms import Layer, LayerSpec, Vector, norm_type
-
-# Place in the state of the running vector that the backward pass changes: PowerNorm's ema_gz, MABN's buffer_gz.
-_OF_GRADIENTS: Dict[str, int] = {"power": 1, "mabn": 2}
 
 # ---- tensors and the memory of a layer, whose lock the caller holds ----
 
@@ -79,12 +76,6 @@ def _layer(spec: str, x: Tensor, *others: Tensor) -> Layer:
     return _shared_layer(spec, x.shape[-1], double, 1 if double else torch.get_num_threads())
 
 
-def _of_gradients(spec: str, training: bool, state: Sequence[Tensor]) -> List[Tensor]:
-    """The running vector that the backward pass changes; empty: there is none."""
-    place = _OF_GRADIENTS.get(spec.split(" ")[0]) if training else None
-    return [] if place is None else [state[place]]
-
-
 def _packed(x: Tensor, padding_mask: Optional[Tensor]) -> Tensor:
     return x.contiguous() if padding_mask is None else x[~padding_mask]
 
@@ -125,14 +116,14 @@ def _forward_shapes(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor]
 
 
 def _backward(grads: Sequence[Tensor], x: Tensor, params: Sequence[Tensor], before: Sequence[Tensor],
-              now: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str,
-              training: bool) -> Tuple[Tensor, List[Tensor], List[Tensor]]:
+              now: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str, training: bool,
+              changes: Sequence[int]) -> Tuple[Tensor, List[Tensor], List[Tensor]]:
     """grads: of y and of the penalty. before: state before the forward pass; now: before the backward pass, whose counters
-    are not used: those of the forward pass are."""
+    are not used: those of the forward pass are. changes: places in the state of the running vectors to return."""
     layer, packed = _layer(spec, x, *grads, *params, *before, *now), _packed(x, padding_mask)
     d_params, after = [torch.zeros_like(param) for param in params], _copies(now)
     if not packed.numel():
-        return x.new_zeros(x.shape), d_params, _of_gradients(spec, training, after)
+        return x.new_zeros(x.shape), d_params, [after[i] for i in changes]
     dy, dx, y = _packed(grads[0], padding_mask), torch.empty_like(packed), torch.empty_like(packed)
     with layer.borrowed_pass() as used, layer.backend.lock:
         load(layer, params, before)
@@ -146,14 +137,14 @@ def _backward(grads: Sequence[Tensor], x: Tensor, params: Sequence[Tensor], befo
         for i, vector in enumerate(layer.params.values()):
             if vector.grad:
                 d_params[i] = gradient(layer, vector, params[i])
-    return _padded(dx, padding_mask, x.shape), d_params, _of_gradients(spec, training, after)
+    return _padded(dx, padding_mask, x.shape), d_params, [after[i] for i in changes]
 
 
 def _backward_shapes(grads: Sequence[Tensor], x: Tensor, params: Sequence[Tensor], before: Sequence[Tensor],
-                     now: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str,
-                     training: bool) -> Tuple[Tensor, List[Tensor], List[Tensor]]:
+                     now: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str, training: bool,
+                     changes: Sequence[int]) -> Tuple[Tensor, List[Tensor], List[Tensor]]:
     return (x.new_empty(x.shape), [one.new_empty(one.shape) for one in params],
-            [one.new_empty(one.shape) for one in _of_gradients(spec, training, now)])
+            [now[i].new_empty(now[i].shape) for i in changes])
 
 
 def _register() -> bool:
@@ -168,7 +159,7 @@ def _register() -> bool:
              " -> (Tensor, Tensor, Tensor[], Tensor[])"),
             ("norma::normalize_backward", _backward, _backward_shapes,
              "(Tensor[] grads, Tensor x, Tensor[] params, Tensor[] before, Tensor[] now, Tensor? padding_mask, str spec,"
-             " bool training) -> (Tensor, Tensor[], Tensor[])")):
+             " bool training, int[] changes) -> (Tensor, Tensor[], Tensor[])")):
         operator = library.custom_op(name, run, mutates_args=(), device_types="cpu", schema=schema)
         operator.register_fake(shapes)
     return True
@@ -200,6 +191,23 @@ def in_backward() -> bool:
     return current is not None and current() != -1
 
 
+def have_tangent(*tensors: Tensor) -> bool:
+    """Whether one of the tensors has a tangent of forward-mode differentiation."""
+    forward: Any = torch.autograd.forward_ad
+    return forward._current_level >= 0 and any(forward.unpack_dual(one).tangent is not None for one in tensors)
+
+
+def differentiable_once(backward: _Function) -> _Function:
+    """Decorator of the backward pass of a function. It is computed without a graph, so that its derivatives would be wrong:
+    UnsupportedError if they may be wanted, that is, with create_graph=True, when PyTorch enables gradients for it."""
+    @functools.wraps(backward)
+    def checked(ctx: Any, *grads: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise UnsupportedError("the norms of Norma have no second derivatives (create_graph=True)")
+        return backward(ctx, *grads)
+    return checked  # type: ignore[return-value]
+
+
 def is_tracing() -> bool:
     """Whether torch.jit.trace is recording: of a norm it would record an output without values."""
     jit: Any = torch.jit
@@ -216,14 +224,14 @@ def not_compiled(function: _Function) -> _Function:
 # ---- the operators in a model ----
 
 class _Normalize(torch.autograd.Function):
-    """y, the penalty, and the new state, which has no gradient. The backward pass changes a running vector in place."""
+    """y, the penalty, and the new state, which has no gradient. The backward pass changes running vectors in place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding_mask: Optional[Tensor], spec: str, training: bool, n_params: int,
-                *tensors: Tensor) -> Any:
+    def forward(ctx: Any, x: Tensor, padding_mask: Optional[Tensor], spec: str, training: bool, changes: Sequence[int],
+                n_params: int, *tensors: Tensor) -> Any:
         params, state = tensors[:n_params], tensors[n_params:]
         y, penalty, before, after = torch.ops.norma.normalize(x, params, state, padding_mask, spec, training)
-        ctx.spec, ctx.training, ctx.n_params = spec, training, n_params
+        ctx.spec, ctx.training, ctx.changes, ctx.n_params = spec, training, changes, n_params
         ctx.state = state  # not by save_for_backward: it changes in place before the backward pass, and in it
         ctx.save_for_backward(x, padding_mask, *params, *before)
         ctx.mark_non_differentiable(*after)
@@ -234,18 +242,19 @@ class _Normalize(torch.autograd.Function):
         x, padding_mask, *tensors = ctx.saved_tensors
         params, before = tensors[:ctx.n_params], tensors[ctx.n_params:]
         dx, d_params, changed = torch.ops.norma.normalize_backward([dy, d_penalty], x, params, before, ctx.state,
-                                                                   padding_mask, ctx.spec, ctx.training)
-        for vector, value in zip(_of_gradients(ctx.spec, ctx.training, ctx.state), changed):
-            vector.copy_(value)
-        return (dx, None, None, None, None, *d_params, *(None for _ in ctx.state))
+                                                                   padding_mask, ctx.spec, ctx.training, ctx.changes)
+        for place, value in zip(ctx.changes, changed):
+            ctx.state[place].copy_(value)
+        return (dx, None, None, None, None, None, *d_params, *(None for _ in ctx.state))
 
 
 def normalize(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], padding_mask: Optional[Tensor],
-              spec: str, training: bool) -> Tuple[Tensor, Tensor]:
-    """y and the penalty, for a graph; in training mode also updates the state."""
-    y, penalty, *after = _Normalize.apply(x, padding_mask, spec, training, len(params), *params, *state)
-    later = _of_gradients(spec, training, state)
-    for buffer, value in zip(state, after):
-        if training and not any(buffer is one for one in later):
+              spec: str, training: bool, of_gradients: Sequence[int]) -> Tuple[Tensor, Tensor]:
+    """y and the penalty, for a graph; in training mode also updates the state. of_gradients: places in the state of the
+    running vectors that the backward pass changes."""
+    changes = of_gradients if training else ()
+    y, penalty, *after = _Normalize.apply(x, padding_mask, spec, training, changes, len(params), *params, *state)
+    for place, (buffer, value) in enumerate(zip(state, after)):
+        if training and place not in changes:
             buffer.copy_(value)
     return y, penalty

@@ -14,12 +14,12 @@ There is a class for every type of ``norma.norm_types()``, named after its title
 from __future__ import annotations
 
 import contextlib
+import inspect
 import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from . import _torch_ops
 from ._library import UnsupportedError, UsageError
@@ -36,6 +36,12 @@ _SHAPES: Dict[str, Dict[str, Tuple[int, ...]]] = {
 }
 # Types without a counter, which get that of torch.nn.BatchNorm1d.
 _BATCH_COUNTER, _WITH_BATCH_COUNTER = "num_batches_tracked", ("batch", "rbn")
+
+
+def _check_tensor(name: str, what: str, x: Any) -> None:
+    """TypeError unless x is a tensor. name: of the norm or the function."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}: {what} is a {type(x).__module__}.{type(x).__name__}, expected a torch.Tensor")
 
 
 def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
@@ -69,7 +75,7 @@ class _Forward(torch.autograd.Function):
         return y, x.new_tensor(ctx.lease.used.penalty if training and x.numel() else 0.0)
 
     @staticmethod
-    @once_differentiable
+    @_torch_ops.differentiable_once
     def backward(ctx: Any, dy: Tensor, d_penalty: Optional[Tensor] = None) -> Any:
         x, *params = ctx.saved_tensors
         layer, used = ctx.lease.layer, ctx.lease.used
@@ -105,7 +111,9 @@ class Norm(nn.Module):
     learning rate; the default is that of the published module, 10000.
 
     UsageError (a ValueError): unknown type, option or value, a width that the groups do not divide, a wrong shape.
-    UnsupportedError: a tensor that is not on the CPU, or not of the module's type.
+    UnsupportedError: a tensor that is not on the CPU, or not of the module's type; a backward pass with
+    ``create_graph=True``, because there are no second derivatives; an input with a tangent of forward-mode differentiation.
+    TypeError: x is not a tensor.
     """
 
     def __init__(self, type: str, width: int, *, groups: int = 1, dtype: torch.dtype = torch.float32,
@@ -126,6 +134,8 @@ class Norm(nn.Module):
         for name in counters:
             self.register_buffer(name, torch.zeros(_SHAPES.get(type, {}).get(name, ()), dtype=torch.int64))
         self._names = tuple(layer.params), (*layer.state, *counters)
+        self._of_gradients = layer.of_gradients
+        self._learned = tuple(name for name, vector in layer.params.items() if vector.grad)
 
     @property
     def type(self) -> NormType:  # type: ignore[override]
@@ -211,6 +221,8 @@ class Norm(nn.Module):
         """y of tokens without padding."""
         x = x.contiguous()
         params = [param for param in self._named_tensors()[0] if param is not None]
+        if _torch_ops.have_tangent(x, *params):
+            raise UnsupportedError(f"norm '{self.type.name}': forward-mode differentiation is not supported")
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
             result = _Forward.apply(x, self, self.training, *params)
             y: Tensor = result[0] if self.type.has_penalty else result
@@ -230,7 +242,8 @@ class Norm(nn.Module):
         """y, by custom operators."""
         self._check_types(x)
         params, state = self._named_tensors()
-        y, penalty = _torch_ops.normalize(x, params, state, mask, _torch_ops.text_of(self._spec), self.training)
+        y, penalty = _torch_ops.normalize(x, params, state, mask, _torch_ops.text_of(self._spec), self.training,
+                                          self._of_gradients)
         if self.type.has_penalty:
             self._penalty = penalty if self.training else None
         return y
@@ -244,12 +257,15 @@ class Norm(nn.Module):
         and y and the gradient are 0 there. Per-token norms ignore the mask. Within ``torch.autocast``, bfloat16 and float16
         inputs are converted to float32, and y is float32.
         """
+        _check_tensor(f"norm '{self.type.name}'", "x", x)
         if _torch_ops.is_autocast_type(x):
             x = x.float()
         self._check(x)
         mask = self._padding_mask if padding_mask is None else padding_mask
         if not self.type.uses_batch:
             mask = None
+        if mask is not None:
+            _check_tensor(f"norm '{self.type.name}'", "padding_mask", mask)
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:-1]):
             raise UsageError(f"norm '{self.type.name}': padding_mask is {mask.dtype} {list(mask.shape)}, expected "
                              f"torch.bool {list(x.shape[:-1])}")
@@ -340,6 +356,8 @@ def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
     The mask has the shape of the norms' input without the last axis, and is true at padding. None: no mask. For an
     encoder and a decoder, nest two contexts.
     """
+    if padding_mask is not None:
+        _check_tensor("norma.torch.padding", "padding_mask", padding_mask)
     changed = [(norm, norm._padding_mask) for norm in _norms(model)]
     for norm, _ in changed:
         norm._padding_mask = padding_mask
@@ -380,9 +398,17 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
     """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
 
     kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. where: function
-    of the name and the module that returns true for layers to replace; by default all are replaced. The weight (``scale`` of
-    ``norma.torch.RMSNorm``) and bias of a replaced layer are copied if the new layer has them, and its training mode is
-    kept. A layer that is shared by several modules remains shared. Returns the names of the replaced layers, in order.
+    of the name and the module that returns true for layers to replace; by default all are replaced. A layer that is shared by
+    several modules remains shared. Returns the names of the replaced layers, in order.
+
+    What is kept of a replaced layer:
+
+    - its weight (``scale`` of ``norma.torch.RMSNorm``) and bias if the new layer has them, with ``requires_grad``, and its
+      training mode. If all parameters of the layer are frozen, so are those of the new one. A weight or bias that it lacks
+      (``elementwise_affine=False``, ``bias=False``) keeps its initial value in the new layer: it is frozen;
+    - ``eps`` of LayerNorm in ``layer``, and of RMSNorm in ``rms`` (``epsilon`` and ``epsilon_inside``), unless options give
+      them. Elsewhere an ``eps`` that is not the default of its class is dropped with a warning, unless ``epsilon`` is given;
+      the options of a norm of Norma are not kept.
 
     UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to another type.
     """
@@ -408,13 +434,46 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
 _SAME_NAME = {"scale": "weight", "weight": "scale"}  # of RMSNorm: in the published module, in PyTorch
 
 
-def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any]) -> Norm:
-    dtype = next((param.dtype for param in old.parameters()), torch.float32)
-    new = Norm(type, _width_of(name, old), groups=groups, dtype=dtype, **options)
-    for key, param in new._parameters.items():
-        kept = old._parameters.get(key, old._parameters.get(_SAME_NAME.get(key, "")))
-        if kept is not None and param is not None and kept.shape == param.shape:
+def _dtype_of(old: nn.Module) -> torch.dtype:
+    return next((param.dtype for param in old.parameters()), torch.float32)
+
+
+def _epsilon_options(name: str, old: nn.Module, type: str, options: Dict[str, Any]) -> Dict[str, Any]:
+    """The options that keep eps of a layer of PyTorch, or a warning that it is dropped."""
+    rms: Any = getattr(nn, "RMSNorm", ())  # PyTorch 2.4
+    eps: Optional[float] = getattr(old, "eps", None)
+    if isinstance(old, Norm) or "epsilon" in options:
+        return {}
+    if type == "layer" and isinstance(old, nn.LayerNorm):
+        return {"epsilon": eps}
+    if type == "rms" and isinstance(old, rms) and "epsilon_inside" not in options:
+        return {"epsilon": torch.finfo(_dtype_of(old)).eps if eps is None else eps, "epsilon_inside": True}
+    default = inspect.signature(old.__class__).parameters.get("eps")
+    if eps is not None and (default is None or eps != default.default):
+        warnings.warn(f"replace_norms: eps = {eps} of {name} is not kept; give epsilon for another one than the default of "
+                      f"'{type}'", stacklevel=4)
+    return {}
+
+
+def _keep(new: Norm, old: nn.Module) -> None:
+    """Copies parameters, and freezes those that the old layer has frozen or lacks."""
+    learned = {key: param for key, param in old._parameters.items() if not isinstance(old, Norm) or key in old._learned}
+    given = [param for param in learned.values() if param is not None]
+    all_frozen = bool(given) and not any(param.requires_grad for param in given)
+    for key, param in new.named_parameters():
+        name = key if key in old._parameters else _SAME_NAME.get(key, key)
+        kept = old._parameters.get(name)
+        if kept is not None and kept.shape == param.shape:
             param.data.copy_(kept.data)
+        frozen = all_frozen if name not in learned else kept is None or not kept.requires_grad
+        if frozen:
+            param.requires_grad_(False)
+
+
+def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any]) -> Norm:
+    options = {**options, **_epsilon_options(name, old, type, options)}
+    new = Norm(type, _width_of(name, old), groups=groups, dtype=_dtype_of(old), **options)
+    _keep(new, old)
     return new.train(old.training)
 
 
@@ -501,7 +560,7 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Opti
     ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of Norma.
 
     Returns one entry per layer in the order of the model. Parameters, running statistics and mode are unchanged.
-    UsageError: no such layer or no batch.
+    UsageError: no such layer, no batch, or a loader that can be traversed only once, such as a generator.
     """
     chosen: Tuple[Type[nn.Module], ...] = tuple(kinds) if kinds is not None else (*_token_norms(), nn.BatchNorm1d, Norm)
     sites = {name: module for name, module in model.named_modules()
@@ -529,20 +588,24 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Opti
                 sums[name] = [a + b for a, b in zip(sums[name], batch)] if name in sums else list(batch)
         return hook
 
+    def traverse() -> None:
+        counts.clear()
+        for batch in loader:
+            mask[0] = padding_mask(batch) if padding_mask else None
+            with padding(model, mask[0]):
+                (forward or _call)(model, batch)
+
     hooks = [module.register_forward_pre_hook(observe(name)) for name, module in sites.items()]
     try:
         with _measuring(model):
-            for _ in range(2):
-                counts.clear()
-                for batch in loader:
-                    mask[0] = padding_mask(batch) if padding_mask else None
-                    with padding(model, mask[0]):
-                        (forward or _call)(model, batch)
-                overall = {name: _Moments(*(total / counts[name] for total in values))
-                           for name, values in sums.items()}
+            traverse()
+            overall = {name: _Moments(*(total / counts[name] for total in values)) for name, values in sums.items()}
+            traverse()
     finally:
         for hook in hooks:
             hook.remove()
+    if overall and not counts or isinstance(loader, Iterator):
+        raise UsageError("loader is traversed twice, and has no batches the second time; give a list or a DataLoader")
     if not ratios:
         raise UsageError("no norm of the model was called: no batch, or no layer of the classes " +
                          ", ".join(kind.__name__ for kind in chosen))

@@ -15,9 +15,10 @@ if not ops.available:
     pytest.skip("PyTorch before 2.15: the graph breaks at each norm", allow_module_level=True)
 
 TYPES = sorted(norma.norm_types())
-SOME = ["layer", "batch", "power", "mabn", "rbn"]  # without state, with state, state of the backward pass, a penalty
+SOME = ["layer", "batch", "power", "mabn", "un", "rbn"]  # without state, with state, state of the backward pass, a penalty
 # The backward pass and the update of the state change after these numbers of updates.
-OPTIONS = {"power": {"warmup": 2}, "mabn": {"warmup": 1, "window": 2, "r_hold": 2}}
+OPTIONS = {"power": {"warmup": 2}, "mabn": {"warmup": 1, "window": 2, "r_hold": 2},
+           "un": {"warmup": 1, "window_forward": 2, "window_backward": 2, "r_hold": 2}}
 BACKEND = "aot_eager_decomp_partition"  # cuts the graph as the default backend, but runs PyTorch's kernels: same bits
 
 
@@ -116,14 +117,15 @@ class Twice(nn.Module):
         return self.norm(self.norm(x).mul_(2))
 
 
-@pytest.mark.parametrize("type", SOME)
+@pytest.mark.parametrize("type", TYPES)
 def test_layer_that_occurs_twice(type):
     """In a graph, and in two graphs whose backward passes follow both forward passes and are repeated."""
     model = Twice(new(type))
     call, eager = compiled(model)
     for _ in range(4):
         x = torch.randn(7, 12)
-        step(call, model, x), step(eager, eager, x)
+        for a, b in zip(step(call, model, x), step(eager, eager, x)):
+            assert torch.equal(bits(a), bits(b))
         assert_equal(model, eager)
     norm = new(type)
     call, eager = compiled(norm)
@@ -219,7 +221,7 @@ def test_operators(type, masked):
         torch.library.opcheck(torch.ops.norma.normalize.default, args)
         _, penalty, before, after = torch.ops.norma.normalize(*args)
         args = ([torch.randn(3, 5, 12).transpose(0, 1).contiguous().transpose(0, 1), penalty], x, params, before, after,
-                mask, spec, training)
+                mask, spec, training, norm._of_gradients if training else ())
         torch.library.opcheck(torch.ops.norma.normalize_backward.default, args)
 
 
@@ -241,6 +243,18 @@ def test_errors_of_the_operators():
         torch.ops.norma.normalize(torch.zeros(2, 12), [weight, bias[:5]], [], None, spec, True)
     with pytest.raises(norma.UsageError, match="torch.float64 and torch.float32"):
         torch.ops.norma.normalize(torch.zeros(2, 12).double(), [weight, bias], [], None, spec, True)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_running_vectors_of_the_backward_pass(type):
+    """Those that the modules name are those that a backward pass changes."""
+    norm = new(type)
+    for n in (5, 6):
+        y = norm(torch.randn(n, 12, requires_grad=True)).square().sum()
+        before = copy.deepcopy(norm.state_dict())
+        (y + norm.penalty).backward()
+    changed = [i for i, name in enumerate(norm._names[1]) if not torch.equal(before[name], norm.state_dict()[name])]
+    assert changed == list(norm._of_gradients)
 
 
 @pytest.mark.parametrize("strict", [True, False])

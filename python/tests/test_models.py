@@ -1,6 +1,7 @@
 """Training, run folders and trained models: results are those of the program."""
 import copy
 import json
+import math
 import os
 import pickle
 import pydoc
@@ -120,8 +121,8 @@ def test_errors_of_models(folder, tmp_path):
         norma.Translator(tmp_path / "x.safetensors")
     translator = norma.Translator(folder / "run")
     for texts, error, message in ((["a", "b\nc"], norma.FormatError, "text 1"),
-                                  (["a", "b\0c"], norma.FormatError, "text 1: the character NUL at position 1"),
-                                  (["\ud800"], norma.FormatError, "text 0: surrogates not allowed"),
+                                  (["a", "b\0c"], norma.FormatError, "text 1: the character NUL at position 2"),
+                                  (["é\ud800"], norma.FormatError, "text 0: surrogates not allowed at position 3"),
                                   ([b"a"], norma.UsageError, "text 0: expected str, got bytes")):
         with pytest.raises(error, match=message):
             translator.translate(texts)
@@ -186,7 +187,11 @@ def test_messages_of_streams_count_from_the_beginning(folder, tagger, classifier
                                           (translator.stream_run, [*texts, None], norma.UsageError, "text 5: expected str"),
                                           (language_model.stream, [*texts, "a\nb"], norma.FormatError, "line 5: a line break"),
                                           (classifier.stream, [*texts, "a\0b"], norma.FormatError, "text 5: the character"),
-                                          (tagger.stream, [["a"]] * 4 + ["a"], norma.UsageError, "sentence 4: expected a list")):
+                                          (tagger.stream, [["a"]] * 4 + ["a"], norma.UsageError, "sentence 4: expected a list"),
+                                          (tagger.stream, [["a", "b"]] * 4 + [["a", "a\nb"]], norma.FormatError,
+                                           "^sentence 4, token 1: has a line break"),
+                                          (tagger.stream, [["a", "b"]] * 3 + [["a"], ["a", 3]], norma.UsageError,
+                                           "^sentence 4, token 1: expected str")):
         with pytest.raises(error, match=message):
             list(stream(items, batch=2))
 
@@ -294,8 +299,17 @@ def test_language_model(language_model, folder):
     assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
                                                                     "unknown", "left_out", "bits_per_character")}, "nll": measured.nll}
     assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
+    punctuated = 'Er sagte:\t"Ja, (z.B.)\u00a0das" ...\n\n l\'eau 3.5%!\n'  # more tokens of Moses than words
+    (folder / "punctuated").write_text(punctuated, encoding="utf-8")
+    counted = model.perplexity_of_file(folder / "punctuated")
+    assert counted.words == len(punctuated.split()) + 3 and counted.per_word == math.exp(counted.nll / counted.words)
     with pytest.raises(norma.FileError, match="nowhere"):
         model.perplexity_of_file("nowhere")
+    with pytest.raises(FileNotFoundError):
+        model.perplexity_of_file("nowhere")
+    (folder / "one-word").write_text("a-" * 2000 + "\n", encoding="utf-8")
+    assert model.perplexity_of_file(folder / "one-word").per_word == math.inf
+    assert json.loads(norma_program("perplexity", language_model.path, folder / "one-word", "--json").stdout)["per_word"] is None
     scores = model.score(lines)
     for line in scores:
         assert line.log_probability == pytest.approx(sum(line.token_scores)) and len(line.tokens) == len(line.token_scores)
@@ -345,8 +359,10 @@ def test_tagger(tagger, folder):
     assert results[0].spans == [(0, 2, "PER"), (4, 5, "LOC")] and not results[0].in_pieces
     assert {"O", "B-PER", "I-PER", "B-LOC"} <= set(model.tags)
     assert model.tag([]) == []
-    with pytest.raises(norma.FormatError, match="token 1"):
-        model.tag([["a", ""]])
+    with pytest.raises(norma.FormatError, match="^sentence 2, token 1: is empty"):
+        model.tag([["a"], [], ["a", ""]])
+    with pytest.raises(norma.FormatError, match="^sentence 1, token 0: the character NUL at position 2"):
+        model.tag([["a", "b"], ["a\0"]])
     with pytest.raises(norma.UsageError, match="sentence 1: expected a list of tokens, got one text"):
         model.tag([["Anna"], "Anna lives"])
 
@@ -779,6 +795,8 @@ def test_scores_are_those_of_the_program(folder, tmp_path):
         assert files.segments == scores.segments and float(files) == scores.value
         perfect = norma.Scorer(metric, options).score(reference, reference)
         assert perfect.compare(scores).p < 0.5 and perfect.compare(perfect).p == 1
+        with pytest.raises(norma.MismatchError, match="different references"):
+            perfect.compare(norma.score(metric, reference, hypotheses, **options))
 
 
 def test_objects_cannot_be_copied(folder):

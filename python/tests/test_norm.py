@@ -1,6 +1,9 @@
 """norma.Norm and the table of types, with numpy arrays."""
+import errno
 import pickle
 import re
+import subprocess
+import sys
 import threading
 import weakref
 
@@ -206,6 +209,32 @@ def test_calls_from_several_threads():
     assert not wrong
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_fork_during_the_call_of_another_thread(threads):
+    """The locks of that thread are not held in the child process."""
+    program = f"""import os, signal, threading, warnings
+import numpy as np
+import norma
+warnings.simplefilter("ignore")
+busy, other = (norma.Norm("layer", 512, threads={threads}) for _ in range(2))
+x = np.ones((2000, 512), np.float32)
+other.infer(x[:4])
+def work():
+    while True:
+        busy.infer(x)
+threading.Thread(target=work, daemon=True).start()
+for _ in range(10):
+    child = os.fork()
+    if not child:
+        signal.alarm(10)
+        other.infer(x[:4]), busy.infer(x[:4]), norma.Norm("rms", 8, threads=3).infer(x[:4, :8].copy())
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        os._exit(1)
+os._exit(0)"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
 def test_numbers_of_numpy():
     norm = norma.Norm("layer", np.int32(12), groups=np.int64(3), threads=np.int8(1), epsilon=np.float64(0.25))
     x = random(3, 12)
@@ -226,7 +255,7 @@ def test_errors():
             (("layer", 8), {"threads": 2**40}, "threads = 1099511627776: expected an integer from 0 to 4096"),
             (("layer", 8), {"threads": -1}, "threads = -1"),
             (("layer", 8), {"threads": "2"}, "threads = '2'"),
-            (("layer", 8), {"name": "a\0b"}, "name: the character NUL at position 1"),
+            (("layer", 8), {"name": "a\0b"}, "name: the character NUL at position 2"),
             (("layer", 8), {"dtype": "float16"}, "expected float32 or float64")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Norm(*arguments, **options)
@@ -243,7 +272,7 @@ def test_errors():
     with pytest.raises(norma.UsageError, match="dy: shape"):
         norm.backward(random(3, 8))
     for call in (norm.save, norm.load):
-        with pytest.raises(norma.UsageError, match="path: the character NUL at position 13"):
+        with pytest.raises(norma.UsageError, match="path: the character NUL at position 15"):
             call("é.safetensors\0.norm")
     with pytest.raises(norma.UsageError, match="counter 'iters' = 9223372036854775808: expected an integer from 0"):
         norma.Norm("power", 8).set_counter("iters", 2**63)
@@ -251,6 +280,19 @@ def test_errors():
         pickle.dumps(norm)
     with pytest.raises(norma.FileError, match="no-such-file"):
         norm.load("/no-such-folder/no-such-file")
+    with pytest.raises(FileNotFoundError) as missing:
+        norm.load("/no-such-folder/no-such-file")
+    assert isinstance(missing.value, norma.FileError) and missing.value.errno == errno.ENOENT
+    assert missing.value.filename == "/no-such-folder/no-such-file" and str(missing.value) == missing.value.args[0]
+    with pytest.raises(norma.FileError, match=": is a folder") as folder:
+        norm.load("/")
+    assert not isinstance(folder.value, FileNotFoundError) and folder.value.errno is None
+    masked = np.ma.masked_equal(random(2, 8), 0)
+    for call in (lambda: norm.forward(masked), lambda: norm.infer(masked), lambda: norm.backward(masked),
+                 lambda: norm.forward(random(2, 8), np.ma.masked_equal(np.zeros(2, bool), True))):
+        with pytest.raises(norma.UsageError, match="(x|dy|padding_mask) is a masked array"):
+            norm.forward(random(2, 8))
+            call()
     with pytest.raises(OSError):
         norm.save("/no-such-folder/file")
     with pytest.raises(norma.UnsupportedError, match="center_weights"):

@@ -431,6 +431,59 @@ def test_replacement_of_some_layers():
         nt.replace_norms(nn.Sequential(nn.LayerNorm((2, 3))), "power")
 
 
+def parameters(norm):
+    """Names, and whether they are learned."""
+    return {name: param.requires_grad for name, param in norm.named_parameters()}
+
+
+def replaced(old, type, **options):
+    model = nn.Sequential(old)
+    nt.replace_norms(model, type, **options)
+    return model[0]
+
+
+def test_replacement_keeps_epsilon():
+    x = 0.1 * torch.randn(3, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for old in (nn.LayerNorm(8, eps=0.1), nn.LayerNorm(8)):
+            torch.testing.assert_close(replaced(old, "layer")(x), old(x))
+        if hasattr(nn, "RMSNorm"):  # PyTorch 2.4
+            for old in (nn.RMSNorm(8, eps=0.1), nn.RMSNorm(8)):
+                torch.testing.assert_close(replaced(old, "rms")(x), old(x))
+            assert "epsilon=0.25" in repr(replaced(nn.RMSNorm(8, eps=0.1), "rms", epsilon=0.25))
+        assert "epsilon=0.25" in repr(replaced(nn.LayerNorm(8, eps=0.1), "layer", epsilon=0.25))
+        replaced(nn.LayerNorm(8), "batch"), replaced(nn.LayerNorm(8, eps=0.1), "batch", epsilon=0.25)
+        replaced(nt.LayerNorm(8, epsilon=0.1), "batch")
+    for type in ("batch", "dyt"):
+        with pytest.warns(UserWarning, match=f"eps = 0.1 of 0 is not kept.*'{type}'") as caught:
+            model = nn.Sequential(nn.LayerNorm(8, eps=0.1))
+            nt.replace_norms(model, type)
+        assert caught[0].filename == __file__
+
+
+def test_replacement_keeps_frozen_and_missing_parameters():
+    x = torch.randn(3, 8)
+    frozen, half = nn.LayerNorm(8).requires_grad_(False), nn.LayerNorm(8)
+    half.bias.requires_grad_(False)
+    assert parameters(replaced(frozen, "layer")) == {"weight": False, "bias": False}
+    assert parameters(replaced(half, "batch")) == {"weight": True, "bias": False}
+    assert not any(parameters(replaced(frozen, "dyt")).values())
+    for options, learned in (({"elementwise_affine": False}, []), ({"bias": False}, ["weight"])):
+        try:
+            old = nn.LayerNorm(8, **options)
+        except TypeError:  # bias: PyTorch 2.1
+            continue
+        for type in ("layer", "dyt"):
+            new = replaced(old, type)
+            assert {name for name, one in parameters(new).items() if one} == {*learned, *(["alpha"] if type == "dyt" else [])}
+        torch.testing.assert_close(replaced(old, "layer")(x), old(x))
+    fixed = nt.Norm("scale", 8, trainable=False)
+    assert parameters(fixed) == {"scale": False}
+    assert parameters(replaced(fixed, "layer")) == {"weight": True, "bias": True}
+    assert parameters(replaced(fixed, "scale")) == {"scale": True}
+
+
 def test_tid_golden(golden):
     case = golden("analysis/tid_d6_8batches")
     batches = [torch.tensor(b["data"], dtype=torch.float64).reshape(b["shape"]) for b in case["batches"]]
@@ -454,6 +507,20 @@ def test_tid_of_a_model():
         assert site[1:] == pytest.approx(other[1:], rel=1e-5)
     with pytest.raises(norma.UsageError, match="no norm of the model was called"):
         nt.tid(model, [])
+    for loader in ((batch for batch in batches), iter(batches), (batch for batch in [])):
+        with pytest.raises(norma.UsageError, match="loader is traversed twice"):
+            nt.tid(model, loader)
+
+    class Once:
+        def __init__(self):
+            self.left = list(batches)
+
+        def __iter__(self):
+            while self.left:
+                yield self.left.pop()
+    with pytest.raises(norma.UsageError, match="loader is traversed twice"):
+        nt.tid(model, Once())
+    assert model.training and all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
 
 
 def test_errors():
@@ -468,6 +535,12 @@ def test_errors():
         torch.jit.trace(nt.LayerNorm(12), torch.zeros(2, 12))
     with pytest.raises(norma.UsageError, match="padding_mask is torch.bool \\[3\\], expected torch.bool \\[2\\]"):
         norm(torch.zeros(2, 12), torch.zeros(3, dtype=torch.bool))
+    for call in (lambda: norm([[0.0] * 12]), lambda: norm(torch.zeros(2, 12).numpy()), lambda: norm(None)):
+        with pytest.raises(TypeError, match="norm 'power': x is a .*, expected a torch.Tensor"):
+            call()
+    for call in (lambda: norm(torch.zeros(2, 12), [False, True]), lambda: nt.padding(norm, [False, True]).__enter__()):
+        with pytest.raises(TypeError, match="padding_mask is a builtins.list, expected a torch.Tensor"):
+            call()
     with pytest.raises(norma.UsageError, match="dtype"):
         nt.Norm("layer", 8, dtype=torch.float16)
     with pytest.raises(AttributeError, match="no attribute 'PowerNrom'"):
@@ -475,6 +548,35 @@ def test_errors():
     norm.weight = nn.Parameter(torch.ones(11))
     with pytest.raises(norma.UsageError, match="weight does not have 12 elements"):
         norm(torch.zeros(2, 12))
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_second_derivatives(type):
+    """Even if the loss is linear in y, so that the gradient of y is a constant."""
+    norm, x = nt.Norm(type, 12, groups=3), torch.randn(3, 12, requires_grad=True)
+    loss = norm(x) @ torch.arange(12.0)
+    with pytest.raises(norma.UnsupportedError, match="no second derivatives"):
+        torch.autograd.grad(loss.sum(), x, create_graph=True)
+    (gradient,) = torch.autograd.grad(loss.sum(), x)
+    assert not gradient.requires_grad
+
+
+def test_forward_mode_differentiation():
+    forward = torch.autograd.forward_ad
+    norm, x = nt.LayerNorm(12), torch.randn(3, 12)
+    with forward.dual_level():
+        dual, weight = forward.make_dual(x, x.sin()), forward.make_dual(norm.weight.detach(), torch.ones(12))
+        for grad, learned in ((True, False), (False, True)):
+            norm.requires_grad_(learned).eval()
+            with torch.set_grad_enabled(grad):
+                assert torch.equal(norm(x), norm(forward.unpack_dual(dual).primal))
+                with pytest.raises(norma.UnsupportedError, match="forward-mode"):
+                    norm(dual)
+                with pytest.raises(norma.UnsupportedError, match="forward-mode"):
+                    norm(dual, torch.zeros(3, dtype=torch.bool))
+                if hasattr(torch, "func"):
+                    with pytest.raises(norma.UnsupportedError, match="forward-mode"):
+                        torch.func.functional_call(norm, {"weight": weight}, (x,))
 
 
 def test_parameters_may_be_replaced():

@@ -210,11 +210,10 @@ static nm_status begin_call(nm_language_model *self, const char *cannot, workspa
 static nm_status encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
                               const nm_stop *stop, nm_ids *ids, int64_t *ends, nm_error *err)
 {
-    int64_t words = 0;
     for (size_t i = 0; i < n; i++) {
         NM_TRY(nm_check_stop(stop, err));
         bool is_line = self->documents.unit == NM_DOCUMENT_LINE;
-        nm_lm_encode(w->text, lines[i], is_line ? nm_text_length(lines[i]) : strlen(lines[i]), ids, &words);
+        nm_lm_encode(w->text, lines[i], is_line ? nm_text_length(lines[i]) : strlen(lines[i]), ids);
         nm_ids_append(ids, self->parts->vocab->eos);
         ends[i] = (int64_t)ids->n;
     }
@@ -396,6 +395,8 @@ void nm_perplexity_free(nm_perplexity *self)
 
 void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
 {
+    if (!total || !one)
+        return;
     nm_lm_scored *to = &total->scored;
     const nm_lm_scored *from = &one->scored;
     NM_RESERVE(to->counts, 2 * (to->n_blocks + from->n_blocks), to->capacity);
@@ -425,8 +426,12 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
     if (!self)
         return (nm_interval){NAN, NAN, NAN};
     const nm_bootstrap_config config = nm_bootstrap_default();
-    return nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_blocks, 2},
-                                 nm_lm_perplexity_of_counts, NULL, &config);
+    const nm_interval interval =
+        nm_bootstrap_interval((nm_counts){self->scored.counts, self->scored.n_blocks, 2},
+                              nm_lm_perplexity_of_counts, NULL, &config);
+    double perplexity = exp(self->scored.nll / (double)self->scored.tokens);
+    /* the blocks are rounded: the perplexity may be outside an interval without width */
+    return interval.low < interval.high ? interval : (nm_interval){perplexity, perplexity, perplexity};
 }
 
 /* ---- generation ---- */
@@ -435,15 +440,14 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
 static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
 {
     const char *end = prompt + nm_text_length(prompt);
-    int64_t words = 0;
     if (self->trained.unit != NM_DOCUMENT_LINE) {
-        nm_lm_encode(w->text, prompt, strlen(prompt), ids, &words);
+        nm_lm_encode(w->text, prompt, strlen(prompt), ids);
         return;
     }
     for (const char *line = prompt;; line++) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         line_end = line_end ? line_end : end;
-        nm_lm_encode(w->text, line, (size_t)(line_end - line), ids, &words);
+        nm_lm_encode(w->text, line, (size_t)(line_end - line), ids);
         if (line_end == end)
             break;
         nm_ids_append(ids, self->parts->vocab->eos);

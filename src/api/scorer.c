@@ -28,6 +28,7 @@ struct nm_scores {
     nm_bootstrap_config resampling;
     nm_counts counts;
     int n_references;
+    uint64_t references_hash;
     double value;
     char *line, *signature;
     char *metric_signature; /* with metric and bootstrap options; equal for comparable scores */
@@ -182,12 +183,14 @@ typedef struct test_set {
     size_t n_references;
 } test_set;
 
-static nm_status count(const nm_score_config *config, const test_set *set, nm_counts *counts, nm_error *err)
+static nm_status count(const nm_score_config *config, const test_set *set, nm_counts *counts, uint64_t *hash,
+                       nm_error *err)
 {
     int n_references = (int)set->n_references;
     if (set->file)
-        return nm_score_count_files(config, set->file, set->references, n_references, counts, err);
-    return nm_score_count_texts(config, set->hypotheses, set->n, set->references, n_references, counts, err);
+        return nm_score_count_files(config, set->file, set->references, n_references, counts, hash, err);
+    return nm_score_count_texts(config, set->hypotheses, set->n, set->references, n_references, counts, hash,
+                                err);
 }
 
 static void complete(nm_scores *self)
@@ -215,12 +218,14 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
     nm_score_config config = self->config;
     config.bleu.tokenizer = tokenizer;
     nm_counts counts;
-    nm_status status = count(&config, set, &counts, err);
+    uint64_t hash = 0;
+    nm_status status = count(&config, set, &counts, &hash, err);
     if (status == NM_OK) {
         nm_scores *out = nm_allocate(sizeof *out);
         *out = (nm_scores){.config = self->config,
                            .resampling = self->resampling,
                            .counts = counts,
+                           .references_hash = hash,
                            .n_references = (int)set->n_references};
         if (tokenizer) {
             out->tokenizer.type = tokenizer->type;
@@ -327,6 +332,8 @@ nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *p
         return nm_fail(err, NM_USAGE, "the paired test needs bootstrap resamples (score.bootstrap)");
     if (a->counts.n_segments != b->counts.n_segments)
         return nm_fail(err, NM_MISMATCH, "%zu and %zu segments", a->counts.n_segments, b->counts.n_segments);
+    if (a->references_hash != b->references_hash)
+        return nm_fail(err, NM_MISMATCH, "the systems were scored against different references");
     *paired = nm_bootstrap_paired(a->counts, b->counts, nm_score_of_config, &a->config, &a->resampling);
     return NM_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/language_model_comm.h"
+#include "base/json.h"
 #include "base/text_input.h"
 #include "cli/model_command.h"
 #include "cli/open_backend.h"
@@ -101,8 +102,8 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
     json_object_set_new(o, "file", json_string(name));
     json_object_set_new(o, "causal", json_boolean(is_causal(self)));
     json_object_set_new(o, is_causal(self) ? "perplexity" : "non_causal_not_a_perplexity",
-                        json_real(exp(s.nll / (double)s.tokens)));
-    json_object_set_new(o, "nll", json_real(s.nll / (double)s.tokens));
+                        nm_json_number(exp(s.nll / (double)s.tokens)));
+    json_object_set_new(o, "nll", nm_json_number(s.nll / (double)s.tokens));
     json_object_set_new(o, "tokens", json_integer(s.tokens));
     json_object_set_new(o, "left_out", json_integer(s.left_out));
     json_object_set_new(o, "unknown", json_integer(s.unknown));
@@ -111,13 +112,13 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
     json_object_set_new(o, "segment",
                         json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
     if (!s.left_out) {
-        json_object_set_new(o, "per_word", json_real(exp(s.nll / (double)s.words)));
-        json_object_set_new(o, "bits_per_character", json_real(bits_per_character(s)));
+        json_object_set_new(o, "per_word", nm_json_number(exp(s.nll / (double)s.words)));
+        json_object_set_new(o, "bits_per_character", nm_json_number(bits_per_character(s)));
     }
     if (self->config->interval) {
         nm_interval interval = nm_perplexity_interval(result);
-        json_object_set_new(o, "low", json_real(interval.low));
-        json_object_set_new(o, "high", json_real(interval.high));
+        json_object_set_new(o, "low", nm_json_number(interval.low));
+        json_object_set_new(o, "high", nm_json_number(interval.high));
     }
     json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
     putchar('\n');
@@ -185,12 +186,12 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
         json_t *o = json_object(), *tokens = json_array(), *numbers = json_array();
         for (size_t t = 0; t < nm_lm_scores_n_tokens(scores, i); t++) {
             json_array_append_new(tokens, json_string(nm_lm_scores_token(scores, i, t)));
-            json_array_append_new(numbers, json_real(log_probs[t]));
+            json_array_append_new(numbers, nm_json_number(log_probs[t]));
         }
         json_object_set_new(o, "file", json_string(name));
         json_object_set_new(o, "line", json_integer(first + (int64_t)i));
         json_object_set_new(o, "text", json_string(nm_line_list_get(lines, i, &bytes)));
-        json_object_set_new(o, "log_prob", json_real(nm_lm_scores_line(scores, i)));
+        json_object_set_new(o, "log_prob", nm_json_number(nm_lm_scores_line(scores, i)));
         json_object_set_new(o, "tokens", tokens);
         json_object_set_new(o, "log_probs", numbers);
         json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
@@ -266,10 +267,12 @@ static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_
 static void print_split(const perplexity_config *config, const char *split, const nm_split_loss *loss)
 {
     if (config->json) {
-        json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "split", split, "perplexity",
-                              exp(loss->nll), "smoothed_perplexity", exp(loss->loss), "nll", loss->nll,
-                              "smoothed_loss", loss->loss, "tokens", (json_int_t)loss->targets, "masked",
-                              (json_int_t)loss->masked, "skipped", (json_int_t)loss->skipped);
+        json_t *o =
+            json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "split", split, "perplexity",
+                      nm_json_number(exp(loss->nll)), "smoothed_perplexity", nm_json_number(exp(loss->loss)),
+                      "nll", nm_json_number(loss->nll), "smoothed_loss", nm_json_number(loss->loss), "tokens",
+                      (json_int_t)loss->targets, "masked", (json_int_t)loss->masked, "skipped",
+                      (json_int_t)loss->skipped);
         json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
         putchar('\n');
         json_decref(o);
@@ -390,8 +393,9 @@ const nm_command nm_command_perplexity = {
         "segments as in training, and a token has the earlier "
         "tokens of its segment as context. With --context N windows slide over the text: every token is "
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
-        "model.context). With BPE the perplexity is per subword; the perplexity per word (and </s>) and "
-        "the bits per character (and newline) are printed too, and can be compared between vocabularies. A "
+        "model.context). With BPE the perplexity is per subword; the perplexity per word (and newline) and "
+        "the bits per character (and newline) are printed too, and can be compared between vocabularies and "
+        "tokenizers: the words are those of the raw text, separated by whitespace. A "
         "non-causal model (model.causal = false) has no perplexity; the output is marked. With --tokens the "
         "output is one JSON object per line of "
         "the "

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/text_input.h"
@@ -85,6 +86,7 @@ typedef struct count_rows {
     void *workspace;
     int64_t *data;
     size_t n, capacity, n_counts;
+    uint64_t hash; /* of the references */
 } count_rows;
 
 static count_rows rows_create(const nm_score_config *config)
@@ -100,6 +102,8 @@ static nm_status rows_add(count_rows *rows, const char *hypothesis, const char *
 {
     NM_RESERVE(rows->data, (rows->n + 1) * rows->n_counts, rows->capacity);
     int64_t *row = rows->data + rows->n++ * rows->n_counts;
+    for (int r = 0; r < n_references; r++) /* the zero byte separates texts */
+        rows->hash = XXH3_64bits_withSeed(references[r], strlen(references[r]) + 1, rows->hash);
     return rows->config->metric->count(rows->workspace, hypothesis, references, n_references, row, err);
 }
 
@@ -111,8 +115,9 @@ static nm_status rows_check(const count_rows *rows, nm_error *err)
 }
 
 /* Moves the rows to *out if status is NM_OK; otherwise frees them. */
-static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out)
+static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out, uint64_t *hash)
 {
+    *hash = rows->hash;
     if (rows->config->metric->free)
         rows->config->metric->free(rows->workspace);
     if (status != NM_OK)
@@ -122,7 +127,8 @@ static nm_status rows_finish(count_rows *rows, nm_status status, nm_counts *out)
     return status;
 }
 
-static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, nm_error *err)
+static nm_status count_lines(const nm_score_config *config, parallel *files, nm_counts *out, uint64_t *hash,
+                             nm_error *err)
 {
     count_rows rows = rows_create(config);
     const nm_lines *first = &files->lines[0];
@@ -139,17 +145,18 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
         status = nm_fail(err, NM_FORMAT, "%s: no lines to score", first->path);
     if (status == NM_OK && rows_check(&rows, err) != NM_OK)
         status = nm_error_prefix(err, "%s", first->path);
-    return rows_finish(&rows, status, out);
+    return rows_finish(&rows, status, out, hash);
 }
 
 nm_status nm_score_count_files(const nm_score_config *config, const char *hypothesis,
-                               const char *const *references, int n_references, nm_counts *out, nm_error *err)
+                               const char *const *references, int n_references, nm_counts *out,
+                               uint64_t *references_hash, nm_error *err)
 {
     *out = (nm_counts){0};
     parallel files;
     nm_status status = parallel_open(&files, hypothesis, references, n_references, err);
     if (status == NM_OK)
-        status = count_lines(config, &files, out, err);
+        status = count_lines(config, &files, out, references_hash, err);
     parallel_close(&files);
     return status;
 }
@@ -170,7 +177,8 @@ static nm_status count_text(count_rows *rows, const char *const *hypotheses, siz
 }
 
 nm_status nm_score_count_texts(const nm_score_config *config, const char *const *hypotheses, size_t n,
-                               const char *const *references, int n_references, nm_counts *out, nm_error *err)
+                               const char *const *references, int n_references, nm_counts *out,
+                               uint64_t *references_hash, nm_error *err)
 {
     *out = (nm_counts){0};
     count_rows rows = rows_create(config);
@@ -186,7 +194,7 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
         nm_buffer_release(&copies[r]);
     free(copies);
     free(texts);
-    return rows_finish(&rows, status, out);
+    return rows_finish(&rows, status, out, references_hash);
 }
 
 void nm_score_counts_release(nm_counts *counts)

@@ -398,6 +398,14 @@ void *nm_norm_state(nm_norm *norm, const char *name, int32_t *length)
     return find_vector(norm->shape.state, norm->shape.n_state, norm->state, name, length);
 }
 
+bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name)
+{
+    for (int i = 0; i < norm->shape.n_state; i++)
+        if (!strcmp(norm->shape.state[i].name, name))
+            return norm->shape.state[i].of_gradients;
+    return false;
+}
+
 int64_t *nm_norm_counter(nm_norm *norm, const char *name)
 {
     for (int i = 0; i < norm->shape.n_counters; i++)

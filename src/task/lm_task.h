@@ -130,14 +130,15 @@ nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
 /* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that asks for
  * them */
 nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
-/* Appends the ids of a line or document, without eos; returns the number of unknown tokens. Adds the number of words, including
- * the newlines in a document, to *words. */
-size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids, int64_t *words);
+/* Appends the ids of a line or document, without eos; returns the number of unknown tokens. */
+size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids);
 /* Decodes ids and appends the text to out; eos ends a line, or a document, which adds nothing. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
-typedef struct nm_lm_counts {  /* of a text */
-    int64_t words, characters; /* Unicode code points; each newline and eos is a word and a character */
-    int64_t unknown;           /* tokens that are not in the dictionary */
+/* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code points. Each newline and eos
+ * is a word and a character. */
+typedef struct nm_lm_counts {
+    int64_t words, characters;
+    int64_t unknown; /* tokens that are not in the dictionary */
 } nm_lm_counts;
 /* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
  * never). */

@@ -7,7 +7,7 @@
 #include "task/lm_task.h"
 #include "task/text_coder.h"
 #include "text/byte_level.h"
-#include "text/words.h"
+#include "text/utf8.h"
 
 struct nm_lm_text {
     const nm_lm_parts *parts;
@@ -62,28 +62,10 @@ nm_status nm_lm_check_documents(const nm_lm_text *self, const char *name, nm_err
                          name);
 }
 
-/* Number of words and newlines. */
-static int64_t count_words(const nm_buffer *text)
-{
-    const char *word, *end = text->data + text->bytes;
-    int64_t n = 0;
-    for (const char *line = text->data;; line++) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t at = 0, bytes, length = (size_t)((newline ? newline : end) - line);
-        while (nm_word_next(line, length, &at, &word, &bytes))
-            n++;
-        if (!newline)
-            return n;
-        n++;
-        line = newline;
-    }
-}
-
-size_t nm_lm_encode(nm_lm_text *self, const char *line, size_t bytes, nm_ids *ids, int64_t *words)
+size_t nm_lm_encode(nm_lm_text *self, const char *line, size_t bytes, nm_ids *ids)
 {
     nm_text_coder *coder = &self->coder;
     nm_text_coder_run(coder, NM_FORMAT_RAW, line, bytes);
-    *words += count_words(&coder->words);
     return nm_vocab_encode(self->parts->vocab, coder->subwords.data, coder->subwords.bytes, ids);
 }
 
@@ -121,6 +103,20 @@ void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out
     }
 }
 
+/* Number of words, which are separated by whitespace, and of newlines. */
+static int64_t count_words(const char *text, size_t bytes)
+{
+    int64_t n = 0;
+    bool inside = false;
+    for (size_t at = 0; at < bytes;) {
+        uint32_t point = nm_utf8_next(text, &at);
+        bool space = nm_unicode_is_space(point);
+        n += point == '\n' || (!space && !inside);
+        inside = !space;
+    }
+    return n;
+}
+
 static int64_t count_characters(const char *text, size_t bytes)
 {
     int64_t n = 0;
@@ -138,10 +134,9 @@ static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, con
         NM_TRY(nm_documents_next(documents, &more, err));
         if (!more)
             return NM_OK;
-        counts->unknown +=
-            (int64_t)nm_lm_encode(self, documents->text, documents->bytes, ids, &counts->words);
+        counts->unknown += (int64_t)nm_lm_encode(self, documents->text, documents->bytes, ids);
+        counts->words += count_words(documents->text, documents->bytes) + 1;
         counts->characters += count_characters(documents->text, documents->bytes) + 1;
-        counts->words++;
         nm_ids_append(ids, self->parts->vocab->eos);
     }
 }

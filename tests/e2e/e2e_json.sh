@@ -84,6 +84,9 @@ run perplexity ahead lm.txt --json
 documented perplexity
 run perplexity run-mt --json
 documented 'perplexity of a translation model'
+perl -e 'print "x-" x 2000, "\n"' >word
+try perplexity run-lm word --json
+grep -q '"per_word":null' out || fail "the perplexity of one very long word: $(cat out)"
 run perplexity run-lm lm.txt --tokens
 documented 'perplexity --tokens'
 run generate run-lm --prompt the --tokens 5 --json

@@ -394,6 +394,21 @@ static void check_prompt_lines(nm_language_model *model)
     nm_lm_texts_free(second);
 }
 
+/* All resamples are the same block of tokens. */
+static void check_one_block(nm_language_model *model, const char *path)
+{
+    nm_error err;
+    nm_perplexity *one;
+    tiny_write_text(lm_run, "lines.txt", "w1 w2\tw3\n");
+    assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_OK);
+    const nm_perplexity_sums sums = nm_perplexity_get_sums(one);
+    const nm_interval interval = nm_perplexity_interval(one);
+    double perplexity = exp(sums.nll / (double)sums.tokens);
+    assert_true(interval.low == perplexity && interval.mean == perplexity && interval.high == perplexity);
+    assert_int_equal(sums.words, 4); /* with the newline */
+    nm_perplexity_free(one);
+}
+
 /* The perplexity of a file is that of its lines as one text. */
 static void check_perplexity(nm_language_model *model)
 {
@@ -423,6 +438,8 @@ static void check_perplexity(nm_language_model *model)
     const nm_interval narrow = nm_perplexity_interval(one);
     assert_true(narrow.low < perplexity && perplexity < narrow.high);
     nm_perplexity_add(total, one);
+    nm_perplexity_add(NULL, one);
+    nm_perplexity_add(total, NULL);
     const nm_perplexity_sums both = nm_perplexity_get_sums(total);
     assert_true(both.tokens == 2 * sums.tokens && both.words == 2 * sums.words && both.nll == 2 * sums.nll);
     assert_int_equal(both.unknown, 2 * sums.unknown);
@@ -431,6 +448,7 @@ static void check_perplexity(nm_language_model *model)
     nm_perplexity_free(one);
     nm_perplexity_free(total);
     nm_lm_scores_free(scores);
+    check_one_block(model, path);
     one = NULL;
     tiny_write_text(lm_run, "lines.txt", "");
     assert_int_equal(nm_language_model_perplexity(model, path, &one, &err), NM_FORMAT);

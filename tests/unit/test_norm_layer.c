@@ -328,6 +328,9 @@ static void test_names_of_vectors(void **unused)
     assert_string_equal(nm_norm_state_name(norm, 0), "running_phi");
     assert_string_equal(nm_norm_state_name(norm, 1), "ema_gz");
     assert_null(nm_norm_state_name(norm, 2));
+    assert_true(nm_norm_state_of_gradients(norm, "ema_gz"));
+    assert_false(nm_norm_state_of_gradients(norm, "running_phi"));
+    assert_false(nm_norm_state_of_gradients(norm, "weight"));
     assert_string_equal(nm_norm_counter_name(norm, 0), "iters");
     assert_null(nm_norm_counter_name(norm, 1));
     assert_null(nm_norm_param_name(norm, -1));

@@ -79,6 +79,8 @@ static void test_texts_and_files_have_equal_scores(void **state)
         nm_interval a, b;
         assert_true(nm_scores_interval(texts, &a) && nm_scores_interval(files, &b));
         assert_memory_equal(&a, &b, sizeof a);
+        nm_paired paired;
+        assert_int_equal(nm_scores_compare(texts, files, &paired, &err), NM_OK);
         assert_true(a.low <= a.mean && a.mean <= a.high);
         nm_scores_free(texts);
         nm_scores_free(files);
@@ -140,7 +142,8 @@ static void test_paired(void **state)
     nm_scorer *scorer = opened("chrf", NULL);
     nm_scores *a = scored(scorer, hypotheses, references, 4, 1),
               *b = scored(scorer, references, references, 4, 1),
-              *shorter = scored(scorer, hypotheses, references, 3, 1);
+              *shorter = scored(scorer, hypotheses, references, 3, 1),
+              *other_text = scored(scorer, hypotheses, references + 4, 4, 1);
     const char *const seeded[] = {"seed", "2", NULL}, *const none[] = {"bootstrap", "0", NULL};
     nm_scorer *other_seed = opened("chrf", seeded), *no_resamples = opened("chrf", none);
     nm_scores *c = scored(other_seed, hypotheses, references, 4, 1),
@@ -156,11 +159,13 @@ static void test_paired(void **state)
     assert_int_equal(nm_scores_compare(a, a, &paired, &err), NM_OK);
     assert_true(paired.p == 1);
     assert_int_equal(nm_scores_compare(a, shorter, &paired, &err), NM_MISMATCH);
+    assert_int_equal(nm_scores_compare(a, other_text, &paired, &err), NM_MISMATCH);
+    assert_string_equal(err.text, "the systems were scored against different references");
     assert_int_equal(nm_scores_compare(a, c, &paired, &err), NM_USAGE);
     assert_int_equal(nm_scores_compare(d, d, &paired, &err), NM_USAGE);
     assert_int_equal(nm_scores_compare(a, NULL, &paired, &err), NM_USAGE);
     assert_false(nm_scores_interval(d, &interval));
-    nm_scores *const all[] = {a, b, c, d, shorter};
+    nm_scores *const all[] = {a, b, c, d, shorter, other_text};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         nm_scores_free(all[i]);
     nm_scorer_close(scorer);
