@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/constraint_texts.h"
 #include "api/inference.h"
 #include "api/translations.h"
 #include "decode/decode.h"
@@ -10,7 +11,6 @@
 #include "task/text_coder.h"
 #include "task/translation.h"
 #include "text/bpe.h"
-#include "text/utf8.h"
 #include "text/word_spans.h"
 #include "text/words.h"
 
@@ -38,7 +38,6 @@ typedef struct workspace {
     nm_text_coder source;
     nm_tokenizer target;
     nm_text_coder targets;           /* for given translations; opened when needed */
-    nm_spm_coder *inside;            /* for constraints with SentencePiece; created when needed */
     nm_buffer subwords, words, text; /* steps of the conversion of a hypothesis to text */
     const nm_stop *stop;             /* of the call */
 } workspace;
@@ -127,7 +126,6 @@ static void workspace_free(void *space)
     nm_text_coder_close(&w->source);
     nm_tokenizer_close(&w->target);
     nm_text_coder_close(&w->targets);
-    nm_spm_coder_free(w->inside);
     nm_buffer_release(&w->subwords);
     nm_buffer_release(&w->words);
     nm_buffer_release(&w->text);
@@ -451,174 +449,6 @@ static void store(const nm_translator *self, workspace *w, const nm_translation 
 /* Meaning of the target texts of a call. */
 typedef enum target_use { NO_TARGETS, PREFIXES, GIVEN_TRANSLATIONS } target_use;
 
-/* The constraints of all texts as ids. */
-typedef struct encoded_constraints {
-    nm_ids ids;
-    nm_phrase *phrases; /* [n]; their ids are set after all phrases have been encoded */
-    size_t n, capacity;
-    size_t first;          /* index of the first phrase of the current text */
-    size_t n_constraints;  /* of the current text */
-    nm_constraints *lists; /* [texts] */
-    bool *joined;          /* [vocabulary], BPE subwords that do not end a word; NULL without BPE */
-} encoded_constraints;
-
-static bool *joined_subwords(const nm_vocab *vocab)
-{
-    static const size_t mark = sizeof NM_BPE_SEPARATOR - 1;
-    bool *joined = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *joined);
-    for (int32_t i = 0; i < nm_vocab_size(vocab); i++) {
-        const char *symbol = nm_vocab_symbol(vocab, i);
-        size_t bytes = strlen(symbol);
-        joined[i] = bytes > mark && !strcmp(symbol + bytes - mark, NM_BPE_SEPARATOR);
-    }
-    return joined;
-}
-
-/* Whether the first and the last character of a text belong to scripts without spaces. */
-typedef struct unspaced_ends {
-    bool first, last;
-} unspaced_ends;
-
-static unspaced_ends ends_of(const char *text, size_t bytes)
-{
-    unspaced_ends ends = {0};
-    uint32_t point = 0;
-    bool started = false;
-    for (size_t at = 0; at < bytes;) {
-        uint32_t next = nm_utf8_next(text, &at);
-        if (nm_unicode_is_space(next))
-            continue;
-        if (!started)
-            ends.first = nm_unicode_is_unspaced(next);
-        started = true;
-        point = next;
-    }
-    ends.last = nm_unicode_is_unspaced(point);
-    return ends;
-}
-
-/* Appends a phrase of the ids from index `from` on, if there are any. */
-static void add_phrase(encoded_constraints *out, size_t from, bool second)
-{
-    if (out->ids.n == from)
-        return;
-    int32_t n_seconds = out->n > out->first ? out->phrases[out->n - 1].n_seconds : 0;
-    NM_GROW(out->phrases, out->n, out->capacity);
-    out->phrases[out->n++] = (nm_phrase){.n = (int32_t)(out->ids.n - from), .n_seconds = n_seconds + second};
-}
-
-/* Adds the pieces of a phrase within a text, without U+2581 at its boundary, as its second form. */
-static void add_form_inside(const nm_translator *self, workspace *w, size_t from, encoded_constraints *out)
-{
-    const nm_vocab *vocab = self->parts->target_vocab;
-    const nm_spm *spm = self->parts->spm[1].spm;
-    size_t before = out->ids.n, n = before - from;
-    if (!w->inside)
-        w->inside = nm_spm_coder_create(spm);
-    nm_buffer_clear(&w->subwords);
-    nm_spm_encode_inside(w->inside, w->targets.words.data, w->targets.words.bytes, &w->subwords);
-    bool unknown = nm_vocab_encode(vocab, w->subwords.data, w->subwords.bytes, &out->ids) > 0;
-    bool equal = out->ids.n - before == n &&
-                 !memcmp(out->ids.data + from, out->ids.data + before, n * sizeof *out->ids.data);
-    if (unknown || equal) {
-        out->ids.n = before;
-        return;
-    }
-    if (out->ids.n > before)
-        out->phrases[out->n - 1].initial = !spm->space_is_suffix;
-    add_phrase(out, before, true);
-}
-
-/* Adds a phrase of BPE subwords whose last word continues as its second form, if the vocabulary has its last subword. */
-static void add_form_continued(const nm_translator *self, size_t from, encoded_constraints *out)
-{
-    const nm_vocab *vocab = self->parts->target_vocab;
-    size_t before = out->ids.n;
-    char *last = nm_format("%s" NM_BPE_SEPARATOR, nm_vocab_symbol(vocab, out->ids.data[before - 1]));
-    int32_t id = nm_vocab_find(vocab, last, strlen(last));
-    free(last);
-    if (id == vocab->unk)
-        return;
-    for (size_t i = from; i + 1 < before; i++)
-        nm_ids_append(&out->ids, out->ids.data[i]);
-    nm_ids_append(&out->ids, id);
-    bool inside = out->phrases[out->n - 1].inside;
-    add_phrase(out, before, true);
-    out->phrases[out->n - 1].inside = inside;
-}
-
-static nm_status encode_phrase(const nm_translator *self, workspace *w, const char *phrase, size_t bytes,
-                               encoded_constraints *out, nm_error *err)
-{
-    const nm_vocab *vocab = self->parts->target_vocab;
-    size_t before = out->ids.n;
-    nm_text_coder_run(&w->targets, self->formats->output_format, phrase, bytes);
-    if (nm_vocab_encode(vocab, w->targets.subwords.data, w->targets.subwords.bytes, &out->ids))
-        return nm_fail(err, NM_MISMATCH, "constraint \"%.*s\": the model cannot produce all of it",
-                       (int)(bytes < 200 ? bytes : 200), phrase);
-    add_phrase(out, before, false);
-    if (out->ids.n == before)
-        return NM_OK;
-    out->n_constraints++;
-    const nm_spm *spm = self->parts->spm[1].spm;
-    const unspaced_ends ends = ends_of(w->targets.words.data, w->targets.words.bytes);
-    out->phrases[out->n - 1].inside = ends.first;
-    if (spm && (spm->space_is_suffix ? ends.last : ends.first))
-        add_form_inside(self, w, before, out);
-    if (out->joined && ends.last)
-        add_form_continued(self, before, out);
-    return NM_OK;
-}
-
-/* Encodes the tab-separated phrases of each text. */
-static nm_status encode_constraints(const nm_translator *self, workspace *w, const char *const *constraints,
-                                    size_t n, encoded_constraints *out, nm_error *err)
-{
-    out->lists = nm_allocate(n * sizeof *out->lists);
-    if (is_byte_level(w))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "constraints: not supported with byte-level BPE, whose subwords contain spaces");
-    if (self->parts->texts[NM_TEXT_CODES])
-        out->joined = joined_subwords(self->parts->target_vocab);
-    for (size_t i = 0; i < n; i++) {
-        NM_TRY(nm_check_stop(w->stop, err));
-        out->first = out->n;
-        out->n_constraints = 0;
-        const char *end = constraints[i] + nm_text_length(constraints[i]);
-        for (const char *at = constraints[i]; at < end;) {
-            const char *tab = memchr(at, '\t', (size_t)(end - at)), *stop = tab ? tab : end;
-            nm_status status = encode_phrase(self, w, at, (size_t)(stop - at), out, err);
-            if (status != NM_OK) {
-                nm_error_prefix(err, "text %zu", i);
-                return status;
-            }
-            at = tab ? tab + 1 : end;
-        }
-        if (out->n_constraints > NM_CONSTRAINTS_MAX)
-            return nm_fail(err, NM_USAGE,
-                           "text %zu: a translation has %zu constraints; at most %d are possible", i,
-                           out->n_constraints, NM_CONSTRAINTS_MAX);
-        out->lists[i].n = (int32_t)(out->n - out->first);
-    }
-    const int32_t *ids = out->ids.data;
-    for (size_t p = 0; p < out->n; ids += out->phrases[p++].n)
-        out->phrases[p].ids = ids;
-    const nm_phrase *phrases = out->phrases;
-    for (size_t i = 0; i < n; phrases += out->lists[i++].n) {
-        out->lists[i].phrases = phrases;
-        out->lists[i].joined = out->joined;
-    }
-    return NM_OK;
-}
-
-static void constraints_release(encoded_constraints *self)
-{
-    nm_ids_release(&self->ids);
-    free(self->phrases);
-    free(self->joined);
-    free(self->lists);
-}
-
 /* Arguments of a call in addition to the texts. */
 typedef struct call_options {
     target_use use;
@@ -670,10 +500,13 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
     w->stop = &call.stop;
     nm_decoder_set_stop(w->decoder, &call.stop);
     encoded sides[2] = {0};
-    encoded_constraints constraints = {0};
+    nm_constraint_texts constraints = {.parts = self->parts,
+                                       .coder = &w->targets,
+                                       .format = self->formats->output_format,
+                                       .stop = &call.stop};
     nm_status status = options->targets || options->constraints ? open_targets(self, w, err) : NM_OK;
     if (status == NM_OK && options->constraints)
-        status = encode_constraints(self, w, options->constraints, n, &constraints, err);
+        status = nm_constraint_texts_encode(&constraints, options->constraints, n, err);
     if (status == NM_OK)
         status = encode(self, w, false, texts, out, &sides[0], err);
     if (status == NM_OK && options->targets)
@@ -682,7 +515,7 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
         status = decode(self, w, texts, options, sides, constraints.lists, out, err);
     encoded_release(&sides[0]);
     encoded_release(&sides[1]);
-    constraints_release(&constraints);
+    nm_constraint_texts_release(&constraints);
     nm_decoder_set_stop(w->decoder, NULL);
     w->stop = NULL;
     nm_workspaces_return(&self->pool, w);

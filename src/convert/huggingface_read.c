@@ -1,30 +1,18 @@
-/* Reading of Hugging Face folders. */
+/* Reading of Hugging Face folders: the files, translation models and GPT-2. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "convert/huggingface.h"
-#include "convert/huggingface_tokenizer.h"
-#include "convert/import.h"
+#include "convert/huggingface_reader.h"
 #include "convert/json_file.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-typedef struct reader {
-    const char *folder;
-    char *config_path;
-    json_t *config;
-    nm_safetensors *file;
-    nm_foreign_vocab vocab;
-    nm_import in;
-    nm_error *err;
-} reader;
-
 /* Opens FOLDER/NAME and appends it to the parts. */
-static nm_status open_part(const reader *from, const char *name, nm_safetensors **part)
+static nm_status open_part(const nm_hf_reader *from, const char *name, nm_safetensors **part)
 {
     if (strchr(name, '/'))
         return nm_fail(from->err, NM_FORMAT, "%s: '%.100s' is not the name of a file in this folder",
@@ -36,7 +24,7 @@ static nm_status open_part(const reader *from, const char *name, nm_safetensors 
 }
 
 /* Opens the files of a model that was saved in parts. index: object that maps the names of tensors to those of files. */
-static nm_status open_parts(reader *from, const json_t *index, const char *path)
+static nm_status open_parts(nm_hf_reader *from, const json_t *index, const char *path)
 {
     json_t *map = json_object_get(index, "weight_map"), *names = json_object(), *value;
     const char *key;
@@ -61,7 +49,7 @@ static nm_status open_parts(reader *from, const json_t *index, const char *path)
     return status;
 }
 
-static nm_status read_index(reader *from, const char *path)
+static nm_status read_index(nm_hf_reader *from, const char *path)
 {
     json_t *index;
     NM_TRY(nm_json_read(&index, path, from->err));
@@ -70,7 +58,7 @@ static nm_status read_index(reader *from, const char *path)
     return status;
 }
 
-static nm_status open_tensors(reader *from)
+static nm_status open_tensors(nm_hf_reader *from)
 {
     enum { WHOLE, INDEX, PICKLE, N_FORMS };
     static const char *const names[N_FORMS] = {"model.safetensors", "model.safetensors.index.json",
@@ -93,7 +81,7 @@ static nm_status open_tensors(reader *from)
 }
 
 /* The name of the matrix that all embeddings share, which depends on the version of transformers. */
-static const char *shared_table(const reader *from)
+static const char *shared_table(const nm_hf_reader *from)
 {
     static const char *const names[] = {"model.encoder.embed_tokens.weight",
                                         "model.decoder.embed_tokens.weight", "lm_head.weight"};
@@ -104,9 +92,7 @@ static const char *shared_table(const reader *from)
     return "model.shared.weight";
 }
 
-/* The embeddings and the last layers must exist, so that the memory for vocabulary and layers is proportional to the size of
- * the file. */
-static nm_status check_table(const reader *from, const char *name, int64_t tokens)
+nm_status nm_hf_check_table(const nm_hf_reader *from, const char *name, int64_t tokens)
 {
     const nm_safetensor *table = nm_safetensors_find(from->file, name);
     return table && table->rank == 2 && table->shape[0] == tokens
@@ -115,7 +101,7 @@ static nm_status check_table(const reader *from, const char *name, int64_t token
                          nm_safetensors_path(from->file), name, (long long)tokens, from->config_path);
 }
 
-static nm_status check_layers(const reader *from, const char *prefix, int64_t layers, const char *part)
+nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64_t layers, const char *part)
 {
     char name[96];
     snprintf(name, sizeof name, "%s.%lld.%s", prefix, (long long)layers - 1, part);
@@ -126,7 +112,7 @@ static nm_status check_layers(const reader *from, const char *prefix, int64_t la
 }
 
 /* The id of a special token, the first of a list. */
-static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
+static int32_t token_of(const nm_hf_reader *from, const char *key, int32_t otherwise)
 {
     const json_t *first = json_array_get(json_object_get(from->config, key), 0);
     int64_t id =
@@ -134,8 +120,7 @@ static int32_t token_of(const reader *from, const char *key, int32_t otherwise)
     return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
 }
 
-/* key: of the activation's name */
-static nm_status set_activation(reader *from, const char *key)
+nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key)
 {
     static const struct {
         const char *name, *activation;
@@ -150,13 +135,7 @@ static nm_status set_activation(reader *from, const char *key)
                    name ? name : "");
 }
 
-/* A flag of config.json that changes the function that the class computes. */
-typedef struct flag {
-    const char *key;
-    bool expected;
-} flag;
-
-static nm_status check_flags(reader *from, const flag *flags)
+nm_status nm_hf_check_flags(nm_hf_reader *from, const nm_hf_flag *flags)
 {
     for (; flags->key; flags++)
         if (nm_json_flag(from->config, flags->key, flags->expected) != flags->expected)
@@ -165,51 +144,49 @@ static nm_status check_flags(reader *from, const flag *flags)
     return NM_OK;
 }
 
-static nm_status read_count(reader *from, const char *key, int64_t max, int64_t *value)
+nm_status nm_hf_count(nm_hf_reader *from, const char *key, int64_t max, int64_t *value)
 {
     return nm_json_count(from->config, key, max, from->config_path, value, from->err);
 }
 
 /* Reads a number that must be equal in encoder and decoder. */
-static nm_status read_shared(reader *from, const char *what, int64_t max, int64_t *value)
+static nm_status read_shared(nm_hf_reader *from, const char *what, int64_t max, int64_t *value)
 {
     char encoder[64], decoder[64];
     int64_t other;
     snprintf(encoder, sizeof encoder, "encoder_%s", what);
     snprintf(decoder, sizeof decoder, "decoder_%s", what);
-    NM_TRY(read_count(from, encoder, max, value));
-    NM_TRY(read_count(from, decoder, max, &other));
+    NM_TRY(nm_hf_count(from, encoder, max, value));
+    NM_TRY(nm_hf_count(from, decoder, max, &other));
     if (*value != other)
         return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' and '%s' differ, which Norma does not support",
                        from->config_path, encoder, decoder);
     return NM_OK;
 }
 
-enum { MAX_WIDTH = 65536, MAX_INNER = 1 << 20, MAX_LAYERS = 1000, MAX_HEADS = 1024 };
-
 /* Sets the options of M2M100 and Marian models. */
-static nm_status set_seq2seq_options(reader *from, bool pre_norm)
+static nm_status set_seq2seq_options(nm_hf_reader *from, bool pre_norm)
 {
-    static const flag flags[] = {{"normalize_embedding", false},       {"add_bias_logits", false},
-                                 {"static_position_embeddings", true}, {"scale_embedding", true},
-                                 {"is_encoder_decoder", true},         {NULL, false}};
+    static const nm_hf_flag flags[] = {{"normalize_embedding", false},       {"add_bias_logits", false},
+                                       {"static_position_embeddings", true}, {"scale_embedding", true},
+                                       {"is_encoder_decoder", true},         {NULL, false}};
     int64_t width, ff, heads, encoder, decoder, positions;
-    NM_TRY(check_flags(from, flags));
+    NM_TRY(nm_hf_check_flags(from, flags));
     if (nm_json_flag(from->config, "normalize_before", pre_norm) != pre_norm ||
         nm_json_flag(from->config, "add_final_layer_norm", pre_norm) != pre_norm)
         return nm_fail(
             from->err, NM_UNSUPPORTED,
             "%s: 'normalize_before' or 'add_final_layer_norm' does not have the value of the model class",
             from->config_path);
-    NM_TRY(read_count(from, "d_model", MAX_WIDTH, &width));
-    NM_TRY(read_shared(from, "ffn_dim", MAX_INNER, &ff));
-    NM_TRY(read_shared(from, "attention_heads", MAX_HEADS, &heads));
-    NM_TRY(read_count(from, "encoder_layers", MAX_LAYERS, &encoder));
-    NM_TRY(read_count(from, "decoder_layers", MAX_LAYERS, &decoder));
-    NM_TRY(read_count(from, "max_position_embeddings", 1 << 20, &positions));
-    NM_TRY(check_layers(from, "model.encoder.layers", encoder, "fc1.weight"));
-    NM_TRY(check_layers(from, "model.decoder.layers", decoder, "fc1.weight"));
-    NM_TRY(set_activation(from, "activation_function"));
+    NM_TRY(nm_hf_count(from, "d_model", NM_HF_MAX_WIDTH, &width));
+    NM_TRY(read_shared(from, "ffn_dim", NM_HF_MAX_INNER, &ff));
+    NM_TRY(read_shared(from, "attention_heads", NM_HF_MAX_HEADS, &heads));
+    NM_TRY(nm_hf_count(from, "encoder_layers", NM_HF_MAX_LAYERS, &encoder));
+    NM_TRY(nm_hf_count(from, "decoder_layers", NM_HF_MAX_LAYERS, &decoder));
+    NM_TRY(nm_hf_count(from, "max_position_embeddings", 1 << 20, &positions));
+    NM_TRY(nm_hf_check_layers(from, "model.encoder.layers", encoder, "fc1.weight"));
+    NM_TRY(nm_hf_check_layers(from, "model.decoder.layers", decoder, "fc1.weight"));
+    NM_TRY(nm_hf_set_activation(from, "activation_function"));
     nm_import *in = &from->in;
     NM_TRY(nm_import_set(in, "model.norm_position", "%s", pre_norm ? "pre" : "post"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));
@@ -224,7 +201,7 @@ static nm_status set_seq2seq_options(reader *from, bool pre_norm)
 }
 
 /* Marian models may have a stored position table, which must be one that Norma supports. */
-static nm_status set_positions(reader *from, bool pre_norm)
+static nm_status set_positions(nm_hf_reader *from, bool pre_norm)
 {
     static const char table_name[] = "model.encoder.embed_positions.weight";
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
@@ -251,7 +228,7 @@ static bool ignored_seq2seq(const char *name)
 }
 
 /* Whether the bias of the output projection exists and is not zero. */
-static bool has_output_bias(const reader *from)
+static bool has_output_bias(const nm_hf_reader *from)
 {
     const nm_tensor_source source = nm_tensor_source_safetensors(from->file);
     int64_t shape[NM_TENSOR_MAX_RANK];
@@ -264,13 +241,13 @@ static bool has_output_bias(const reader *from)
     return any;
 }
 
-static void name_shared_table(const reader *from, nm_tensor_map *map)
+static void name_shared_table(const nm_hf_reader *from, nm_tensor_map *map)
 {
     free(map->entries[0].name);
     map->entries[0].name = nm_duplicate(shared_table(from));
 }
 
-static nm_status load_seq2seq(reader *from, const char *output)
+static nm_status load_seq2seq(nm_hf_reader *from, const char *output)
 {
     nm_import *in = &from->in;
     nm_tensor_map map = {0};
@@ -292,7 +269,7 @@ static nm_status load_seq2seq(reader *from, const char *output)
 }
 
 /* NM_UNSUPPORTED if source and target have separate vocabularies. */
-static nm_status check_one_vocabulary(const reader *from)
+static nm_status check_one_vocabulary(const nm_hf_reader *from)
 {
     bool separate;
     NM_TRY(nm_file_find_in(from->folder, "target_vocab.json", &separate, from->err));
@@ -301,12 +278,12 @@ static nm_status check_one_vocabulary(const reader *from)
                     : NM_OK;
 }
 
-static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
+static nm_status read_seq2seq(nm_hf_reader *from, bool pre_norm, const char *output)
 {
     nm_import *in = &from->in;
     int64_t size;
     NM_TRY(nm_import_begin(in, &nm_task_translation, from->err));
-    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
+    NM_TRY(nm_hf_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
     if (!pre_norm && nm_json_id(from->config, "decoder_vocab_size", size) != size)
         return nm_fail(from->err, NM_UNSUPPORTED,
                        "%s: separate vocabularies ('decoder_vocab_size') are not supported",
@@ -315,7 +292,8 @@ static nm_status read_seq2seq(reader *from, bool pre_norm, const char *output)
          one_table = nm_json_flag(from->config, "share_encoder_decoder_embeddings", true);
     if (!one_table)
         NM_TRY(check_one_vocabulary(from));
-    NM_TRY(check_table(from, one_table ? shared_table(from) : "model.encoder.embed_tokens.weight", size));
+    NM_TRY(
+        nm_hf_check_table(from, one_table ? shared_table(from) : "model.encoder.embed_tokens.weight", size));
     NM_TRY(set_seq2seq_options(from, pre_norm));
     NM_TRY(set_positions(from, pre_norm));
     NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
@@ -357,7 +335,7 @@ static bool ignored_gpt2(const char *name)
            !strcmp(name, "lm_head.weight");
 }
 
-static nm_status load_gpt2(reader *from, const char *output)
+static nm_status load_gpt2(nm_hf_reader *from, const char *output)
 {
     nm_import *in = &from->in;
     nm_tensor_map map = {0};
@@ -383,8 +361,7 @@ static bool is_other_symbol(const nm_foreign_vocab *vocab, int32_t index)
     return index == vocab->bos || index == vocab->eos;
 }
 
-/* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. */
-static nm_status read_lm_texts(reader *from, int64_t size)
+nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size)
 {
     nm_import *in = &from->in;
     nm_model_spm *spm = &((nm_lm_parts *)in->task.parts)->spm;
@@ -409,26 +386,26 @@ static nm_status read_lm_texts(reader *from, int64_t size)
     return nm_import_texts(in, from->folder);
 }
 
-static nm_status read_gpt2(reader *from, const char *output)
+static nm_status read_gpt2(nm_hf_reader *from, const char *output)
 {
-    static const flag flags[] = {{"add_cross_attention", false},
-                                 {"scale_attn_by_inverse_layer_idx", false},
-                                 {"scale_attn_weights", true},
-                                 {NULL, false}};
+    static const nm_hf_flag flags[] = {{"add_cross_attention", false},
+                                       {"scale_attn_by_inverse_layer_idx", false},
+                                       {"scale_attn_weights", true},
+                                       {NULL, false}};
     nm_import *in = &from->in;
     int64_t size, width, layers, heads, context, inner;
     NM_TRY(nm_import_begin(in, &nm_task_lm, from->err));
-    NM_TRY(check_flags(from, flags));
-    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
-    NM_TRY(read_count(from, "n_embd", MAX_WIDTH, &width));
-    NM_TRY(read_count(from, "n_layer", MAX_LAYERS, &layers));
-    NM_TRY(read_count(from, "n_head", MAX_HEADS, &heads));
-    NM_TRY(read_count(from, "n_positions", NM_LM_MAX_CONTEXT, &context));
+    NM_TRY(nm_hf_check_flags(from, flags));
+    NM_TRY(nm_hf_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
+    NM_TRY(nm_hf_count(from, "n_embd", NM_HF_MAX_WIDTH, &width));
+    NM_TRY(nm_hf_count(from, "n_layer", NM_HF_MAX_LAYERS, &layers));
+    NM_TRY(nm_hf_count(from, "n_head", NM_HF_MAX_HEADS, &heads));
+    NM_TRY(nm_hf_count(from, "n_positions", NM_LM_MAX_CONTEXT, &context));
     inner = nm_json_id(from->config, "n_inner", 4 * width);
     bool prefixed = nm_safetensors_find(from->file, "transformer.wte.weight") != NULL;
-    NM_TRY(check_table(from, prefixed ? "transformer.wte.weight" : "wte.weight", size));
-    NM_TRY(check_layers(from, prefixed ? "transformer.h" : "h", layers, "mlp.c_fc.weight"));
-    NM_TRY(set_activation(from, "activation_function"));
+    NM_TRY(nm_hf_check_table(from, prefixed ? "transformer.wte.weight" : "wte.weight", size));
+    NM_TRY(nm_hf_check_layers(from, prefixed ? "transformer.h" : "h", layers, "mlp.c_fc.weight"));
+    NM_TRY(nm_hf_set_activation(from, "activation_function"));
     NM_TRY(nm_import_set(in, "model.norm_position", "pre"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));
     NM_TRY(nm_import_set(in, "norm.layer.epsilon", "%.17g",
@@ -440,273 +417,11 @@ static nm_status read_gpt2(reader *from, const char *output)
     NM_TRY(nm_import_set(in, "model.context", "%lld", (long long)context));
     NM_TRY(nm_import_set(in, "model.positions", "learned"));
     NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
-    NM_TRY(read_lm_texts(from, size));
+    NM_TRY(nm_hf_read_lm_texts(from, size));
     return load_gpt2(from, output);
 }
 
-/* ---- classes with RMSNorm and rotary position embeddings ---- */
-
-typedef struct norm_reader {
-    nm_tensor_map *map;
-    const nm_model *model;
-    double offset; /* of the tensor to the gain */
-} norm_reader;
-
-static nm_status map_norm(const nm_norm *norm, const char *tensor, void *context, nm_error *err)
-{
-    const norm_reader *to = context;
-    char gain[160];
-    (void)err;
-    snprintf(gain, sizeof gain, "%s.scale", norm->site.name);
-    nm_tensor_map_add(to->map, &nm_params_find(&to->model->params, gain)->tensor, "%s", tensor)->offset =
-        to->offset;
-    return NM_OK;
-}
-
-/* Which linear layers have biases: the projections of queries, keys and values, that of the output, the feed-forward layers. If
- * some have, all have in Norma, and those of the others are 0. */
-typedef struct llama_biases {
-    bool input, output, ffn;
-} llama_biases;
-
-static llama_biases biases_of(const reader *from, const nm_llama_class *class)
-{
-    bool attention = nm_json_flag(from->config, "attention_bias", false);
-    return (llama_biases){attention || class->input_biases, attention,
-                          class->biases && nm_json_flag(from->config, "mlp_bias", false)};
-}
-
-/* Biases that the class does not have keep their value, 0. */
-static void allow_missing_biases(nm_tensor_map *map, llama_biases biases)
-{
-    for (size_t i = 0; i < map->n; i++) {
-        nm_map_entry *entry = &map->entries[i];
-        const char *end = strrchr(entry->name, '.');
-        bool expected = strstr(entry->name, ".mlp.")      ? biases.ffn
-                        : strstr(entry->name, ".o_proj.") ? biases.output
-                                                          : biases.input;
-        entry->optional = entry->optional || (end && !strcmp(end, ".bias") && !expected);
-    }
-}
-
-/* Whether the output projection is the table of the embeddings. */
-static bool is_tied(const reader *from, const nm_llama_class *class)
-{
-    return nm_json_flag(from->config, "tie_word_embeddings", class->gemma);
-}
-
-static bool ignored_llama(const char *name)
-{
-    return !strcmp(name, "lm_head.weight");
-}
-
-static nm_status load_llama(reader *from, const nm_llama_class *class, const char *output)
-{
-    nm_import *in = &from->in;
-    nm_tensor_map map = {0};
-    nm_tensor_source source = nm_tensor_source_safetensors(from->file);
-    if (is_tied(from, class))
-        source.ignored = ignored_llama;
-    NM_TRY(nm_import_declare(in));
-    nm_huggingface_map_llama(&map, in->model);
-    allow_missing_biases(&map, biases_of(from, class));
-    const nm_lm *lm = nm_lm_of(in->model);
-    if (lm->output_weight != lm->table)
-        nm_tensor_map_add(&map, lm->output_weight, "%s",
-                          is_tied(from, class) ? "model.embed_tokens.weight" : "lm_head.weight")
-            ->vocab = NM_OF_TARGET_VOCAB;
-    norm_reader norms = {&map, in->model, class->gemma ? -1 : 0};
-    nm_status status = nm_llama_each_norm(in->model, map_norm, &norms, from->err);
-    if (status == NM_OK)
-        status = nm_import_load(in, &map, &source);
-    nm_tensor_map_release(&map);
-    return status == NM_OK ? nm_import_finish(in, output) : status;
-}
-
-/* Sets an option to a number of the rotary position embeddings, which must exist. */
-static nm_status set_rope_number(reader *from, const json_t *rope, const char *key, const char *option)
-{
-    double value = nm_json_real(rope, key, NAN);
-    return isfinite(value) ? nm_import_set(&from->in, option, "%.17g", value)
-                           : nm_fail(from->err, NM_FORMAT, "%s: no number '%s' of the scaled 'rope_type'",
-                                     from->config_path, key);
-}
-
-static nm_status set_rope_scaling(reader *from, const json_t *rope, const char *type)
-{
-    if (!type || !strcmp(type, "default"))
-        return NM_OK;
-    bool llama3 = !strcmp(type, "llama3");
-    if (!llama3 && strcmp(type, "linear"))
-        return nm_fail(from->err, NM_UNSUPPORTED, "%s: 'rope_type' is '%.50s', which Norma does not support",
-                       from->config_path, type);
-    NM_TRY(nm_import_set(&from->in, "model.rope_scaling", "%s", type));
-    NM_TRY(set_rope_number(from, rope, "factor", "model.rope_factor"));
-    if (!llama3)
-        return NM_OK;
-    NM_TRY(set_rope_number(from, rope, "low_freq_factor", "model.rope_low"));
-    NM_TRY(set_rope_number(from, rope, "high_freq_factor", "model.rope_high"));
-    return set_rope_number(from, rope, "original_max_position_embeddings", "model.rope_original");
-}
-
-/* The angles of Gemma's layers with a window, if they differ from the others. */
-static nm_status set_local_rope(reader *from, const json_t *all)
-{
-    const json_t *rope = json_object_get(all, "sliding_attention");
-    if (rope && json_equal(rope, json_object_get(all, "full_attention")))
-        return NM_OK;
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    if (type && strcmp(type, "default"))
-        return nm_fail(from->err, NM_UNSUPPORTED,
-                       "%s: 'rope_type' of 'sliding_attention' is '%.50s', which Norma does not support",
-                       from->config_path, type);
-    double base = nm_json_real(from->config, "rope_local_base_freq", 10000);
-    return nm_import_set(&from->in, "model.local_rope_base", "%.17g", nm_json_real(rope, "rope_theta", base));
-}
-
-/* The angles of rotary position embeddings, whose place depends on the version of transformers. */
-static nm_status set_rope(reader *from, const nm_llama_class *class)
-{
-    const json_t *all = json_object_get(from->config, "rope_parameters"), *rope = all;
-    if (class->gemma && json_is_object(all))
-        rope = json_object_get(all, "full_attention");
-    if (!json_is_object(rope))
-        rope = json_object_get(from->config, "rope_scaling");
-    const char *type = json_string_value(json_object_get(rope, "rope_type"));
-    if (!type)
-        type = json_string_value(json_object_get(rope, "type"));
-    NM_TRY(nm_import_set(&from->in, "model.rope", "half"));
-    NM_TRY(set_rope_scaling(from, rope, type));
-    double base = nm_json_real(from->config, "rope_theta", class->gemma ? 1e6 : 10000);
-    NM_TRY(nm_import_set(&from->in, "model.rope_base", "%.17g", nm_json_real(rope, "rope_theta", base)));
-    return class->gemma ? set_local_rope(from, all) : NM_OK;
-}
-
-/* Whether layer i attends to all tokens, of a class in which each `every`-th does (0: none), unless the configuration lists the
- * layers. */
-static nm_status find_global_layer(const reader *from, int64_t every, int64_t i, bool *global)
-{
-    const json_t *types = json_object_get(from->config, "layer_types");
-    *global = every && (i + 1) % every == 0;
-    if (!json_is_array(types))
-        return NM_OK;
-    const char *type = json_string_value(json_array_get(types, (size_t)i));
-    *global = type && !strcmp(type, "full_attention");
-    return *global || (type && !strcmp(type, "sliding_attention"))
-               ? NM_OK
-               : nm_fail(from->err, NM_UNSUPPORTED,
-                         "%s: 'layer_types' has '%.50s', which Norma does not support", from->config_path,
-                         type ? type : "");
-}
-
-/* The window and the layers that have it: none, all, or all but every N-th. */
-static nm_status set_window(reader *from, const nm_llama_class *class, int64_t layers)
-{
-    const json_t *window = json_object_get(from->config, "sliding_window");
-    int64_t every = class->gemma ? nm_json_id(from->config, "sliding_window_pattern", 6) : 0, first = 0,
-            n = 0;
-    bool has_window = class->window && !json_is_null(window), global;
-    for (int64_t i = 0; i < layers; i++) {
-        NM_TRY(find_global_layer(from, has_window ? every : 1, i, &global));
-        if (!global && !class->window)
-            return nm_fail(
-                from->err, NM_UNSUPPORTED,
-                "%s: 'layer_types' has 'sliding_attention', which Norma does not support in this class",
-                from->config_path);
-        n += global;
-        first = global && !first ? i + 1 : first;
-        if (first && global != ((i + 1) % first == 0))
-            return nm_fail(
-                from->err, NM_UNSUPPORTED,
-                "%s: 'layer_types': layers with a sliding window must be all, or all but every N-th",
-                from->config_path);
-    }
-    if (n == layers)
-        return NM_OK;
-    int64_t size = json_is_integer(window) ? json_integer_value(window) : class->gemma ? 4096 : -1;
-    if (size < 1)
-        return nm_fail(from->err, NM_FORMAT, "%s: 'sliding_window' is not a positive number",
-                       from->config_path);
-    NM_TRY(nm_import_set(&from->in, "model.global_every", "%lld", (long long)first));
-    return nm_import_set(&from->in, "model.window", "%lld",
-                         (long long)(size < NM_LM_MAX_CONTEXT ? size : NM_LM_MAX_CONTEXT));
-}
-
-/* The functions of Gemma that Norma does not have. */
-static nm_status check_gemma(const reader *from, int64_t head_width)
-{
-    static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
-    for (int i = 0; i < 2; i++) {
-        const json_t *cap = json_object_get(from->config, caps[i]);
-        if (cap && !json_is_null(cap))
-            return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is set, which Norma does not support",
-                           from->config_path, caps[i]);
-    }
-    double scalar = nm_json_real(from->config, "query_pre_attn_scalar", 256);
-    return scalar == (double)head_width
-               ? NM_OK
-               : nm_fail(
-                     from->err, NM_UNSUPPORTED,
-                     "%s: 'query_pre_attn_scalar' %g is not 'head_dim' %lld, which Norma does not support",
-                     from->config_path, scalar, (long long)head_width);
-}
-
-static nm_status set_llama_options(reader *from, const nm_llama_class *class)
-{
-    static const flag flags[] = {
-        {"use_sliding_window", false}, {"use_bidirectional_attention", false}, {NULL, false}};
-    static const char *const qk_norms[] = {"none", "head", "full"};
-    static const char *const positions[] = {
-        [NM_PRE_NORM] = "pre", [NM_INSIDE_NORM] = "inside", [NM_SANDWICH_NORM] = "sandwich"};
-    int64_t width, ff, layers, heads, context;
-    nm_import *in = &from->in;
-    NM_TRY(check_flags(from, flags));
-    NM_TRY(read_count(from, "hidden_size", MAX_WIDTH, &width));
-    NM_TRY(read_count(from, "intermediate_size", MAX_INNER, &ff));
-    NM_TRY(read_count(from, "num_hidden_layers", MAX_LAYERS, &layers));
-    NM_TRY(read_count(from, "num_attention_heads", MAX_HEADS, &heads));
-    NM_TRY(read_count(from, "max_position_embeddings", 1 << 24, &context));
-    int64_t groups = nm_json_id(from->config, "num_key_value_heads", heads),
-            head_width = nm_json_id(from->config, "head_dim", width / heads);
-    const llama_biases biases = biases_of(from, class);
-    NM_TRY(check_layers(from, "model.layers", layers, "mlp.up_proj.weight"));
-    NM_TRY(set_activation(from, class->gemma ? "hidden_activation" : "hidden_act"));
-    NM_TRY(set_rope(from, class));
-    NM_TRY(set_window(from, class, layers));
-    NM_TRY(class->gemma ? check_gemma(from, head_width) : NM_OK);
-    NM_TRY(nm_import_set(in, "model.norm_position", "%s", positions[class->position]));
-    NM_TRY(nm_import_set(in, "model.qk_norm", "%s", qk_norms[class->qk_norm]));
-    NM_TRY(nm_import_set(in, "model.norm", "rms"));
-    NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
-    NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g", nm_json_real(from->config, "rms_norm_eps", 1e-6)));
-    NM_TRY(nm_import_set(in, "model.gated", "true"));
-    NM_TRY(nm_import_set(in, "model.bias", "%s",
-                         biases.input || biases.output || biases.ffn ? "true" : "false"));
-    NM_TRY(nm_import_set(in, "model.positions", "none"));
-    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s",
-                         class->gemma && is_tied(from, class) ? "true" : "false"));
-    NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
-    NM_TRY(nm_import_set(in, "model.ff", "%lld", (long long)ff));
-    NM_TRY(nm_import_set(in, "model.layers", "%lld", (long long)layers));
-    NM_TRY(nm_import_set(in, "model.heads", "%lld", (long long)heads));
-    NM_TRY(nm_import_set(in, "model.key_value_heads", "%lld", (long long)(groups == heads ? 0 : groups)));
-    NM_TRY(nm_import_set(in, "model.head_width", "%lld", (long long)head_width));
-    return nm_import_set(in, "model.context", "%lld",
-                         (long long)(context < NM_LM_MAX_CONTEXT ? context : NM_LM_MAX_CONTEXT));
-}
-
-static nm_status read_llama(reader *from, const nm_llama_class *class, const char *output)
-{
-    int64_t size;
-    NM_TRY(nm_import_begin(&from->in, &nm_task_lm, from->err));
-    NM_TRY(read_count(from, "vocab_size", NM_VOCAB_MAX_SIZE, &size));
-    NM_TRY(check_table(from, "model.embed_tokens.weight", size));
-    NM_TRY(set_llama_options(from, class));
-    NM_TRY(read_lm_texts(from, size));
-    return load_llama(from, class, output);
-}
-
-static nm_status read_folder(reader *from, const char *output)
+static nm_status read_folder(nm_hf_reader *from, const char *output)
 {
     NM_TRY(nm_json_read(&from->config, from->config_path, from->err));
     NM_TRY(open_tensors(from));
@@ -718,7 +433,7 @@ static nm_status read_folder(reader *from, const char *output)
     if (type && !strcmp(type, "gpt2"))
         return read_gpt2(from, output);
     if (type && nm_llama_class_named(type))
-        return read_llama(from, nm_llama_class_named(type), output);
+        return nm_hf_read_llama(from, nm_llama_class_named(type), output);
     return nm_fail(from->err, NM_UNSUPPORTED,
                    "%s: unsupported model_type '%.50s'; supported: marian, m2m_100, gpt2, llama, qwen2, "
                    "qwen3, olmo2, mistral, gemma3_text",
@@ -729,7 +444,7 @@ nm_status nm_huggingface_read(const char *path, const nm_convert_settings *setti
                               nm_error *err)
 {
     (void)settings;
-    reader from = {.folder = path, .config_path = nm_path_join(path, "config.json"), .err = err};
+    nm_hf_reader from = {.folder = path, .config_path = nm_path_join(path, "config.json"), .err = err};
     nm_status status = read_folder(&from, output);
     nm_import_release(&from.in);
     nm_foreign_vocab_release(&from.vocab);
