@@ -71,7 +71,8 @@ double nm_trainer_time_fraction(const nm_trainer *trainer)
     return trainer->config->seconds > 0 ? trainer->state.seconds / trainer->config->seconds : 0;
 }
 
-/* Sets the times, the throughput of this session since the last record of the log without validations, and the finished fraction of the run. */
+/* Sets the times, the finished fraction of the run, and the throughput: of this session, since the last record of the
+ * log, without validations. */
 static void measure_progress(nm_trainer *trainer, nm_progress *p)
 {
     nm_train_state *state = &trainer->state;
