@@ -17,6 +17,8 @@ enum {
     LEAST_ROWS = PANELS / 2 * NM_TILE_ROWS,
     THREAD_BLOCKS = 2,
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
+    MANY_THREADS = 8,     /* with more threads, blocks of small matrices are chosen by their estimated time */
+    PACK_COLS = 24,       /* packing a row takes as long as its product with this number of columns */
     MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
@@ -192,10 +194,15 @@ static void run_block(const nm_gemm *g, const block *part, const float *panels, 
         g->finish(g, part->row, part->col, part->rows, part->cols);
 }
 
-/* Number of rows of all blocks except the last one, which has the remaining rows. Results do not depend on it. If there are only
- * few blocks per thread, they are made lower, so that the columns need not be divided: every block of columns packs the rows of a
- * again. */
-static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
+/* Division of c, or of a span of its columns, into blocks. Results do not depend on it. */
+typedef struct block_grid {
+    int32_t height, width; /* of a block; the last ones have the remaining rows and columns */
+    int32_t rows, cols;    /* number of blocks */
+} block_grid;
+
+/* Height of blocks, except the last one, which has the remaining rows. If there are only few blocks per thread, they are made
+ * lower, so that the columns need not be divided: every block of columns packs the rows of a again. */
+static int32_t block_height(int32_t rows, int32_t threads, int32_t *blocks)
 {
     *blocks = rows > EXTRA_ROWS ? nm_ceil_div(rows - EXTRA_ROWS, BLOCK_ROWS) : 1;
     if (*blocks > MAX_EQUAL_BLOCKS * threads)
@@ -208,13 +215,44 @@ static int32_t block_rows(int32_t rows, int32_t threads, int32_t *blocks)
     return height;
 }
 
-/* Number of columns of a block: all up to NM_GEMM_COLS if every thread has a block of rows, else such that every thread gets
- * several blocks. Results do not depend on it. */
-static int32_t block_cols(int32_t row_blocks, int32_t cols, int32_t threads)
+/* Width of blocks: all columns up to NM_GEMM_COLS if every thread has a block of rows, else such that every thread gets several
+ * blocks. */
+static int32_t block_width(int32_t row_blocks, int32_t cols, int32_t threads)
 {
     int32_t blocks = row_blocks < threads ? nm_ceil_div(4 * threads, row_blocks) : 1;
     int32_t size = nm_ceil_div(nm_ceil_div(cols, blocks), 2 * NM_TILE_COLS) * 2 * NM_TILE_COLS;
     return nm_min_i32(size, NM_GEMM_COLS);
+}
+
+/* Time of the thread with most blocks: their products, and packing of their rows of a. */
+static int64_t grid_time(const block_grid *grid, int32_t threads)
+{
+    int32_t most = nm_ceil_div(grid->rows * grid->cols, threads);
+    return (int64_t)most * grid->height * (grid->width + PACK_COLS);
+}
+
+/* The grid with the least time, for matrices with fewer blocks of rows than threads. */
+static block_grid fastest_grid(int32_t rows, int32_t cols, int32_t threads, block_grid best)
+{
+    int64_t least = grid_time(&best, threads);
+    for (int32_t height = nm_round_up(best.height, NM_TILE_ROWS); height > 0; height -= NM_TILE_ROWS)
+        for (int32_t width = NM_TILE_COLS; width <= NM_GEMM_COLS; width *= 2) {
+            const block_grid grid = {height, width, nm_ceil_div(rows, height), nm_ceil_div(cols, width)};
+            const int64_t time = grid_time(&grid, threads);
+            if (time < least) {
+                least = time;
+                best = grid;
+            }
+        }
+    return best;
+}
+
+static block_grid divide(int32_t rows, int32_t cols, int32_t threads)
+{
+    int32_t row_blocks, height = block_height(rows, threads, &row_blocks);
+    const int32_t width = block_width(row_blocks, cols, threads);
+    const block_grid grid = {height, width, row_blocks, nm_ceil_div(cols, width)};
+    return threads > MANY_THREADS && grid.rows < threads ? fastest_grid(rows, cols, threads, grid) : grid;
 }
 
 typedef struct span { /* columns and depth that are packed together */
@@ -244,14 +282,13 @@ typedef struct team {
 /* Executed by every thread of the team. */
 static void run_span(const nm_gemm *g, const span *part, const team *all, float *local)
 {
-    int32_t threads = all->shares.threads, row_blocks, height = block_rows(g->rows, threads, &row_blocks);
-    int32_t width = block_cols(row_blocks, part->cols, threads);
-    int32_t n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
-    const block_order order = {row_blocks, nm_ceil_div(part->cols, width), nm_ceil_div(row_blocks, threads)};
-    bool shared = row_blocks > 1 && !g->packed;
+    const int32_t threads = all->shares.threads, n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
+    const block_grid grid = divide(g->rows, part->cols, threads);
+    const block_order order = {grid.rows, grid.cols, nm_ceil_div(grid.rows, threads)};
+    bool shared = grid.rows > 1 && !g->packed;
     float *panels = all->panels;
 #pragma omp single nowait
-    nm_shares_divide(&all->shares, row_blocks * order.col_blocks);
+    nm_shares_divide(&all->shares, grid.rows * grid.cols);
     if (shared && !g->tb) {
 #pragma omp for schedule(static)
         for (int32_t k = 0; k < part->depth; k += PACK_ROWS)
@@ -269,10 +306,10 @@ static void run_span(const nm_gemm *g, const span *part, const team *all, float 
     for (int32_t i; (i = nm_shares_take(&all->shares, omp_get_thread_num())) >= 0;) {
         int32_t row, col;
         block_at(&order, i, &row, &col);
-        block one = {row * height,
-                     row + 1 < row_blocks ? height : g->rows - row * height,
-                     part->col + col * width,
-                     nm_min_i32(part->cols - col * width, width),
+        block one = {row * grid.height,
+                     row + 1 < grid.rows ? grid.height : g->rows - row * grid.height,
+                     part->col + col * grid.width,
+                     nm_min_i32(part->cols - col * grid.width, grid.width),
                      part->k0,
                      part->depth};
         run_block(g, &one, shared ? panels : NULL, part->col, local);

@@ -3,6 +3,8 @@
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
 
+enum { SUM_ROWS = 256 }; /* of a block of column sums */
+
 static void drop_block(const nm_gemm *gemm, int32_t row, int32_t col, int32_t rows, int32_t cols)
 {
     const nm_drop *drop = gemm->context;
@@ -139,16 +141,30 @@ static void linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *
         NM_SIMD(nm_add_column_sums)(b, dy, db);
 }
 
+/* Sums of a block of SUM_ROWS rows, added in the order of the blocks: results do not depend on the threads. */
 void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
 {
+    const int32_t cols = 4 * NM_W, width = nm_round_up(x.cols, cols), blocks = nm_ceil_div(x.rows, SUM_ROWS);
+    double *sums = nm_backend_scratch(b, NM_CPU_THREADS, (size_t)blocks * (size_t)width * sizeof(double));
+    if (b->dry_run)
+        return;
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int32_t col = 0; col < x.cols; col += 4 * NM_W) {
-        NM_ALIGNED double sums[4 * NM_W];
-        int32_t cols = nm_min_i32(x.cols - col, 4 * NM_W);
-        nm_column_sums(nm_row(x, 0) + col, (size_t)x.stride, x.rows, cols, sums);
-        for (int32_t j = 0; j < cols; j++)
-            to[col + j] = (float)((double)to[col + j] + sums[j]);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int32_t i = 0; i < blocks * (width / cols); i++) {
+            const int32_t block = i / (width / cols), col = i % (width / cols) * cols;
+            nm_column_sums(nm_row(x, block * SUM_ROWS) + col, (size_t)x.stride,
+                           nm_min_i32(x.rows - block * SUM_ROWS, SUM_ROWS), nm_min_i32(x.cols - col, cols),
+                           sums + (size_t)block * (size_t)width + col);
+        }
+#pragma omp for schedule(static)
+        for (int32_t j = 0; j < x.cols; j++) {
+            double sum = 0;
+            for (int32_t block = 0; block < blocks; block++)
+                sum += sums[(size_t)block * (size_t)width + (size_t)j];
+            to[j] = (float)((double)to[j] + sum);
+        }
     }
 }
 

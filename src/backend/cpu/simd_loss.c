@@ -8,7 +8,8 @@
 
 enum {
     LOGIT_BYTES = 128 << 20, /* memory limit of a block of logits */
-    LOSS_ROWS = 512,         /* maximum number of rows of a block */
+    LOSS_ROWS = 512,         /* rows of a block, or a multiple */
+    THREAD_ROWS = 32,        /* of a block, at least */
     SUM_CHUNK = 512,         /* columns that are summed in float; sums of chunks are added in double */
     MAX_CHUNK = 4 * NM_W     /* columns of a chunk of chunk_maxima */
 };
@@ -180,11 +181,21 @@ typedef struct loss_scratch {
     size_t packed_up; /* offset of the second one */
 } loss_scratch;
 
+/* Number of rows of a block. GEMM adds products over rows in chunks of LOSS_ROWS, so results are the same for all multiples. */
+static int32_t block_rows(int32_t tokens, int32_t words, int32_t threads)
+{
+    const int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / words;
+    const int32_t wanted = nm_round_up(threads * THREAD_ROWS, LOSS_ROWS);
+    int32_t rows = nm_min_i32(wanted, most / LOSS_ROWS * LOSS_ROWS);
+    if (most < LOSS_ROWS)
+        rows = most < 1 ? 1 : most;
+    return nm_min_i32(rows, tokens > 0 ? tokens : 1);
+}
+
 static loss_scratch scratch_of(nm_backend *b, const nm_softmax_loss_args *loss, const output_gemms *gemms)
 {
     int32_t tokens = loss->hidden.rows, words = loss->weight.rows;
-    int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / words;
-    int32_t block = nm_min_i32(nm_min_i32(LOSS_ROWS, most < 1 ? 1 : most), tokens > 0 ? tokens : 1);
+    int32_t block = block_rows(tokens, words, b->threads);
     size_t sum_bytes = (size_t)nm_round_up(block, 4) * 2 * sizeof(double);
     size_t logit_bytes = (size_t)block * (size_t)words * sizeof(float);
     loss_scratch s = {.block = block, .sums = nm_backend_scratch(b, NM_CPU_BLOCK, sum_bytes + logit_bytes)};
@@ -210,6 +221,15 @@ static void pack_weight(nm_backend *b, const nm_softmax_loss_args *loss, float *
     gemms->down.packed = packed + packed_up;
 }
 
+/* LOSS_ROWS rows at a time, so that the sums are rounded in the same places for all sizes of a block. */
+static void add_bias_gradients(nm_backend *b, nm_mat gradients, float *d_bias)
+{
+    for (int32_t first = 0; first < gradients.rows; first += LOSS_ROWS) {
+        const int32_t rows = nm_min_i32(gradients.rows - first, LOSS_ROWS);
+        NM_SIMD(nm_add_column_sums)(b, nm_mat_of(nm_row(gradients, first), rows, gradients.cols), d_bias);
+    }
+}
+
 /* Gradients of a block of rows from the gradients of its logits. */
 static void grad_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm down, int32_t first,
                        int32_t rows, const float *logits)
@@ -224,7 +244,7 @@ static void grad_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm 
     if (loss->d_weight)
         run_gemm(b, across, rows, true, nm_mat_of(loss->d_weight, words, width));
     if (loss->d_bias)
-        NM_SIMD(nm_add_column_sums)(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
+        add_bias_gradients(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
 }
 
 static loss_call prepare(nm_backend *b, const nm_softmax_loss_args *loss)
@@ -253,6 +273,8 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
     float *logits = scratch.logits;
     if (b->dry_run) {
         run_gemm(b, gemms.up, width, false, nm_mat_of(logits, block, loss->weight.rows));
+        NM_SIMD(nm_add_column_sums)
+        (b, nm_mat_of(logits, nm_min_i32(block, LOSS_ROWS), loss->weight.rows), NULL);
         return;
     }
     loss_call call = prepare(b, loss);
