@@ -85,7 +85,7 @@ static nm_status take_variable(cursor *self)
     if (type >= NM_CT2_N_TYPES)
         return damaged(self, "a variable has an unknown type");
     if (bytes != variable.count * type_bytes[type] || bytes > self->bytes - self->at)
-        return damaged(self, "a variable has another size");
+        return damaged(self, "the size of a variable does not match its shape");
     variable.type = (int)type;
     variable.data = file->bytes + self->at;
     self->at += bytes;
@@ -104,7 +104,7 @@ static nm_status take_alias(cursor *self)
     NM_TRY(take_text(self, &of));
     size_t found = nm_counter_find(&file->names, of, strlen(of));
     if (found >= file->n)
-        return damaged(self, "an alias of no variable");
+        return damaged(self, "an alias of a variable that does not exist");
     if (nm_counter_add(&file->names, name, strlen(name), 1) != file->n + file->n_aliases)
         return damaged(self, "a name occurs twice");
     NM_GROW(file->aliased, file->n_aliases, file->alias_capacity);
@@ -132,7 +132,7 @@ static nm_status take_all(cursor *self)
     NM_TRY(take_number(self, 4, &n));
     for (uint32_t i = 0; i < n; i++)
         NM_TRY(take_alias(self));
-    return self->at == self->bytes ? NM_OK : damaged(self, "there is more after its end");
+    return self->at == self->bytes ? NM_OK : damaged(self, "data after the end");
 }
 
 nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err)

@@ -17,7 +17,8 @@ write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny mod
 has err "level"
 has err "MiB for a step"
 has err "validation at update 20"
-has err "done: 60 updates"
+has err "done: 60 updates, "
+has err " target tokens; best at update"
 grep -qE 'best at update [246]0: loss [0-9.]+, BLEU [0-9.]+ \(runs/small/best.safetensors\)' err || fail "no best checkpoint: $(tail -n 1 err)"
 "$NORMA" train small.ini --run.folder percent --train.updates 10 --run.report_seconds 0.1 2>err || fail "train: $(cat err)"
 has err '0 %  epoch 1 ('
