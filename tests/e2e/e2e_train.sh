@@ -247,3 +247,17 @@ has both/config.ini "encoder_norm = rbn ; command line"
     >table.json 2>err || fail "compare: $(cat err)"
 has err "warning: layer and layer:model.encoder_norm=layer, seed 1: the trained weights are identical"
 has table.json '"same_weights_as": "layer"'
+
+# ---- divergence: the message names a checkpoint only if there is one, and pre-norm only for other models ----
+diverges() {
+    "$NORMA" train small.ini --optim.name sgd --schedule.lr 100 --model.norm none "$@" >out 2>err
+    local code=$?
+    [ "$code" = 8 ] || fail "exit code $code instead of 8: train $*: $(cat err)"
+}
+diverges --run.folder diverged
+lacks err "checkpoint"
+lacks err "pre-norm"
+diverges --run.folder diverged-saved --train.save_initial
+has err "; the last checkpoint is kept; try a lower schedule.lr"
+diverges --run.folder diverged-inside --model.norm_position inside
+has err "train.max_grad_norm = 1 or pre-norm"
