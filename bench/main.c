@@ -148,7 +148,7 @@ static void choose_parts(const char *list, bool wanted[N_PARTS])
         while (i < N_PARTS && strcmp(part_names[i], name))
             i++;
         if (i == N_PARTS)
-            bench_fail("--parts: no part %s (there are: ceilings, kernels, norms, step, decode, scaling)",
+            bench_fail("--parts: unknown part %s; available: ceilings, kernels, norms, step, decode, scaling",
                        name);
         wanted[i] = true;
     }

@@ -27,7 +27,7 @@ extern "C" {
     S(MISMATCH, 5, "files or settings that do not match")                                                    \
     S(MEMORY, 6, "out of memory")                                                                            \
     S(UNSUPPORTED, 7, "not supported here")                                                                  \
-    S(DIVERGED, 8, "the loss or a gradient is not finite")                                                   \
+    S(DIVERGED, 8, "divergence: a value is not finite, or the loss exceeds the divergence threshold")        \
     S(INTERRUPTED, 9, "interrupted")
 
 typedef enum nm_status {

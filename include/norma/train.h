@@ -56,9 +56,9 @@ typedef enum nm_training_resume {
 } nm_training_resume;
 
 /* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its text if that
- * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" with the name of the recipe's
- * file. options: alternating names and values that end with NULL, or NULL; full names such as "train.updates", which take
- * precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
+ * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" or "runs/NAME-PROFILE" with
+ * the name of the recipe's file. options: alternating names and values that end with NULL, or NULL; full names such as
+ * "train.updates", which take precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
  *
  * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
  * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */

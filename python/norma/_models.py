@@ -415,8 +415,8 @@ class LanguageModel(_Model):
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. The text of
-        a model that was trained on documents ends with the document. first: number of the first prompt; a continuation depends on its prompt, its number and the option seed only.
-        FormatError: the character NUL."""
+        a model that was trained on documents ends with the document. first: number of the first prompt; a continuation depends
+        on its prompt, its number and the option seed only. FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)
         lib = library()

@@ -75,7 +75,7 @@ def norm_type(name: str) -> NormType:
     """The type of that name. UsageError: there is none."""
     types = norm_types()
     if name not in types:
-        raise UsageError(f"unknown norm '{name}'; one of {', '.join(types)}")
+        raise UsageError(f"unknown norm '{name}'; available: {', '.join(types)}")
     return types[name]
 
 
@@ -177,9 +177,9 @@ class Layer:
     def zero_grads(self) -> None:
         library().nm_norm_zero_grads(self.handle)
 
-    def take_pass(self) -> "Pass":
-        """A pass for the caller alone, until give_back. Without a lock: the garbage collector may call give_back meanwhile, in
-        the same thread."""
+    def acquire_pass(self) -> "Pass":
+        """A pass for the caller alone, until release_pass. Without a lock: the garbage collector may call release_pass
+        meanwhile, in the same thread."""
         try:
             return self.passes.pop()
         except IndexError:
@@ -188,13 +188,13 @@ class Layer:
     @contextlib.contextmanager
     def borrowed_pass(self) -> Iterator["Pass"]:
         """Context manager: a pass until its end."""
-        used = self.take_pass()
+        used = self.acquire_pass()
         try:
             yield used
         finally:
-            self.give_back(used)
+            self.release_pass(used)
 
-    def give_back(self, used: "Pass") -> None:
+    def release_pass(self, used: "Pass") -> None:
         self.passes.append(used)
 
 

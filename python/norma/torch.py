@@ -54,11 +54,11 @@ class _Lease:
     """A pass of a layer, returned to it with the graph of a forward pass."""
 
     def __init__(self, layer: Layer) -> None:
-        self.layer, self.used = layer, layer.take_pass()
+        self.layer, self.used = layer, layer.acquire_pass()
         self.counters: List[int] = []  # after the forward pass
 
     def __del__(self) -> None:
-        self.layer.give_back(self.used)
+        self.layer.release_pass(self.used)
 
 
 class _Forward(torch.autograd.Function):

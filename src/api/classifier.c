@@ -37,10 +37,8 @@ static void no_options(nm_options *options)
     (void)options;
 }
 
-static const nm_inference_type inference_type = {.task = &nm_task_classification,
-                                                 .refusal = "does not classify",
-                                                 .sections = "device",
-                                                 .add_options = no_options};
+static const nm_inference_type inference_type = {
+    .task = &nm_task_classification, .sections = "device", .add_options = no_options};
 
 static void workspace_free(void *space)
 {

@@ -68,7 +68,8 @@ static nm_status open_model(nm_inference *self, const nm_inference_type *type, c
     NM_TRY(nm_loaded_model_options(path, &options, &found, &file, err));
     nm_status status;
     if (found != type->task)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: a model for %s %s", file, found->name, type->refusal);
+        status = nm_fail(err, NM_UNSUPPORTED, "%s: the task of the model is %s, not %s", file, found->name,
+                         type->task->name);
     else
         status = override(options, self, type, settings, err);
     if (status != NM_OK)

@@ -11,9 +11,8 @@
 
 typedef struct nm_inference_type {
     const nm_task_type *task;
-    const char *refusal;  /* in the message about a model of another task: "does not translate" */
-    bool ensemble;        /* several comma-separated paths are allowed */
-    const char *sections; /* sections whose options need no "section.", comma-separated */
+    bool ensemble;                            /* several comma-separated paths are allowed */
+    const char *sections;                     /* sections whose options need no "section.", comma-separated */
     void (*add_options)(nm_options *options); /* registers the sections except [device] */
 } nm_inference_type;
 

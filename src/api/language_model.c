@@ -73,10 +73,8 @@ static void add_options(nm_options *options)
     nm_options_add(options, "perplexity", scoring_rows, NULL, sizeof(scoring_config));
 }
 
-static const nm_inference_type inference_type = {.task = &nm_task_lm,
-                                                 .refusal = "is no language model",
-                                                 .sections = "sample,perplexity,device",
-                                                 .add_options = add_options};
+static const nm_inference_type inference_type = {
+    .task = &nm_task_lm, .sections = "sample,perplexity,device", .add_options = add_options};
 
 static void workspace_free(void *space)
 {

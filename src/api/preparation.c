@@ -153,9 +153,9 @@ static nm_status read_like(nm_prepared *self, nm_error *err)
     return status;
 }
 
-static nm_prepare_likeness likeness_of(const nm_prepared_texts *texts)
+static nm_prepare_existing existing_parts(const nm_prepared_texts *texts)
 {
-    nm_prepare_likeness like = {.codes = texts->codes};
+    nm_prepare_existing like = {.codes = texts->codes};
     for (int side = 0; side < 2; side++) {
         like.dictionaries[side] = texts->dictionaries[side];
         like.subwords[side] = texts->subwords[side];
@@ -177,7 +177,7 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
     if (warning && events->message)
         events->message(events->user, warning);
     free(warning);
-    const nm_prepare_likeness like = likeness_of(&self->like);
+    const nm_prepare_existing like = existing_parts(&self->like);
     NM_TRY(nm_prepare_run(self->options, &like, events, &self->report, err));
     if (events->message) {
         warn_of_drops(&self->report, events);

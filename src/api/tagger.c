@@ -49,10 +49,8 @@ static void add_options(nm_options *options)
     nm_options_add(options, "tag", tag_rows, NULL, sizeof(tag_config));
 }
 
-static const nm_inference_type inference_type = {.task = &nm_task_tagging,
-                                                 .refusal = "does not tag",
-                                                 .sections = "tag,device",
-                                                 .add_options = add_options};
+static const nm_inference_type inference_type = {
+    .task = &nm_task_tagging, .sections = "tag,device", .add_options = add_options};
 
 static void workspace_free(void *space)
 {

@@ -162,7 +162,8 @@ static nm_status set_options(nm_options *options, const char *const *settings, n
     return NM_OK;
 }
 
-/* The option run.folder, or runs/NAME with the name of the recipe, heap; NULL for the text of a recipe without run.folder. */
+/* The option run.folder, or runs/NAME or runs/NAME-PROFILE with the name of the recipe, heap; NULL for the text of a recipe
+ * without run.folder. */
 static char *run_folder(const nm_run_options *run, const char *recipe)
 {
     if (*run->folder || nm_recipe_is_text(recipe))

@@ -61,7 +61,6 @@ static void add_options(nm_options *options)
 }
 
 static const nm_inference_type inference_type = {.task = &nm_task_translation,
-                                                 .refusal = "does not translate",
                                                  .ensemble = true,
                                                  .sections = "translate,decode,device",
                                                  .add_options = add_options};

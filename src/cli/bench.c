@@ -20,7 +20,7 @@ typedef struct bench_config {
 static const nm_option bench_rows[] = {
     ROW(quick, "false", 0, 1, "Finish in less than a minute: fewer repetitions, one training step."),
     ROW(profile, "false", 0, 1, "Print the time of a training step by kernel."),
-    ROW(scaling, "false", 0, 1, "Measure only training steps with 1, 2, 4, ... threads, up to bench.threads."),
+    ROW(scaling, "false", 0, 1, "Measure only training steps with 1, 2, 4, ... threads, up to --threads."),
     ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated; also: scaling."),
     ROW(match, "", 0, 0, "Measure only kernels and norms whose name contains this text; empty: all."),
     ROW(json, "", 0, 0, "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-/* What a run calls by this name; NULL: nothing. */
+/* The kind of file that has this name in a run folder; NULL: none. */
 static const char *file_of_run(const char *name)
 {
     const char *ending = name + strspn(name, "0123456789");

@@ -152,8 +152,9 @@ static nm_status add_columns(job *self, nm_error *err)
     for (int32_t i = 0; i < c->n; i++) {
         const char *gold = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
         if (config->evaluate && !nm_tag_valid(gold))
-            return bad_line(self, c->line + i, "tag.evaluate: the column of the gold tags has something else",
-                            err);
+            return nm_fail(err, NM_FORMAT,
+                           "%s:%lld: '%.60s' is not a tag such as O or B-PER (tag.tag_column)",
+                           self->columns.lines.path, (long long)(c->line + i), gold);
         add_text(&self->tokens, nm_columns_field(c, i, (int32_t)config->token_column - 1));
         add_text(&self->gold, gold);
         add_text(&self->lines, nm_columns_line(c, i));
@@ -374,7 +375,7 @@ static int tag_run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_tag = {
     .name = "tag",
-    .summary = "tag named entities in text or in CoNLL columns",
+    .summary = "tag spans such as named entities in text or in CoNLL columns",
     .usage = "MODEL [FILE] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
         "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line and a "

@@ -193,8 +193,9 @@ static void print_done(const nm_training *training)
 {
     const nm_training_summary run = nm_training_summarize(training);
     const char *folder = nm_training_folder(training);
-    fprintf(stderr, "done: %lld updates, %lld target tokens; ", (long long)run.updates,
-            (long long)run.tokens);
+    bool two_sides = !strcmp(nm_training_option(training, "run.task"), "translation");
+    fprintf(stderr, "done: %lld update%s, %lld %stokens; ", (long long)run.updates,
+            run.updates == 1 ? "" : "s", (long long)run.tokens, two_sides ? "target " : "");
     if (!run.best_update) {
         fprintf(stderr, "no validation (%s/last.safetensors)\n", folder);
         return;

@@ -35,7 +35,7 @@ static nm_status damaged(const cursor *self, const char *what)
 }
 
 /* Reads an unsigned little-endian number of 1, 2 or 4 bytes. */
-static nm_status take_number(cursor *self, size_t n, uint32_t *number)
+static nm_status parse_number(cursor *self, size_t n, uint32_t *number)
 {
     *number = 0;
     if (n > self->bytes - self->at)
@@ -47,10 +47,10 @@ static nm_status take_number(cursor *self, size_t n, uint32_t *number)
 }
 
 /* Reads a NUL-terminated text of printable ASCII characters; *text points into the memory of the file. */
-static nm_status take_text(cursor *self, const char **text)
+static nm_status parse_text(cursor *self, const char **text)
 {
     uint32_t length;
-    NM_TRY(take_number(self, 2, &length));
+    NM_TRY(parse_number(self, 2, &length));
     *text = self->file->bytes + self->at;
     if (length < 2 || length > self->bytes - self->at || (*text)[length - 1])
         return damaged(self, "a name is malformed");
@@ -61,31 +61,31 @@ static nm_status take_text(cursor *self, const char **text)
     return NM_OK;
 }
 
-static nm_status take_variable(cursor *self)
+static nm_status parse_variable(cursor *self)
 {
     nm_ct2_file *file = self->file;
     nm_ct2_variable variable = {.count = 1};
     const char *name;
     uint32_t rank, type, bytes;
-    NM_TRY(take_text(self, &name));
-    NM_TRY(take_number(self, 1, &rank));
+    NM_TRY(parse_text(self, &name));
+    NM_TRY(parse_number(self, 1, &rank));
     if (rank > NM_CT2_MAX_RANK)
         return damaged(self, "a variable has too many dimensions");
     variable.rank = (int)rank;
     for (uint32_t i = 0; i < rank; i++) {
         uint32_t length;
-        NM_TRY(take_number(self, 4, &length));
+        NM_TRY(parse_number(self, 4, &length));
         variable.shape[i] = length;
         if (length && variable.count > self->bytes / length)
             return damaged(self, "a variable is larger than the file");
         variable.count *= length;
     }
-    NM_TRY(take_number(self, 1, &type));
-    NM_TRY(take_number(self, 4, &bytes));
+    NM_TRY(parse_number(self, 1, &type));
+    NM_TRY(parse_number(self, 4, &bytes));
     if (type >= NM_CT2_N_TYPES)
         return damaged(self, "a variable has an unknown type");
     if (bytes != variable.count * type_bytes[type] || bytes > self->bytes - self->at)
-        return damaged(self, "a variable has another size");
+        return damaged(self, "the size of a variable does not match its shape");
     variable.type = (int)type;
     variable.data = file->bytes + self->at;
     self->at += bytes;
@@ -96,15 +96,15 @@ static nm_status take_variable(cursor *self)
     return NM_OK;
 }
 
-static nm_status take_alias(cursor *self)
+static nm_status parse_alias(cursor *self)
 {
     nm_ct2_file *file = self->file;
     const char *name, *of;
-    NM_TRY(take_text(self, &name));
-    NM_TRY(take_text(self, &of));
+    NM_TRY(parse_text(self, &name));
+    NM_TRY(parse_text(self, &of));
     size_t found = nm_counter_find(&file->names, of, strlen(of));
     if (found >= file->n)
-        return damaged(self, "an alias of no variable");
+        return damaged(self, "an alias of a variable that does not exist");
     if (nm_counter_add(&file->names, name, strlen(name), 1) != file->n + file->n_aliases)
         return damaged(self, "a name occurs twice");
     NM_GROW(file->aliased, file->n_aliases, file->alias_capacity);
@@ -112,27 +112,27 @@ static nm_status take_alias(cursor *self)
     return NM_OK;
 }
 
-static nm_status take_all(cursor *self)
+static nm_status parse_file(cursor *self)
 {
     nm_ct2_file *file = self->file;
     uint32_t version, revision, n;
     const char *spec;
-    NM_TRY(take_number(self, 4, &version));
+    NM_TRY(parse_number(self, 4, &version));
     if (version != NM_CT2_BINARY_VERSION)
         return nm_fail(self->err, version && version < 100 ? NM_UNSUPPORTED : NM_FORMAT,
                        "%s: not version %d of CTranslate2's binary format but %u", file->path,
                        NM_CT2_BINARY_VERSION, version);
-    NM_TRY(take_text(self, &spec));
+    NM_TRY(parse_text(self, &spec));
     file->spec = nm_duplicate(spec);
-    NM_TRY(take_number(self, 4, &revision));
+    NM_TRY(parse_number(self, 4, &revision));
     file->revision = revision;
-    NM_TRY(take_number(self, 4, &n));
+    NM_TRY(parse_number(self, 4, &n));
     for (uint32_t i = 0; i < n; i++)
-        NM_TRY(take_variable(self));
-    NM_TRY(take_number(self, 4, &n));
+        NM_TRY(parse_variable(self));
+    NM_TRY(parse_number(self, 4, &n));
     for (uint32_t i = 0; i < n; i++)
-        NM_TRY(take_alias(self));
-    return self->at == self->bytes ? NM_OK : damaged(self, "there is more after its end");
+        NM_TRY(parse_alias(self));
+    return self->at == self->bytes ? NM_OK : damaged(self, "data after the end");
 }
 
 nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err)
@@ -140,7 +140,7 @@ nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err)
     cursor self = {.file = file, .err = err};
     *file = (nm_ct2_file){.path = nm_duplicate(path)};
     NM_TRY(nm_file_read(path, &file->bytes, &self.bytes, err));
-    return take_all(&self);
+    return parse_file(&self);
 }
 
 /* ---- variables ---- */

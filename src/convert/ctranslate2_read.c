@@ -274,7 +274,7 @@ static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t *
     {
         const char *name = json_string_value(symbol);
         if (status == NM_OK && (!name || json_object_get(*symbols, name)))
-            status = nm_fail(from->err, NM_FORMAT, "%s: token %zu is no text or occurs twice", path, i);
+            status = nm_fail(from->err, NM_FORMAT, "%s: token %zu is not a text or occurs twice", path, i);
         else if (status == NM_OK)
             json_object_set_new(*symbols, name, json_integer((json_int_t)i));
     }

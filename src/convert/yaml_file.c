@@ -169,7 +169,10 @@ nm_status nm_yaml_parse(json_t **value, const void *text, size_t bytes, const ch
 {
     (void)text, (void)bytes;
     *value = NULL;
-    return nm_fail(err, NM_UNSUPPORTED, "%s: this build cannot read YAML: libyaml-dev was missing", name);
+    return nm_fail(
+        err, NM_UNSUPPORTED,
+        "%s: this program was built without YAML; install the Debian package libyaml-dev and build again",
+        name);
 }
 
 #endif

@@ -38,9 +38,9 @@ typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } n
                   "Quoting of fields as in RFC 4180; auto is yes for csv and no for tsv."),                  \
         NM_CHOICE(                                                                                           \
             T, header, "auto", "auto|yes|no",                                                                \
-            "Names of the columns in the first row; auto is yes if a column is chosen by name, if the "      \
-            "first row has label or class in the column of the label, or if it names a label and a "         \
-            "text (data.label, data.text); a text, where no labels are read."),                              \
+            "Whether the first row is a header; auto is yes if a column is chosen by name, if the first "    \
+            "row has label or class in the column of the label, or if it names a label and a text "          \
+            "(data.label, data.text; where no labels are read, a text)."),                                   \
         NM_OPTION(T, label, "auto", 0, 0,                                                                    \
                   "Column of the label: number from 1, or name (for json, of the field); auto is the one "   \
                   "named label or class in the first row, or else the first; for json, label."),             \

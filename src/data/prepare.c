@@ -468,10 +468,10 @@ static void release(nm_prepare *self)
     nm_buffer_release(&self->checksums);
 }
 
-nm_status nm_prepare_run(const nm_options *options, const nm_prepare_likeness *like,
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *like,
                          const nm_prepare_events *events, nm_prepare_report *report, nm_error *err)
 {
-    static const nm_prepare_likeness none;
+    static const nm_prepare_existing none;
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     NM_ASSERT(config);
     *report = (nm_prepare_report){0};

@@ -150,11 +150,11 @@ void nm_prepare_report_release(nm_prepare_report *report);
 
 /* The text processing of prepare.like, instead of what would be learned or read from files: contents of codes.bpe, of the
  * dictionaries, of units.txt and of the SentencePiece models of each side; NULL: none. */
-typedef struct nm_prepare_likeness {
+typedef struct nm_prepare_existing {
     const char *codes, *dictionaries[2], *subwords[2];
     const void *spm[2];
     size_t spm_bytes[2];
-} nm_prepare_likeness;
+} nm_prepare_existing;
 
 /* The options that prepare.like determines; the last entry is NULL. */
 extern const char *const nm_prepare_like_options[];
@@ -162,7 +162,7 @@ extern const char *const nm_prepare_like_options[];
 /* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. like: NULL, or with
  * prepare.like, whose settings the options have. The caller releases the report. Only the function `progress` of the events is
  * called. Errors: see nm_prepare_folder. */
-nm_status nm_prepare_run(const nm_options *options, const nm_prepare_likeness *like,
+nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *like,
                          const nm_prepare_events *events, nm_prepare_report *report, nm_error *err);
 
 #endif

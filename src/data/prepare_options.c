@@ -140,7 +140,8 @@ const nm_option nm_prepare_options[] = {
               "without spaces (zh, ja, th, km, lo, my); 0 disables the filter."),
     NM_CHOICE(C, on_invalid, "error", "error|skip",
               "Treatment of training pairs that are not UTF-8: stop with an error, or skip."),
-    NM_OPTION(C, threads, "0", 0, 1024, "Number of threads; 0 means all available ones."),
+    NM_OPTION(C, threads, "0", 0, 1024,
+              "Number of threads; 0: one per core, at most the CPU limit of the container."),
     {0}};
 #undef C
 

@@ -25,7 +25,7 @@ typedef struct nm_word_subwords {
 typedef struct nm_prepare {
     const nm_options *options;
     const nm_prepare_config *config;
-    const nm_prepare_likeness *like; /* empty without prepare.like */
+    const nm_prepare_existing *like; /* empty without prepare.like */
     const nm_prepare_events *events;
     nm_prepare_report *report;
     int sides; /* 2, or 1 for plain text */

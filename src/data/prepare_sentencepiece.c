@@ -222,7 +222,7 @@ static nm_status get_model(nm_prepare *self, const char *given, int first, int l
 
 static nm_status use_models_of_like(nm_prepare *self, nm_error *err)
 {
-    const nm_prepare_likeness *like = self->like;
+    const nm_prepare_existing *like = self->like;
     for (int side = 0; side < self->sides; side++) {
         if (!like->spm[side])
             return nm_fail(err, NM_FORMAT, "%s: a SentencePiece model is missing", self->config->like);

@@ -6,7 +6,7 @@ static const nm_option comparison_rows[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
         "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or NORM:key=value for further settings; LABEL=NORM... "
         "names a variant. NORM may be recipe, the norms of the recipe. A value with commas or colons is written in braces: "
-        "NORM:norm.at={enc.0=batch,enc.1=rms}. With run.tune the default is tuned=recipe."),
+        "NORM:norm.at={enc.0=batch,enc.1=rms}. Models without FixNorm have scale in place of scale+fix by default; with run.tune the default is tuned=recipe."),
     ROW(grid, "", 0, 0,
         "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
         "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X. A value with "
@@ -20,7 +20,7 @@ static const nm_option comparison_rows[] = {
         "Options of sbatch, words separated by spaces, for example --time=2:00:00 --mem=4G: Slurm trains the runs that have no "
         "result yet, as tasks of one job array; empty: no Slurm."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy. With Slurm: number of parallel tasks; 0: no limit."),
-    ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/NAME-compare with the name of the recipe."),
+    ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/RECIPE-compare with the name of the recipe, or runs/RECIPE-PROFILE-compare."),
     ROW(results, "", 0, 0,
         "Folder of a comparison whose table is printed again from its logs and results, without training; no recipe is given."),
     ROW(tid_batches, "50", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "experiment/run_result.h"
 #include "nn/norm_assignment.h"
+#include "norm/common.h"
 #include "norma/norm_type.h"
 #include "text/buffer.h"
 
@@ -207,9 +208,11 @@ static nm_status parse_variant(nm_variant *variant, char *text, bool after_setti
     if (!*norm)
         return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
     bool replaces = strcmp(norm, NM_RECIPE_NORMS) != 0;
-    if (replaces && !nm_norm_type_find(norm))
-        return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s%s", variant->name,
-                       after_setting ? "; " BRACES_HINT : "");
+    if (replaces && !nm_norm_type_find(norm)) {
+        nm_norm_unknown(norm, err);
+        return nm_error_prefix(err, "compare.norms: %.100s%s", variant->name,
+                               after_setting ? " (" BRACES_HINT ")" : "");
+    }
     if (replaces)
         nm_settings_add(&variant->settings, "model.norm", norm);
     return parse_settings(variant, rest, err);

@@ -16,7 +16,7 @@ typedef struct nm_classifier_config {
     double embedding_init;
 } nm_classifier_config;
 
-/* Whether the model knows the positions of tokens, up to max_positions. */
+/* Whether the model has position embeddings, for up to max_positions tokens. */
 static inline bool nm_classifier_has_positions(const nm_classifier_config *config)
 {
     return config->positions != NM_CLASSIFIER_NO_POSITIONS || config->rope != NM_ROPE_NONE;

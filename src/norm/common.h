@@ -84,4 +84,7 @@ void nm_norm_note_warmup(int64_t updates, char *text, size_t size);
 void nm_norm_token_forward(nm_norm_call *call);
 void nm_norm_token_backward(nm_norm_call *call);
 
+/* NM_USAGE: no type has this name; the message lists all of them. */
+nm_status nm_norm_unknown(const char *name, nm_error *err);
+
 #endif

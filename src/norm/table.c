@@ -42,7 +42,7 @@ void nm_norm_options_add(nm_options *options)
     }
 }
 
-static nm_status unknown_type(const char *name, nm_error *err)
+nm_status nm_norm_unknown(const char *name, nm_error *err)
 {
     char known[512] = "";
     size_t length = 0;
@@ -57,7 +57,7 @@ nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, c
 {
     *norm = (nm_norm){.type = nm_norm_type_find(type), .config = config, .site = *site};
     if (!norm->type)
-        return unknown_type(type, err);
+        return nm_norm_unknown(type, err);
     if (site->width < 1)
         return nm_fail(err, NM_USAGE, "norm '%s': %d features", site->name, site->width);
     if (norm->type->check)

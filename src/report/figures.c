@@ -144,7 +144,7 @@ const nm_figure nm_figures[] = {
      .collect = nm_collect_score_gap, .describe = nm_describe_correlation, .record = GAP},
     {.name = "backward-state", .section = BATCH, .title = "Largest running gradient statistic",
      .tag = "train/backward_state", .x_label = UPDATES, .y_label = "root mean square", .y_log = true,
-     .collect = nm_collect_history, .describe = nm_describe_level, .record = "recorded for power and mabn"},
+     .collect = nm_collect_history, .describe = nm_describe_level, .record = "recorded for power, mabn and un"},
     {.name = "penalty", .section = BATCH, .title = "Penalties: RBN, guided alignment", .source = WANG "equation 6",
      .tag = "train/penalty", .x_label = UPDATES, .y_label = "penalty per token", .y_log = true, .falls = true,
      .collect = nm_collect_history, .describe = nm_describe_level, .record = "recorded for norms with a penalty (rbn) and guided alignment"},

@@ -18,7 +18,7 @@ typedef struct normalization {
     nm_node *residual; /* connection whose result x the norm computes; NULL: x is computed before the norm */
 } normalization;
 
-/* The rows that the norm sees: a row of a tensor that is a multiple of the norm's width is several rows. */
+/* The rows that the norm normalizes: a row of a tensor that is a multiple of the norm's width is several rows. */
 static nm_mat norm_rows(const nm_norm *norm, void *data, const nm_tensor *tensor)
 {
     int32_t parts = tensor->cols / norm->site.width;

@@ -127,8 +127,8 @@ nm_status nm_lm_text_create(nm_lm_text **text, const nm_lm_parts *parts, nm_erro
 void nm_lm_text_free(nm_lm_text *text);
 /* What a document is in the training text of the model. */
 nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
-/* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that asks for
- * them */
+/* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that
+ * selects them */
 nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
 /* Appends the ids of a line or document, without eos; returns the number of unknown tokens. */
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids);

@@ -11,7 +11,8 @@
 #include "train/schedule.h"
 
 static const nm_option run_options[] = {
-    NM_OPTION(nm_run_options, folder, "", 0, 0, "Run folder; empty: runs/ and the name of the recipe."),
+    NM_OPTION(nm_run_options, folder, "", 0, 0,
+              "Run folder; empty: runs/RECIPE with the name of the recipe, or runs/RECIPE-PROFILE."),
     NM_OPTION(nm_run_options, task, "translation", 0, 0,
               "Task, if the recipe does not set it; determines the options of [data] and [model]."),
     NM_OPTION(nm_run_options, profile, "", 0, 0,

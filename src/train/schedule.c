@@ -48,15 +48,15 @@ const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
               "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant",
               "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr."),
-    ROW(lr, "0.0005", 0, 100, "Peak learning rate of inverse-sqrt, no-warmup, cosine, linear and constant."),
+    ROW(lr, "0.0005", 0, 100, "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
     ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
     ROW(warmup_fraction, "0", 0, 1, "Warm-up as a fraction of the planned updates, in place of schedule.warmup; 0: schedule.warmup applies."),
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be worse than to cause a decay (val-decay, no-warmup)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
-    ROW(early_stopping, "false", 0, 1, "Shortening of cosine and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine, cosine-ma2019 and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
+    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019 and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
 const nm_option_rule nm_schedule_rules[] = {

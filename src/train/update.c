@@ -67,6 +67,24 @@ static const nm_tensor *first_not_finite(const nm_trainer *trainer, bool gradien
     return NULL;
 }
 
+/* For messages; "" before the first checkpoint. */
+static const char *checkpoint_note(const nm_trainer *trainer)
+{
+    bool found = false;
+    nm_status status =
+        trainer->folder ? nm_file_find_in(trainer->folder, "last.safetensors", &found, NULL) : NM_OK;
+    return status == NM_OK && found ? "; the last checkpoint is kept" : "";
+}
+
+/* The last remedy of a message; "" if the model is pre-norm already. */
+static const char *position_remedy(const nm_trainer *trainer)
+{
+    char *position = nm_options_get(trainer->options, "model.norm_position");
+    const char *remedy = position && strcmp(position, "pre") ? " or pre-norm" : "";
+    free(position);
+    return remedy;
+}
+
 /* NM_DIVERGED with the first tensor that is not finite, in the order in which causes precede effects:
  * parameters, running statistics, gradients, loss. */
 static nm_status report_divergence(nm_trainer *trainer, double loss, double threshold, nm_error *err)
@@ -85,23 +103,22 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
     for (size_t n = 0; n < params->n_norms; n++)
         for (int i = 0; i < params->norms[n]->shape.n_state; i++)
             if (!is_finite(b, (size_t)params->norms[n]->shape.state[i].length, params->norms[n]->state[i]))
-                return nm_fail(
-                    err, NM_DIVERGED,
-                    "update %lld: loss %g; running statistic %s.%s is not finite; the last checkpoint is "
-                    "kept; try a lower schedule.lr, a longer warm-up or another norm at this site",
-                    update, loss, params->norms[n]->site.name, params->norms[n]->shape.state[i].name);
+                return nm_fail(err, NM_DIVERGED,
+                               "update %lld: loss %g; running statistic %s.%s is not finite%s; try a lower "
+                               "schedule.lr, a longer warm-up or another norm at this site",
+                               update, loss, params->norms[n]->site.name,
+                               params->norms[n]->shape.state[i].name, checkpoint_note(trainer));
     found = first_not_finite(trainer, true);
     if (found)
-        return nm_fail(
-            err, NM_DIVERGED,
-            "update %lld: loss %g; the gradient of %s is not finite; the last checkpoint is kept; try a "
-            "lower schedule.lr, a longer warm-up, train.max_grad_norm = 1 or pre-norm",
-            update, loss, found->name);
+        return nm_fail(err, NM_DIVERGED,
+                       "update %lld: loss %g; the gradient of %s is not finite%s; try a lower schedule.lr, a "
+                       "longer warm-up, train.max_grad_norm = 1%s",
+                       update, loss, found->name, checkpoint_note(trainer), position_remedy(trainer));
     return nm_fail(
         err, NM_DIVERGED,
-        "update %lld: loss %g%s; the last checkpoint is kept; try a lower schedule.lr, a longer warm-up, "
-        "train.max_grad_norm = 1 or pre-norm",
-        update, loss, isfinite(loss) && loss > threshold ? " exceeds the divergence threshold" : "");
+        "update %lld: loss %g%s%s; try a lower schedule.lr, a longer warm-up, train.max_grad_norm = 1%s",
+        update, loss, isfinite(loss) && loss > threshold ? " exceeds the divergence threshold" : "",
+        checkpoint_note(trainer), position_remedy(trainer));
 }
 
 /* Forward and backward pass of one shard. */

@@ -59,7 +59,7 @@ grep -q -- --quick help
 refuses "unknown option --fast" --fast
 refuses "--threads requires a value" --threads
 refuses "--threads two" --threads two
-refuses "no part gpu" --parts gpu
+refuses "unknown part gpu" --parts gpu
 refuses "SECTION.KEY=VALUE" --set model.norm
 refuses "available: auto, base" --isa none
 refuses "expected float or bf16" --precision half

@@ -35,6 +35,8 @@ printf '[profile.small]\ntrain.epochs = 1\n' >>reviews.ini
 "$NORMA" train reviews.ini 2>err || fail "train: $(cat err)"
 has err "accuracy"
 has err "macro-F1"
+has err " tokens; best at update"
+lacks err "target tokens"
 grep -q "ppl" err && fail "a perplexity of classes was printed"
 # The loss in the log is a mean over texts: that of an untrained model is about ln(classes).
 "$NORMA" train reviews.ini --run.folder untrained --train.epochs 1 --schedule.lr 0 --train.log_every 1 2>err || fail "train: $(cat err)"

@@ -185,7 +185,7 @@ read_ct2_parts() {
 change_ct2 nothing nothing
 read_ct2_parts
 { cat ct2-pre/model.bin; echo; } >ct2-bad/model.bin
-read_ct2 4 'there is more after its end'
+read_ct2 4 'data after the end'
 change_ct2 '\x06\0\0\0\x10' '\x05\0\0\0\x10'
 read_ct2 7 "not version 6 of CTranslate2's binary format but 5"
 change_ct2 TransformerSpec TransformerSpeck
@@ -213,7 +213,7 @@ sed -i 's/"add_source_bos": false/"add_source_bos": true/' ct2-bad/config.json
 read_ct2 7 'ct2-bad/config.json: a source of Norma ends with the EOS token'
 cp ct2-pre/config.json ct2-bad
 sed -i 's/"katze"/"hund"/' ct2-bad/shared_vocabulary.json
-read_ct2 4 'is no text or occurs twice'
+read_ct2 4 'is not a text or occurs twice'
 rm ct2-bad/shared_vocabulary.json
 read_ct2 3 'ct2-bad/source_vocabulary.json'
 refuses 7 "the RMSNorms of the encoder are affine maps" convert ct2-folded --from ctranslate2 -o no.safetensors

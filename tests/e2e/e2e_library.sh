@@ -48,7 +48,7 @@ printf '%s\n' 'an unknown wörd' '' 'great' >>reviews.txt
 input=reviews.txt runs_example 0 classify run-classify
 same expected out
 runs_example 7 classify run-lm
-has err 'a model for lm does not classify'
+has err 'the task of the model is lm, not classification'
 input=broken runs_example 4 classify run-classify
 has err 'text 0: not UTF-8: byte 0xff at position 3'
 
@@ -63,7 +63,7 @@ grep -q '	PER	[A-Z][a-z]* Ek$' expected || fail "no span of two tokens: $(head e
 input=names.txt runs_example 0 tag run-tag
 same expected out
 runs_example 7 tag run-classify
-has err 'a model for classification does not tag'
+has err 'the task of the model is classification, not tagging'
 
 # ---- language model ----
 head -n 20 lm.txt >lines
@@ -80,7 +80,7 @@ runs_example 0 language_model run-lm lines train.de
 same <(head -n 2 expected) out
 runs_example 3 language_model run-lm nowhere
 runs_example 7 language_model run-tag
-has err 'a model for tagging is no language model'
+has err 'the task of the model is tagging, not lm'
 
 # ---- score ----
 "$NORMA" translate run-translate valid.de --output hyp

@@ -134,7 +134,7 @@ accepts 'done: 2 updates' train tiny.ini --run.folder bm --train.updates 2 --dat
 try tag bm valid.txt --scheme bmeso
 printf '3 24\n' >vec
 for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(seq 24))" >>vec; done
-accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
+accepts 'done: 1 update,' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
 "$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
 accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \
@@ -182,7 +182,7 @@ printf 'anna 1 x\n' >letters
 refuses 4 "letters:1: 'x' is not a finite number" train tiny.ini --run.folder no --data.vectors letters
 printf 'anna 1 2\n' >two
 refuses 5 'two: vectors have dimension 2, but model.word_dim is 24' train tiny.ini --run.folder no --data.vectors two
-accepts 'done: 1 updates' train tiny.ini --run.folder repaired --train.updates 1 --data.repair --data.train valid.txt
+accepts 'done: 1 update,' train tiny.ini --run.folder repaired --train.updates 1 --data.repair --data.train valid.txt
 
 # ---- hostile inputs and models of norma tag ----
 
@@ -193,7 +193,7 @@ printf 'a b\xff c\n' >bad.txt
 refuses 4 'bad.txt:1: not UTF-8' tag run bad.txt
 input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
 printf 'a X what\n' >bad.txt
-refuses 4 'bad.txt:1: tag.evaluate' tag run bad.txt --evaluate --input-format columns
+refuses 4 "bad.txt:1: 'what' is not a tag" tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate
 refuses 4 'valid.txt:1: the column of the tokens is that of the tags' tag run valid.txt --evaluate --token-column 3
 : >empty

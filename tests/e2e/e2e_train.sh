@@ -17,7 +17,8 @@ write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny mod
 has err "level"
 has err "MiB for a step"
 has err "validation at update 20"
-has err "done: 60 updates"
+has err "done: 60 updates, "
+has err " target tokens; best at update"
 grep -qE 'best at update [246]0: loss [0-9.]+, BLEU [0-9.]+ \(runs/small/best.safetensors\)' err || fail "no best checkpoint: $(tail -n 1 err)"
 "$NORMA" train small.ini --run.folder percent --train.updates 10 --run.report_seconds 0.1 2>err || fail "train: $(cat err)"
 has err '0 %  epoch 1 ('
@@ -246,3 +247,17 @@ has both/config.ini "encoder_norm = rbn ; command line"
     >table.json 2>err || fail "compare: $(cat err)"
 has err "warning: layer and layer:model.encoder_norm=layer, seed 1: the trained weights are identical"
 has table.json '"same_weights_as": "layer"'
+
+# ---- divergence: the message names a checkpoint only if there is one, and pre-norm only for other models ----
+diverges() {
+    "$NORMA" train small.ini --optim.name sgd --schedule.lr 100 --model.norm none "$@" >out 2>err
+    local code=$?
+    [ "$code" = 8 ] || fail "exit code $code instead of 8: train $*: $(cat err)"
+}
+diverges --run.folder diverged
+lacks err "checkpoint"
+lacks err "pre-norm"
+diverges --run.folder diverged-saved --train.save_initial
+has err "; the last checkpoint is kept; try a lower schedule.lr"
+diverges --run.folder diverged-inside --model.norm_position inside
+has err "train.max_grad_norm = 1 or pre-norm"

@@ -535,7 +535,7 @@ static void bad_files(void **state)
     nm_language_model *m = NULL;
     const char *const unknown[] = {"beam", "3", NULL};
     assert_int_equal(nm_classifier_open(&c, tag_run, NULL, &err), NM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "a model for tagging does not classify"));
+    assert_non_null(strstr(err.text, "the task of the model is tagging, not classification"));
     assert_int_equal(nm_tagger_open(&t, lm_run, NULL, &err), NM_UNSUPPORTED);
     assert_int_equal(nm_language_model_open(&m, class_run, NULL, &err), NM_UNSUPPORTED);
     assert_int_equal(nm_classifier_open(&c, "/nowhere", NULL, &err), NM_IO);

@@ -263,7 +263,7 @@ static void bad_files(void **state)
         free(path);
     }
     char *path = changed_file("lm.safetensors", 0);
-    refused(path, NULL, NM_UNSUPPORTED, "does not translate");
+    refused(path, NULL, NM_UNSUPPORTED, "the task of the model is lm, not translation");
     free(path);
     assert_int_equal(nm_translator_open(NULL, run, NULL, NULL), NM_USAGE);
     nm_translator_close(NULL);

@@ -62,7 +62,7 @@ static bool has_amx(void)
     return has_avx512_bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & all) == all;
 }
 
-/* Asks Linux (5.16 or newer) for the permission to use tiles, which it grants to the process. */
+/* Requests from Linux (5.16 or newer) the permission to use tiles, which it grants to the process. */
 static bool tiles_permitted(void)
 {
     const long request_permission = 0x1023, tile_data = 18;
