@@ -5,9 +5,8 @@
 #include "base/memory.h"
 #include "cli/load_mpi.h"
 
-/* Number of processes started by the launcher; 1: no launcher. The variables of Slurm alone are not sufficient: they are also
- * set outside srun, where there is no MPI. */
-static long launched_processes(void)
+/* The variables of Slurm alone are not sufficient: they are also set outside srun, where there is no MPI. */
+long nm_cli_launched_processes(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
@@ -22,7 +21,7 @@ static long launched_processes(void)
 int32_t nm_cli_launched_rank(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-    for (size_t i = 0; launched_processes() > 1 && i < sizeof variables / sizeof *variables; i++)
+    for (size_t i = 0; nm_cli_launched_processes() > 1 && i < sizeof variables / sizeof *variables; i++)
         if (getenv(variables[i]))
             return (int32_t)atol(getenv(variables[i]));
     return 0;
@@ -30,7 +29,7 @@ int32_t nm_cli_launched_rank(void)
 
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
-    long n = launched_processes();
+    long n = nm_cli_launched_processes();
     if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && n > 1))
         return nm_cli_open_mpi(comm, config->timeout, n, err);
     *comm = nm_allocate(sizeof **comm);

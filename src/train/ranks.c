@@ -32,9 +32,11 @@ static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err
             return nm_fail(err, NM_MISMATCH, "rank %d runs Norma %s, rank 0 %s", rank, s->version,
                            first->version);
         if (s->options != first->options)
-            return nm_fail(err, NM_MISMATCH,
-                           "rank %d has other options than rank 0: all need the same recipe and command line",
-                           rank);
+            return nm_fail(
+                err, NM_MISMATCH,
+                "rank %d has other options than rank 0: all need the same recipe, command line and, "
+                "with --resume, run folder",
+                rank);
         if (s->data != first->data || s->elements != first->elements)
             return nm_fail(err, NM_MISMATCH, "rank %d has other data than rank 0 in the data folder", rank);
         if (strcmp(s->device, first->device))

@@ -128,6 +128,9 @@ pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --trai
 ends 5 'rank 1 has other options than rank 0'
 ranks 2 --run.folder ranks2
 ends 2 'ranks2 already contains a run'
+# A run that only rank 0 can read.
+pair --run.folder ranks2 --resume : train recipe.ini --run.quiet --run.folder unseen --resume
+ends 5 'with --resume, run folder'
 # Only rank 1 fails: its data folder is missing.
 pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --data.folder missing
 ends 3 'norma: rank 1: missing/'
@@ -219,6 +222,16 @@ for launch in '' "$MPIEXEC -n 2"; do
 done
 has compare2/*/log.jsonl '"ranks":2'
 [ "$(weights compare/*/last.safetensors)" = "$(weights compare2/*/last.safetensors)" ] || fail "the launcher changed the weights"
+# The message of a run that fails is that of Norma, not the last line of the launcher, which cannot start a comparison itself.
+got=0 cases=$((cases + 1))
+"$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$MPIEXEC -n 2" --train.shards 1 \
+    --folder failing --tid-batches 0 </dev/null >out 2>err || got=$?
+[ "$got" = 2 ] || fail "compare: exit code $got of a failed run"
+has out 'failed: 2 processes need at least as many shards per update; train.shards is 1'
+got=0 cases=$((cases + 1))
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" compare recipe.ini --norms layer --seeds 1 --folder nested </dev/null >out 2>err || got=$?
+ends 2 'norma compare starts its runs itself'
+[ ! -e nested ] || fail "a launcher has started a comparison"
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "1, 2 and 3 ranks, a resume with other numbers of ranks: the same weights; failures of one rank end all ($cases cases)"
