@@ -131,6 +131,17 @@ ends 2 'ranks2 already contains a run'
 # A run that only rank 0 can read.
 pair --run.folder ranks2 --resume : train recipe.ini --run.quiet --run.folder unseen --resume
 ends 5 'with --resume, run folder'
+# Rank 1 works in another folder, whose data have other validation sentences.
+mkdir other
+cp recipe.ini train.?? valid.?? test.?? other
+cat test.xx >>other/valid.xx
+cat test.yy >>other/valid.yy
+(cd other && "$NORMA" prepare "${prepare_arguments[@]}" --output data 2>err) || fail "prepare: $(cat other/err)"
+printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cd other\nexec "$@"\n' >elsewhere.sh
+chmod +x elsewhere.sh
+got=0 cases=$((cases + 1))
+timeout 120 "$MPIEXEC" -n 2 "$PWD/elsewhere.sh" "$NORMA" train recipe.ini --run.quiet --run.folder wrong </dev/null >out 2>err || got=$?
+ends 5 'rank 1 has other validation data than rank 0'
 # Only rank 1 fails: its data folder is missing.
 pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --data.folder missing
 ends 3 'norma: rank 1: missing/'
