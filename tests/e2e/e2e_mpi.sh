@@ -66,6 +66,29 @@ timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm <lm_test.txt >out 2>err && fa
 has err 'an input file is required with several processes'
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm lm_test.txt --tokens </dev/null >out 2>err && fail "2 ranks printed tokens"
 [ "$(grep -c '^norma: --tokens requires a single process' err)" = 1 ] || fail "not one message: $(cat err)"
+# Rank 1 works in another folder, where one of the files has other contents.
+mkdir far
+printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cd far\nexec "$@"\n' >far.sh
+chmod +x far.sh
+differs() { # PATH COPY ARGUMENTS...: PATH of rank 1 is COPY
+    local file=$1 copy=$2
+    shift 2
+    rm -rf far/*
+    cp -r one lm data lm_data ./*.xx ./*.txt far
+    got=0 cases=$((cases + 2))
+    timeout 120 "$MPIEXEC" -n 2 "$PWD/far.sh" "$NORMA" "$@" </dev/null >out 2>err || got=$?
+    [ "$got" = 0 ] || fail "norma $*, equal files in other folders: $(cat err)"
+    rm -r "far/$file"
+    cp -r "$copy" "far/$file"
+    got=0
+    timeout 120 "$MPIEXEC" -n 2 "$PWD/far.sh" "$NORMA" "$@" </dev/null >out 2>err || got=$?
+    ends 5 ': rank 1 reads a file with other contents than rank 0'
+}
+differs lines.xx test.xx translate one lines.xx
+differs lines.xx valid.xx translate one lines.xx --prefix lines.xx
+differs one/best.safetensors rbn1/best.safetensors translate one lines.xx
+differs one/best.safetensors rbn1/best.safetensors translate one,one lines.xx
+differs lm_test.txt lm_valid.txt perplexity lm lm_valid.txt lm_test.txt
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
@@ -142,6 +165,7 @@ chmod +x elsewhere.sh
 got=0 cases=$((cases + 1))
 timeout 120 "$MPIEXEC" -n 2 "$PWD/elsewhere.sh" "$NORMA" train recipe.ini --run.quiet --run.folder wrong </dev/null >out 2>err || got=$?
 ends 5 'rank 1 has other validation data than rank 0'
+differs data other/data perplexity one
 # Only rank 1 fails: its data folder is missing.
 pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --data.folder missing
 ends 3 'norma: rank 1: missing/'
