@@ -119,6 +119,13 @@ nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+nm_status nm_ranks_share_interruption(nm_trainer *trainer, nm_status status, nm_error *err)
+{
+    status = nm_comm_share_interruption(trainer->comm, status, err);
+    trainer->stop |= status == NM_INTERRUPTED;
+    return status;
+}
+
 nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
 {
     nm_params *params = &trainer->model->params;

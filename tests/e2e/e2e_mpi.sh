@@ -193,6 +193,22 @@ start terminated
 kill -TERM "$victim"
 finish
 ends 9 'norma: stopped after update '
+# During a validation, whose translations have thousands of tokens: it ends early, and the resumed run repeats it.
+"$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 2 --train.validate_every 1 --train.validate_examples 0 --decode.max_length_b 100000 \
+    --decode.beam 8 --decode.min_length 100000 --run.quiet --run.folder validating </dev/null >out 2>err &
+process=$!
+for ((i = 0; i < 600; i++)); do
+    [ -e validating/log.jsonl ] && break
+    sleep 0.05
+done
+sleep 1
+pkill -TERM -f "^$NORMA train recipe.ini .*--run.folder validating"
+await_end
+ends 9 'norma: stopped after update 1; checkpoint written'
+grep -q '"type":"valid"' validating/log.jsonl && fail "a validation that was interrupted has a result: $(cat validating/log.jsonl)"
+ranks 2 --run.folder validating --resume --train.validate_examples 1 --decode.min_length 1 --decode.max_length_b 5 --resume=override
+has err 'resumed at update 1'
+[ "$(grep -c '"type":"valid"' validating/log.jsonl)" = 2 ] || fail "the validation was not repeated: $(cat err)"
 start frozen --comm.timeout 2
 kill -STOP "$victim"
 finish
