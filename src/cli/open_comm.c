@@ -1,5 +1,6 @@
 #include "cli/open_comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -27,11 +28,25 @@ int32_t nm_cli_launched_rank(void)
     return 0;
 }
 
+/* srun without an MPI plugin starts tasks that do not find each other: each would do the whole work. */
+static void warn_of_separate_tasks(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    if (tasks && atol(tasks) > 1 && task && !atol(task))
+        fprintf(
+            stderr,
+            "norma: warning: srun has started %ld tasks without MPI, so each works alone; srun --mpi=pmix "
+            "connects them\n",
+            atol(tasks));
+}
+
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
     long n = nm_cli_launched_processes();
     if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && n > 1))
         return nm_cli_open_mpi(comm, config->timeout, n, err);
+    if (config->backend == NM_COMM_AUTO)
+        warn_of_separate_tasks();
     *comm = nm_allocate(sizeof **comm);
     **comm = (nm_comm){.type = &nm_comm_none, .size = 1};
     return NM_OK;

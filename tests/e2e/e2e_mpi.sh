@@ -266,6 +266,15 @@ for rank in 0 1; do
     done
 done
 
+# Tasks of srun without an MPI plugin do not find each other.
+for task in 0 1; do
+    SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$task "$NORMA" train recipe.ini --run.quiet --run.folder "task$task" 2>err || fail "task $task: $(cat err)"
+    [ "$(grep -c 'warning: srun has started 2 tasks without MPI' err)" = $((1 - task)) ] || fail "task $task of srun: $(cat err)"
+done
+SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$NORMA" train recipe.ini --run.quiet --comm.backend none --run.folder task2 2>err || fail "task 2: $(cat err)"
+cases=$((cases + 3))
+grep -q 'warning: srun' err && fail "a warning in spite of comm.backend = none: $(cat err)"
+
 # A comparison whose runs are started by a launcher equals one without.
 for launch in '' "$MPIEXEC -n 2"; do
     "$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$launch" --device.threads 1 \
