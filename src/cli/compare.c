@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cli/compare_progress.h"
 #include "cli/model_command.h"
+#include "cli/open_comm.h"
 #include "experiment/comparison_options.h"
 
 static nm_comparison *volatile opened; /* for the signal handler */
@@ -110,6 +111,16 @@ static nm_status run_and_print(nm_comparison *comparison, bool results, nm_error
     return results ? NM_OK : check_runs(comparison, err);
 }
 
+/* The runs would inherit the environment of the launcher, and take themselves for its processes. */
+static nm_status check_launcher(nm_error *err)
+{
+    return nm_cli_launched_processes() > 1
+               ? nm_fail(err, NM_USAGE,
+                         "norma compare starts its runs itself and cannot be started by an MPI launcher; "
+                         "--launch \"mpirun -n N\" gives each run several processes")
+               : NM_OK;
+}
+
 static int compare_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
@@ -134,6 +145,8 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
     if (status == NM_OK && !program)
         status = nm_fail(&err, nm_file_error_status(errno), "/proc/self/exe: %s", strerror(errno));
+    if (status == NM_OK && !results)
+        status = check_launcher(&err);
     if (!results && status == NM_OK) {
         handle_signals();
         status = nm_comparison_open(&comparison, program, argv[0], settings, &events, &err);

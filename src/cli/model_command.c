@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text_input.h"
+#include "cli/compare_inputs.h"
 #include "train/checkpoint.h"
 
 /* ---- output ---- */
@@ -170,6 +171,8 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
     NM_TRY(open_output(session, argv[0], command->output, reads ? session->inputs[0] : NULL, err));
     if (session->comm->size > 1 && reads && !strcmp(session->inputs[0], "-"))
         return nm_cli_fail_standard_input(err);
+    const char *const files[] = {reads ? session->inputs[0] : NULL, command->others[0], command->others[1]};
+    NM_TRY(nm_cli_compare_inputs(session->comm, argv[0], files, sizeof files / sizeof *files, err));
     return command->process(session, state, err);
 }
 

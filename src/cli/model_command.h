@@ -37,6 +37,7 @@ typedef struct nm_model_command {
     nm_status (*open)(nm_model_session *session, void *state, const char *path, nm_error *err);
     int max_inputs;
     const char *output;                    /* path; "-": standard output */
+    const char *others[2];                 /* further input files; "" or NULL: none */
     bool (*uses_input)(const void *state); /* whether the input is read; NULL: always */
     /* Reads the inputs and writes the results to session->output. */
     nm_status (*process)(nm_model_session *session, void *state, nm_error *err);

@@ -1,13 +1,13 @@
 #include "cli/open_comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "cli/load_mpi.h"
 
-/* Number of processes started by the launcher; 1: no launcher. The variables of Slurm alone are not sufficient: they are also
- * set outside srun, where there is no MPI. */
-static long launched_processes(void)
+/* The variables of Slurm alone are not sufficient: they are also set outside srun, where there is no MPI. */
+long nm_cli_launched_processes(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
@@ -22,17 +22,31 @@ static long launched_processes(void)
 int32_t nm_cli_launched_rank(void)
 {
     static const char *const variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
-    for (size_t i = 0; launched_processes() > 1 && i < sizeof variables / sizeof *variables; i++)
+    for (size_t i = 0; nm_cli_launched_processes() > 1 && i < sizeof variables / sizeof *variables; i++)
         if (getenv(variables[i]))
             return (int32_t)atol(getenv(variables[i]));
     return 0;
 }
 
+/* srun without an MPI plugin starts tasks that do not find each other: each would do the whole work. */
+static void warn_of_separate_tasks(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    if (tasks && atol(tasks) > 1 && task && !atol(task))
+        fprintf(
+            stderr,
+            "norma: warning: srun has started %ld tasks without MPI, so each works alone; srun --mpi=pmix "
+            "connects them\n",
+            atol(tasks));
+}
+
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
-    long n = launched_processes();
+    long n = nm_cli_launched_processes();
     if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && n > 1))
         return nm_cli_open_mpi(comm, config->timeout, n, err);
+    if (config->backend == NM_COMM_AUTO)
+        warn_of_separate_tasks();
     *comm = nm_allocate(sizeof **comm);
     **comm = (nm_comm){.type = &nm_comm_none, .size = 1};
     return NM_OK;

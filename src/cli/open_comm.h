@@ -6,6 +6,8 @@
 #include "comm/comm.h"
 #include "comm/comm_options.h"
 
+/* Number of processes that the launcher has started; 1: no launcher. */
+long nm_cli_launched_processes(void);
 /* Rank of this process among those that the launcher has started; 0 without a launcher. */
 int32_t nm_cli_launched_rank(void);
 /* Connects this process with the others that the same launcher has started, as set in section [comm]; a single process gets

@@ -9,6 +9,7 @@
 #include "api/language_model_comm.h"
 #include "base/json.h"
 #include "base/text_input.h"
+#include "cli/compare_inputs.h"
 #include "cli/model_command.h"
 #include "cli/open_backend.h"
 #include "data/line_list.h"
@@ -287,6 +288,17 @@ static void print_split(const perplexity_config *config, const char *split, cons
     putchar('\n');
 }
 
+/* The checksums in the data folder are those of all its files. */
+static nm_status compare_data(job *self, const char *model, nm_error *err)
+{
+    char *folder = nm_options_get(self->loaded.options, "data.folder");
+    char *checksums = nm_path_join(folder, "checksums.xxh128");
+    nm_status status = nm_cli_compare_inputs(self->comm, model, (const char *const *)&checksums, 1, err);
+    free(checksums);
+    free(folder);
+    return status;
+}
+
 static nm_status score_splits(job *self, const char *path, nm_error *err)
 {
     static const char *const names[] = {"train", "valid", "test"};
@@ -304,6 +316,7 @@ static nm_status score_splits(job *self, const char *path, nm_error *err)
     free(file);
     NM_TRY(status);
     self->loaded.task.comm = self->comm;
+    NM_TRY(compare_data(self, path, err));
     for (int split = NM_SPLIT_TRAIN; split <= NM_SPLIT_TEST; split++) {
         nm_split_loss loss;
         const nm_translation_parts *parts = self->loaded.task.parts;
@@ -363,6 +376,7 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
         if (!strcmp(files[i], "-"))
             return nm_cli_fail_standard_input(err);
     NM_TRY(job_open(self, argv[0], err));
+    NM_TRY(nm_cli_compare_inputs(self->comm, argv[0], (const char *const *)files, (size_t)n, err));
     return self->config->tokens ? score_tokens(self, n, files, err) : score_files(self, n, files, err);
 }
 

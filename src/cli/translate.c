@@ -243,6 +243,7 @@ static int translate_run(nm_cli *cli, int argc, char **argv)
     const nm_model_command command = {.open = open_translator,
                                       .max_inputs = 1,
                                       .output = self.config->output,
+                                      .others = {self.config->prefix, self.config->constraints},
                                       .process = translate,
                                       .release = release};
     return nm_model_command_run(&command, cli, argc, argv, &self);

@@ -131,6 +131,15 @@ nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err)
     return status;
 }
 
+nm_status nm_comm_share_interruption(nm_comm *comm, nm_status status, nm_error *err)
+{
+    int64_t interrupted = status == NM_INTERRUPTED;
+    if (comm->size == 1 || (status != NM_OK && !interrupted))
+        return status;
+    NM_TRY(nm_comm_sum(comm, &interrupted, 1, err));
+    return interrupted ? nm_fail(err, NM_INTERRUPTED, "stopped") : NM_OK;
+}
+
 /* A binomial tree: in each step 1, 2, 4, ..., every rank r below `step` sends to rank r + step. */
 nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *err)
 {

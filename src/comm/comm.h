@@ -56,6 +56,9 @@ nm_status nm_comm_gather_bytes(nm_comm *comm, const void *own, size_t bytes, cha
                                nm_error *err);
 /* All-reduce: replaces n values with their sums over all ranks. */
 nm_status nm_comm_sum(nm_comm *comm, int64_t *values, size_t n, nm_error *err);
+/* status: of this rank, which NM_INTERRUPTED has prevented from computing its part of a common result. Returns NM_INTERRUPTED on all
+ * ranks if it is that of one of them. After another failure this rank does not wait for the others. */
+nm_status nm_comm_share_interruption(nm_comm *comm, nm_status status, nm_error *err);
 /* Copies the data of rank 0 to all ranks. */
 nm_status nm_comm_broadcast(nm_comm *comm, void *data, size_t bytes, nm_error *err);
 /* Every rank calls this once, as the last function before nm_comm_free, with its status and, unless that is NM_OK, its message

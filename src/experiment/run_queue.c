@@ -30,29 +30,68 @@ void nm_run_queue_release(nm_run_queue *queue)
     *queue = (nm_run_queue){0};
 }
 
-void nm_last_line(const char *path, char *line, size_t bytes)
+/* ---- the log of a run ---- */
+
+enum { TAIL_BYTES = 8192 };
+
+static void read_tail(const char *path, char tail[TAIL_BYTES])
 {
-    char tail[8192] = "";
+    *tail = 0;
     FILE *file = fopen(path, "rb");
-    if (file) {
-        if (fseek(file, -(long)sizeof tail + 1, SEEK_END))
-            rewind(file);
-        tail[fread(tail, 1, sizeof tail - 1, file)] = 0;
-        fclose(file);
-    }
-    size_t end = strlen(tail);
-    while (end && tail[end - 1] == '\n')
-        tail[--end] = 0;
-    char *start = strrchr(tail, '\n');
-    while (start && start[1] == ' ') {
-        *start = 0;
-        start = strrchr(tail, '\n');
-    }
-    snprintf(line, bytes, "%s", start ? start + 1 : tail);
+    if (!file)
+        return;
+    if (fseek(file, -(long)TAIL_BYTES + 1, SEEK_END))
+        rewind(file);
+    tail[fread(tail, 1, TAIL_BYTES - 1, file)] = 0;
+    fclose(file);
+}
+
+/* Cuts the last line off a text and returns it. */
+static char *cut_last_line(char *text)
+{
+    char *newline = strrchr(text, '\n');
+    if (newline)
+        *newline = 0;
+    return newline ? newline + 1 : text;
+}
+
+static void copy_line(char *line, size_t bytes, const char *text)
+{
+    snprintf(line, bytes, "%s", text);
     nm_utf8_trim(line);
     for (char *at = line; *at; at++)
         if ((unsigned char)*at < ' ')
             *at = ' ';
+}
+
+/* An empty line, or one that a launcher draws above and below its messages. */
+static bool is_frame(const char *line)
+{
+    return strspn(line, "-=*") == strlen(line);
+}
+
+void nm_last_line(const char *path, char *line, size_t bytes)
+{
+    char tail[TAIL_BYTES], *last;
+    read_tail(path, tail);
+    do {
+        last = cut_last_line(tail);
+    } while (last > tail && (*last == ' ' || is_frame(last)));
+    copy_line(line, bytes, last);
+}
+
+static const char message_prefix[] = "norma: ";
+
+void nm_last_message(const char *path, char *line, size_t bytes)
+{
+    char tail[TAIL_BYTES], *last;
+    bool found;
+    read_tail(path, tail);
+    do {
+        last = cut_last_line(tail);
+        found = !strncmp(last, message_prefix, strlen(message_prefix));
+    } while (last > tail && !found);
+    copy_line(line, bytes, found ? last : "");
 }
 
 /* ---- options and arguments ---- */
@@ -196,13 +235,17 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
 
 void nm_run_job_finish(nm_run_job *job, int exit_code)
 {
-    static const char prefix[] = "norma: ";
     nm_run_result *result = &job->result;
     job->state = NM_RUN_FINISHED;
-    nm_last_line(job->log_path, job->last_line, sizeof job->last_line);
     result->exit_code = exit_code;
+    job->last_line[0] = 0;
+    /* A launcher prints further messages after it. */
+    if (exit_code >= NM_USAGE && exit_code <= NM_INTERRUPTED)
+        nm_last_message(job->log_path, job->last_line, sizeof job->last_line);
+    if (!job->last_line[0])
+        nm_last_line(job->log_path, job->last_line, sizeof job->last_line);
     const char *message = job->last_line;
-    message += strncmp(message, prefix, strlen(prefix)) ? 0 : strlen(prefix);
+    message += strncmp(message, message_prefix, strlen(message_prefix)) ? 0 : strlen(message_prefix);
     if (exit_code > 128)
         snprintf(result->failure, sizeof result->failure, "terminated by signal %d", exit_code - 128);
     else if (exit_code)

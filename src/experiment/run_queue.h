@@ -17,7 +17,7 @@ typedef struct nm_run_job { /* one run */
     char *folder, *log_path; /* heap; log_path: standard error of the process */
     char key[NM_RUN_KEY_BYTES];
     nm_settings continued; /* with which a run that exists continues (experiment/run_match.h) */
-    /* Before the run: reason for waiting, or ""; after it has ended: the last line of log_path, or the score. */
+    /* Before the run: reason for waiting, or ""; after it has ended: the last line of log_path, Norma's message, or the score. */
     char last_line[256];
     nm_run_result result;
     nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
@@ -76,8 +76,10 @@ void nm_run_queue_send_message(const nm_run_queue *queue, const char *text);
 bool nm_run_queue_score_finished(const nm_run_queue *queue);
 void nm_run_queue_release(nm_run_queue *queue);
 
-/* The last line of a text file that does not begin with a space, as continued messages and examples do; control characters replaced
- * by spaces; "" if there is none. bytes: size of line. */
+/* The last line of a text file that neither begins with a space, as continued messages and examples do, nor is empty or a frame of
+ * a launcher's message; control characters replaced by spaces; "" if there is none. bytes: size of line. */
 void nm_last_line(const char *path, char *line, size_t bytes);
+/* The last line that begins with "norma: ", in the same way. */
+void nm_last_message(const char *path, char *line, size_t bytes);
 
 #endif

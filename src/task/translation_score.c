@@ -183,6 +183,7 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
     nm_id_list *best = nm_allocate((n + 1) * sizeof *best);
     char *memory = NULL;
     nm_status status = translate_split(task, model, split, first, n_own, found, err);
+    status = nm_comm_share_interruption(comm, status, err);
     if (status == NM_OK)
         status = gather_best(comm, found, n_own, best, &memory, err);
     if (status == NM_OK)

@@ -9,7 +9,7 @@
 
 typedef struct setup { /* of one rank */
     char version[32], device[256];
-    uint64_t options, data, elements;
+    uint64_t options, data, valid_data, elements;
 } setup;
 
 static uint64_t options_hash(const nm_options *options)
@@ -32,11 +32,15 @@ static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err
             return nm_fail(err, NM_MISMATCH, "rank %d runs Norma %s, rank 0 %s", rank, s->version,
                            first->version);
         if (s->options != first->options)
-            return nm_fail(err, NM_MISMATCH,
-                           "rank %d has other options than rank 0: all need the same recipe and command line",
-                           rank);
+            return nm_fail(
+                err, NM_MISMATCH,
+                "rank %d has other options than rank 0: all need the same recipe, command line and, "
+                "with --resume, run folder",
+                rank);
         if (s->data != first->data || s->elements != first->elements)
             return nm_fail(err, NM_MISMATCH, "rank %d has other data than rank 0 in the data folder", rank);
+        if (s->valid_data != first->valid_data)
+            return nm_fail(err, NM_MISMATCH, "rank %d has other validation data than rank 0", rank);
         if (strcmp(s->device, first->device))
             return nm_fail(
                 err, NM_MISMATCH,
@@ -64,6 +68,7 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
              nm_backend_training_level(trainer->backend), (int)trainer->backend->threads);
     own->options = options_hash(trainer->options);
     own->data = trainer->task.fingerprint;
+    own->valid_data = trainer->task.valid_fingerprint;
     own->elements = trainer->model->params.n_elements;
     nm_status status = nm_comm_gather(comm, setups, sizeof *setups, err);
     if (status == NM_OK)
@@ -111,6 +116,13 @@ nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err)
     free(stops);
     if (status == NM_OK && trainer->stop)
         return nm_fail(err, NM_INTERRUPTED, "stopped");
+    return status;
+}
+
+nm_status nm_ranks_share_interruption(nm_trainer *trainer, nm_status status, nm_error *err)
+{
+    status = nm_comm_share_interruption(trainer->comm, status, err);
+    trainer->stop |= status == NM_INTERRUPTED;
     return status;
 }
 

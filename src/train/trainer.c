@@ -41,7 +41,7 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_err
                               .seed = (uint64_t)trainer->config->seed,
                               .max_tokens = trainer->config->max_tokens,
                               .comm = trainer->comm,
-                              .stop = trainer->comm->size == 1 ? trainer->callbacks.stop : NULL};
+                              .stop = trainer->callbacks.stop};
     return task->open(&trainer->task, err);
 }
 

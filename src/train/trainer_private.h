@@ -92,6 +92,8 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
 nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);
 /* NM_INTERRUPTED on all ranks if one of them was requested to stop. */
 nm_status nm_ranks_share_stop(nm_trainer *trainer, nm_error *err);
+/* nm_comm_share_interruption; if a rank was interrupted, all stop after the update. */
+nm_status nm_ranks_share_interruption(nm_trainer *trainer, nm_status status, nm_error *err);
 /* Copies the training state of rank 0 to all ranks. */
 nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
 /* Copies parameters, running statistics, optimizer state and training state of rank 0 to all ranks. */

@@ -128,9 +128,14 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
         status = batch_loss_over(trainer, &batches, v, err);
     nm_batches_release(&batches);
     v->perplexity = nm_task_has_perplexity(trainer->task.type, trainer->options) ? exp(v->nll) : NAN;
-    if (status == NM_OK && trainer->config->score)
+    if (status == NM_OK && trainer->config->score) {
         status = trainer->task.type->score(&trainer->task, trainer->model, NM_SPLIT_VALID,
                                            trainer->config->validate_examples, &v->score, err);
+        const bool has_score = status == NM_OK;
+        status = nm_ranks_share_interruption(trainer, status, err);
+        if (has_score && status != NM_OK)
+            nm_task_score_release(&v->score);
+    }
     v->seconds = nm_clock() - start;
     trainer->validating += v->seconds;
     return status;

@@ -66,6 +66,29 @@ timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm <lm_test.txt >out 2>err && fa
 has err 'an input file is required with several processes'
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" perplexity lm lm_test.txt --tokens </dev/null >out 2>err && fail "2 ranks printed tokens"
 [ "$(grep -c '^norma: --tokens requires a single process' err)" = 1 ] || fail "not one message: $(cat err)"
+# Rank 1 works in another folder, where one of the files has other contents.
+mkdir far
+printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cd far\nexec "$@"\n' >far.sh
+chmod +x far.sh
+differs() { # PATH COPY ARGUMENTS...: PATH of rank 1 is COPY
+    local file=$1 copy=$2
+    shift 2
+    rm -rf far/*
+    cp -r one lm data lm_data ./*.xx ./*.txt far
+    got=0 cases=$((cases + 2))
+    timeout 120 "$MPIEXEC" -n 2 "$PWD/far.sh" "$NORMA" "$@" </dev/null >out 2>err || got=$?
+    [ "$got" = 0 ] || fail "norma $*, equal files in other folders: $(cat err)"
+    rm -r "far/$file"
+    cp -r "$copy" "far/$file"
+    got=0
+    timeout 120 "$MPIEXEC" -n 2 "$PWD/far.sh" "$NORMA" "$@" </dev/null >out 2>err || got=$?
+    ends 5 ': rank 1 reads a file with other contents than rank 0'
+}
+differs lines.xx test.xx translate one lines.xx
+differs lines.xx valid.xx translate one lines.xx --prefix lines.xx
+differs one/best.safetensors rbn1/best.safetensors translate one lines.xx
+differs one/best.safetensors rbn1/best.safetensors translate one,one lines.xx
+differs lm_test.txt lm_valid.txt perplexity lm lm_valid.txt lm_test.txt
 # Commands that do not divide their work run once.
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
@@ -128,6 +151,21 @@ pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --trai
 ends 5 'rank 1 has other options than rank 0'
 ranks 2 --run.folder ranks2
 ends 2 'ranks2 already contains a run'
+# A run that only rank 0 can read.
+pair --run.folder ranks2 --resume : train recipe.ini --run.quiet --run.folder unseen --resume
+ends 5 'with --resume, run folder'
+# Rank 1 works in another folder, whose data have other validation sentences.
+mkdir other
+cp recipe.ini train.?? valid.?? test.?? other
+cat test.xx >>other/valid.xx
+cat test.yy >>other/valid.yy
+(cd other && "$NORMA" prepare "${prepare_arguments[@]}" --output data 2>err) || fail "prepare: $(cat other/err)"
+printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cd other\nexec "$@"\n' >elsewhere.sh
+chmod +x elsewhere.sh
+got=0 cases=$((cases + 1))
+timeout 120 "$MPIEXEC" -n 2 "$PWD/elsewhere.sh" "$NORMA" train recipe.ini --run.quiet --run.folder wrong </dev/null >out 2>err || got=$?
+ends 5 'rank 1 has other validation data than rank 0'
+differs data other/data perplexity one
 # Only rank 1 fails: its data folder is missing.
 pair --run.folder wrong : train recipe.ini --run.quiet --run.folder wrong --data.folder missing
 ends 3 'norma: rank 1: missing/'
@@ -155,6 +193,22 @@ start terminated
 kill -TERM "$victim"
 finish
 ends 9 'norma: stopped after update '
+# During a validation, whose translations have thousands of tokens: it ends early, and the resumed run repeats it.
+"$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 2 --train.validate_every 1 --train.validate_examples 0 --decode.max_length_b 100000 \
+    --decode.beam 8 --decode.min_length 100000 --run.quiet --run.folder validating </dev/null >out 2>err &
+process=$!
+for ((i = 0; i < 600; i++)); do
+    [ -e validating/log.jsonl ] && break
+    sleep 0.05
+done
+sleep 1
+pkill -TERM -f "^$NORMA train recipe.ini .*--run.folder validating"
+await_end
+ends 9 'norma: stopped after update 1; checkpoint written'
+grep -q '"type":"valid"' validating/log.jsonl && fail "a validation that was interrupted has a result: $(cat validating/log.jsonl)"
+ranks 2 --run.folder validating --resume --train.validate_examples 1 --decode.min_length 1 --decode.max_length_b 5 --resume=override
+has err 'resumed at update 1'
+[ "$(grep -c '"type":"valid"' validating/log.jsonl)" = 2 ] || fail "the validation was not repeated: $(cat err)"
 start frozen --comm.timeout 2
 kill -STOP "$victim"
 finish
@@ -212,6 +266,15 @@ for rank in 0 1; do
     done
 done
 
+# Tasks of srun without an MPI plugin do not find each other.
+for task in 0 1; do
+    SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$task "$NORMA" train recipe.ini --run.quiet --run.folder "task$task" 2>err || fail "task $task: $(cat err)"
+    [ "$(grep -c 'warning: srun has started 2 tasks without MPI' err)" = $((1 - task)) ] || fail "task $task of srun: $(cat err)"
+done
+SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$NORMA" train recipe.ini --run.quiet --comm.backend none --run.folder task2 2>err || fail "task 2: $(cat err)"
+cases=$((cases + 3))
+grep -q 'warning: srun' err && fail "a warning in spite of comm.backend = none: $(cat err)"
+
 # A comparison whose runs are started by a launcher equals one without.
 for launch in '' "$MPIEXEC -n 2"; do
     "$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$launch" --device.threads 1 \
@@ -219,6 +282,16 @@ for launch in '' "$MPIEXEC -n 2"; do
 done
 has compare2/*/log.jsonl '"ranks":2'
 [ "$(weights compare/*/last.safetensors)" = "$(weights compare2/*/last.safetensors)" ] || fail "the launcher changed the weights"
+# The message of a run that fails is that of Norma, not the last line of the launcher, which cannot start a comparison itself.
+got=0 cases=$((cases + 1))
+"$NORMA" compare recipe.ini --norms layer --seeds 1 --jobs 1 --launch "$MPIEXEC -n 2" --train.shards 1 \
+    --folder failing --tid-batches 0 </dev/null >out 2>err || got=$?
+[ "$got" = 2 ] || fail "compare: exit code $got of a failed run"
+has out 'failed: 2 processes need at least as many shards per update; train.shards is 1'
+got=0 cases=$((cases + 1))
+timeout 120 "$MPIEXEC" -n 2 "$NORMA" compare recipe.ini --norms layer --seeds 1 --folder nested </dev/null >out 2>err || got=$?
+ends 2 'norma compare starts its runs itself'
+[ ! -e nested ] || fail "a launcher has started a comparison"
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "1, 2 and 3 ranks, a resume with other numbers of ranks: the same weights; failures of one rank end all ($cases cases)"

@@ -448,19 +448,25 @@ static void test_configurations_are_compared_by_effect(void **state)
         free(texts[i]);
 }
 
-/* The examples of a validation hide neither the validation nor the progress. */
+/* The examples of a validation hide neither the validation nor the progress, the messages of a launcher not that of Norma. */
 static void test_last_line_of_a_run(void **state)
 {
     (void)state;
     char folder[] = "/tmp/norma-test-XXXXXX", line[64];
     assert_non_null(mkdtemp(folder));
     char *path = nm_path_join(folder, "log.txt");
-    static const char *const texts[][2] = {
-        {"update 1\nvalid: loss 2\n  source: a\n  output: b\n  reference: c\n", "valid: loss 2"},
-        {"update 1\nupdate\t2\n", "update 2"},
-        {"  source: a\n", "  source: a"},
-        {"", ""}};
+    /* text, last line, last message */
+    static const char *const texts[][3] = {
+        {"update 1\nvalid: loss 2\n  source: a\n  output: b\n  reference: c\n", "valid: loss 2", ""},
+        {"update 1\nupdate\t2\n", "update 2", ""},
+        {"norma: warning: w\nnorma: failed\n----\nPrimary job ended\n  Exit code:    2\n----\n\n",
+         "Primary job ended", "norma: failed"},
+        {"norma: failed", "norma: failed", "norma: failed"},
+        {"  source: a\n", "  source: a", ""},
+        {"", "", ""}};
     nm_last_line(path, line, sizeof line);
+    assert_string_equal(line, "");
+    nm_last_message(path, line, sizeof line);
     assert_string_equal(line, "");
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         FILE *file = fopen(path, "w");
@@ -469,6 +475,8 @@ static void test_last_line_of_a_run(void **state)
         fclose(file);
         nm_last_line(path, line, sizeof line);
         assert_string_equal(line, texts[i][1]);
+        nm_last_message(path, line, sizeof line);
+        assert_string_equal(line, texts[i][2]);
     }
     unlink(path);
     rmdir(folder);

@@ -1,0 +1,63 @@
+#include "cli/compare_inputs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "train/checkpoint.h"
+
+/* 0 if there is no such file; the command itself reports errors of reading. */
+static uint64_t hash_file(const char *path)
+{
+    struct stat info;
+    nm_file_map map;
+    nm_error ignored;
+    if (!path || stat(path, &info) || !S_ISREG(info.st_mode) ||
+        nm_file_map_open(&map, path, &ignored) != NM_OK)
+        return 0;
+    uint64_t hash = XXH3_64bits(map.data ? map.data : "", map.bytes);
+    nm_file_unmap(&map);
+    return hash;
+}
+
+static uint64_t hash_models(const char *paths)
+{
+    if (nm_file_may_exist(paths)) { /* one model, even if the path contains a comma */
+        char *file = nm_model_path(paths);
+        uint64_t hash = hash_file(file);
+        free(file);
+        return hash;
+    }
+    char *copy = nm_duplicate(paths), *rest = copy, *path;
+    uint64_t all = 0;
+    while ((path = strsep(&rest, ",")) != NULL) {
+        char *file = nm_model_path(path);
+        const uint64_t pair[] = {all, hash_file(file)};
+        all = XXH3_64bits(pair, sizeof pair);
+        free(file);
+    }
+    free(copy);
+    return all;
+}
+
+nm_status nm_cli_compare_inputs(nm_comm *comm, const char *models, const char *const *files, size_t n,
+                                nm_error *err)
+{
+    if (comm->size == 1)
+        return NM_OK;
+    uint64_t *hashes = nm_allocate((size_t)comm->size * (n + 1) * sizeof *hashes);
+    uint64_t *own = hashes + (size_t)comm->rank * (n + 1);
+    own[0] = hash_models(models);
+    for (size_t i = 0; i < n; i++)
+        own[i + 1] = hash_file(files[i]);
+    nm_status status = nm_comm_gather(comm, hashes, (n + 1) * sizeof *hashes, err);
+    for (size_t i = n + 1; status == NM_OK && i < (size_t)comm->size * (n + 1); i++)
+        if (hashes[i] != hashes[i % (n + 1)])
+            status = nm_fail(err, NM_MISMATCH, "%s: rank %zu reads a file with other contents than rank 0",
+                             i % (n + 1) ? files[i % (n + 1) - 1] : models, i / (n + 1));
+    free(hashes);
+    return status;
+}
