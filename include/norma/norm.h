@@ -41,13 +41,14 @@ nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, 
 void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
 
 /* Training: y = norm(x); updates the running state of the forward pass. x, y: [rows, width] in the backend's type, contiguous;
- * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_MEMORY. */
+ * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_USAGE: rows is
+ * below 1; NM_MEMORY. */
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* dx = gradient with respect to x of the last nm_norm_forward, including that of the penalty (RBN). Adds the gradients of
  * parameters to nm_norm_param_grad, and updates the running state of the backward pass. NM_USAGE: no forward pass before;
  * NM_MEMORY. */
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
-/* Inference: y = norm(x); only reads the state. NM_MEMORY. */
+/* Inference: y = norm(x); only reads the state. Errors as nm_norm_forward. */
 nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* Penalty of the last nm_norm_forward; 0 for types without one. */
 double nm_norm_penalty(const nm_norm *norm);
