@@ -821,8 +821,9 @@ struct nm_backend {
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free. NM_USAGE for unknown names, NM_UNSUPPORTED if the machine
- * or the backend lacks an option. */
+/* Creates a backend; free with nm_backend_free. A backend may be used by one thread at a time, and so may all layers
+ * (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE for unknown names,
+ * NM_UNSUPPORTED if the machine or the backend lacks an option. */
 nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same

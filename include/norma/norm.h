@@ -2,7 +2,10 @@
  *
  * A layer normalizes X [rows, width], one row per token (no padding). In training, the forward pass may use statistics of the
  * whole batch, and updates the running state. Inference only reads the state, so the result of a row does not depend on other
- * rows. Formulas and sources are in src/norm, one file per type. norma/norm_type.h is the interface of the types. */
+ * rows. Formulas and sources are in src/norm, one file per type. norma/norm_type.h is the interface of the types.
+ *
+ * Calls for layers on the same backend must not overlap: they share its workspace, and results would be wrong. Layers of
+ * different threads have different backends or workers (nm_backend_create_worker). */
 #ifndef NORMA_NORM_H
 #define NORMA_NORM_H
 
@@ -41,13 +44,14 @@ nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, 
 void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
 
 /* Training: y = norm(x); updates the running state of the forward pass. x, y: [rows, width] in the backend's type, contiguous;
- * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_MEMORY. */
+ * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_USAGE: rows is
+ * below 1; NM_MEMORY. */
 nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* dx = gradient with respect to x of the last nm_norm_forward, including that of the penalty (RBN). Adds the gradients of
  * parameters to nm_norm_param_grad, and updates the running state of the backward pass. NM_USAGE: no forward pass before;
  * NM_MEMORY. */
 nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
-/* Inference: y = norm(x); only reads the state. NM_MEMORY. */
+/* Inference: y = norm(x); only reads the state. Errors as nm_norm_forward. */
 nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* Penalty of the last nm_norm_forward; 0 for types without one. */
 double nm_norm_penalty(const nm_norm *norm);

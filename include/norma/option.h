@@ -42,6 +42,7 @@ typedef struct nm_preset {
     const char *name, *settings, *help;
 } nm_preset;
 
+/* Rows of a table in C. C++ has no _Generic; there a row lists the fields of nm_option. */
 #define NM_KIND(field)                                                                                       \
     _Generic((field), bool : NM_BOOL, int64_t : NM_INT, double : NM_REAL, const char * : NM_TEXT,            \
              int : NM_ENUM, unsigned : NM_ENUM)

@@ -59,6 +59,7 @@ typedef enum nm_training_resume {
  * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" or "runs/NAME-PROFILE" with
  * the name of the recipe's file. options: alternating names and values that end with NULL, or NULL; full names such as
  * "train.updates", which take precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
+ * Relative paths are those of the working directory, which must not change until nm_training_close.
  *
  * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
  * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
@@ -70,8 +71,8 @@ NM_API nm_status nm_training_open(nm_training **training, const char *recipe, co
  * bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the divergence threshold. */
 NM_API nm_status nm_training_run(nm_training *training, nm_error *err);
 /* Requests the end of nm_training_run after the current update, or during a validation, which a resumed training then repeats
- * (with several processes, its loss may end early, its score not). May be called from a callback, another thread or a signal
- * handler. */
+ * (with several processes, its loss may end early, its score not). Later calls of nm_training_run end at once: a training is
+ * continued by nm_training_open. May be called from a callback, another thread or a signal handler. */
 NM_API void nm_training_stop(nm_training *training);
 /* NULL is accepted. */
 NM_API void nm_training_close(nm_training *training);

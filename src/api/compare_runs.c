@@ -395,6 +395,8 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
     err = err ? err : &ignored;
     if (!comparison || !folder)
         return nm_fail(err, NM_USAGE, "nm_comparison_open_results: comparison or folder is NULL");
+    if (!*folder) /* "" would be the root folder */
+        return nm_fail(err, NM_USAGE, "nm_comparison_open_results: folder is empty");
     nm_comparison *self = create(events);
     self->results_only = true;
     self->experiment.folder = nm_duplicate(folder);

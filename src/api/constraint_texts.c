@@ -147,9 +147,9 @@ nm_status nm_constraint_texts_encode(nm_constraint_texts *self, const char *cons
     const int32_t *ids = self->ids.data;
     for (size_t p = 0; p < self->n; ids += self->phrases[p++].n)
         self->phrases[p].ids = ids;
-    const nm_phrase *phrases = self->phrases;
-    for (size_t i = 0; i < n; phrases += self->lists[i++].n) {
-        self->lists[i].phrases = phrases;
+    size_t first = 0;
+    for (size_t i = 0; i < n; first += (size_t)self->lists[i++].n) {
+        self->lists[i].phrases = self->phrases ? self->phrases + first : NULL;
         self->lists[i].joined = self->joined;
     }
     return NM_OK;

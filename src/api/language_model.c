@@ -28,6 +28,8 @@ static const nm_option scoring_rows[] = {
     {0}};
 /* clang-format on */
 
+static const nm_option_rule scoring_rules[] = {NM_LM_DOCUMENT_RULE, {0}};
+
 /* Workspace of one call. */
 typedef struct workspace {
     nm_model *model;
@@ -71,6 +73,7 @@ static void add_options(nm_options *options)
 {
     nm_sample_options_add(options);
     nm_options_add(options, "perplexity", scoring_rows, NULL, sizeof(scoring_config));
+    nm_options_add_rules(options, scoring_rules);
 }
 
 static const nm_inference_type inference_type = {
@@ -119,6 +122,10 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
                             nm_error *err)
 {
     NM_TRY(nm_inference_open(&self->inference, &inference_type, path, options, err));
+    char *warning = NULL; /* is about options of files */
+    nm_status status = nm_options_check(self->inference.options, &warning, err);
+    free(warning);
+    NM_TRY(status);
     nm_model *model = self->inference.models[0].model;
     const nm_lm_config *config = nm_lm_config_of(model);
     self->parts = self->inference.models[0].task.parts;
@@ -242,6 +249,8 @@ nm_status nm_language_model_score(nm_language_model *self, const char *const *li
     err = err ? err : &ignored;
     if (!self || !scores)
         return nm_fail(err, NM_USAGE, "nm_language_model_score: %s is NULL", self ? "scores" : "model");
+    if (context != NM_LM_LINES && context != NM_LM_TEXT)
+        return nm_fail(err, NM_USAGE, "nm_language_model_score: context is %d", (int)context);
     workspace *w;
     NM_TRY(self->documents.unit == NM_DOCUMENT_LINE ? nm_lines_check(lines, n, "line", err)
                                                     : nm_texts_check(lines, n, "document", err));

@@ -314,6 +314,10 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     int64_t size;
     if (!recipe)
         return nm_fail(err, NM_USAGE, "nm_training_open: recipe is NULL");
+    if (!*recipe || (folder && !*folder)) /* "" would be the root folder */
+        return nm_fail(err, NM_USAGE, "nm_training_open: %s is empty", *recipe ? "folder" : "recipe");
+    if ((unsigned)resume > NM_RESUME_OVERRIDE)
+        return nm_fail(err, NM_USAGE, "nm_training_open: resume is %d", (int)resume);
     NM_TRY(nm_recipe_find_task(recipe, settings, &self->task, err));
     self->options = options_of(self->task);
     NM_TRY(set_options(self->options, settings, err));

@@ -24,7 +24,8 @@ nm_status nm_file_error_status(int error)
 
 static nm_status fail_errno(nm_error *err, const char *path, const char *action, int cause)
 {
-    return nm_fail(err, nm_file_error_status(cause), "%s: %s%s", path, action, strerror(cause));
+    return nm_fail(err, nm_file_error_status(cause), "%s: %s%s", *path ? path : "a file without a name",
+                   action, strerror(cause));
 }
 
 /* Opens a regular file and sets *bytes to its size. */

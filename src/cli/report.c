@@ -69,7 +69,7 @@ static int choose_folders(int argc, char **argv)
     bool *has_log = nm_allocate((size_t)argc * sizeof *has_log);
     for (int i = 0; i < argc; i++) {
         char *log = nm_path_join(argv[i], "log.jsonl");
-        has_log[i] = nm_file_may_exist(log);
+        has_log[i] = !*argv[i] || nm_file_may_exist(log); /* an empty name is refused when it is read */
         n += has_log[i];
         free(log);
     }

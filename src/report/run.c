@@ -294,6 +294,8 @@ static nm_status read_settings(nm_report_run *run, nm_error *err)
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err)
 {
     *run = (nm_report_run){.folder = nm_duplicate(folder)};
+    if (!*folder) /* "/log.jsonl" would be a file of the root folder */
+        return nm_fail(err, NM_USAGE, "the name of a run folder is empty");
     char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
     size_t bytes = 0;
     nm_status status = nm_file_read(path, &text, &bytes, err);

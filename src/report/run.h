@@ -48,8 +48,9 @@ typedef struct nm_report_run {
 
 /* Reads a run folder. A line of the log that is not a JSON object is counted and ignored: the run may be active, or may
  * have been killed while it wrote the line. inspected: file with the output of norma inspect --json, whose objects for this
- * run are read instead of its inspection.json; "": none. NM_IO if the folder has no log.jsonl or a file cannot be read,
- * NM_FORMAT if a file of inspections is malformed. The caller releases the run, also after a failure. */
+ * run are read instead of its inspection.json; "": none. NM_USAGE if the name of the folder is empty, NM_IO if the folder has
+ * no log.jsonl or a file cannot be read, NM_FORMAT if a file of inspections is malformed. The caller releases the run, also
+ * after a failure. */
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err);
 /* Adds lines of a log, so that a log can be read while it grows. Only the last call may end within a line. */
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);

@@ -27,6 +27,7 @@ rm -r runs/empty events
 refuses 2 "report: nothing to write" report runs/layer-1 -o ''
 refuses 2 "report.png_width = 600 has no effect" report runs/layer-1 --png-width 600
 refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere -o page.html
+refuses 2 "the name of a run folder is empty" report runs/layer-1 '' -o page.html
 mkdir -p runs/odd/log.jsonl
 refuses 3 "runs/odd/log.jsonl" report runs/odd -o page.html
 rm -r runs/odd

@@ -174,6 +174,9 @@ static void test_writer_reports_folder_and_missing_folder(void **unused)
     assert_string_equal(err.text, "taken: is a folder");
     assert_int_equal(nm_file_writer_open(&writer, "absent/model", &err), NM_IO);
     assert_string_equal(err.text, "absent/model: No such file or directory");
+    char *text = NULL;
+    assert_int_equal(nm_file_read("", &text, NULL, &err), NM_IO);
+    assert_string_equal(err.text, "a file without a name: No such file or directory");
 }
 
 static void test_longest_file_name(void **unused)

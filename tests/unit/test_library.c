@@ -510,6 +510,7 @@ static void language_model(void **state)
     assert_int_equal(nm_language_model_generate(model, texts, 1, 0, NULL, &err), NM_USAGE);
     assert_int_equal(nm_language_model_score(model, NULL, 1, NM_LM_LINES, &one, &err), NM_USAGE);
     assert_int_equal(nm_language_model_score(NULL, texts, 1, NM_LM_LINES, &one, &err), NM_USAGE);
+    assert_int_equal(nm_language_model_score(model, texts, 1, (nm_lm_context)7, &one, &err), NM_USAGE);
     assert_true(!one && !found);
     assert_true(isnan(nm_lm_scores_perplexity(NULL)));
     check_prompt_lines(model);
@@ -521,6 +522,9 @@ static void language_model(void **state)
     assert_int_equal(
         nm_language_model_open(&model, lm_run, (const char *const[]){"perplexity.context", "9", NULL}, &err),
         NM_USAGE);
+    const char *const separator[] = {"perplexity.document_separator", "x", NULL};
+    assert_int_equal(nm_language_model_open(&model, lm_run, separator, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "has no effect with perplexity.documents = auto"));
     assert_null(model);
 }
 

@@ -168,7 +168,8 @@ static void bad_recipes(void **state)
                  {"[run]\ntask = dancing\n", "dancing", NM_USAGE},
                  {"[train]\nupdate = 3\n", "update", NM_USAGE},
                  {"[train]\nupdates = many\n", "many", NM_USAGE},
-                 {NULL, "recipe is NULL", NM_USAGE}};
+                 {NULL, "recipe is NULL", NM_USAGE},
+                 {"", "recipe is empty", NM_USAGE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(nm_training_open(&training, cases[i].recipe, run, NULL, NM_TRAINING_NEW, NULL, &err),
                          cases[i].status);
@@ -183,6 +184,14 @@ static void bad_recipes(void **state)
                      NM_USAGE);
     assert_int_equal(nm_training_open(&training, recipe, NULL, NULL, NM_TRAINING_NEW, NULL, NULL), NM_USAGE);
     assert_int_equal(nm_training_open(NULL, recipe, run, NULL, NM_TRAINING_NEW, NULL, NULL), NM_USAGE);
+    /* Not the root folder. A dry run would write no files. */
+    const char *const dry[] = {"run.dry_run", "true", NULL};
+    assert_int_equal(nm_training_open(&training, recipe, "", dry, NM_TRAINING_NEW, NULL, &err), NM_USAGE);
+    assert_string_equal(err.text, "nm_training_open: folder is empty");
+    assert_int_equal(nm_training_open(&training, recipe, run, dry, (nm_training_resume)7, NULL, &err),
+                     NM_USAGE);
+    assert_string_equal(err.text, "nm_training_open: resume is 7");
+    assert_null(training);
     assert_int_equal(nm_training_run(NULL, NULL), NM_USAGE);
     nm_training_stop(NULL);
     nm_training_close(NULL);
@@ -201,6 +210,8 @@ static void bad_comparisons(void **state)
     assert_string_equal(err.text, "option format has no value");
     assert_int_equal(nm_comparison_open_results(&comparison, corpus, no_effect, NULL, &err), NM_USAGE);
     assert_non_null(strstr(err.text, "--compare.seeds has no effect with --results"));
+    assert_int_equal(nm_comparison_open_results(&comparison, "", NULL, NULL, &err), NM_USAGE);
+    assert_string_equal(err.text, "nm_comparison_open_results: folder is empty");
     assert_null(comparison);
 }
 

@@ -1,4 +1,6 @@
-/* Standalone normalization layers: files, errors, presets, penalties, names. */
+/* Standalone normalization layers: files, errors, presets, penalties, names, threads. */
+#include <pthread.h>
+
 #include "norm_fixture.h"
 
 /* ---- files ---- */
@@ -337,6 +339,73 @@ static void test_names_of_vectors(void **unused)
     nm_norm_free(norm);
 }
 
+/* ---- layers of several threads, each on a worker of the backend ---- */
+
+enum { THREADS = 3, MANY_ROWS = 500, WIDE = 48 };
+
+typedef struct trained_layer {
+    nm_backend *backend;
+    const nm_norm_type *type;
+    float y[MANY_ROWS * WIDE], dx[MANY_ROWS * WIDE];
+    nm_status status;
+} trained_layer;
+
+static float many[MANY_ROWS * WIDE], many_upstream[MANY_ROWS * WIDE];
+
+static void *train_layer(void *argument)
+{
+    trained_layer *self = argument;
+    const nm_norm_site site = {.width = WIDE, .groups = 4};
+    nm_norm *norm = NULL;
+    nm_error err;
+    self->status =
+        nm_norm_create(&norm, self->backend, self->type->name, settings_of(self->type), &site, &err);
+    for (int step = 0; step < 4 && self->status == NM_OK; step++) {
+        self->status = nm_norm_forward(norm, MANY_ROWS, many, self->y, &err);
+        if (self->status == NM_OK)
+            self->status = nm_norm_backward(norm, many_upstream, self->dx, &err);
+    }
+    nm_norm_free(norm);
+    return NULL;
+}
+
+static void check_workers(const nm_norm_type *type)
+{
+    static trained_layer expected, layers[THREADS];
+    const nm_backend_options options = {.name = "cpu", .threads = 1};
+    pthread_t threads[THREADS];
+    nm_error err;
+    assert_int_equal(nm_backend_create(&expected.backend, &options, &err), NM_OK);
+    expected.type = type;
+    train_layer(&expected);
+    assert_int_equal(expected.status, NM_OK);
+    for (int i = 0; i < THREADS; i++) {
+        layers[i].type = type;
+        assert_int_equal(nm_backend_create_worker(&layers[i].backend, expected.backend, 1, &err), NM_OK);
+    }
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, train_layer, &layers[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(layers[i].status, NM_OK);
+        assert_memory_equal(layers[i].y, expected.y, sizeof expected.y);
+        assert_memory_equal(layers[i].dx, expected.dx, sizeof expected.dx);
+        nm_backend_free(layers[i].backend);
+    }
+    nm_backend_free(expected.backend);
+}
+
+static void test_layers_of_several_threads(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < MANY_ROWS * WIDE; i++) {
+        many[i] = (float)(i * 7919 % 1000) / 300 - 1;
+        many_upstream[i] = (float)(i * 10473 % 997) / 500 - 1;
+    }
+    for_each_type(check_workers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,7 +414,7 @@ int main(void)
         cmocka_unit_test(test_presets_of_batch),      cmocka_unit_test(test_centered_weights_of_mabn),
         cmocka_unit_test(test_pending_passes),        cmocka_unit_test(test_buffer_of_pending_passes_of_mabn),
         cmocka_unit_test(test_gradient_at_inference), cmocka_unit_test(test_gradient_of_the_penalty),
-        cmocka_unit_test(test_names_of_vectors),
+        cmocka_unit_test(test_names_of_vectors),      cmocka_unit_test(test_layers_of_several_threads),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -296,6 +296,15 @@ static void bad_texts(void **state)
     nm_translations_free(NULL);
     assert_int_equal(nm_translations_n(NULL), 0);
     nm_translations_free(translate(translator, texts, 1)); /* still usable */
+    const char *const empty[] = {"", ""};
+    assert_int_equal(nm_translator_run_constraints(translator, texts, NULL, empty, 2, &translations, &err),
+                     NM_OK);
+    nm_translations *unconstrained = translate(translator, texts, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_string_equal(nm_translations_text(translations, i, 0),
+                            nm_translations_text(unconstrained, i, 0));
+    nm_translations_free(unconstrained);
+    nm_translations_free(translations);
     nm_translator_close(translator);
 }
 
