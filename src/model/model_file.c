@@ -344,13 +344,18 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
     return NM_OK;
 }
 
-/* The file of a training state has tensors, too, but no task. */
-static nm_status check_model(const nm_safetensors *file, nm_error *err)
+nm_status nm_model_file_not_a_model(const nm_safetensors *file, nm_error *err)
 {
-    return nm_safetensors_metadata(file, "task")
-               ? NM_OK
-               : nm_fail(err, NM_FORMAT, "%s: not a model of Norma: its metadata names no task",
-                         nm_safetensors_path(file));
+    const char *path = nm_safetensors_path(file);
+    if (nm_safetensors_find(file, "optimizer.m"))
+        return nm_fail(err, NM_FORMAT,
+                       "%s: a training state, not a model of Norma; the models of a run are its "
+                       "best.safetensors and checkpoints/NUMBER.safetensors",
+                       path);
+    return nm_fail(err, NM_FORMAT,
+                   "%s: not a Norma model: task or configuration is missing; norma convert reads models of "
+                   "other toolkits",
+                   path);
 }
 
 /* Models that are averaged may differ in options, update, preparation of the data and program version. */
@@ -542,8 +547,8 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
         status = nm_safetensors_open(&files[f], paths[f], err);
         if (status == NM_OK)
             status = check_float(files[f], err);
-        if (status == NM_OK)
-            status = check_model(files[f], err);
+        if (status == NM_OK && !nm_safetensors_metadata(files[f], "task"))
+            status = nm_model_file_not_a_model(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
         if (status == NM_OK && f > 0)

@@ -39,6 +39,9 @@ nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_err
  * pages and does not change the file. */
 nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err);
 
+/* Fails with NM_FORMAT for a file without the metadata of a model; the message names the kind of the file. */
+nm_status nm_model_file_not_a_model(const nm_safetensors *file, nm_error *err);
+
 /* NM_DIVERGED names the first floating-point tensor that contains a NaN or an infinity. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
 

@@ -37,7 +37,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
     *task = task_name ? nm_task_type_find(task_name) : NULL;
     *options = NULL;
     if (!*task || !config) {
-        status = nm_fail(err, NM_FORMAT, "%s: not a Norma model: task or configuration is missing", chosen);
+        status = nm_model_file_not_a_model(file, err);
     } else {
         *options = nm_options_create();
         nm_train_options_add(*options, *task);

@@ -63,7 +63,8 @@ forged 4 'malformed' '$_ = "[" x 100000'
 forged 4 'malformed' '$_ = "{\"a\":" x 5000'
 forged 4 'malformed' '$_ = "null"'
 forged 4 'bytes after the last tensor' '$_ = "{}"'
-forged 4 'not a Norma model' '$_ = "{}"; $data = ""'
+forged 4 'not a Norma model: task or configuration is missing; norma convert reads models of other toolkits' \
+    '$_ = "{}"; $data = ""'
 forged 4 'not a JSON object' 's/"__metadata__":/"__metadata__":[],"x":/'
 forged 4 'not a Norma model' 's/"task":"translation"/"task":"cooking"/'
 forged 4 'not a Norma model' 's/"config":/"konfig":/'
@@ -175,6 +176,10 @@ done
 find data copied -type f -exec cksum {} + >after
 same before after
 refuses 4 'not a model of Norma' average mean copied/checkpoints/*.state.safetensors
+states=(copied/checkpoints/*.state.safetensors)
+refuses 4 "${states[0]}: a training state, not a model of Norma; the models of a run are its best.safetensors and" \
+    translate "${states[0]}" test.xx
+refuses 4 "${states[0]}: a training state, not a model of Norma" export "${states[0]}" -o mean
 accepts 'average of 1 model' average copied/mean.safetensors $model
 accepts 'average of 1 model' average copied/mean.safetensors $model
 for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do
