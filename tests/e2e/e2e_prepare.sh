@@ -200,6 +200,7 @@ refuses 5 'empty: the filters left no pair of lines' "${p[@]}" --train empty
 prepare --train huge --valid empty --output odd
 says 'valid: 0 pairs read, 0 kept, 0 dropped'
 refuses 3 'missing.de: No such file' "${p[@]}" --train missing
+refuses 3 'long.en.de: No such file, but long.en exists: both files are named by their prefix, long' "${p[@]}" --train long.en
 echo x >zipped.en
 printf '\037\213\010\000more' >zipped.de
 refuses 4 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
