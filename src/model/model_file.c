@@ -344,6 +344,32 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
     return NM_OK;
 }
 
+/* Whether a is a later version than b, both MAJOR.MINOR.PATCH. */
+static bool is_later(const char *a, const char *b)
+{
+    int x[3] = {0}, y[3] = {0};
+    sscanf(a, "%d.%d.%d", &x[0], &x[1], &x[2]);
+    sscanf(b, "%d.%d.%d", &y[0], &y[1], &y[2]);
+    for (int i = 0; i < 3; i++)
+        if (x[i] != y[i])
+            return x[i] > y[i];
+    return false;
+}
+
+nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm_error *err)
+{
+    const char *version = nm_safetensors_metadata(file, "norma");
+    bool of_settings =
+        status == NM_USAGE || status == NM_FORMAT || status == NM_MISMATCH || status == NM_UNSUPPORTED;
+    if (!err || !of_settings || !version || !is_later(version, NORMA_VERSION))
+        return status;
+    char *text = nm_duplicate(err->text);
+    nm_fail(err, NM_UNSUPPORTED, "%s (written by a later version, norma %.31s; this is norma %s)", text,
+            version, NORMA_VERSION);
+    free(text);
+    return NM_UNSUPPORTED;
+}
+
 nm_status nm_model_file_not_a_model(const nm_safetensors *file, nm_error *err)
 {
     const char *path = nm_safetensors_path(file);

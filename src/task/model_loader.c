@@ -43,6 +43,7 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
         nm_train_options_add(*options, *task);
         status = nm_options_read_saved(*options, chosen, config, err);
     }
+    status = nm_model_file_explain(file, status, err);
     nm_safetensors_close(file);
     if (status == NM_OK) {
         *file_path = chosen;
@@ -92,6 +93,7 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
             status = load_model(loaded, file, !int8, err);
         if (status == NM_OK)
             status = nm_model_file_check_finite(file, err);
+        status = nm_model_file_explain(file, status, err);
         loaded->file = file;
     }
     if (status != NM_OK)

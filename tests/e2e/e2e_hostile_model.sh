@@ -104,6 +104,16 @@ forged 4 'codes.bpe:2: ' 's/"codes.bpe":"/"codes.bpe":"#version: 0.2\\na b c d\\
 forged 4 'has no data.ini' 's/"data.ini"/"date.ini"/'
 forged 2 'data.ini' 's/tokenizer = none/tokenizer = some/'
 forged 4 'malformed' 's/"update":"/"update":"\\u0000/'
+# A model of a later version may have options, norms and tasks that this version does not know.
+later='s/"norma":"[^"]*"/"norma":"99.0.0"/ or die;'
+forged 7 'model.width (written by a later version, norma 99.0.0; this is norma ' \
+    "$later s/width = 16/wdith = 16/"
+forged 7 'written by a later version' "$later s/norm = batch/norm = magic/"
+forged 7 'written by a later version' "$later"' s/"task":"translation"/"task":"cooking"/'
+forged 7 "has no tensor 'embed.weight' (written by a later version" "$later"' s/"embed.weight"/"embed.wait"/'
+cp $model m.safetensors
+forge m.safetensors "$later"
+accepts '' translate m.safetensors test.xx
 forged 4 'malformed' 's/"update":"/"update":"\xff/'
 cp $model m.safetensors
 refuses 3 'absent: No such file' translate absent
