@@ -166,6 +166,8 @@ struct nm_norm {
 /* The registered types, NULL at the end; one by name, or NULL. */
 extern const nm_norm_type *const nm_norm_types[];
 const nm_norm_type *nm_norm_type_find(const char *name);
+/* Their names, separated by commas; heap. */
+char *nm_norm_type_names(void);
 
 /* Section [norm]: options of all types. */
 typedef struct nm_norm_config {

@@ -194,6 +194,15 @@ static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
     return status;
 }
 
+static nm_status fail_unknown_norm(const nm_variant *variant, bool after_setting, nm_error *err)
+{
+    char *known = nm_norm_type_names();
+    nm_status status = nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s%s; available: %s",
+                               variant->name, after_setting ? "; " BRACES_HINT : "", known);
+    free(known);
+    return status;
+}
+
 /* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. after_setting: an earlier variant has settings, so that
  * the text may be part of a value. */
 static nm_status parse_variant(nm_variant *variant, char *text, bool after_setting, nm_error *err)
@@ -208,8 +217,7 @@ static nm_status parse_variant(nm_variant *variant, char *text, bool after_setti
         return nm_fail(err, NM_USAGE, "compare.norms: %.100s does not begin with a norm", variant->name);
     bool replaces = strcmp(norm, NM_RECIPE_NORMS) != 0;
     if (replaces && !nm_norm_type_find(norm))
-        return nm_fail(err, NM_USAGE, "compare.norms: unknown norm in %.100s%s", variant->name,
-                       after_setting ? "; " BRACES_HINT : "");
+        return fail_unknown_norm(variant, after_setting, err);
     if (replaces)
         nm_settings_add(&variant->settings, "model.norm", norm);
     return parse_settings(variant, rest, err);

@@ -42,14 +42,23 @@ void nm_norm_options_add(nm_options *options)
     }
 }
 
+char *nm_norm_type_names(void)
+{
+    char *names = nm_duplicate("");
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        char *longer = nm_format("%s%s%s", names, *names ? ", " : "", (*type)->name);
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
 static nm_status unknown_type(const char *name, nm_error *err)
 {
-    char known[512] = "";
-    size_t length = 0;
-    for (const nm_norm_type *const *type = nm_norm_types; *type && length < sizeof known; type++)
-        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "",
-                                   (*type)->name);
-    return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; available: %s", name, known);
+    char *known = nm_norm_type_names();
+    nm_status status = nm_fail(err, NM_USAGE, "unknown norm '%.100s'; available: %s", name, known);
+    free(known);
+    return status;
 }
 
 nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *site,

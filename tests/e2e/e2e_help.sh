@@ -177,6 +177,7 @@ refuses 2 'unknown option translate.baem; the most similar one is decode.beam' t
 refuses 2 'unknown option compare.norm; the most similar one is compare.norms' compare translate --norm layer
 refuses 2 'unknown option translate.thread; the most similar one is device.threads' translate model --thread 1
 refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9
+refuses 2 'unknown option run.folder; the most similar one is compare.folder' compare translate --run.folder runs
 # The beginning or the end of a name, and names of other toolkits.
 refuses 2 'unknown option translate.max_length; the most similar one is decode.max_length_a' translate model --max-length 30
 refuses 2 'unknown option score.ref; the most similar one is score.reference' score bleu hyp --ref ref

@@ -385,7 +385,7 @@ compare() { # CODE TEXT OPTIONS...
     shift 2
     refuses "$code" "$text" compare recipe.ini "$@"
 }
-compare 2 'unknown norm in magic' --norms magic
+compare 2 'unknown norm in magic; available: none, layer, rms, ' --norms magic
 compare 2 'layer is listed twice' --norms layer,layer
 compare 2 'compare.norms is empty' --norms=
 compare 2 'outside 1 .. ' --norms layer --seeds 0
