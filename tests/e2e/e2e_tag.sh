@@ -139,6 +139,10 @@ accepts 'done: 1 updates' train tiny.ini --run.folder vectors --train.updates 1 
 has table F1
 accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \
     --train.updates 1 --data.valid train.txt
+lacks err 'do not occur in the training text'
+sed 's/-[A-Z]*$/-OTHER/' valid.txt >foreign.txt
+accepts ' of the validation set other than O do not occur in the training text; they count as missed' train tiny.ini \
+    --run.folder foreign --train.updates 1 --data.valid foreign.txt
 "$NORMA" compare tiny.ini --compare.folder cmp2 --norms layer,batch --seeds 2 --train.updates 12 >table 2>err || fail "compare: $(cat err)"
 # precision and recall are those of a run, not of the table
 grep -qxE 'F1: f1\|spans\|scheme:[a-z0-9]+\|unknown tags:[0-9]+' table || fail "signature of the table: $(grep '^F1:' table)"
