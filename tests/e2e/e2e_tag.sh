@@ -102,9 +102,9 @@ input=text try tag run --scheme bioes
 printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
     $'Emil\tS-PER' $'lives\tO' $'in\tO' $'Rom\tS-LOC' '' >wanted
 same out wanted
-printf 'Anna Davidson lives\tin Wien .\n\t\nEmil\tlives in Rom\n' >tabs # tabs separate tokens of text, too
+printf 'Anna Davidson lives\tin Wien .\n\t\nEmil\tlives in Rom\n' >text_tabs # tabs separate tokens of text, too
 cp out wanted
-input=tabs try tag run --scheme bioes --input-format text
+input=text_tabs try tag run --scheme bioes --input-format text
 same out wanted
 input=text try tag run --scheme iob1 --output file
 has file $'Davidson\tI-PER'
