@@ -24,8 +24,8 @@ typedef struct format_config { /* section [translate] */
 
 /* clang-format off */
 static const nm_option format_rows[] = {
-    NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text, tokenized text as norma prepare writes it, or subwords."),
-    NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text, tokenized text, or subwords."),
+    NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
+    NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
     NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the penultimate one."),
     NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads."),

@@ -23,6 +23,7 @@ const nm_command nm_command_average = {
         "Every weight and running statistic of OUT is the mean over the models, which must have the same "
         "tensors, task, dictionaries, codes and options of [model], [norm] and [norm.TYPE] (except dropout "
         "rates and initialization), and no values that are not finite. Counters and other options are those "
-        "of the newest model. OUT, the first argument, must not be a model that norma train has written.",
+        "of the newest model. OUT, the first argument, must not be a model that norma train has written. The "
+        "models of a run at its last updates are RUN/checkpoints/????????.safetensors.",
     .run = run,
 };

@@ -181,6 +181,9 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
         return NM_OK;
     size_t at = 0, bytes, n = 0;
     const char *word;
+    for (size_t i = 0; i < lines->bytes; i++) /* a tab would separate columns of the output */
+        if (lines->text[i] == '\t')
+            lines->text[i] = ' ';
     while (nm_word_next(lines->text, lines->bytes, &at, &word, &bytes)) {
         if (n++ == NM_SENTENCE_MAX)
             return bad_line(self, lines->number, "a sentence of more than 65536 tokens", err);

@@ -96,6 +96,26 @@ static bool reads_documents(const nm_pair_config *config)
     return config->documents.unit != NM_DOCUMENT_LINE;
 }
 
+/* The source is a file, but not with the name of a side added. */
+static nm_status fail_not_prefix(const nm_pair_config *config, const char *source, const char *path,
+                                 nm_error *err)
+{
+    for (int side = 0; side < config->sides; side++) {
+        char *suffix = nm_format(".%s", config->languages[side]);
+        bool named = nm_ends_with(source, suffix);
+        int prefix_bytes = (int)(strlen(source) - strlen(suffix));
+        free(suffix);
+        if (named)
+            return nm_fail(err, NM_IO,
+                           "%s: No such file, but %s exists: both files are named by their prefix, %.*s",
+                           path, source, prefix_bytes, source);
+    }
+    return nm_fail(err, NM_IO,
+                   "%s: No such file, but %s exists: if it is a table with both languages, name its "
+                   "format (--input-format tsv, csv or json)",
+                   path, source);
+}
+
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)
 {
     const nm_pair_config *config = self->config;
@@ -110,10 +130,7 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
         free(table);
         NM_TRY(status);
         if (is_file)
-            return nm_fail(err, NM_IO,
-                           "%s: No such file, but %s exists: if it is a table with both languages, name its "
-                           "format (--input-format tsv, csv or json)",
-                           self->paths[side], source);
+            return fail_not_prefix(config, source, self->paths[side], err);
         NM_TRY(nm_text_open(&self->streams[side], self->paths[side], config->encoding, err));
         if (reads_documents(config) && nm_markup_kind_of(self->paths[side]) != NM_MARKUP_NONE)
             return nm_fail(err, NM_USAGE, "%s: its sentences are lines (--documents line), not documents",

@@ -225,9 +225,8 @@ static nm_status flush_ids(nm_prepare *self, nm_error *err)
                                        : &self->ids[k / self->sides][k % self->sides];
         nm_file_writer *files[2] = {&writer->ids, &writer->offsets};
         for (int i = 0; i < 2; i++)
-            if (files[i]->stream && (ferror(files[i]->stream) || fflush(files[i]->stream)))
-                return nm_fail(err, nm_file_error_status(errno), "%s: writing failed: %s", files[i]->path,
-                               strerror(errno));
+            if (files[i]->stream)
+                NM_TRY(nm_file_flush(files[i]->stream, files[i]->path, err));
     }
     return NM_OK;
 }

@@ -344,13 +344,44 @@ static nm_status check_float(const nm_safetensors *file, nm_error *err)
     return NM_OK;
 }
 
-/* The file of a training state has tensors, too, but no task. */
-static nm_status check_model(const nm_safetensors *file, nm_error *err)
+/* Whether a is a later version than b, both MAJOR.MINOR.PATCH. */
+static bool is_later(const char *a, const char *b)
 {
-    return nm_safetensors_metadata(file, "task")
-               ? NM_OK
-               : nm_fail(err, NM_FORMAT, "%s: not a model of Norma: its metadata names no task",
-                         nm_safetensors_path(file));
+    int x[3] = {0}, y[3] = {0};
+    sscanf(a, "%d.%d.%d", &x[0], &x[1], &x[2]);
+    sscanf(b, "%d.%d.%d", &y[0], &y[1], &y[2]);
+    for (int i = 0; i < 3; i++)
+        if (x[i] != y[i])
+            return x[i] > y[i];
+    return false;
+}
+
+nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm_error *err)
+{
+    const char *version = nm_safetensors_metadata(file, "norma");
+    bool of_settings =
+        status == NM_USAGE || status == NM_FORMAT || status == NM_MISMATCH || status == NM_UNSUPPORTED;
+    if (!err || !of_settings || !version || !is_later(version, NORMA_VERSION))
+        return status;
+    char *text = nm_duplicate(err->text);
+    nm_fail(err, NM_UNSUPPORTED, "%s (written by a later version, norma %.31s; this is norma %s)", text,
+            version, NORMA_VERSION);
+    free(text);
+    return NM_UNSUPPORTED;
+}
+
+nm_status nm_model_file_not_a_model(const nm_safetensors *file, nm_error *err)
+{
+    const char *path = nm_safetensors_path(file);
+    if (nm_safetensors_find(file, "optimizer.m"))
+        return nm_fail(err, NM_FORMAT,
+                       "%s: a training state, not a model of Norma; the models of a run are its "
+                       "best.safetensors and checkpoints/NUMBER.safetensors",
+                       path);
+    return nm_fail(err, NM_FORMAT,
+                   "%s: not a Norma model: task or configuration is missing; norma convert reads models of "
+                   "other toolkits",
+                   path);
 }
 
 /* Models that are averaged may differ in options, update, preparation of the data and program version. */
@@ -542,8 +573,8 @@ nm_status nm_model_file_average(const char *const *paths, int n, const char *out
         status = nm_safetensors_open(&files[f], paths[f], err);
         if (status == NM_OK)
             status = check_float(files[f], err);
-        if (status == NM_OK)
-            status = check_model(files[f], err);
+        if (status == NM_OK && !nm_safetensors_metadata(files[f], "task"))
+            status = nm_model_file_not_a_model(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
         if (status == NM_OK && f > 0)

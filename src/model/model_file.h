@@ -39,6 +39,13 @@ nm_status nm_model_file_load(const nm_safetensors *file, nm_model *model, nm_err
  * pages and does not change the file. */
 nm_status nm_model_file_map(nm_safetensors *file, nm_model *model, nm_error *err);
 
+/* Fails with NM_FORMAT for a file without the metadata of a model; the message names the kind of the file. */
+nm_status nm_model_file_not_a_model(const nm_safetensors *file, nm_error *err);
+
+/* Returns status, that of reading the file. If the settings or the tensors are wrong, and a later version of the program has
+ * written the file, adds this to the message and returns NM_UNSUPPORTED. */
+nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm_error *err);
+
 /* NM_DIVERGED names the first floating-point tensor that contains a NaN or an infinity. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
 

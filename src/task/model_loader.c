@@ -37,12 +37,13 @@ nm_status nm_loaded_model_options(const char *path, nm_options **options, const 
     *task = task_name ? nm_task_type_find(task_name) : NULL;
     *options = NULL;
     if (!*task || !config) {
-        status = nm_fail(err, NM_FORMAT, "%s: not a Norma model: task or configuration is missing", chosen);
+        status = nm_model_file_not_a_model(file, err);
     } else {
         *options = nm_options_create();
         nm_train_options_add(*options, *task);
         status = nm_options_read_saved(*options, chosen, config, err);
     }
+    status = nm_model_file_explain(file, status, err);
     nm_safetensors_close(file);
     if (status == NM_OK) {
         *file_path = chosen;
@@ -92,6 +93,7 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
             status = load_model(loaded, file, !int8, err);
         if (status == NM_OK)
             status = nm_model_file_check_finite(file, err);
+        status = nm_model_file_explain(file, status, err);
         loaded->file = file;
     }
     if (status != NM_OK)

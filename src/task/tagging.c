@@ -71,8 +71,30 @@ static void tagging_close(nm_task *task)
     task->parts = NULL;
 }
 
+/* Files of different corpora have other labels; no model of the one can score well on the other. */
+static char *unknown_tags_warning(const nm_tagging_parts *parts)
+{
+    enum { WARN_PERCENT = 10 };
+    for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++) {
+        const nm_tag_corpus *corpus = &parts->splits[split];
+        int64_t n = 0; /* tags other than O, which is tag 0 */
+        for (uint64_t at = 0; corpus->forms.n && at < corpus->offsets[corpus->forms.n]; at++)
+            n += corpus->gold[at] != 0;
+        if (100 * corpus->unknown_tags > WARN_PERCENT * n)
+            return nm_format(
+                "%lld of %lld gold tags of the %s set other than O do not occur in the training text; "
+                "they count as missed",
+                (long long)corpus->unknown_tags, (long long)n,
+                split == NM_SPLIT_VALID ? "validation" : "test");
+    }
+    return NULL;
+}
+
 static char *tagging_data_warning(const nm_task *task)
 {
+    char *unknown = unknown_tags_warning(nm_tagging_parts_of(task));
+    if (unknown)
+        return unknown;
     nm_corpus corpora[NM_TAGGING_SPLITS];
     for (int split = 0; split < NM_TAGGING_SPLITS; split++)
         corpora[split] = nm_tagging_parts_of(task)->splits[split].forms;

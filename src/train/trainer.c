@@ -186,6 +186,26 @@ static void report_norms(nm_trainer *trainer)
     }
 }
 
+/* A model that is trained further reads its own tokens; data of norma prepare --like have them. */
+static void warn_other_dictionary(nm_trainer *trainer)
+{
+    const nm_run_options *run = nm_options_find(trainer->options, "run");
+    const char *name;
+    json_t *counts;
+    if (!run || !*run->tune || !nm_options_row(trainer->options, "data.folder"))
+        return;
+    json_object_foreach(json_object_get(trainer->init_from, "entries"), name, counts)
+    {
+        if (json_equal(json_array_get(counts, 0), json_array_get(counts, 1)))
+            continue;
+        nm_trainer_message(trainer,
+                           "warning: the data folder has another dictionary than the model; norma prepare "
+                           "--like %s writes one with that of the model",
+                           run->tune);
+        return;
+    }
+}
+
 /* Fits parameters and loads model.init_from; not called for a resumed run, which has a checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
@@ -205,6 +225,7 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
                          err));
     nm_trainer_message(trainer, "%s", summary);
     free(summary);
+    warn_other_dictionary(trainer);
     return NM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "train/checkpoint.h"
+#include "model/model_file.h"
 #include "text/counter.h"
 #include "train/options.h"
 
@@ -31,8 +32,7 @@ static nm_status open_source(warm_start *self, nm_error *err)
                *config = nm_safetensors_metadata(self->file, "config");
     const nm_task_type *type = self->task->type;
     if (!name || !config)
-        return nm_fail(err, NM_FORMAT, "%s: not a Norma model: task or configuration is missing",
-                       nm_safetensors_path(self->file));
+        return nm_model_file_not_a_model(self->file, err);
     if (strcmp(name, type->name))
         return NM_OK;
     self->options = nm_options_create();

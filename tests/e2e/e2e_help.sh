@@ -178,6 +178,7 @@ refuses 2 'unknown option translate.baem; the most similar one is decode.beam' t
 refuses 2 'unknown option compare.norm; the most similar one is compare.norms' compare translate --norm layer
 refuses 2 'unknown option translate.thread; the most similar one is device.threads' translate model --thread 1
 refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9
+refuses 2 'unknown option run.folder; the most similar one is compare.folder' compare translate --run.folder runs
 # The beginning or the end of a name, and names of other toolkits.
 refuses 2 'unknown option translate.max_length; the most similar one is decode.max_length_a' translate model --max-length 30
 refuses 2 'unknown option score.ref; the most similar one is score.reference' score bleu hyp --ref ref
@@ -232,6 +233,13 @@ completes 'data/iwslt14-de-en' "$NORMA" prepare data/iw
 completes 'bleu' "$NORMA" score b
 completes 'ter' "$NORMA" score t
 completes 'zsh' "$NORMA" completion z
+# Names are completed in both spellings, and values after both, also in the form --option=VALUE.
+completes '--bpe-merges' "$NORMA" prepare --bpe-m
+completes '--model.norm-position' "$NORMA" train x.ini --model.norm-p
+completes 'gnmt power' "$NORMA" translate run --length-penalty ''
+completes 'gnmt power' "$NORMA" translate run --length_penalty = ''
+completes 'gnmt power' "$NORMA" translate run --length-penalty =
+completes 'power' "$NORMA" translate run --length-penalty = p
 for command in "${commands[@]}"; do # every option of the help is completed
     complete_words "$NORMA" "$command" x -- | sort >completed
     "$NORMA" "$command" --help all | grep -oE '^  --[a-z][a-z_.0-9]*' | tr -d ' ' | sort >options
@@ -269,6 +277,12 @@ if zsh -fc 'zmodload zsh/zpty && zpty shell true' 2>/dev/null; then
     completes_zsh 'adam adam-fairseq adamw muon sgd' 'norma train x.ini --optim.name '
     completes_zsh 'rbn/conll-post-rbn' 'norma train rbn/conll-post-rb'
     completes_zsh 'data/iwslt14-de-en' 'norma prepare data/iw'
+    completes_zsh '--bpe-merges' 'norma prepare --bpe-m'
+    completes_zsh 'gnmt power' 'norma translate run --length-penalty '
+    completes_zsh 'gnmt power' 'norma translate run --length-penalty='
+    completes_zsh 'translate' 'norma help transl'
+    completes_zsh '--manual' 'norma translate --man'
+    completes_zsh 'help' 'norma hel'
 fi
 
 # ---- options in documents and recipes ----

@@ -63,7 +63,8 @@ forged 4 'malformed' '$_ = "[" x 100000'
 forged 4 'malformed' '$_ = "{\"a\":" x 5000'
 forged 4 'malformed' '$_ = "null"'
 forged 4 'bytes after the last tensor' '$_ = "{}"'
-forged 4 'not a Norma model' '$_ = "{}"; $data = ""'
+forged 4 'not a Norma model: task or configuration is missing; norma convert reads models of other toolkits' \
+    '$_ = "{}"; $data = ""'
 forged 4 'not a JSON object' 's/"__metadata__":/"__metadata__":[],"x":/'
 forged 4 'not a Norma model' 's/"task":"translation"/"task":"cooking"/'
 forged 4 'not a Norma model' 's/"config":/"konfig":/'
@@ -103,6 +104,16 @@ forged 4 'codes.bpe:2: ' 's/"codes.bpe":"/"codes.bpe":"#version: 0.2\\na b c d\\
 forged 4 'has no data.ini' 's/"data.ini"/"date.ini"/'
 forged 2 'data.ini' 's/tokenizer = none/tokenizer = some/'
 forged 4 'malformed' 's/"update":"/"update":"\\u0000/'
+# A model of a later version may have options, norms and tasks that this version does not know.
+later='s/"norma":"[^"]*"/"norma":"99.0.0"/ or die;'
+forged 7 'model.width (written by a later version, norma 99.0.0; this is norma ' \
+    "$later s/width = 16/wdith = 16/"
+forged 7 'written by a later version' "$later s/norm = batch/norm = magic/"
+forged 7 'written by a later version' "$later"' s/"task":"translation"/"task":"cooking"/'
+forged 7 "has no tensor 'embed.weight' (written by a later version" "$later"' s/"embed.weight"/"embed.wait"/'
+cp $model m.safetensors
+forge m.safetensors "$later"
+accepts '' translate m.safetensors test.xx
 forged 4 'malformed' 's/"update":"/"update":"\xff/'
 cp $model m.safetensors
 refuses 3 'absent: No such file' translate absent
@@ -175,6 +186,10 @@ done
 find data copied -type f -exec cksum {} + >after
 same before after
 refuses 4 'not a model of Norma' average mean copied/checkpoints/*.state.safetensors
+states=(copied/checkpoints/*.state.safetensors)
+refuses 4 "${states[0]}: a training state, not a model of Norma; the models of a run are its best.safetensors and" \
+    translate "${states[0]}" test.xx
+refuses 4 "${states[0]}: a training state, not a model of Norma" export "${states[0]}" -o mean
 accepts 'average of 1 model' average copied/mean.safetensors $model
 accepts 'average of 1 model' average copied/mean.safetensors $model
 for bytes in 0 1 8 100 $((header + 8)) $((size - 4)); do

@@ -200,6 +200,7 @@ refuses 5 'empty: the filters left no pair of lines' "${p[@]}" --train empty
 prepare --train huge --valid empty --output odd
 says 'valid: 0 pairs read, 0 kept, 0 dropped'
 refuses 3 'missing.de: No such file' "${p[@]}" --train missing
+refuses 3 'long.en.de: No such file, but long.en exists: both files are named by their prefix, long' "${p[@]}" --train long.en
 echo x >zipped.en
 printf '\037\213\010\000more' >zipped.de
 refuses 4 'zipped.de:1: reading failed: the compressed data is damaged' "${p[@]}" --train zipped
@@ -227,6 +228,13 @@ for blocks in 1 12 24; do
     [ "$got" = 3 ] && grep -q 'writing failed' err || fail "limit $blocks: exit code $got: $(cat err)"
     [ ! -e no ] || fail "limit $blocks: left $(ls no)"
 done
+# Token files, which are larger than the word numbers, fail before the files of the validation set are opened.
+awk 'BEGIN { srand(1); for (i = 0; i < 4000; i++) print "abcdefghij" substr("klmnop", 1 + int(rand() * 6)) }' >many.de
+cp many.de many.en
+got=0
+(trap '' XFSZ && ulimit -f 100 && "$NORMA" "${p[@]}" --train many --valid long --bpe-merges 1 2>err) || got=$?
+[ "$got" = 3 ] && grep -q 'no/train.source.ids: writing failed: File too large' err ||
+    fail "token files on a full disk: exit code $got: $(cat err)"
 cp -r words kept # a failure in a used folder leaves what was there
 refuses 4 'bad.de:2' "${p[@]}" --train bad --output words
 diff -r words kept || fail 'a failure changed the folder'

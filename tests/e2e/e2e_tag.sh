@@ -102,6 +102,10 @@ input=text try tag run --scheme bioes
 printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
     $'Emil\tS-PER' $'lives\tO' $'in\tO' $'Rom\tS-LOC' '' >wanted
 same out wanted
+printf 'Anna Davidson lives\tin Wien .\n\t\nEmil\tlives in Rom\n' >text_tabs # tabs separate tokens of text, too
+cp out wanted
+input=text_tabs try tag run --scheme bioes --input-format text
+same out wanted
 input=text try tag run --scheme iob1 --output file
 has file $'Davidson\tI-PER'
 printf '%s\n' Anna lives in Rom . >words
@@ -139,6 +143,10 @@ accepts 'done: 1 update,' train tiny.ini --run.folder vectors --train.updates 1 
 has table F1
 accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \
     --train.updates 1 --data.valid train.txt
+lacks err 'do not occur in the training text'
+sed 's/-[A-Z]*$/-OTHER/' valid.txt >foreign.txt
+accepts ' of the validation set other than O do not occur in the training text; they count as missed' train tiny.ini \
+    --run.folder foreign --train.updates 1 --data.valid foreign.txt
 "$NORMA" compare tiny.ini --compare.folder cmp2 --norms layer,batch --seeds 2 --train.updates 12 >table 2>err || fail "compare: $(cat err)"
 # precision and recall are those of a run, not of the table
 grep -qxE 'F1: f1\|spans\|scheme:[a-z0-9]+\|unknown tags:[0-9]+' table || fail "signature of the table: $(grep '^F1:' table)"

@@ -81,6 +81,9 @@ grep -q '^dropout = 0.2 ; file' same/config.ini || fail 'the dropout rate is not
 try train other.ini --tune run-moses --data.folder moses-run --run.folder tuned --model.dropout 0.3
 [ "$got" = 0 ] || fail "train --tune: $(cat err)"
 has err 'initialized from run-moses/best.safetensors: 28 of 28 tensors'
+lacks err 'another dictionary'
+try train other.ini --tune run-moses --data.folder words --run.folder foreign --train.updates 1
+has err 'norma: warning: the data folder has another dictionary than the model; norma prepare --like run-moses writes one with that'
 has tuned/config.ini 'dropout = 0.3 ; command line'
 awk -v a="$(nll tuned second.valid)" -v b="$(nll run-moses second.valid)" 'BEGIN { exit !(a < b - 1) }' ||
     fail "training did not help: $(nll tuned second.valid) after $(nll run-moses second.valid)"
