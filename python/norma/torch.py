@@ -182,10 +182,16 @@ class Norm(nn.Module):
         self._check_types(x)
         return self._layer_of(x.dtype)
 
-    def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+    def _view(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+        """The memory of a vector."""
         memory = torch.frombuffer(layer.memory(vector.address, vector.length),
                                   dtype=torch.float64 if layer.double else torch.float32)
-        return memory.reshape(_shape(self._spec, name, vector.length)).clone()
+        return memory.reshape(_shape(self._spec, name, vector.length))
+
+    def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+        """A copy on the default device, such as "meta"."""
+        view = self._view(layer, name, vector)
+        return torch.empty(view.shape, dtype=view.dtype).copy_(view)
 
     def _named_tensors(self) -> Tuple[List[Any], List[Any]]:
         """Parameters and buffers in the order of the layer; None: deleted by the caller. A parameter may be computed by
@@ -208,6 +214,18 @@ class Norm(nn.Module):
             counter.add_(1)
         return y
 
+    def reset_parameters(self) -> None:
+        """Sets parameters, running statistics and counters to their initial values, in place, also after ``to_empty``."""
+        layer = Layer(self._spec, False, 1)
+        vectors = {**layer.params, **layer.state}
+        with torch.no_grad():
+            for name, tensor in (*self._parameters.items(), *self._buffers.items()):
+                if tensor is not None and name in vectors:
+                    tensor.copy_(self._view(layer, name, vectors[name]))
+                elif tensor is not None:
+                    tensor.zero_()  # a counter
+        self._penalty = None
+
     # ---- forward ----
 
     def _check(self, x: Tensor) -> None:
@@ -223,6 +241,8 @@ class Norm(nn.Module):
         params = [param for param in self._named_tensors()[0] if param is not None]
         if _torch_ops.have_tangent(x, *params):
             raise UnsupportedError(f"norm '{self.type.name}': forward-mode differentiation is not supported")
+        if _torch_ops.is_transformed(x, *params):
+            raise UnsupportedError(f"norm '{self.type.name}': the transforms of torch.func (grad, vmap, ...) are not supported")
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
             result = _Forward.apply(x, self, self.training, *params)
             y: Tensor = result[0] if self.type.has_penalty else result

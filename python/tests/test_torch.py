@@ -579,6 +579,40 @@ def test_forward_mode_differentiation():
                         torch.func.functional_call(norm, {"weight": weight}, (x,))
 
 
+def test_transforms_of_functions():
+    if not hasattr(torch, "func"):
+        pytest.skip("PyTorch without torch.func")
+    norm, x = nt.LayerNorm(12), torch.randn(3, 12)
+    transform = torch.func
+    for call in (lambda: transform.grad(lambda a: norm(a).sum())(x), lambda: transform.vmap(norm)(x), lambda: transform.jacrev(norm)(x),
+                 lambda: transform.grad(lambda weight: transform.functional_call(norm, {"weight": weight}, (x,)).sum())(norm.weight)):
+        for grad in (True, False):
+            with pytest.raises(norma.UnsupportedError, match="transforms of torch.func"), torch.set_grad_enabled(grad):
+                call()
+    with pytest.raises(norma.UnsupportedError, match="batches of gradients"):
+        torch.autograd.functional.jacobian(norm, x, vectorize=True)
+    jacobian = torch.autograd.functional.jacobian(norm, x)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(nn.LayerNorm(12), x))
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_meta_device_and_reset(type):
+    if not hasattr(torch, "get_default_device"):
+        pytest.skip("PyTorch without a default device for factory functions")
+    norm, fresh = trained(type), nt.Norm(type, 12, groups=3)
+    with torch.device("meta"):
+        empty = nt.Norm(type, 12, groups=3)
+    assert all(tensor.device.type == "meta" for tensor in empty.state_dict().values())
+    empty.to_empty(device="cpu").reset_parameters()
+    before = [id(param) for param in norm.parameters()]
+    norm.reset_parameters()
+    assert before == [id(param) for param in norm.parameters()]
+    for one in (empty, norm):
+        for name, tensor in fresh.state_dict().items():
+            assert torch.equal(one.state_dict()[name], tensor), name
+        assert torch.equal(one(torch.ones(2, 12).cumsum(1)), copy.deepcopy(fresh)(torch.ones(2, 12).cumsum(1)))
+
+
 def test_parameters_may_be_replaced():
     norm = nt.LayerNorm(4)
     norm.weight = nn.Parameter(torch.full((4,), 2.0))
