@@ -570,7 +570,8 @@ def interrupted(monkeypatch):
         before = signal.signal(signal.SIGINT, handler)
         try:
             with monkeypatch.context() as patch:
-                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate"):
+                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate", "nm_scorer_run",
+                             "nm_scorer_run_files", "nm_scores_compare"):
                     patch.setattr(lib, name, with_signal(getattr(lib, name)))
                 with pytest.raises(error):
                     call()
@@ -601,6 +602,27 @@ def test_interrupt_ends_translations(folder, texts, threads, interrupted):
 def test_interrupt_ends_a_generation(language_model, interrupted):
     model = norma.LanguageModel(language_model, tokens=10**9)
     interrupted(lambda: model.generate(["a"]), KeyboardInterrupt)
+
+
+def test_interrupt_ends_scoring(tmp_path, interrupted):
+    """The scorer and the scores can be used again."""
+    hypotheses = [" ".join(str(i * j % 97) for j in range(1, 30)) for i in range(1, 400)]
+    references = [" ".join(text.split()[::-1]) for text in hypotheses]
+    for name, texts in (("hyp", hypotheses), ("ref", references)):
+        (tmp_path / name).write_text("\n".join(texts * 20) + "\n")
+    scorer = norma.Scorer("ter", bootstrap=10**7)
+    small = scorer.score(hypotheses[:9], references[:9])
+    for call in (lambda: scorer.score(hypotheses * 20, references * 20), lambda: scorer.score(tmp_path / "hyp", tmp_path / "ref"),
+                 lambda: small.compare(small)):
+        interrupted(call, KeyboardInterrupt)
+        assert scorer.score(hypotheses[:9], references[:9]).segments == small.segments
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        small.interval()
+    timer.join()
+    few = norma.score("ter", hypotheses[:9], references[:9])
+    assert few.interval().low <= few.value <= few.interval().high
 
 
 def test_signal_without_exception_does_not_end_a_call(folder, texts):

@@ -133,7 +133,7 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* Whether a token has no logit of its own in the output of a translation model: tokens that the other toolkit does not have, and
+/* Whether a token has no separate logit in the output of a translation model: tokens that the other toolkit does not have, and
  * <s> if it is the <pad> of the other toolkit, whose logit is that of <pad>. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
