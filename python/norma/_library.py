@@ -12,6 +12,7 @@ import glob
 import importlib.util
 import operator
 import os
+import sys
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint64, c_void_p)
@@ -459,9 +460,16 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 }
 
 
+def package_path(*names: str) -> str:
+    """Path of a file or folder of the package. In an editable installation, the package has two folders: that of the sources, and
+    that of what was built."""
+    paths = [os.path.join(folder, *names) for folder in (_here, *sys.modules[__name__.rpartition(".")[0]].__path__)]
+    return next(filter(os.path.exists, paths), paths[0])
+
+
 def library_path() -> str:
     """The library of the package; the environment variable NORMA_LIBRARY replaces it."""
-    return os.environ.get("NORMA_LIBRARY") or os.path.join(_here, "libnorma.so")
+    return os.environ.get("NORMA_LIBRARY") or package_path("libnorma.so")
 
 
 class Library:
@@ -473,7 +481,10 @@ class Library:
         _load_openmp()
         self.loaded = ctypes.CDLL(path)
         for name, (result, *arguments) in _FUNCTIONS.items():
-            function = getattr(self.loaded, name)
+            try:
+                function = getattr(self.loaded, name)
+            except AttributeError:
+                raise ImportError(f"norma: {path} is of another version, without {name}; install the package again") from None
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 

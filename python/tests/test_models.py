@@ -766,6 +766,29 @@ def test_recipes_by_name(folder, tmp_path):
 
 # ---- data folders and scores ----
 
+def test_files_of_an_editable_installation(tmp_path, monkeypatch):
+    """The package has two folders: that of the sources, and that of what was built."""
+    from norma._library import library_path
+    from norma._runs import _recipe_file, program_path
+    if os.path.exists(os.path.join(os.path.dirname(norma.__file__), "libnorma.so")):
+        pytest.skip("the package has one folder")
+    for name in ("NORMA_LIBRARY", "NORMA_PROGRAM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(norma, "__path__", [str(tmp_path), *norma.__path__])
+    made = [tmp_path / name for name in ("libnorma.so", "bin/norma", "share/norma/recipes/of-test.ini")]
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    assert [library_path(), program_path(), _recipe_file("of-test")] == list(map(str, made))
+
+
+def test_library_of_another_version():
+    """As in an editable installation, when the library was not built again."""
+    from norma._library import Library
+    with pytest.raises(ImportError, match="is of another version, without nm_backend_create"):
+        Library(next(line.split()[-1] for line in open("/proc/self/maps") if "/libc" in line or "libm.so" in line))
+
+
 def test_data_folders_are_those_of_the_program(folder, tmp_path):
     steps = []
     prepared = norma.prepare(train=folder / "train", valid=folder / "valid", test=folder / "test", source_lang="de",
