@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import configparser
+import errno
 import json
 import os
 import subprocess
@@ -78,7 +79,7 @@ class Run(os.PathLike[str]):
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise FileError(f"{self.path}: not a folder")
+            raise file_error(f"{self.path}: {'not a folder' if self.path.exists() else os.strerror(errno.ENOENT)}")
 
     def __fspath__(self) -> str:
         return str(self.path)

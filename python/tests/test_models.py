@@ -456,8 +456,11 @@ def test_run_folder(folder):
     assert isinstance(train["loss"], np.ndarray) and train["update"].tolist() == [4, 8, 12]
     assert valid["update"].tolist() == [6, 12] and valid["best"].dtype == bool
     assert (valid["batch_loss"] > 0).all() and run.log["nothing"] == {}
-    with pytest.raises(norma.FileError, match="nowhere: not a folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere: No such file") as missing:
         norma.Run(folder / "nowhere")
+    assert missing.value.filename == str(folder / "nowhere")
+    with pytest.raises(norma.FileError, match="config.ini: not a folder"):
+        norma.Run(folder / "run" / "config.ini")
 
 
 def test_incomplete_and_damaged_logs(tmp_path):
