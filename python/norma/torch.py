@@ -443,7 +443,8 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
                   where: Optional[Callable[[str, nn.Module], bool]] = None, **options: Any) -> List[str]:
     """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
 
-    kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. where: function
+    kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. Weights of other classes
+    are copied unchanged, which is wrong where the factor is weight + 1 (Gemma). where: function
     of the name and the module that returns true for layers to replace; by default all are replaced. A layer that is shared by
     several modules remains shared. Returns the names of the replaced layers, in order.
 
@@ -487,7 +488,7 @@ def _dtype_of(old: nn.Module) -> torch.dtype:
 def _epsilon_options(name: str, old: nn.Module, type: str, options: Dict[str, Any]) -> Dict[str, Any]:
     """The options that keep eps of a layer of PyTorch, or a warning that it is dropped."""
     rms: Any = getattr(nn, "RMSNorm", ())  # PyTorch 2.4
-    eps: Optional[float] = getattr(old, "eps", None)
+    eps: Optional[float] = getattr(old, "eps", getattr(old, "variance_epsilon", None))  # the latter: of transformers
     if isinstance(old, Norm) or "epsilon" in options:
         return {}
     if type == "layer" and isinstance(old, nn.LayerNorm):

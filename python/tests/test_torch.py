@@ -462,6 +462,26 @@ def test_replacement_keeps_epsilon():
         assert caught[0].filename == __file__
 
 
+def test_replacement_of_a_class_of_transformers():
+    """It calls epsilon variance_epsilon."""
+    class LlamaRMSNorm(nn.Module):
+        def __init__(self, hidden_size, eps=1e-6):
+            super().__init__()
+            self.weight, self.variance_epsilon = nn.Parameter(torch.full((hidden_size,), 2.0)), eps
+
+        def forward(self, x):
+            return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon)
+    x, old = 0.1 * torch.randn(3, 8), LlamaRMSNorm(8, eps=0.1)
+    with pytest.warns(UserWarning, match="eps = 0.1 of 0 is not kept.*'rms'"):
+        nt.replace_norms(nn.Sequential(old), "rms", kinds=[LlamaRMSNorm])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nt.replace_norms(nn.Sequential(LlamaRMSNorm(8)), "rms", kinds=[LlamaRMSNorm])
+        model = nn.Sequential(old)
+        nt.replace_norms(model, "rms", kinds=[LlamaRMSNorm], epsilon=0.1, epsilon_inside=True)
+    torch.testing.assert_close(model(x), old(x))
+
+
 def test_replacement_keeps_frozen_and_missing_parameters():
     x = torch.randn(3, 8)
     frozen, half = nn.LayerNorm(8).requires_grad_(False), nn.LayerNorm(8)
