@@ -70,6 +70,7 @@ test-python-latest:
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \
 	    grep -iE '^(ctranslate2|mypy|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
 	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/norma
+	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/tests/typed_program.py
 	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange

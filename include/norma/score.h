@@ -46,12 +46,17 @@ NM_API nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const ch
 /* No call may be in progress. Scores remain valid. NULL is accepted. */
 NM_API void nm_scorer_close(nm_scorer *scorer);
 
+/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
+ * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
+ * function before it ends. */
+NM_API void nm_scorer_set_proceed(nm_scorer *scorer, bool (*proceed)(void *user), void *user);
+
 /* Scores n segments, UTF-8; a newline after a segment is ignored. references [n_references, n]: all segments of the first
  * reference, then those of the second. *scores is set on success only; free it with nm_scores_free.
  *
  * NM_FORMAT with the index of the segment (from 0): not UTF-8, a line break within it, something that is not a tag;
  * NM_MISMATCH: a sentence with another number of tags than its reference; NM_USAGE: NULL, n or n_references is 0, or several
- * references for accuracy or f1. */
+ * references for accuracy or f1; NM_INTERRUPTED. */
 NM_API nm_status nm_scorer_run(nm_scorer *scorer, const char *const *hypotheses, size_t n,
                                const char *const *references, size_t n_references, nm_scores **scores,
                                nm_error *err);
@@ -87,11 +92,14 @@ typedef struct nm_paired {
     double p;
 } nm_paired;
 
-/* Bootstrap interval over the segments; false if bootstrap = 0. */
+/* nm_scorer_set_proceed for the bootstrap of these scores: nm_scores_interval, and nm_scores_compare with them as a. */
+NM_API void nm_scores_set_proceed(nm_scores *scores, bool (*proceed)(void *user), void *user);
+
+/* Bootstrap interval over the segments; false if bootstrap = 0, or if the call was interrupted. */
 NM_API bool nm_scores_interval(const nm_scores *scores, nm_interval *interval);
 /* Paired bootstrap test of two systems that were scored with the same metric, options and references, by one or two scorers.
  * NM_USAGE: NULL, other metrics or options, or bootstrap = 0; NM_MISMATCH: references with another number of segments or
- * another text. */
+ * another text; NM_INTERRUPTED. */
 NM_API nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *paired, nm_error *err);
 
 #ifdef __cplusplus

@@ -1,9 +1,12 @@
 """Calls of the library that run for long: Ctrl-C and exceptions in callbacks and signal handlers end them in an orderly way."""
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
+
+from ._library import call_proceed
 
 # The functions of the interpreter: those of `signal` convert numbers to enumerations, 0.4 ms for all signals.
 _signal: Any = getattr(signal, "_signal", signal)
@@ -64,3 +67,20 @@ class Interruptible:
             function(*arguments)
         except BaseException as problem:  # an exception of any kind would be lost in the library
             self._end(problem)
+
+
+@contextlib.contextmanager
+def interruptible(handle: Any, set_proceed: Any) -> Iterator[None]:
+    """Context manager of a call of the library. In the main thread, an exception of a signal handler, such as that of Ctrl-C, ends
+    the call and is then raised. set_proceed: nm_NAME_set_proceed; handle: its first argument."""
+    with Interruptible(lambda: None) as calls:
+        proceed = call_proceed(calls.proceed)  # referenced until the call has returned
+        if calls.handles_signals:
+            set_proceed(handle, proceed, None)
+        try:
+            yield
+        finally:
+            if calls.handles_signals:
+                set_proceed(handle, call_proceed(), None)
+    if calls.problem is not None:
+        raise calls.problem

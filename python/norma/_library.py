@@ -12,6 +12,7 @@ import glob
 import importlib.util
 import operator
 import os
+import sys
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint64, c_void_p)
@@ -424,9 +425,11 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_classifications_truncated": (c_bool, _pointer, c_size_t),
     "nm_scorer_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
     "nm_scorer_close": (None, _pointer),
+    "nm_scorer_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_scorer_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_text), c_size_t, POINTER(_pointer), _error),
     "nm_scorer_run_files": (_status, _pointer, _text, POINTER(_text), c_size_t, POINTER(_pointer), _error),
     "nm_scores_free": (None, _pointer),
+    "nm_scores_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_scores_n": (c_size_t, _pointer),
     "nm_scores_value": (c_double, _pointer),
     "nm_scores_segment": (c_double, _pointer, c_size_t),
@@ -457,9 +460,16 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 }
 
 
+def package_path(*names: str) -> str:
+    """Path of a file or folder of the package. In an editable installation, the package has two folders: that of the sources, and
+    that of what was built."""
+    paths = [os.path.join(folder, *names) for folder in (_here, *sys.modules[__name__.rpartition(".")[0]].__path__)]
+    return next(filter(os.path.exists, paths), paths[0])
+
+
 def library_path() -> str:
     """The library of the package; the environment variable NORMA_LIBRARY replaces it."""
-    return os.environ.get("NORMA_LIBRARY") or os.path.join(_here, "libnorma.so")
+    return os.environ.get("NORMA_LIBRARY") or package_path("libnorma.so")
 
 
 class Library:
@@ -471,7 +481,10 @@ class Library:
         _load_openmp()
         self.loaded = ctypes.CDLL(path)
         for name, (result, *arguments) in _FUNCTIONS.items():
-            function = getattr(self.loaded, name)
+            try:
+                function = getattr(self.loaded, name)
+            except AttributeError:
+                raise ImportError(f"norma: {path} is of another version, without {name}; install the package again") from None
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 

@@ -10,8 +10,8 @@ from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from ._handle import Closeable, Handle
-from ._interrupt import Interruptible
-from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, call_proceed, check, encoded,
+from ._interrupt import interruptible
+from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded,
                        encoded_path, integer, library)
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -142,18 +142,8 @@ class _Model(Closeable):
         handler, such as that of Ctrl-C, ends the call."""
         lib, handle, result, err = library(), self._handle, c_void_p(), ErrorText()
         try:
-            with Interruptible(lambda: None) as calls:
-                set_proceed = getattr(lib, f"nm_{self._name}_set_proceed")
-                proceed = call_proceed(calls.proceed)  # referenced until the call has returned
-                if calls.handles_signals:
-                    set_proceed(handle, proceed, None)
-                try:
-                    status = getattr(lib, function)(handle, *arguments, byref(result), byref(err))
-                finally:
-                    if calls.handles_signals:
-                        set_proceed(handle, call_proceed(), None)
-            if calls.problem is not None:
-                raise calls.problem
+            with interruptible(handle, getattr(lib, f"nm_{self._name}_set_proceed")):
+                status = getattr(lib, function)(handle, *arguments, byref(result), byref(err))
             check(status, err)
             yield result.value or 0
         finally:

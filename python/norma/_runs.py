@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import configparser
+import errno
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, encoded, encoded_path, error_of,
-                       file_error, library, training_message, training_progress, training_validated)
+                       file_error, library, package_path, training_message, training_progress, training_validated)
 from ._models import _option_list, _option_pairs
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -25,7 +26,7 @@ _here = os.path.dirname(os.path.abspath(__file__))
 def program_path() -> str:
     """Path of the program ``norma``: that of the environment variable NORMA_PROGRAM if it is set, otherwise that of the
     package. FileError: there is no program."""
-    path = os.environ.get("NORMA_PROGRAM") or os.path.join(_here, "bin", "norma")
+    path = os.environ.get("NORMA_PROGRAM") or package_path("bin", "norma")
     if not os.access(path, os.X_OK):
         raise FileError(f"{path}: not a program; install the package, or set NORMA_PROGRAM")
     return path
@@ -78,7 +79,7 @@ class Run(os.PathLike[str]):
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise FileError(f"{self.path}: not a folder")
+            raise file_error(f"{self.path}: {'not a folder' if self.path.exists() else os.strerror(errno.ENOENT)}")
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -291,7 +292,7 @@ def _recipe_file(recipe: PathLike) -> str:
     name = os.fspath(recipe)
     if "\n" in name or os.path.isfile(name) or os.sep in name:
         return name
-    for folder in (os.path.join(_here, "share", "norma", "recipes"), os.path.join(_here, "..", "..", "recipes")):
+    for folder in (package_path("share", "norma", "recipes"), os.path.join(_here, "..", "..", "recipes")):
         path = os.path.join(folder, name if name.endswith(".ini") else name + ".ini")
         if os.path.isfile(path):
             return path

@@ -1,11 +1,13 @@
 """Scores of system outputs: BLEU, chrF, TER, accuracy, F1 of spans."""
 from __future__ import annotations
 
+import functools
 import os
 from ctypes import byref, c_char_p, c_void_p
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._handle import Closeable, Handle
+from ._interrupt import interruptible
 from ._library import (ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, encoded, encoded_path,
                        library)
 from ._models import PathLike, _list_of, _options, _texts
@@ -61,8 +63,9 @@ class Scores(Closeable):
 
     def interval(self) -> Optional[Interval]:
         """Bootstrap interval over the segments; None with ``bootstrap=0``."""
-        struct = IntervalStruct()
-        found = library().nm_scores_interval(self._handle, byref(struct))
+        struct, lib = IntervalStruct(), library()
+        with interruptible(self._handle, lib.nm_scores_set_proceed):
+            found = lib.nm_scores_interval(self._handle, byref(struct))
         return _interval(struct) if found else None
 
     def compare(self, other: "Scores") -> Paired:
@@ -73,8 +76,10 @@ class Scores(Closeable):
         """
         if not isinstance(other, Scores):
             raise UsageError(f"expected norma.Scores, got {type(other).__name__}")
-        struct, err = PairedStruct(), ErrorText()
-        check(library().nm_scores_compare(self._handle, other._handle, byref(struct), byref(err)), err)
+        struct, err, lib = PairedStruct(), ErrorText(), library()
+        with interruptible(self._handle, lib.nm_scores_set_proceed):
+            status = lib.nm_scores_compare(self._handle, other._handle, byref(struct), byref(err))
+        check(status, err)
         return Paired(struct.score_a, struct.score_b, _interval(struct.a), _interval(struct.b),
                       _interval(struct.difference), struct.p)
 
@@ -93,7 +98,8 @@ class Scorer(Closeable):
     space-separated tags such as ``B-PER``). options: those of ``norma score --help``:
     ``Scorer("bleu", tokenize="zh")``, ``Scorer("chrf", word_order=2, bootstrap=0)``.
 
-    UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is missing.
+    UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is missing. Ctrl-C
+    and any other exception of a signal handler end a call, also of ``Scores.interval`` and ``Scores.compare``.
     """
 
     def __init__(self, metric: str, options: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
@@ -115,8 +121,8 @@ class Scorer(Closeable):
         handle, err, lib = c_void_p(), ErrorText(), library()
         if kinds == {True}:
             paths = (c_char_p * max(len(references), 1))(*(encoded_path("references", path) for path in references))
-            status = lib.nm_scorer_run_files(self._handle, encoded_path("hypotheses", hypotheses), paths,
-                                             len(references), byref(handle), byref(err))
+            call = functools.partial(lib.nm_scorer_run_files, self._handle, encoded_path("hypotheses", hypotheses), paths,
+                                     len(references))
         else:
             lists: Sequence[List[str]] = [_list_of(what, segments, "segments") for what, segments in
                                           (("hypotheses", hypotheses), *(("references", one) for one in references))]
@@ -129,7 +135,13 @@ class Scorer(Closeable):
                     raise MismatchError(f"{n} hypotheses, {len(one)} references")
             texts, _ = _texts("hypothesis", lists[0])
             gold, _ = _texts("reference", (text for one in lists[1:] for text in one))
-            status = lib.nm_scorer_run(self._handle, texts, n, gold, len(references), byref(handle), byref(err))
+            call = functools.partial(lib.nm_scorer_run, self._handle, texts, n, gold, len(references))
+        try:
+            with interruptible(self._handle, lib.nm_scorer_set_proceed):
+                status = call(byref(handle), byref(err))
+        except BaseException:  # of a signal handler, perhaps after the end of the call
+            lib.nm_scores_free(handle)
+            raise
         check(status, err)
         return Scores(handle.value or 0)
 

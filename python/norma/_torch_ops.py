@@ -197,6 +197,14 @@ def have_tangent(*tensors: Tensor) -> bool:
     return forward._current_level >= 0 and any(forward.unpack_dual(one).tangent is not None for one in tensors)
 
 
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether one of the tensors stands for others in a transform of torch.func, such as the batch of vmap: it has no memory."""
+    functions: Any = getattr(torch._C, "_functorch", None)
+    tests = [getattr(functions, name) for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
+             if hasattr(functions, name)]
+    return any(test(one) for one in tensors for test in tests)
+
+
 def differentiable_once(backward: _Function) -> _Function:
     """Decorator of the backward pass of a function. It is computed without a graph, so that its derivatives would be wrong:
     UnsupportedError if they may be wanted, that is, with create_graph=True, when PyTorch enables gradients for it."""
@@ -204,6 +212,8 @@ def differentiable_once(backward: _Function) -> _Function:
     def checked(ctx: Any, *grads: Any) -> Any:
         if torch.is_grad_enabled():
             raise UnsupportedError("the norms of Norma have no second derivatives (create_graph=True)")
+        if is_transformed(*(grad for grad in grads if grad is not None)):
+            raise UnsupportedError("the norms of Norma do not support batches of gradients (vmap, is_grads_batched, vectorize)")
         return backward(ctx, *grads)
     return checked  # type: ignore[return-value]
 

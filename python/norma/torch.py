@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type)
 
 import torch
 from torch import Tensor, nn
@@ -182,10 +182,16 @@ class Norm(nn.Module):
         self._check_types(x)
         return self._layer_of(x.dtype)
 
-    def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+    def _view(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+        """The memory of a vector."""
         memory = torch.frombuffer(layer.memory(vector.address, vector.length),
                                   dtype=torch.float64 if layer.double else torch.float32)
-        return memory.reshape(_shape(self._spec, name, vector.length)).clone()
+        return memory.reshape(_shape(self._spec, name, vector.length))
+
+    def _copy(self, layer: Layer, name: str, vector: Vector) -> Tensor:
+        """A copy on the default device, such as "meta"."""
+        view = self._view(layer, name, vector)
+        return torch.empty(view.shape, dtype=view.dtype).copy_(view)
 
     def _named_tensors(self) -> Tuple[List[Any], List[Any]]:
         """Parameters and buffers in the order of the layer; None: deleted by the caller. A parameter may be computed by
@@ -208,6 +214,18 @@ class Norm(nn.Module):
             counter.add_(1)
         return y
 
+    def reset_parameters(self) -> None:
+        """Sets parameters, running statistics and counters to their initial values, in place, also after ``to_empty``."""
+        layer = Layer(self._spec, False, 1)
+        vectors = {**layer.params, **layer.state}
+        with torch.no_grad():
+            for name, tensor in (*self._parameters.items(), *self._buffers.items()):
+                if tensor is not None and name in vectors:
+                    tensor.copy_(self._view(layer, name, vectors[name]))
+                elif tensor is not None:
+                    tensor.zero_()  # a counter
+        self._penalty = None
+
     # ---- forward ----
 
     def _check(self, x: Tensor) -> None:
@@ -223,6 +241,8 @@ class Norm(nn.Module):
         params = [param for param in self._named_tensors()[0] if param is not None]
         if _torch_ops.have_tangent(x, *params):
             raise UnsupportedError(f"norm '{self.type.name}': forward-mode differentiation is not supported")
+        if _torch_ops.is_transformed(x, *params):
+            raise UnsupportedError(f"norm '{self.type.name}': the transforms of torch.func (grad, vmap, ...) are not supported")
         if torch.is_grad_enabled() and (x.requires_grad or any(param.requires_grad for param in params)):
             result = _Forward.apply(x, self, self.training, *params)
             y: Tensor = result[0] if self.type.has_penalty else result
@@ -328,12 +348,38 @@ def _class_of(found: NormType) -> Type[Norm]:
     return type(_class_name(found), (Norm,), {"__init__": __init__, "__doc__": text, "__module__": __name__})
 
 
-def __getattr__(name: str) -> Type[Norm]:
-    for found in norm_types().values():
-        if _class_name(found) == name:
-            made = globals()[name] = _class_of(found)
-            return made
-    raise AttributeError(f"module 'norma.torch' has no attribute {name!r}")
+if TYPE_CHECKING:  # for type checkers and editors, which do not call __getattr__
+    class _TypedNorm(Norm):
+        def __init__(self, width: int, *, groups: int = 1, dtype: torch.dtype = torch.float32, **options: Any) -> None: ...
+
+    class AdaNorm(_TypedNorm): ...
+    class BatchNorm(_TypedNorm): ...
+    class BatchRenormalization(_TypedNorm): ...
+    class Derf(_TypedNorm): ...
+    class DyT(_TypedNorm): ...
+    class FixNorm(_TypedNorm): ...
+    class GroupNorm(_TypedNorm): ...
+    class LayerNorm(_TypedNorm): ...
+    class MovingAverageBatchNorm(_TypedNorm): ...
+    class NoNorm(_TypedNorm): ...
+    class PNV(_TypedNorm): ...
+    class PartialRMSNorm(_TypedNorm): ...
+    class PowerNorm(_TypedNorm): ...
+    class ProgressiveRepBN(_TypedNorm): ...
+    class RMSNorm(_TypedNorm): ...
+    class RegularizedBatchNorm(_TypedNorm): ...
+    class RepBN(_TypedNorm): ...
+    class ScaleNorm(_TypedNorm): ...
+    class SeeDNorm(_TypedNorm): ...
+    class UnifiedNormalization(_TypedNorm): ...
+    class UnitNorm(_TypedNorm): ...
+else:
+    def __getattr__(name: str) -> Type[Norm]:
+        for found in norm_types().values():
+            if _class_name(found) == name:
+                made = globals()[name] = _class_of(found)
+                return made
+        raise AttributeError(f"module 'norma.torch' has no attribute {name!r}")
 
 
 def __dir__() -> List[str]:
@@ -397,7 +443,8 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
                   where: Optional[Callable[[str, nn.Module], bool]] = None, **options: Any) -> List[str]:
     """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
 
-    kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. where: function
+    kinds: classes to replace; the default is LayerNorm and RMSNorm of PyTorch, and every norm of Norma. Weights of other classes
+    are copied unchanged, which is wrong where the factor is weight + 1 (Gemma). where: function
     of the name and the module that returns true for layers to replace; by default all are replaced. A layer that is shared by
     several modules remains shared. Returns the names of the replaced layers, in order.
 
@@ -441,7 +488,7 @@ def _dtype_of(old: nn.Module) -> torch.dtype:
 def _epsilon_options(name: str, old: nn.Module, type: str, options: Dict[str, Any]) -> Dict[str, Any]:
     """The options that keep eps of a layer of PyTorch, or a warning that it is dropped."""
     rms: Any = getattr(nn, "RMSNorm", ())  # PyTorch 2.4
-    eps: Optional[float] = getattr(old, "eps", None)
+    eps: Optional[float] = getattr(old, "eps", getattr(old, "variance_epsilon", None))  # the latter: of transformers
     if isinstance(old, Norm) or "epsilon" in options:
         return {}
     if type == "layer" and isinstance(old, nn.LayerNorm):

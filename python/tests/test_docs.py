@@ -1,4 +1,4 @@
-"""Every public name has a docstring, and the Sphinx pages (make python-docs) have every public name."""
+"""Every public name has a docstring and a type, and the Sphinx pages (make python-docs) have every public name."""
 import importlib
 import inspect
 import re
@@ -47,6 +47,15 @@ def test_every_public_name_of_torch_has_a_docstring():
     names = dir(torch)
     assert "PowerNorm" in names and "tid" in names
     assert list(missing(torch, names)) == []
+
+
+def test_types_of_the_classes_of_norms():
+    """Type checkers have a list of the classes, which __getattr__ creates."""
+    pytest.importorskip("torch")
+    torch = importlib.import_module("norma.torch")
+    listed = re.findall(r"^    class (\w+)\(_TypedNorm\)", inspect.getsource(torch), re.MULTILINE)
+    classes = {name for name in dir(torch) if inspect.isclass(getattr(torch, name)) and issubclass(getattr(torch, name), torch.Norm)}
+    assert sorted(listed) == sorted(classes - {"Norm"})
 
 
 @pytest.mark.skipif(not pages.exists(), reason="not in this copy of the sources")

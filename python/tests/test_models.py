@@ -456,8 +456,11 @@ def test_run_folder(folder):
     assert isinstance(train["loss"], np.ndarray) and train["update"].tolist() == [4, 8, 12]
     assert valid["update"].tolist() == [6, 12] and valid["best"].dtype == bool
     assert (valid["batch_loss"] > 0).all() and run.log["nothing"] == {}
-    with pytest.raises(norma.FileError, match="nowhere: not a folder"):
+    with pytest.raises(FileNotFoundError, match="nowhere: No such file") as missing:
         norma.Run(folder / "nowhere")
+    assert missing.value.filename == str(folder / "nowhere")
+    with pytest.raises(norma.FileError, match="config.ini: not a folder"):
+        norma.Run(folder / "run" / "config.ini")
 
 
 def test_incomplete_and_damaged_logs(tmp_path):
@@ -570,7 +573,8 @@ def interrupted(monkeypatch):
         before = signal.signal(signal.SIGINT, handler)
         try:
             with monkeypatch.context() as patch:
-                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate"):
+                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate", "nm_scorer_run",
+                             "nm_scorer_run_files", "nm_scores_compare"):
                     patch.setattr(lib, name, with_signal(getattr(lib, name)))
                 with pytest.raises(error):
                     call()
@@ -601,6 +605,27 @@ def test_interrupt_ends_translations(folder, texts, threads, interrupted):
 def test_interrupt_ends_a_generation(language_model, interrupted):
     model = norma.LanguageModel(language_model, tokens=10**9)
     interrupted(lambda: model.generate(["a"]), KeyboardInterrupt)
+
+
+def test_interrupt_ends_scoring(tmp_path, interrupted):
+    """The scorer and the scores can be used again."""
+    hypotheses = [" ".join(str(i * j % 97) for j in range(1, 30)) for i in range(1, 400)]
+    references = [" ".join(text.split()[::-1]) for text in hypotheses]
+    for name, texts in (("hyp", hypotheses), ("ref", references)):
+        (tmp_path / name).write_text("\n".join(texts * 20) + "\n")
+    scorer = norma.Scorer("ter", bootstrap=10**7)
+    small = scorer.score(hypotheses[:9], references[:9])
+    for call in (lambda: scorer.score(hypotheses * 20, references * 20), lambda: scorer.score(tmp_path / "hyp", tmp_path / "ref"),
+                 lambda: small.compare(small)):
+        interrupted(call, KeyboardInterrupt)
+        assert scorer.score(hypotheses[:9], references[:9]).segments == small.segments
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        small.interval()
+    timer.join()
+    few = norma.score("ter", hypotheses[:9], references[:9])
+    assert few.interval().low <= few.value <= few.interval().high
 
 
 def test_signal_without_exception_does_not_end_a_call(folder, texts):
@@ -743,6 +768,29 @@ def test_recipes_by_name(folder, tmp_path):
 
 
 # ---- data folders and scores ----
+
+def test_files_of_an_editable_installation(tmp_path, monkeypatch):
+    """The package has two folders: that of the sources, and that of what was built."""
+    from norma._library import library_path
+    from norma._runs import _recipe_file, program_path
+    if os.path.exists(os.path.join(os.path.dirname(norma.__file__), "libnorma.so")):
+        pytest.skip("the package has one folder")
+    for name in ("NORMA_LIBRARY", "NORMA_PROGRAM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(norma, "__path__", [str(tmp_path), *norma.__path__])
+    made = [tmp_path / name for name in ("libnorma.so", "bin/norma", "share/norma/recipes/of-test.ini")]
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o755)
+    assert [library_path(), program_path(), _recipe_file("of-test")] == list(map(str, made))
+
+
+def test_library_of_another_version():
+    """As in an editable installation, when the library was not built again."""
+    from norma._library import Library
+    with pytest.raises(ImportError, match="is of another version, without nm_backend_create"):
+        Library(next(line.split()[-1] for line in open("/proc/self/maps") if "/libc" in line or "libm.so" in line))
+
 
 def test_data_folders_are_those_of_the_program(folder, tmp_path):
     steps = []

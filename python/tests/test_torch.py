@@ -462,6 +462,26 @@ def test_replacement_keeps_epsilon():
         assert caught[0].filename == __file__
 
 
+def test_replacement_of_a_class_of_transformers():
+    """It calls epsilon variance_epsilon."""
+    class LlamaRMSNorm(nn.Module):
+        def __init__(self, hidden_size, eps=1e-6):
+            super().__init__()
+            self.weight, self.variance_epsilon = nn.Parameter(torch.full((hidden_size,), 2.0)), eps
+
+        def forward(self, x):
+            return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.variance_epsilon)
+    x, old = 0.1 * torch.randn(3, 8), LlamaRMSNorm(8, eps=0.1)
+    with pytest.warns(UserWarning, match="eps = 0.1 of 0 is not kept.*'rms'"):
+        nt.replace_norms(nn.Sequential(old), "rms", kinds=[LlamaRMSNorm])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nt.replace_norms(nn.Sequential(LlamaRMSNorm(8)), "rms", kinds=[LlamaRMSNorm])
+        model = nn.Sequential(old)
+        nt.replace_norms(model, "rms", kinds=[LlamaRMSNorm], epsilon=0.1, epsilon_inside=True)
+    torch.testing.assert_close(model(x), old(x))
+
+
 def test_replacement_keeps_frozen_and_missing_parameters():
     x = torch.randn(3, 8)
     frozen, half = nn.LayerNorm(8).requires_grad_(False), nn.LayerNorm(8)
@@ -577,6 +597,40 @@ def test_forward_mode_differentiation():
                 if hasattr(torch, "func"):
                     with pytest.raises(norma.UnsupportedError, match="forward-mode"):
                         torch.func.functional_call(norm, {"weight": weight}, (x,))
+
+
+def test_transforms_of_functions():
+    if not hasattr(torch, "func"):
+        pytest.skip("PyTorch without torch.func")
+    norm, x = nt.LayerNorm(12), torch.randn(3, 12)
+    transform = torch.func
+    for call in (lambda: transform.grad(lambda a: norm(a).sum())(x), lambda: transform.vmap(norm)(x), lambda: transform.jacrev(norm)(x),
+                 lambda: transform.grad(lambda weight: transform.functional_call(norm, {"weight": weight}, (x,)).sum())(norm.weight)):
+        for grad in (True, False):
+            with pytest.raises(norma.UnsupportedError, match="transforms of torch.func"), torch.set_grad_enabled(grad):
+                call()
+    with pytest.raises(norma.UnsupportedError, match="batches of gradients"):
+        torch.autograd.functional.jacobian(norm, x, vectorize=True)
+    jacobian = torch.autograd.functional.jacobian(norm, x)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(nn.LayerNorm(12), x))
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_meta_device_and_reset(type):
+    if not hasattr(torch, "get_default_device"):
+        pytest.skip("PyTorch without a default device for factory functions")
+    norm, fresh = trained(type), nt.Norm(type, 12, groups=3)
+    with torch.device("meta"):
+        empty = nt.Norm(type, 12, groups=3)
+    assert all(tensor.device.type == "meta" for tensor in empty.state_dict().values())
+    empty.to_empty(device="cpu").reset_parameters()
+    before = [id(param) for param in norm.parameters()]
+    norm.reset_parameters()
+    assert before == [id(param) for param in norm.parameters()]
+    for one in (empty, norm):
+        for name, tensor in fresh.state_dict().items():
+            assert torch.equal(one.state_dict()[name], tensor), name
+        assert torch.equal(one(torch.ones(2, 12).cumsum(1)), copy.deepcopy(fresh)(torch.ones(2, 12).cumsum(1)))
 
 
 def test_parameters_may_be_replaced():

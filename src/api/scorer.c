@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/call.h"
 #include "api/inference.h"
 #include "metric/score_files.h"
 
@@ -20,6 +21,7 @@ struct nm_scorer {
     nm_metric_tokenizer_config tokenize; /* name NULL: the default tokenizer of the metric */
     nm_bootstrap_config resampling;
     nm_workspaces tokenizers; /* idle nm_metric_tokenizer */
+    nm_call_requests calls;
 };
 
 struct nm_scores {
@@ -31,7 +33,8 @@ struct nm_scores {
     uint64_t references_hash;
     double value;
     char *line, *signature;
-    char *metric_signature; /* with metric and bootstrap options; equal for comparable scores */
+    char *metric_signature;  /* with metric and bootstrap options; equal for comparable scores */
+    nm_call_requests *calls; /* heap: those of const scores may be interrupted, too */
 };
 
 /* ---- open and close ---- */
@@ -152,6 +155,7 @@ nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *con
         return nm_fail(err, NM_USAGE, "nm_scorer_open: scorer is NULL");
     nm_scorer *self = nm_allocate(sizeof *self);
     nm_workspaces_init(&self->tokenizers);
+    nm_call_requests_init(&self->calls);
     self->options = nm_options_create();
     nm_options_accept_any_text(self->options);
     self->score = nm_options_add(self->options, "score", score_rows, NULL, sizeof(score_options));
@@ -170,8 +174,15 @@ void nm_scorer_close(nm_scorer *self)
     if (!self)
         return;
     nm_workspaces_release(&self->tokenizers, tokenizer_free);
+    nm_call_requests_release(&self->calls);
     nm_options_free(self->options);
     free(self);
+}
+
+void nm_scorer_set_proceed(nm_scorer *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->calls, proceed, user);
 }
 
 /* ---- scores ---- */
@@ -217,6 +228,9 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
     NM_TRY(acquire_tokenizer(self, &tokenizer, err));
     nm_score_config config = self->config;
     config.bleu.tokenizer = tokenizer;
+    nm_call call;
+    nm_call_begin(&call, &self->calls);
+    config.stop = &call.stop;
     nm_counts counts;
     uint64_t hash = 0;
     nm_status status = count(&config, set, &counts, &hash, err);
@@ -226,7 +240,9 @@ static nm_status run(nm_scorer *self, const test_set *set, nm_scores **scores, n
                            .resampling = self->resampling,
                            .counts = counts,
                            .references_hash = hash,
-                           .n_references = (int)set->n_references};
+                           .n_references = (int)set->n_references,
+                           .calls = nm_allocate(sizeof *out->calls)};
+        nm_call_requests_init(out->calls);
         if (tokenizer) {
             out->tokenizer.type = tokenizer->type;
             out->config.bleu.tokenizer = &out->tokenizer;
@@ -281,7 +297,15 @@ void nm_scores_free(nm_scores *self)
     free(self->line);
     free(self->signature);
     free(self->metric_signature);
+    nm_call_requests_release(self->calls);
+    free(self->calls);
     free(self);
+}
+
+void nm_scores_set_proceed(nm_scores *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(self->calls, proceed, user);
 }
 
 size_t nm_scores_n(const nm_scores *self)
@@ -315,7 +339,14 @@ bool nm_scores_interval(const nm_scores *self, nm_interval *interval)
 {
     if (!self || !interval || !self->resampling.n_resamples)
         return false;
-    *interval = nm_bootstrap_interval(self->counts, nm_score_of_config, &self->config, &self->resampling);
+    nm_call call;
+    nm_call_begin(&call, self->calls);
+    nm_bootstrap_config resampling = self->resampling;
+    resampling.stop = &call.stop;
+    nm_interval found = nm_bootstrap_interval(self->counts, nm_score_of_config, &self->config, &resampling);
+    if (call.stop.requested)
+        return false;
+    *interval = found;
     return true;
 }
 
@@ -334,6 +365,13 @@ nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *p
         return nm_fail(err, NM_MISMATCH, "%zu and %zu segments", a->counts.n_segments, b->counts.n_segments);
     if (a->references_hash != b->references_hash)
         return nm_fail(err, NM_MISMATCH, "the systems were scored against different references");
-    *paired = nm_bootstrap_paired(a->counts, b->counts, nm_score_of_config, &a->config, &a->resampling);
+    nm_call call;
+    nm_call_begin(&call, a->calls);
+    nm_bootstrap_config resampling = a->resampling;
+    resampling.stop = &call.stop;
+    nm_paired found = nm_bootstrap_paired(a->counts, b->counts, nm_score_of_config, &a->config, &resampling);
+    if (call.stop.requested)
+        return nm_fail(err, NM_INTERRUPTED, "stopped");
+    *paired = found;
     return NM_OK;
 }

@@ -18,6 +18,7 @@ typedef struct nm_llama_class {
     const char *model_type, *name;
     nm_norm_position position;
     nm_head_norm qk_norm;
+    double epsilon;    /* of the norms, unless config.json has it */
     bool biases;       /* whether all linear layers can have them */
     bool input_biases; /* whether those of queries, keys and values always have them */
     bool window;       /* whether there are layers with a sliding window */

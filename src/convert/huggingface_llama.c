@@ -15,12 +15,13 @@
 #include "task/lm_task.h"
 
 static const nm_llama_class classes[] = {
-    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .biases = true},
-    {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .input_biases = true},
-    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, .biases = false},
-    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, .biases = false},
-    {"mistral", "MistralForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, .window = true},
-    {"gemma3_text", "Gemma3ForCausalLM", NM_SANDWICH_NORM, NM_HEAD_NORM_HEAD, .window = true, .gemma = true},
+    {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .biases = true},
+    {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .input_biases = true},
+    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, 1e-6, .biases = false},
+    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, 1e-5, .biases = false},
+    {"mistral", "MistralForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .window = true},
+    {"gemma3_text", "Gemma3ForCausalLM", NM_SANDWICH_NORM, NM_HEAD_NORM_HEAD, 1e-6, .window = true,
+     .gemma = true},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
@@ -241,9 +242,9 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
         json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
     if (config)
         describe_scaling(json_object_get(config, "rope_parameters"), c);
-    if (config && class->window)
+    if (config && class->window) /* transformers needs it even if layer_types names no layer with a window */
         json_object_set_new(config, "sliding_window",
-                            c->window ? json_integer((json_int_t)c->window) : json_null());
+                            json_integer((json_int_t)(c->window ? c->window : c->context)));
     if (config && class->gemma)
         describe_gemma(config, c, w.value);
     return config;

@@ -210,6 +210,17 @@ static nm_status set_positions(nm_hf_reader *from, bool pre_norm)
     return nm_import_positions(&from->in, &(nm_position_tensor){&source, table_name, 1, 1e-4});
 }
 
+/* The first position of M2M100 is that after pad_token_id; Norma's table, like fairseq's, has pad_token_id = 1. */
+static nm_status check_first_position(const nm_hf_reader *from)
+{
+    return from->vocab.pad < 0 || from->vocab.pad == 1
+               ? NM_OK
+               : nm_fail(from->err, NM_UNSUPPORTED,
+                         "%s: 'pad_token_id' is %d: positions begin at pad_token_id + 1, and Norma supports "
+                         "2 only",
+                         from->config_path, from->vocab.pad);
+}
+
 static bool ignored_seq2seq(const char *name)
 {
     static const char *const list[] = {"model.encoder.embed_positions.weight",
@@ -303,6 +314,7 @@ static nm_status read_seq2seq(nm_hf_reader *from, bool pre_norm, const char *out
     vocab->eos = token_of(from, "eos_token_id", -1);
     vocab->first = token_of(from, "decoder_start_token_id", -1);
     vocab->unk = nm_foreign_vocab_find(vocab, "<unk>");
+    NM_TRY(pre_norm ? check_first_position(from) : NM_OK);
     if (vocab->eos < 0 || vocab->pad < 0 || vocab->first < 0 || vocab->unk < 0)
         return nm_fail(from->err, NM_FORMAT,
                        "%s: 'eos_token_id', 'pad_token_id' or 'decoder_start_token_id' is missing, or the "

@@ -127,11 +127,14 @@ static nm_status set_local_rope(nm_hf_reader *from, const json_t *all)
 /* The angles of rotary position embeddings, whose place depends on the version of transformers. */
 static nm_status set_rope(nm_hf_reader *from, const nm_llama_class *class)
 {
-    const json_t *all = json_object_get(from->config, "rope_parameters"), *rope = all;
-    if (class->gemma && json_is_object(all))
-        rope = json_object_get(all, "full_attention");
-    if (!json_is_object(rope))
-        rope = json_object_get(from->config, "rope_scaling");
+    const json_t *all = json_object_get(from->config, "rope_parameters"),
+                 *rope = json_object_get(from->config, "rope_scaling");
+    if (class->gemma && json_object_size(rope) && json_object_size(all))
+        return nm_fail(from->err, NM_UNSUPPORTED,
+                       "%s: has both 'rope_parameters' and 'rope_scaling', which Norma does not support",
+                       from->config_path);
+    if (!json_object_size(rope)) /* as in transformers, rope_scaling replaces rope_parameters */
+        rope = class->gemma ? json_object_get(all, "full_attention") : all;
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     if (!type)
         type = json_string_value(json_object_get(rope, "type"));
@@ -183,7 +186,7 @@ static nm_status set_window(nm_hf_reader *from, const nm_llama_class *class, int
     }
     if (n == layers)
         return NM_OK;
-    int64_t size = json_is_integer(window) ? json_integer_value(window) : class->gemma ? 4096 : -1;
+    int64_t size = !window ? 4096 : json_is_integer(window) ? json_integer_value(window) : -1;
     if (size < 1)
         return nm_fail(from->err, NM_FORMAT, "%s: 'sliding_window' is not a positive number",
                        from->config_path);
@@ -238,7 +241,8 @@ static nm_status set_llama_options(nm_hf_reader *from, const nm_llama_class *cla
     NM_TRY(nm_import_set(in, "model.qk_norm", "%s", qk_norms[class->qk_norm]));
     NM_TRY(nm_import_set(in, "model.norm", "rms"));
     NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
-    NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g", nm_json_real(from->config, "rms_norm_eps", 1e-6)));
+    NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g",
+                         nm_json_real(from->config, "rms_norm_eps", class->epsilon)));
     NM_TRY(nm_import_set(in, "model.gated", "true"));
     NM_TRY(nm_import_set(in, "model.bias", "%s",
                          biases.input || biases.output || biases.ffn ? "true" : "false"));

@@ -133,14 +133,13 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* Whether a translation model must not generate a token: the first input of the decoder in the order tears, and tokens that the
- * other toolkit does not have. */
+/* Whether a token has no separate logit in the output of a translation model: tokens that the other toolkit does not have, and
+ * <s> if it is the <pad> of the other toolkit, whose logit is that of <pad>. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
     const nm_vocab *vocab = target_vocab(import);
-    if (vocab->order == NM_VOCAB_TEARS && id == vocab->bos)
-        return true;
-    return import->ids[1][id] < 0;
+    const int32_t *ids = import->ids[1];
+    return ids[id] < 0 || (id == vocab->bos && ids[id] == ids[vocab->pad]);
 }
 
 bool nm_import_excludes(const nm_import *import)

@@ -69,6 +69,8 @@ static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of
         int64_t *sums[2] = {nm_allocate(row_bytes), nm_allocate(row_bytes)};
 #pragma omp for schedule(static)
         for (int k = 0; k < config->n_resamples; k++) {
+            if (nm_stop_is_set(config->stop))
+                continue;
             sum_resample(systems, n_systems, config->seed, (uint32_t)k, sums);
             for (int s = 0; s < n_systems; s++)
                 scores[s][k] = score(sums[s], context);
@@ -83,6 +85,8 @@ static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
 {
     double sum = 0;
+    if (nm_stop_is_set(config->stop))
+        return (nm_interval){0};
     for (int k = 0; k < config->n_resamples; k++)
         sum += values[k];
     nm_sort_doubles(values, (size_t)config->n_resamples);

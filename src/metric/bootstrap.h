@@ -6,6 +6,7 @@
 #ifndef NM_BOOTSTRAP_H
 #define NM_BOOTSTRAP_H
 
+#include "base/stop.h"
 #include "norma/score.h"
 
 /* Counts of all segments, values [n_segments, n_counts]. Not owned. */
@@ -23,6 +24,8 @@ typedef struct nm_bootstrap_config {
     uint64_t seed;   /* default 1 */
     double outside;  /* default 0.05: fraction of resamples outside the interval, half of them on each side */
     bool centered;   /* test with centered differences (Moses) instead of Koehn's test, see nm_paired.p */
+    /* NULL: none. After a stop the rest of the resamples is left out, and results are not valid. */
+    const nm_stop *stop;
 } nm_bootstrap_config;
 nm_bootstrap_config nm_bootstrap_default(void);
 

@@ -134,7 +134,8 @@ static nm_status count_lines(const nm_score_config *config, parallel *files, nm_
     const nm_lines *first = &files->lines[0];
     bool more = true;
     nm_status status;
-    while ((status = parallel_next(files, &more, err)) == NM_OK && more) {
+    while ((status = nm_check_stop(config->stop, err)) == NM_OK &&
+           (status = parallel_next(files, &more, err)) == NM_OK && more) {
         status = rows_add(&rows, files->texts[0], files->texts + 1, files->n_files - 1, err);
         if (status != NM_OK) {
             nm_error_prefix(err, "%s:%" PRId64, first->path, first->number);
@@ -186,7 +187,7 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
     nm_buffer *copies = nm_allocate(n_texts * sizeof *copies);
     const char **texts = nm_allocate(n_texts * sizeof *texts);
     nm_status status = NM_OK;
-    while (status == NM_OK && rows.n < n)
+    while (status == NM_OK && rows.n < n && (status = nm_check_stop(config->stop, err)) == NM_OK)
         status = count_text(&rows, hypotheses, n, references, n_references, copies, texts, err);
     if (status == NM_OK)
         status = rows_check(&rows, err);

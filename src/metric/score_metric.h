@@ -3,6 +3,7 @@
 #ifndef NM_SCORE_METRIC_H
 #define NM_SCORE_METRIC_H
 
+#include "base/stop.h"
 #include "metric/bleu.h"
 #include "metric/bootstrap.h"
 #include "metric/chrf.h"
@@ -17,6 +18,7 @@ typedef struct nm_score_config {
     nm_bleu_config bleu;
     nm_chrf_config chrf;
     nm_ter_config ter;
+    const nm_stop *stop; /* of the counting of segments; NULL: none */
 } nm_score_config;
 
 struct nm_score_metric {

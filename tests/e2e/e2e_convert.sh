@@ -92,6 +92,12 @@ for run in pre post; do
         cases=$((cases + 1))
     done
 done
+# <s> as the first input of the decoder has its own logit; no token of the model is excluded by a bias.
+cp -r hf-pre hf-start && rm hf-start/data.ini hf-start/decode.ini
+sed -i 's/"decoder_start_token_id": 2/"decoder_start_token_id": 0/' hf-start/config.json
+try convert hf-start --from huggingface -o start.safetensors
+[ "$got" = 0 ] || fail "convert hf-start: $(cat err)"
+! grep -q '"output.bias"' start.safetensors || fail "start.safetensors has a bias that excludes <s>"
 train silu small.ini --model.activation silu
 try convert silu --to huggingface -o hf-silu
 has hf-silu/config.json '"activation_function": "silu"'
@@ -308,6 +314,8 @@ changed config.json 's/"encoder_layers": 1/"encoder_layers": 2/'
 read_bad 5 "has no tensor 'model.encoder.layers.1.fc1.weight'"
 changed config.json 's/"decoder_layers": 1/"decoder_layers": 1, "normalize_embedding": true/'
 read_bad 7 "'normalize_embedding' is true, which Norma does not support"
+changed config.json 's/"pad_token_id": 1/"pad_token_id": 4/'
+read_bad 7 "hf-bad/config.json: 'pad_token_id' is 4: positions begin at pad_token_id + 1, and Norma supports 2 only"
 changed generation_config.json 's/nothing//'
 sed -i 's/"decoder_start_token_id": 2/"decoder_start_token_id": 9/' hf-bad/config.json
 read_bad 7 "hf-bad/config.json: 'decoder_start_token_id' is not </s>, <pad> or <s>"

@@ -69,6 +69,7 @@ train same-angles "${gemma[@]}" --model.share_embeddings false --model.global_ev
 round_trip same-angles Gemma3ForCausalLM
 train global --model.preset gemma3 --model.global_every 0 --model.local_rope_base 0 --model.window 0
 round_trip global Gemma3ForCausalLM
+has hf-global/config.json '"sliding_window": 16' # a number, as transformers needs it for the masks of both kinds of layers
 # The window and both kinds of angles change the probabilities.
 for change in 's/"sliding_window": 4/"sliding_window": 3/' 's/"rope_theta": 20.0/"rope_theta": 500.0/' 's/"factor": 2.0/"factor": 3.0/' \
     's/"full_attention"/"sliding_attention"/'; do
@@ -114,6 +115,21 @@ for class in llama qwen3 olmo2 qwen2 llama3 mistral gemma3; do
         awk '{ d = $1 - $2; if (d > 2e-5 || d < -2e-5) { print; bad = 1 } } END { exit bad || NR != 13 }' ||
         fail "$class: not the log probabilities of transformers"
 done
+
+# What config.json lacks has the default of its class, and rope_scaling replaces rope_parameters.
+changed_log_probs() { # CLASS SED
+    rm -rf hf-changed && cp -r "$theirs/$1" hf-changed && chmod -R u+w hf-changed
+    sed -i "$2" hf-changed/config.json
+    try convert hf-changed --from huggingface -o changed.safetensors
+    [ "$got" = 0 ] || fail "convert $1, $2: $(cat err)"
+    "$NORMA" perplexity changed.safetensors "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null
+}
+same_changes() { # CLASS SED SED
+    same <(changed_log_probs "$1" "$2") <(changed_log_probs "$1" "$3")
+}
+same_changes olmo2 '/rms_norm_eps/d' 's/"rms_norm_eps": 0.001/"rms_norm_eps": 1e-05/'
+same_changes mistral '/sliding_window/d' 's/"sliding_window": 4/"sliding_window": 4096/'
+same_changes llama3 's/"rope_parameters": {/"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}, "rope_scaling": {/' ''
 
 # A model in several files: each of them, and the index, must be right.
 [ -e "$theirs/mistral/model-00002-of-00003.safetensors" ] || fail "mistral is not in several files"
@@ -269,6 +285,8 @@ bad 4 "'sliding_window' is not a positive number" 's/"sliding_window": 5/"slidin
 bad 7 "'query_pre_attn_scalar' 7 is not 'head_dim' 6" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 7/' hf-gemma3
 bad 7 "'final_logit_softcapping' is set" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 6, "final_logit_softcapping": 30.0/' hf-gemma3
 bad 7 "'use_bidirectional_attention' is true" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 6, "use_bidirectional_attention": true/' hf-gemma3
+bad 7 "has both 'rope_parameters' and 'rope_scaling'" 's/"query_pre_attn_scalar": 6/"query_pre_attn_scalar": 6, "rope_scaling": {"rope_type": "linear", "factor": 3.0}/' hf-gemma3
+bad 4 "'sliding_window' is not a positive number" 's/"sliding_window": 4/"sliding_window": null/' hf-gemma3
 bad 7 "'rope_type' of 'sliding_attention' is 'linear'" 's/"default"/"linear"/' hf-gemma3
 bad 7 "hidden_act 'mish' is not supported" 's/"silu"/"mish"/'
 bad 5 "the special token 16777216 is not below" 's/"bos_token_id": [0-9]*/"bos_token_id": 16777216/'

@@ -1,4 +1,4 @@
-/* include/norma/score.h: scores of texts and of files, intervals, paired tests, errors, and one scorer used by 16 threads. The
+/* include/norma/score.h: scores of texts and of files, intervals, paired tests, errors, interruption, and one scorer used by 16 threads. The
  * values of the metrics: test_bleu, test_chrf, test_ter, test_metric_tokenizer; the program: tests/e2e/e2e_score.sh. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -265,6 +265,45 @@ static void test_threads_share_a_scorer(void **state)
     nm_scorer_close(scorer);
 }
 
+/* Counts the calls and ends the computation at the third one. */
+static bool proceed_twice(void *user)
+{
+    return ++*(int *)user < 3;
+}
+
+static void test_calls_can_be_stopped(void **state)
+{
+    (void)state;
+    enum { MANY = 2000000 };
+    int asked = 0;
+    nm_error err;
+    nm_interval interval;
+    nm_paired paired;
+    nm_scores *none = NULL;
+    nm_scorer *scorer = opened("chrf", (const char *const[]){"bootstrap", "10000000", NULL});
+    const char **many = nm_allocate(MANY * sizeof *many);
+    for (size_t i = 0; i < MANY; i++)
+        many[i] = references[0];
+    nm_scorer_set_proceed(scorer, proceed_twice, &asked);
+    assert_int_equal(nm_scorer_run(scorer, many, MANY, many, 1, &none, &err), NM_INTERRUPTED);
+    assert_null(none);
+    assert_int_equal(asked, 3);
+    nm_scorer_set_proceed(scorer, NULL, NULL);
+    nm_scores *scores = scored(scorer, hypotheses, references, 4, 1);
+    nm_scores_set_proceed(scores, proceed_twice, &asked);
+    asked = 0;
+    assert_false(nm_scores_interval(scores, &interval));
+    assert_int_equal(asked, 3);
+    asked = 0;
+    assert_int_equal(nm_scores_compare(scores, scores, &paired, &err), NM_INTERRUPTED);
+    assert_int_equal(asked, 3);
+    nm_scores_free(scores);
+    nm_scorer_close(scorer);
+    nm_scorer_set_proceed(NULL, NULL, NULL);
+    nm_scores_set_proceed(NULL, NULL, NULL);
+    free(many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_paired),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_threads_share_a_scorer),
+        cmocka_unit_test(test_calls_can_be_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
