@@ -173,6 +173,10 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 static void report_norms(nm_trainer *trainer)
 {
     const nm_params *params = &trainer->model->params;
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    const char *unit = norms->state == NM_STATE_MICRO_BATCH && trainer->config->shards > 1
+                           ? " (norm.state = micro-batch: every micro-batch counts as an update)"
+                           : "";
     for (size_t i = 0; i < params->n_norms; i++) {
         const nm_norm *norm = params->norms[i];
         bool first = true;
@@ -182,7 +186,7 @@ static void report_norms(nm_trainer *trainer)
         if (!first || !norm->type->note)
             continue;
         norm->type->note(norm, text, sizeof text);
-        nm_trainer_message(trainer, "norm %s at %s: %s", norm->type->name, norm->site.name, text);
+        nm_trainer_message(trainer, "norm %s at %s: %s%s", norm->type->name, norm->site.name, text, unit);
     }
 }
 
