@@ -169,6 +169,16 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
     return status;
 }
 
+/* Whether norm i is the first one of its type, and the type has settings that depend on the planned updates. */
+static bool is_reported(const nm_params *params, size_t i)
+{
+    const nm_norm_type *type = params->norms[i]->type;
+    for (size_t k = 0; k < i; k++)
+        if (params->norms[k]->type == type)
+            return false;
+    return type->note != NULL;
+}
+
 /* Reports once per type of norm the settings that depend on the planned updates: warm-ups, ramps. */
 static void report_norms(nm_trainer *trainer)
 {
@@ -179,14 +189,24 @@ static void report_norms(nm_trainer *trainer)
                            : "";
     for (size_t i = 0; i < params->n_norms; i++) {
         const nm_norm *norm = params->norms[i];
-        bool first = true;
-        for (size_t k = 0; k < i; k++)
-            first &= params->norms[k]->type != norm->type;
         char text[256];
-        if (!first || !norm->type->note)
+        if (!is_reported(params, i))
             continue;
         norm->type->note(norm, text, sizeof text);
         nm_trainer_message(trainer, "norm %s at %s: %s%s", norm->type->name, norm->site.name, text, unit);
+    }
+}
+
+/* Reports once per type of norm that its warm-up or ramp continues that of the model in model.init_from. */
+static void report_earlier_updates(nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    for (size_t i = 0; i < params->n_norms; i++) {
+        const nm_norm *norm = params->norms[i];
+        if (is_reported(params, i) && norm->counters[0] > 0)
+            nm_trainer_message(trainer,
+                               "norm %s at %s: the count of updates begins at %" PRId64 ", that of the model",
+                               norm->type->name, norm->site.name, norm->counters[0]);
     }
 }
 
@@ -209,6 +229,7 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
                          err));
     nm_trainer_message(trainer, "%s", summary);
     free(summary);
+    report_earlier_updates(trainer);
     return NM_OK;
 }
 
