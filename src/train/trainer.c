@@ -197,6 +197,21 @@ static void report_norms(nm_trainer *trainer)
     }
 }
 
+/* Warns if early stopping may end the training within the transition of a norm. */
+static void warn_of_transitions(nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    size_t i = 0;
+    while (i < params->n_norms && !(params->norms[i]->type->traits & NM_HAS_TRANSITION))
+        i++;
+    if (i < params->n_norms && trainer->config->patience)
+        nm_trainer_message(
+            trainer,
+            "warning: norm %s: validation losses may rise until the end of its transition, and "
+            "train.patience = %" PRId64 " may end the training before; 0 disables early stopping",
+            params->norms[i]->type->name, trainer->config->patience);
+}
+
 /* Reports once per type of norm that its warm-up or ramp continues that of the model in model.init_from. */
 static void report_earlier_updates(nm_trainer *trainer)
 {
@@ -266,6 +281,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_model(trainer, err));
     NM_TRY(nm_model_check_norm_options(&trainer->model->params, trainer->options, err));
     report_norms(trainer);
+    warn_of_transitions(trainer);
     report_muon(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(nm_ranks_compare_setup(trainer, err));

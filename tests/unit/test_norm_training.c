@@ -199,6 +199,16 @@ static void test_ramps_of_a_short_run(void **state)
                             "until update 12");
 }
 
+static void test_early_stopping_within_a_transition(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.norm",     "layer", "norm.at", "dec.0.self=progressive",
+                                           "train.patience", "3",     NULL};
+    assert_reported(settings,
+                    "warning: norm progressive: validation losses may rise until the end of its transition, "
+                    "and train.patience = 3 may end the training before");
+}
+
 /* If every micro-batch is counted, 20 updates of four micro-batches are 80. */
 static void test_ramps_in_micro_batches(void **state)
 {
@@ -245,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_resume_is_exact_with_accumulation),
         cmocka_unit_test(test_ramps_of_a_short_run),
         cmocka_unit_test(test_ramps_in_micro_batches),
+        cmocka_unit_test(test_early_stopping_within_a_transition),
         cmocka_unit_test(test_penalty_of_translation_is_added_to_the_sum),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
