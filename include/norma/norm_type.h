@@ -17,8 +17,7 @@ enum nm_norm_traits {
     NM_HAS_PENALTY = 8,
     NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
     NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
-    NM_HAS_TRANSITION =
-        64 /* until the end of a transition, validation losses are not those of training and may rise */
+    NM_HAS_TRANSITION = 64 /* validation losses may rise until the end of a transition */
 };
 
 /* ---- parameters, state, statistics ---- */
