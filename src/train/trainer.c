@@ -185,7 +185,7 @@ static void report_norms(nm_trainer *trainer)
     const nm_params *params = &trainer->model->params;
     const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
     const char *unit = norms->state == NM_STATE_MICRO_BATCH && trainer->config->shards > 1
-                           ? " (norm.state = micro-batch: every micro-batch counts as an update)"
+                           ? " (every micro-batch counts as an update)"
                            : "";
     for (size_t i = 0; i < params->n_norms; i++) {
         const nm_norm *norm = params->norms[i];

@@ -220,9 +220,8 @@ static void test_ramps_in_micro_batches(void **state)
                                                      "norm.state", "micro-batch",  NULL},
                              *const update[] = {"model.norm", "renorm", "train.shards", "4", NULL};
     assert_reported(renorm, "plain BatchNorm for 10 updates; the limit of r rises until update 80, that of d "
-                            "until update 50 (norm.state = micro-batch: every micro-batch counts as an "
-                            "update)\n");
-    assert_reported(progressive, "then a transition of 80 updates to RepBN (norm.state");
+                            "until update 50 (every micro-batch counts as an update)\n");
+    assert_reported(progressive, "then a transition of 80 updates to RepBN (every micro-batch");
     assert_reported(update, "the limit of r rises until update 20, that of d until update 12\n");
 }
 
