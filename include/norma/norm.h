@@ -18,7 +18,9 @@ extern "C" {
 typedef struct nm_norm nm_norm;
 typedef struct nm_norm_pass nm_norm_pass;
 
-typedef struct nm_norm_plan { /* planned updates of the training run and of its warm-up; 0: unknown or none */
+/* Planned updates of the running state in a training run, which with norm.state = micro-batch are micro-batches, and updates of
+ * its warm-up; 0: unknown or none. */
+typedef struct nm_norm_plan {
     int64_t updates, warmup_updates;
 } nm_norm_plan;
 

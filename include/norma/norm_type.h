@@ -16,7 +16,8 @@ enum nm_norm_traits {
     NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient (PowerNorm, MABN) */
     NM_HAS_PENALTY = 8,
     NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
-    NM_USES_FEATURES = 32  /* statistics over the features of a token, without a token_spec */
+    NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
+    NM_HAS_TRANSITION = 64 /* validation losses may rise until the end of a transition */
 };
 
 /* ---- parameters, state, statistics ---- */

@@ -240,7 +240,7 @@ const nm_norm_type nm_norm_progressive = {
     .title = "Progressive RepBN",
     .formula = "y = lambda LayerNorm(x) + (1 - lambda) RepBN(x), lambda falls from 1 to 0",
     .source = "Guo et al. 2024, section 3.2; github.com/xinghaochen/SLAB",
-    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE,
+    .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE | NM_HAS_TRANSITION,
     .options = progressive_options,
     .presets = progressive_presets,
     .config_size = sizeof(progressive_config),

@@ -78,6 +78,12 @@ static int32_t groups_of(const nm_norm *norm)
 static nm_status renorm_check(const void *settings, const nm_norm_site *site, nm_error *err)
 {
     const renorm_config *config = settings;
+    const int64_t ends[] = {config->r_ramp_end, config->d_ramp_end};
+    for (int i = 0; i < 2; i++)
+        if (config->ramp_start > ends[i])
+            return nm_fail(err, NM_USAGE, "norm '%s': ramp_start = %lld is after %s = %lld", site->name,
+                           (long long)config->ramp_start, i ? "d_ramp_end" : "r_ramp_end",
+                           (long long)ends[i]);
     return nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err);
 }
 

@@ -151,12 +151,13 @@ static void geometric_mean(nm_norm_call *call, int64_t t, const void *p, void *r
     }
 }
 
-/* out = mask ? b : a, for a mask of zeros or ones; out may be a. */
-static void select_by(nm_norm_call *call, const void *mask, const void *a, const void *b, void *difference,
+/* out = mask ? b : a, for a mask of zeros or ones; out may be a. Exact also where a and b differ by orders of magnitude:
+ *     out = mask b + (a - mask a) */
+static void select_by(nm_norm_call *call, const void *mask, const void *a, const void *b, void *rest,
                       void *out)
 {
-    nm_norm_vec(call, NM_VEC_LINEAR, difference, b, a, NULL, 1, -1);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, out, mask, difference, a, 1, 1);
+    nm_norm_vec(call, NM_VEC_MUL_ADD, rest, mask, a, a, -1, 1);
+    nm_norm_vec(call, NM_VEC_MUL_ADD, out, mask, b, rest, 1, 1);
 }
 
 /* ---- outliers ---- */

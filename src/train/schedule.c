@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "norma/norm_type.h"
 #include "train/options.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
@@ -252,7 +253,9 @@ nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *er
         free(name);
         return NM_USAGE;
     }
-    task->plan = (nm_norm_plan){.updates = updates, .warmup_updates = nm_schedule_warmup(schedule)};
+    const nm_norm_config *norms = nm_options_find(task->options, "norm");
+    int64_t counted = norms->state == NM_STATE_MICRO_BATCH ? train->shards : 1; /* by the norms, per update */
+    task->plan = (nm_norm_plan){.updates = counted * updates, .warmup_updates = nm_schedule_warmup(schedule)};
     return NM_OK;
 }
 

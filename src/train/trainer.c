@@ -169,20 +169,59 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
     return status;
 }
 
+/* Whether norm i is the first one of its type, and the type has settings that depend on the planned updates. */
+static bool is_reported(const nm_params *params, size_t i)
+{
+    const nm_norm_type *type = params->norms[i]->type;
+    for (size_t k = 0; k < i; k++)
+        if (params->norms[k]->type == type)
+            return false;
+    return type->note != NULL;
+}
+
 /* Reports once per type of norm the settings that depend on the planned updates: warm-ups, ramps. */
 static void report_norms(nm_trainer *trainer)
 {
     const nm_params *params = &trainer->model->params;
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    const char *unit = norms->state == NM_STATE_MICRO_BATCH && trainer->config->shards > 1
+                           ? " (every micro-batch counts as an update)"
+                           : "";
     for (size_t i = 0; i < params->n_norms; i++) {
         const nm_norm *norm = params->norms[i];
-        bool first = true;
-        for (size_t k = 0; k < i; k++)
-            first &= params->norms[k]->type != norm->type;
         char text[256];
-        if (!first || !norm->type->note)
+        if (!is_reported(params, i))
             continue;
         norm->type->note(norm, text, sizeof text);
-        nm_trainer_message(trainer, "norm %s at %s: %s", norm->type->name, norm->site.name, text);
+        nm_trainer_message(trainer, "norm %s at %s: %s%s", norm->type->name, norm->site.name, text, unit);
+    }
+}
+
+/* Warns if early stopping may end the training within the transition of a norm. */
+static void warn_of_transitions(nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    size_t i = 0;
+    while (i < params->n_norms && !(params->norms[i]->type->traits & NM_HAS_TRANSITION))
+        i++;
+    if (i < params->n_norms && trainer->config->patience)
+        nm_trainer_message(
+            trainer,
+            "warning: norm %s: validation losses may rise until the end of its transition, and "
+            "train.patience = %" PRId64 " may end the training before; 0 disables early stopping",
+            params->norms[i]->type->name, trainer->config->patience);
+}
+
+/* Reports once per type of norm that its warm-up or ramp continues that of the model in model.init_from. */
+static void report_earlier_updates(nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    for (size_t i = 0; i < params->n_norms; i++) {
+        const nm_norm *norm = params->norms[i];
+        if (is_reported(params, i) && norm->counters[0] > 0)
+            nm_trainer_message(trainer,
+                               "norm %s at %s: the count of updates begins at %" PRId64 ", that of the model",
+                               norm->type->name, norm->site.name, norm->counters[0]);
     }
 }
 
@@ -226,6 +265,7 @@ static nm_status start_params(nm_trainer *trainer, nm_error *err)
     nm_trainer_message(trainer, "%s", summary);
     free(summary);
     warn_other_dictionary(trainer);
+    report_earlier_updates(trainer);
     return NM_OK;
 }
 
@@ -262,6 +302,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(open_model(trainer, err));
     NM_TRY(nm_model_check_norm_options(&trainer->model->params, trainer->options, err));
     report_norms(trainer);
+    warn_of_transitions(trainer);
     report_muon(trainer);
     NM_TRY(open_tape(trainer, err));
     NM_TRY(nm_ranks_compare_setup(trainer, err));

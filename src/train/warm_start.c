@@ -193,9 +193,38 @@ static const nm_safetensor *find_slot(const warm_start *self, const nm_norm *nor
     return found && found->count == n && (!counter || found->type == NM_TENSOR_I64) ? found : NULL;
 }
 
+static bool has_state(const nm_norm *norm, const char *name)
+{
+    for (int i = 0; i < norm->shape.n_state; i++)
+        if (!strcmp(norm->shape.state[i].name, name))
+            return true;
+    return false;
+}
+
+/* Whether the source has, at this site, a running vector that the norm lacks. Then it has another type, whose running vectors of
+ * the same name may be other statistics: running_var is the variance in batch, and the mean square of scaled rows in pnv. */
+static bool has_other_slots(const warm_start *self, const nm_norm *norm)
+{
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        char *section = nm_format("norm.%s", (*type)->name);
+        nm_norm_shape shape = {0};
+        if ((*type)->shape)
+            (*type)->shape(nm_options_find(self->task->options, section), &norm->site, &shape);
+        free(section);
+        for (int i = 0; i < shape.n_state; i++) {
+            char *name = slot_name(norm, shape.state[i].name);
+            bool other = !has_state(norm, shape.state[i].name) && nm_safetensors_find(self->file, name);
+            free(name);
+            if (other)
+                return true;
+        }
+    }
+    return false;
+}
+
 static bool has_slots(const warm_start *self, const nm_norm *norm)
 {
-    bool all = true;
+    bool all = !norm->shape.n_state || !has_other_slots(self, norm);
     for (int i = 0; i < norm->shape.n_state; i++)
         all &= find_slot(self, norm, norm->shape.state[i].name, (size_t)norm->shape.state[i].length, false) !=
                NULL;

@@ -44,6 +44,19 @@ has runs/b/config.ini "init_from = runs/a"
 copied=$(sed -nE 's/.* ([0-9]+) of ([0-9]+) entries of embed.weight.*/\1 \2/p' err)
 awk -v c="$copied" 'BEGIN { split(c, n); exit !(n[1] >= 12 && n[1] < n[2]) }' || fail "entries of embed.weight: $copied"
 
+# ---- warm-ups and ramps continue those of the model ----
+lacks err "the count of updates"
+"$NORMA" train b.ini --tune runs/b --run.folder further --train.updates 1 2>err || fail "further training: $(cat err)"
+updates=$(sed -nE 's/.*"init_from":\{[^}]*"update":([0-9]+),.*/\1/p' further/log.jsonl)
+has err "norm power at enc.0.self.norm: the count of updates begins at ${updates:?}, that of the model"
+
+# ---- running statistics of another type, which may have the same name, are not copied ----
+"$NORMA" train a.ini --run.folder batch --model.norm batch --train.updates 2 2>err || fail "train: $(cat err)"
+"$NORMA" train a.ini --run.folder pnv --tune batch --model.norm pnv --train.updates 1 2>err || fail "PN-V: $(cat err)"
+has err "new: enc.0.self.norm.running_var, enc.0.ffn.norm.running_var"
+"$NORMA" train a.ini --run.folder rbn --tune batch --model.norm rbn --train.updates 1 2>err || fail "RBN: $(cat err)"
+lacks err "new:" # the same statistics
+
 # ---- a logistic regression is fitted to the new data, not copied ----
 write_reviews c.tsv 60 5 "the a book chapter is rather unusual" 2
 write_reviews c.valid 60 6 "the a book chapter is rather unusual" 2

@@ -262,6 +262,28 @@ static void test_un(void **unused)
     assert_same_values(first.y, pnv.y, 0);
 }
 
+/* The buffer receives the running value instead of an outlier, however large the outlier is. */
+static void test_outlier_of_un(void **unused)
+{
+    (void)unused;
+    enum { WINDOW = 2, OUTLIER = 3 };
+    nm_norm *norm = create("un", "window_forward=2 warmup=3 outlier_filtration=true");
+    double x[N], y[N], dx[N], running[WIDTH];
+    nm_error err;
+    for (int update = 1; update <= OUTLIER; update++) {
+        for (int i = 0; i < N; i++)
+            x[i] = (update == OUTLIER ? 1e12 : 1) * input[i];
+        memcpy(running, nm_norm_state(norm, "running_var", NULL), sizeof running);
+        assert_int_equal(nm_norm_forward(norm, ROWS, x, y, &err), NM_OK);
+        assert_int_equal(nm_norm_backward(norm, upstream, dx, &err), NM_OK);
+    }
+    assert_true(*nm_norm_counter(norm, "skip_counter") == 1);
+    const double *slot = (const double *)nm_norm_state(norm, "buffer_x2", NULL) + OUTLIER % WINDOW * WIDTH;
+    for (int i = 0; i < WIDTH; i++)
+        assert_true(slot[i] == running[i]);
+    nm_norm_free(norm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_progressive),
         cmocka_unit_test(test_length_of_the_transition),
         cmocka_unit_test(test_un),
+        cmocka_unit_test(test_outlier_of_un),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -103,6 +103,8 @@ static void test_usage_errors(void **unused)
     create_fails("pnv", NULL, &odd, "divide");
     create_fails("group", NULL, &odd, "divide");
     create_fails("rms", "groups=5", &place, "divide");
+    create_fails("renorm", "ramp_start=20 r_ramp_end=10", &place, "ramp_start = 20 is after r_ramp_end = 10");
+    create_fails("renorm", "d_ramp_end=4999", &place, "ramp_start = 5000 is after d_ramp_end = 4999");
     create_fails("layer", NULL, &empty, "0 features");
     nm_norm *norm = create("layer", "  epsilon=1e-6  unbiased=true ");
     nm_error err;

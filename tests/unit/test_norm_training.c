@@ -170,25 +170,59 @@ static void append_message(void *user, const char *text)
     strcat(log->text, "\n");
 }
 
-/* In a run of 40 updates the limits of Batch Renormalization are reached after 20, and the run reports it. */
-static void test_renorm_ramp_of_a_short_run(void **state)
+/* Whether a run of 40 updates with these settings reports the text. */
+static void assert_reported(const char *const *settings, const char *text)
 {
-    (void)state;
-    const char *const settings[] = {"model.norm", "renorm", "train.updates", "40", NULL};
     char *folder = tiny_folder();
     nm_options *options = tiny_options(settings);
     message_log log = {0};
     const nm_train_callbacks callbacks = {.user = &log, .message = append_message};
     nm_trainer *trainer;
     nm_error err;
+    tiny_set(options, "train.updates", "40");
     assert_int_equal(
         nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, &callbacks, &err), NM_OK);
-    assert_non_null(strstr(
-        log.text,
-        "plain BatchNorm for 2 updates; the limit of r rises until update 20, that of d until update 12"));
+    if (!strstr(log.text, text))
+        print_error("%s\n", log.text);
+    assert_non_null(strstr(log.text, text));
     nm_trainer_close(trainer);
     nm_options_free(options);
     tiny_data_remove(folder);
+}
+
+/* The limits of Batch Renormalization are reached after 20 of 40 updates, and the run reports it. */
+static void test_ramps_of_a_short_run(void **state)
+{
+    (void)state;
+    static const char *const renorm[] = {"model.norm", "renorm", NULL};
+    assert_reported(renorm, "plain BatchNorm for 2 updates; the limit of r rises until update 20, that of d "
+                            "until update 12");
+}
+
+static void test_early_stopping_within_a_transition(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.norm",     "layer", "norm.at", "dec.0.self=progressive",
+                                           "train.patience", "3",     NULL};
+    assert_reported(settings,
+                    "warning: norm progressive: validation losses may rise until the end of its transition, "
+                    "and train.patience = 3 may end the training before");
+}
+
+/* If every micro-batch is counted, 20 updates of four micro-batches are 80. */
+static void test_ramps_in_micro_batches(void **state)
+{
+    (void)state;
+    static const char *const renorm[] = {"model.norm",  "renorm", "train.shards", "4", "norm.state",
+                                         "micro-batch", NULL},
+                             *const progressive[] = {"model.norm", "progressive",  "model.norm_position",
+                                                     "pre",        "train.shards", "4",
+                                                     "norm.state", "micro-batch",  NULL},
+                             *const update[] = {"model.norm", "renorm", "train.shards", "4", NULL};
+    assert_reported(renorm, "plain BatchNorm for 10 updates; the limit of r rises until update 80, that of d "
+                            "until update 50 (every micro-batch counts as an update)\n");
+    assert_reported(progressive, "then a transition of 80 updates to RepBN (every micro-batch");
+    assert_reported(update, "the limit of r rises until update 20, that of d until update 12\n");
 }
 
 /* Penalty of the first update for a value of norm.rbn.scale. */
@@ -218,7 +252,9 @@ int main(void)
         cmocka_unit_test(test_norm_warmup_of_a_run_limited_by_epochs),
         cmocka_unit_test(test_warmup_counts_updates),
         cmocka_unit_test(test_resume_is_exact_with_accumulation),
-        cmocka_unit_test(test_renorm_ramp_of_a_short_run),
+        cmocka_unit_test(test_ramps_of_a_short_run),
+        cmocka_unit_test(test_ramps_in_micro_batches),
+        cmocka_unit_test(test_early_stopping_within_a_transition),
         cmocka_unit_test(test_penalty_of_translation_is_added_to_the_sum),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);
