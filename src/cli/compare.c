@@ -16,7 +16,7 @@ static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)
 {
-    if (stop_requested && number != SIGHUP) { /* a second signal; SIGHUP may be sent repeatedly */
+    if (stop_requested && (number == SIGINT || number == SIGTERM)) { /* a second one; others may be repeated */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -48,6 +48,7 @@ static void handle_signals(void)
     struct sigaction action = {.sa_handler = on_signal}, inherited;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
     if (!sigaction(SIGHUP, NULL, &inherited) && inherited.sa_handler != SIG_IGN) /* nohup ignores it */
         sigaction(SIGHUP, &action, NULL);
     signal(SIGCHLD, SIG_DFL); /* the parent process may have ignored it */

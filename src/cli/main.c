@@ -106,6 +106,10 @@ static int run_help(int argc, char **argv)
         print_help(stdout);
         return NM_OK;
     }
+    if (!strcmp(argv[0], "help")) {
+        puts("usage: norma help [COMMAND [SECTION|all|RECIPE]]");
+        return NM_OK;
+    }
     if (!strcmp(argv[0], "--list")) {
         for (size_t i = 0; nm_commands[i]; i++)
             puts(nm_commands[i]->name);
@@ -139,7 +143,7 @@ static int run(int argc, char **argv)
         print_manual(stdout);
         return NM_OK;
     }
-    if (!strcmp(name, "--version")) {
+    if (!strcmp(name, "version") || !strcmp(name, "--version")) {
         puts("norma " NORMA_VERSION);
         return NM_OK;
     }

@@ -17,7 +17,7 @@ static volatile sig_atomic_t stop_requested;
 static nm_training *volatile opened; /* for the signal handler */
 
 /* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The other signals may
- * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell. */
+ * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell, SIGUSR1 by batch systems. */
 static void on_signal(int number)
 {
     bool interrupt = number == SIGINT || number == SIGTERM;
@@ -32,7 +32,7 @@ static void on_signal(int number)
 /* Signals that the parent process ignores stay ignored, as nohup and background jobs of a script expect. */
 static void handle_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, inherited;
         if (!sigaction(numbers[i], NULL, &inherited) && inherited.sa_handler != SIG_IGN)
@@ -135,6 +135,12 @@ static void on_validating(void *user, int64_t update, double last_seconds)
     t->line_open = t->validating = true;
 }
 
+/* Whether the score is the perplexity of the validation loss, which is printed already. */
+static bool is_perplexity_again(const nm_training_validation *v)
+{
+    return !strcmp(v->score_title, "ppl") && fabs(v->score - v->perplexity) <= 1e-6 * v->perplexity;
+}
+
 static void on_validated(void *user, const nm_training_validation *v)
 {
     console *t = user;
@@ -156,7 +162,7 @@ static void on_validated(void *user, const nm_training_validation *v)
     }
     if (v->masked)
         fprintf(stderr, "  (%lld masked target tokens not counted)", (long long)v->masked);
-    if (v->score_title)
+    if (v->score_title && !is_perplexity_again(v))
         fprintf(stderr, "  %s %.2f", v->score_title, v->score);
     fprintf(stderr, "%s  [%.1f s]\n", v->best ? "  best so far" : "", v->seconds);
     if (v->samples && !t->quiet)

@@ -44,9 +44,8 @@ static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err
         if (strcmp(s->device, first->device))
             return nm_fail(
                 err, NM_MISMATCH,
-                "rank %d computes with %s, rank 0 with %s: set device.isa to a level that all have and "
-                "device.threads to the same number",
-                rank, s->device, first->device);
+                "rank %d computes with %s, rank 0 with %s: set device.isa to a level that all have", rank,
+                s->device, first->device);
     }
     return NM_OK;
 }
@@ -64,8 +63,8 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
     setup *own = &setups[comm->rank];
     snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
-    snprintf(own->device, sizeof own->device, "backend %s, level %s, %d threads", trainer->backend->name,
-             nm_backend_training_level(trainer->backend), (int)trainer->backend->threads);
+    snprintf(own->device, sizeof own->device, "backend %s, level %s", trainer->backend->name,
+             nm_backend_training_level(trainer->backend));
     own->options = options_hash(trainer->options);
     own->data = trainer->task.fingerprint;
     own->valid_data = trainer->task.valid_fingerprint;

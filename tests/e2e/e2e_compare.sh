@@ -366,15 +366,17 @@ await_end
 exec 3>&-
 flock -w 5 twice/lock true || fail "a run outlived a second Ctrl-C"
 
-# The terminal is closed: the runs end with a checkpoint.
-"$NORMA" compare recipe.ini --norms layer --folder hangup --train.updates 100000 >out 2>err &
-process=$!
-while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' hangup/layer-1/log.jsonl; do sleep 0.02; done
-kill -HUP $process
-got=0
-wait $process || got=$?
-[ "$got" = 9 ] || fail "exit code $got after SIGHUP: $(cat err)"
-has hangup/layer-1.txt 'to continue'
+# The terminal is closed, or a batch system announces the end: the runs end with a checkpoint.
+for signal in HUP USR1; do
+    "$NORMA" compare recipe.ini --norms layer --folder $signal --train.updates 100000 >out 2>err &
+    process=$!
+    while kill -0 $process 2>/dev/null && ! grep -qs '"type":"train"' $signal/layer-1/log.jsonl; do sleep 0.02; done
+    kill -$signal $process
+    got=0
+    wait $process || got=$?
+    [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
+    has $signal/layer-1.txt 'to continue'
+done
 
 # No run survives a killed comparison: it would write into the folder that the next one uses.
 "$NORMA" compare recipe.ini --norms layer --folder orphan --train.updates 100000 >out 2>err &

@@ -2,8 +2,8 @@
 # A run that is killed (SIGKILL) at random times and while it writes checkpoints, and resumed each time, ends with
 # weights bitwise identical to those of an uninterrupted run, and never loses more than the updates since the last
 # complete checkpoint.
-# SIGINT, SIGTERM, SIGHUP and SIGPIPE end it with a checkpoint and exit code 9, unless the parent process ignores them; a second
-# SIGINT or SIGTERM ends it at once.
+# SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGPIPE end it with a checkpoint and exit code 9, unless the parent process ignores them;
+# a second SIGINT or SIGTERM ends it at once.
 # A second process in the run folder is rejected.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
@@ -112,7 +112,7 @@ resumes_exactly() { # FOLDER WHAT
 }
 
 # Signals that end a run with a checkpoint.
-for signal in INT TERM HUP; do
+for signal in INT TERM HUP USR1; do
     rm -rf stopped
     start stopped
     await_checkpoint stopped

@@ -19,6 +19,21 @@ for n in 2 3; do
     [ "$(grep -c '^done: 12 updates' err)" = 1 ] || fail "$n ranks: not one report: $(cat err)"
     has err "; $n processes"
 done
+# Ranks on nodes of different sizes have different numbers of threads.
+if [ "$(nproc)" -ge 2 ]; then
+    cat >mixed.sh <<'END'
+#!/bin/bash
+cores=0,1
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || cores=0
+exec taskset -c $cores "$NORMA" train recipe.ini --device.threads 0 --run.folder mixed
+END
+    chmod +x mixed.sh
+    got=0 cases=$((cases + 1))
+    NORMA=$NORMA timeout 120 "$MPIEXEC" -n 2 ./mixed.sh </dev/null >out 2>err || got=$?
+    [ "$got" = 0 ] || fail "ranks with different numbers of threads: $(cat err)"
+    has err '2 threads'
+    equal one mixed
+fi
 # A fresh run sends the parameters at its start, but no optimizer state, which is zero.
 ranks 2 --train.log_every 1 --train.updates 3 --run.folder start
 mapfile -t sent < <(sed -n 's/.*"exchange_bytes":\([0-9]*\).*/\1/p' start/log.jsonl)
@@ -195,13 +210,13 @@ finish
 ends 9 'norma: stopped after update '
 # During a validation, whose translations have thousands of tokens: it ends early, and the resumed run repeats it.
 "$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 2 --train.validate_every 1 --train.validate_examples 0 --decode.max_length_b 100000 \
-    --decode.beam 8 --decode.min_length 100000 --run.quiet --run.folder validating </dev/null >out 2>err &
+    --decode.beam 8 --decode.min_length 100000 --train.log_every 1 --run.quiet --run.folder validating </dev/null >out 2>err &
 process=$!
 for ((i = 0; i < 600; i++)); do
-    [ -e validating/log.jsonl ] && break
+    grep -qs '"type":"train"' validating/log.jsonl && break
     sleep 0.05
 done
-sleep 1
+sleep 0.2
 pkill -TERM -f "^$NORMA train recipe.ini .*--run.folder validating"
 await_end
 ends 9 'norma: stopped after update 1; checkpoint written'
