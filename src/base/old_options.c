@@ -18,6 +18,7 @@ static const nm_old_option old_options[] = {
     {"score.form", "score.metric_variant", NULL, NULL},
     {"score.centred", "score.centered", NULL, NULL}, /* language: exempt */
     {"tag.input_form", "tag.input_format", NULL, NULL},
+    {"data.valid_share", "data.valid_fraction", NULL, NULL},
     {"run.resume", "run.resume", "true", "yes"},
     {"run.resume", "run.resume", "false", "no"},
     {"run.small", "run.profile", "true", "small"},

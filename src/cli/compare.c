@@ -14,9 +14,10 @@
 static nm_comparison *volatile opened; /* for the signal handler */
 static volatile sig_atomic_t stop_requested;
 
+/* A second SIGINT or SIGTERM ends the process; the other signals may be sent repeatedly. */
 static void on_signal(int number)
 {
-    if (stop_requested && (number == SIGINT || number == SIGTERM)) { /* a second one; others may be repeated */
+    if (stop_requested && (number == SIGINT || number == SIGTERM)) {
         signal(number, SIG_DFL);
         raise(number);
     }

@@ -18,7 +18,7 @@
 /* clang-format off */
 static const nm_option classification_options[] = {
     ROW(train, "", 0, 0, "Training table of labels and texts."),
-    ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_share of the training texts."),
+    ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_fraction of the training texts."),
     ROW(test, "", 0, 0, "Test table; empty: none."),
     NM_LABELED_ROWS(nm_classification_config),
     NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
@@ -29,7 +29,7 @@ static const nm_option classification_options[] = {
     ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL, "Maximum number of words in the dictionary."),
     ROW(max_length, "512", 3, 1 << 20, "Maximum length of a text in tokens, with <s> and </s>; longer texts are truncated."),
     ROW(batch, "64", 1, 1 << 20, "Maximum number of texts in a batch, within train.max_tokens."),
-    ROW(valid_share, "0.3", 0, 0.99, "Fraction of the training texts held out for validation; unused if data.valid is set."),
+    ROW(valid_fraction, "0.3", 0, 0.99, "Fraction of the training texts held out for validation; unused if data.valid is set."),
     ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
     {0}};

@@ -17,7 +17,7 @@ typedef struct nm_classification_config { /* section [data] */
     const char *tokenizer, *language, *codes;
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;
-    double valid_share, word_dropout;
+    double valid_fraction, word_dropout;
 } nm_classification_config;
 
 typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and their classes */

@@ -96,12 +96,12 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
-/* Depends on the row number, data.valid_seed and data.valid_share only, so that other options do not change the held-out
+/* Depends on the row number, data.valid_seed and data.valid_fraction only, so that other options do not change the held-out
  * texts. */
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
     uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
-    return !*config->valid && nm_random_unit(word) < config->valid_share;
+    return !*config->valid && nm_random_unit(word) < config->valid_fraction;
 }
 
 static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, int32_t *label, nm_error *err)
@@ -307,7 +307,7 @@ static nm_status read_all(reading *at, nm_error *err)
     if (*config->test)
         NM_TRY(read_table(at, config->test, NM_SPLIT_TEST, err));
     if (!parts->sets[NM_SPLIT_TRAIN].n)
-        return nm_fail(err, NM_USAGE, "%s: data.valid_share leaves no text for training: lower it",
+        return nm_fail(err, NM_USAGE, "%s: data.valid_fraction leaves no text for training: lower it",
                        config->train);
     sort_classes(parts);
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);

@@ -37,13 +37,13 @@ lacks out "majority"
 lacks out "["
 accepts ", 9 n-grams" baseline "$recipes/classify.ini" "${files[@]}" --max-features 9 --only bag-of-words
 refuses 2 "available: majority, bag-of-words" baseline "$recipes/classify.ini" "${files[@]}" --only kneser-ney
-accepts "test accuracy" baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-share 0 --only majority
+accepts "test accuracy" baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-fraction 0 --only majority
 lacks out "valid"
-accepts '"test": {' baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-share 0 --only majority --json
+accepts '"test": {' baseline "$recipes/classify.ini" --data.train train.tsv --data.test test.tsv --data.valid-fraction 0 --only majority --json
 lacks out "valid"
 refuses 2 "baseline: too few arguments; usage: norma baseline RECIPE" baseline
 refuses 3 "none.tsv" baseline "$recipes/classify.ini" --data.train none.tsv
-refuses 2 "neither a validation nor a test set" baseline "$recipes/classify.ini" --data.train train.tsv --data.valid-share 0
+refuses 2 "neither a validation nor a test set" baseline "$recipes/classify.ini" --data.train train.tsv --data.valid-fraction 0
 
 # ---- tagging: the tag of "Washington" depends on the tag of the word before it ----
 perl -e '

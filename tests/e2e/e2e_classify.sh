@@ -225,10 +225,10 @@ grep -q "logistic regression" err && fail "the logistic regression was fitted ag
 tensor logistic.bigrams logistic/last.safetensors | cmp -s - fitted || fail "the logistic regression has changed"
 perl -e 'print "c$_\tword$_\n" for 1 .. 50' >classes.tsv
 refuses 2 "the logistic regression has " train reviews.ini --run.folder none --data.train classes.tsv --data.test= \
-    --data.valid_share 0 --model.logistic-buckets 2000000
+    --data.valid_fraction 0 --model.logistic-buckets 2000000
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
 has help "--evaluate"
 "$NORMA" train --help all --run.task classification >help || fail "help of the task"
-has help "--data.valid_share"
+has help "--data.valid_fraction"

@@ -56,7 +56,7 @@ train 2 'bad.csv:1: no column is named "stars", because the first row is not a h
 train 2 'bad.csv:1: no column is named "review"' 'label,text\ngood,a\n' bad.csv --data.text text,review
 train 2 'no column of text is named' 'good,a\n' bad.csv --data.text ,
 train 2 'lines have no labels' 'good\n' bad.txt --data.format lines
-train 2 'data.valid_share leaves no text for training' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_share 0.99 --data.valid_seed 1
+train 2 'data.valid_fraction leaves no text for training' 'good\ta\nbad\tb\n' bad.tsv --data.valid '' --data.valid_fraction 0.99 --data.valid_seed 1
 awk 'BEGIN { for (i = 0; i < 5000; i++) print i "\ttext" }' >many.tsv
 refuses 4 'many.tsv:4097: more than 4096 different labels' train recipe.ini --run.folder many --data.train many.tsv
 { printf 'a,"'; head -c 70000000 /dev/zero | tr '\0' x; } >huge.csv

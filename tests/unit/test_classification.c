@@ -116,7 +116,7 @@ static void test_reading(void **state)
 {
     (void)state;
     static const char *const settings[] = {
-        "data.valid_share", "0.25", "data.min_count", "2", "data.max_length", "6", NULL};
+        "data.valid_fraction", "0.25", "data.min_count", "2", "data.max_length", "6", NULL};
     nm_options *options = options_with(settings);
     nm_task task = task_of(options);
     nm_error err;
@@ -175,7 +175,7 @@ static void test_class_order(void **state)
     FILE *file = fopen(path, "wb");
     fputs("10\ta\n9\tb\n010\tc\nx\td\n9\te\n", file);
     fclose(file);
-    const char *const settings[] = {"data.train", path, "data.test", "", "data.valid_share", "0", NULL};
+    const char *const settings[] = {"data.train", path, "data.test", "", "data.valid_fraction", "0", NULL};
     nm_options *options = options_with(settings);
     nm_task task = task_of(options);
     nm_error err;
