@@ -42,8 +42,20 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/NormaConfig.cmake ${PROJECT_BINARY_DIR}/NormaConfigVersion.cmake
         DESTINATION ${_package_dir})
 
-# Prefix and folders are relative to the file, so that an installed tree can be moved.
-file(RELATIVE_PATH _to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+# Prefix and folders are relative to the file, so that an installed tree can be moved, unless they were given as absolute paths.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(_pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH _to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+  set(_pc_prefix "\${pcfiledir}/${_to_prefix}")
+endif()
+foreach(_dir LIBDIR INCLUDEDIR)
+  if(IS_ABSOLUTE ${CMAKE_INSTALL_${_dir}})
+    set(_pc_${_dir} ${CMAKE_INSTALL_${_dir}})
+  else()
+    set(_pc_${_dir} "\${prefix}/${CMAKE_INSTALL_${_dir}}")
+  endif()
+endforeach()
 configure_file(cmake/norma.pc.in ${PROJECT_BINARY_DIR}/norma.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/norma.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
