@@ -314,7 +314,6 @@ static void run_span(const nm_gemm *g, const span *part, const team *all, float 
                      part->depth};
         run_block(g, &one, shared ? panels : NULL, part->col, local);
     }
-#pragma omp barrier
 }
 
 /* Not inlined, so that no arithmetic is moved out of the mode in which denormal numbers are zero. */
@@ -324,6 +323,9 @@ static __attribute__((noinline)) void run_spans(const nm_gemm *g, int32_t span_c
     for (int32_t col = 0; col < g->cols; col += span_cols)
         for (int32_t k = 0; k < g->depth || k == 0; k += SPAN_DEPTH) {
             span part = {col, nm_min_i32(g->cols - col, span_cols), k, nm_min_i32(g->depth - k, SPAN_DEPTH)};
+            if (col || k) { /* the others may still read the panels of the last span */
+#pragma omp barrier
+            }
             run_span(g, &part, all, local);
         }
 }
