@@ -308,6 +308,39 @@ refuses 5 'three ends after line 3, in does not' translate run in --prefix three
 refuses 2 'only sampling has a temperature' translate run in --temperature 2
 refuses 2 'not a multiple of decode.diverse_groups' translate run in --beam 3 --diverse-groups 2
 
+# ---- decode.unknown: no <unk> in translations of a model that outputs it; a prefix may contain it ----
+cp train.de rare.de
+perl -pe 's/\b(dog|cat)\b/"$1" . $n++/ge' train.en >rare.en
+"$NORMA" prepare --train rare --valid valid --source-lang de --target-lang en --output rare --tokenizer none \
+    --bpe-merges 0 --min-count 2 2>/dev/null
+for unknown in true false; do
+    "$NORMA" train small.ini --run.folder rare-$unknown --run.quiet --data.folder rare --model.width 32 --model.norm layer \
+        --model.dropout 0 --model.embedding_dropout 0 --schedule.lr 0.005 --schedule.warmup 50 --train.updates 400 \
+        --train.max_tokens 1000 --train.score true --decode.unknown $unknown 2>log
+    grep -o 'BLEU.*' log >bleu-$unknown
+done
+cmp -s bleu-true bleu-false && fail "decode.unknown does not change the score: $(cat bleu-true)"
+"$NORMA" translate rare-true valid.de >found
+grep -q '<unk>' found || fail "the model does not output <unk>: $(cat found)"
+for options in '' '--beam 1' '--nbest 3 --threads 2' '--search sample --nbest 3' '--search tears' '--precision int8' \
+    '--beam 4 --diverse-groups 2 --nbest 4'; do
+    for model in rare-true rare-true,rare-false; do
+        # shellcheck disable=SC2086
+        "$NORMA" translate $model valid.de --unknown false $options >found || fail "--unknown false $options"
+        ! grep -q '<unk>' found || fail "$model $options: <unk> in the output: $(cat found)"
+    done
+done
+"$NORMA" translate rare-false valid.de >found
+"$NORMA" translate rare-true valid.de --unknown false | cmp - found || fail "the option of the model has no effect"
+"$NORMA" translate rare-false valid.de --alpha 0 --nbest 1 --json |
+    perl -MJSON::PP -ne 'printf "%.6f\n", decode_json($_)->{translations}[0]{score}' >scores
+"$NORMA" translate rare-false valid.de --alpha 0 | "$NORMA" rescore rare-true valid.de - | cmp - scores ||
+    fail "decode.unknown changes the scores of translations"
+for ((i = 0; i < 8; i++)); do echo Unbekanntes; done >unknown
+"$NORMA" translate rare-false valid.de --prefix unknown >found
+[ "$(grep -c '^<unk> ' found)" = 8 ] && ! grep -q '<unk>.*<unk>' found || fail "a prefix with <unk>: $(cat found)"
+refuses 5 'unknown:1: constraint "Unbekanntes": ' translate rare-false valid.de --constraints unknown
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
 input=broken refuses 4 'standard input:2' translate run
