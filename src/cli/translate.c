@@ -5,6 +5,7 @@
 
 #include "cli/translation_lines.h"
 #include "base/text_input.h"
+#include "cli/line_numbers.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
 #include "task/text_coder.h"
@@ -46,7 +47,8 @@ typedef struct job {
         nm_lines reader;
         nm_line_list lines;
     } prefixes, constraints;
-    int64_t first_line, too_long;
+    int64_t first_line;
+    nm_cli_line_numbers too_long;
 } job;
 
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -89,7 +91,8 @@ static void write_translations(job *self, const char *const *sources, const nm_t
     for (size_t i = 0; i < nm_translations_n(all); i++) {
         size_t n = nm_translations_count(all, i);
         int64_t number = self->first_line++;
-        self->too_long += nm_translations_too_long(all, i);
+        if (nm_translations_too_long(all, i))
+            nm_cli_line_numbers_add(&self->too_long, number + 1);
         if (self->config->json) {
             write_json(all, i, number, sources[i], self->config->alignment, output);
             continue;
@@ -189,6 +192,19 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     return nm_model_session_flush(self->session, err);
 }
 
+static nm_status report_too_long(job *self, nm_error *err)
+{
+    NM_TRY(nm_cli_line_numbers_gather(&self->too_long, self->session->comm, err));
+    if (!self->too_long.n || self->session->comm->rank)
+        return NM_OK;
+    char *lines = nm_cli_line_numbers_text(&self->too_long);
+    fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated (%s)\n",
+            (long long)self->too_long.n, (long long)self->first_line,
+            nm_translator_max_tokens(self->translator), lines);
+    free(lines);
+    return NM_OK;
+}
+
 static nm_status translate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -218,13 +234,7 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     } while (status == NM_OK && lines.n);
     nm_lines_release(&reader);
     nm_line_list_release(&lines);
-    if (status == NM_OK)
-        status = nm_comm_sum(session->comm, &self->too_long, 1, err);
-    if (status == NM_OK && self->too_long && !session->comm->rank)
-        fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated\n",
-                (long long)self->too_long, (long long)self->first_line,
-                nm_translator_max_tokens(self->translator));
-    return status;
+    return status == NM_OK ? report_too_long(self, err) : status;
 }
 
 static void release(void *state)

@@ -120,7 +120,16 @@ refuses 5 'models 1 and 2 have different' translate run,foreign
 [ "$(sed -n '1p' again)" = "$(sed -n '1p' lines)" ] || fail "the line before a long one changed"
 [ "$(sed -n '4p' again)" = "$(sed -n '1p' lines)" ] || fail "the line after a long one changed"
 [ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
-grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
+grep -q '^norma: 2 of 4 lines have more than 64 tokens and were not translated (lines 2, 3)$' err || fail "long lines were not counted: $(cat err)"
+
+{
+    printf 'haus\n%.0s' {1..5}
+    for ((i = 0; i < 7; i++)); do sed -n 2p long; done
+} >longer
+"$NORMA" translate run longer --buffer 2 2>err >again || fail "many long lines: $(cat err)"
+grep -q '^norma: 7 of 12 lines .* (lines 6, 7, 8, 9 and 3 more)$' err || fail "many long lines: $(cat err)"
+sed -n 2p long | "$NORMA" translate run 2>err >again || fail "a long line: $(cat err)"
+grep -q '(line 1)$' err || fail "a long line: $(cat err)"
 
 # ---- line-by-line use by another program ----
 coproc answers { "$NORMA" translate run --buffer 1; }
@@ -200,7 +209,7 @@ refuses 2 'cannot be read twice' rescore run - -
 refuses 2 'cannot be read twice' translate run --prefix -
 refuses 2 'cannot be read twice' translate run some --prefix - --constraints -
 "$NORMA" rescore run long long >scores 2>err || fail "rescore of long pairs: $(cat err)"
-grep -q '^norma: 2 of 4 pairs have a side of more than 64 tokens and were not scored$' err || fail "long pairs were not counted: $(cat err)"
+grep -q '^norma: 2 of 4 pairs have a side of more than 64 tokens and were not scored (lines 2, 3)$' err || fail "long pairs were not counted: $(cat err)"
 [ "$(grep -c . scores)" = 2 ] && [ -z "$(sed -n '2p;3p' scores)" ] || fail "scores of long pairs: $(cat scores)"
 
 # ---- word alignments: translations in reversed order ----
