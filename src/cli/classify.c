@@ -131,6 +131,7 @@ static void report_assumed_header(job *self)
     self->texts.assumed_header = false;
 }
 
+/* After an error the buffer has the texts before it. */
 static nm_status read_texts(job *self, nm_error *err)
 {
     size_t max_texts = isatty(fileno(self->texts.stream)) ? 1 : BUFFER_TEXTS, bytes = 0;
@@ -232,12 +233,16 @@ static nm_status classify_all(job *self, nm_error *err)
         putc('\n', self->output);
     }
     do {
-        NM_TRY(read_texts(self, err));
+        nm_error unread = {0};
+        nm_status read = read_texts(self, &unread);
         int32_t rank = (int32_t)(self->block++ % comm->size);
         if (self->lines.n && rank == comm->rank)
             NM_TRY(classify_texts(self, err));
-        if (rank == comm->size - 1 || !self->lines.n)
+        if (rank == comm->size - 1 || !self->lines.n || read != NM_OK)
             NM_TRY(exchange_results(self, err));
+        if (read != NM_OK)
+            *err = unread;
+        NM_TRY(read);
     } while (self->lines.n);
     return NM_OK;
 }

@@ -134,8 +134,14 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
                 break;
             nm_line_list_add(&lines, reader.text, reader.bytes + 1);
         }
-        if (status == NM_OK && lines.n)
+        nm_error unread = *err;
+        nm_status read = status;
+        if (lines.n) /* those before an error, too */
             status = continue_prompts(self, &lines, err);
+        if (status == NM_OK && read != NM_OK) {
+            status = read;
+            *err = unread;
+        }
     }
     nm_documents_release(&reader);
     nm_line_list_release(&lines);

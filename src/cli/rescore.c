@@ -151,6 +151,21 @@ static nm_status score_lines(job *self, nm_error *err)
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
+/* Reads the next lines of both files. After an error the lists have the pairs before it. */
+static nm_status read_pairs(job *self, nm_error *err)
+{
+    side *source = &self->sides[0], *target = &self->sides[1];
+    nm_status status = nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, NULL, err);
+    if (status != NM_OK && !source->lines.n)
+        return status;
+    nm_error earlier; /* of a line before that of the first error */
+    nm_status other =
+        nm_cli_read_other(&target->reader, &source->reader, &source->lines, &target->lines, &earlier);
+    if (other != NM_OK)
+        *err = earlier;
+    return other != NM_OK ? other : status;
+}
+
 static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -162,11 +177,13 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
         nm_lines_init(&one->reader, one->stream, one->name);
     }
     do {
-        side *source = &self->sides[0], *target = &self->sides[1];
-        NM_TRY(nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, err));
-        NM_TRY(nm_cli_read_other(&target->reader, &source->reader, &source->lines, &target->lines, err));
+        nm_error unread = {0};
+        nm_status read = read_pairs(self, &unread);
         if (self->sides[0].lines.n)
             NM_TRY(score_lines(self, err));
+        if (read != NM_OK)
+            *err = unread;
+        NM_TRY(read);
     } while (self->sides[0].lines.n);
     if (!self->too_long.n)
         return NM_OK;

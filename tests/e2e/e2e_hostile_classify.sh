@@ -105,7 +105,7 @@ input=empty try classify run
 if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then fail "an empty input gives code $got: $(cat out err)"; fi
 refuses 4 'no texts to evaluate' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
-refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
+stops 1 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
 printf 'fine\000\n' >bytes.txt
 refuses 4 'bytes.txt:1: not text: contains a zero byte' classify run bytes.txt
 head -c 70000000 /dev/zero | tr '\0' y >long.txt

@@ -350,11 +350,40 @@ for ((i = 0; i < 8; i++)); do echo Unbekanntes; done >unknown
 [ "$(grep -c '^<unk> ' found)" = 8 ] && ! grep -q '<unk>.*<unk>' found || fail "a prefix with <unk>: $(cat found)"
 refuses 5 'unknown:1: constraint "Unbekanntes": ' translate rare-false valid.de --constraints unknown
 
+# ---- an invalid line: those before it are translated, or it is skipped ----
+{
+    sed -n 1,4p valid.de
+    printf 'bl\xffau\nrot\0\n'
+    sed -n 5,8p valid.de
+} >invalid
+"$NORMA" translate run valid.de >whole
+for options in '' '--buffer 3' '--buffer 4'; do
+    # shellcheck disable=SC2086
+    stops 4 4 'invalid:5: not UTF-8: byte 0xff at position 3' translate run invalid $options
+    sed -n 1,4p whole | cmp - out || fail "the preceding lines: $(cat out)"
+    # shellcheck disable=SC2086
+    try translate run invalid --on-invalid skip $options
+    { [ "$got" = 0 ] && sed '4a\\n' whole | cmp - out; } || fail "skipped lines: $(cat out err)"
+    has err 'norma: 2 of 10 lines are not UTF-8 or contain zero bytes and were not translated (lines 5, 6)'
+done
+try translate run invalid --on-invalid skip --json
+[ "$(sed -n 6p out)" = '{"line":5,"source":"","too_long":false,"translations":[]}' ] || fail "JSON of a skipped line: $(sed -n 6p out)"
+for ((i = 0; i < 10; i++)); do echo hou; done >prefixes
+sed -i '3s/$/\xff/' prefixes
+stops 2 4 'prefixes:3: not UTF-8' translate run invalid --prefix prefixes
+stops 2 4 'prefixes:3: not UTF-8' translate run invalid --prefix prefixes --on-invalid skip
+printf '%s\n' '' dog | tee phrases >ended
+printf '\xff\n' >>phrases
+stops 2 4 'phrases:3: not UTF-8' translate run invalid --constraints phrases --beam 8
+refuses 5 'ended ends after line 2, invalid does not' translate run invalid --constraints ended
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
-input=broken refuses 4 'standard input:2' translate run
+input=broken stops 1 4 'standard input:2' translate run
+refuses 4 'broken:2' translate run broken --output never.txt
 printf 'ha\0us\n' >zero
-refuses 4 'broken:2' rescore run three broken
+stops 1 4 'broken:2' rescore run three broken
+stops 1 4 'broken:2' rescore run broken three
 refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run zero
 refuses 2 'usage: norma translate' translate
 refuses 3 'nowhere' translate nowhere
