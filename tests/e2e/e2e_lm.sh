@@ -196,6 +196,16 @@ stops 1 4 'broken.txt:2' generate softmax broken.txt --lines 1
 refuses 4 'zero.txt:1: not text: contains a zero byte' generate softmax zero.txt
 { echo the dog && head -c 1048577 /dev/zero | tr '\0' x; } >huge.txt
 stops 1 4 'huge.txt:2: a prompt of 1048577 bytes, the limit is 1048576' generate softmax huge.txt --lines 1
+{ printf 'the dog\n' && cat broken.txt huge.txt && printf '\nb\0\na bird\n'; } >mixed.txt
+printf 'the dog\na b\n\nthe dog\n\n\na bird\n' >whole.txt # broken, huge and zero lines are 3, 5 and 6
+"$NORMA" generate softmax whole.txt --lines 1 --samples 2 | sed '5,6s/.*//; 9,12s/.*//' >want
+for buffer in 64 2; do
+    try generate softmax mixed.txt --lines 1 --samples 2 --on-invalid skip --buffer $buffer
+    same want out
+    has err 'norma: 3 prompts are not valid text and were not continued (lines 3, 5, 6)'
+done
+try generate softmax mixed.txt --lines 1 --on-invalid skip --json
+[ "$(sed -n 3p out)" = '{"prompt":null,"text":null}' ] && [ "$(wc -l <out)" = 7 ] || fail "JSON of skipped prompts: $(cat out)"
 refuses 2 'exclude each other' generate softmax prompts --prompt x
 cp prompts same
 refuses 2 'same: input and output are the same file' generate softmax same --output same

@@ -74,6 +74,8 @@ stopped() { # COMMAND MODEL FILE BEFORE
 }
 stopped tag tagging-shard tag.bad tag.test
 stopped classify classification-shard texts.bad.txt texts.test.txt
+check_divided classify classification-shard texts.bad.txt --on-invalid skip
+has err 'and have no label (line '
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && fail "2 ranks tagged standard input"
 has err 'an input file is required with several processes'
 
