@@ -200,7 +200,7 @@ finish
 ends 9 'norma: stopped after update '
 # During a validation, whose translations have thousands of tokens: it ends early, and the resumed run repeats it.
 "$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 2 --train.validate_every 1 --train.validate_examples 0 --decode.max_length_b 100000 \
-    --decode.beam 8 --decode.min_length 100000 --run.quiet --run.folder validating </dev/null >out 2>err &
+    --decode.beam 64 --decode.min_length 100000 --run.quiet --run.folder validating </dev/null >out 2>err &
 process=$!
 for ((i = 0; i < 600; i++)); do
     [ -e validating/log.jsonl ] && break
