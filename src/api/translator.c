@@ -109,7 +109,7 @@ static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, n
         return nm_decoder_create_worker(decoder, self->main->decoder, err);
     const nm_inference *inference = &self->inference;
     const nm_vocab *vocab = self->parts->target_vocab;
-    const nm_special_tokens words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad};
+    const nm_special_tokens words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad, vocab->unk};
     nm_model **models = nm_allocate((size_t)inference->n_models * sizeof(nm_model *));
     for (int32_t m = 0; m < inference->n_models; m++)
         models[m] = inference->models[m].model;

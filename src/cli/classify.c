@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "data/line_list.h"
 #include "norma/classifier.h"
@@ -12,10 +13,13 @@
 /* Maximum size of a buffer: number and bytes of the texts that are read before they are classified. */
 enum { BUFFER_TEXTS = 2000, BUFFER_BYTES = 4 << 20 };
 
+enum { SKIPPED = -1 }; /* label of an invalid line */
+
 typedef struct classify_config { /* section [classify] */
     const char *output;
     bool probabilities, evaluate, json;
     int64_t bootstrap, seed;
+    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
 } classify_config;
 
 typedef struct columns_config { /* section [data], options of files with tables */
@@ -30,10 +34,12 @@ static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, json, "false", 0, 1, "Write one JSON object per text, or one for the evaluation."),
     NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
+    NM_CHOICE(classify_config, on_invalid, "error", "error|skip", "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
     {0}};
 static const nm_option_rule classify_rules[] = {
     {"classify.bootstrap", "classify.evaluate", "true", "only the evaluation has an interval", NULL},
     {"classify.seed", "classify.evaluate", "true", "only the evaluation has resamples", NULL},
+    {"classify.on_invalid", "classify.evaluate", "false", "the evaluation prints no texts", NULL},
     {"classify.probabilities", "classify.evaluate", "false", "the evaluation prints no texts", NULL},
     {"data.quotes", "data.format", "!lines", "lines have no columns", NULL},
     {"data.header", "data.format", "!lines", "lines have no columns", NULL},
@@ -58,11 +64,12 @@ typedef struct job {
     nm_counter classes; /* item i is class i */
     nm_labeled texts;
     nm_line_list lines; /* the texts in the buffer, NUL-terminated */
-    nm_ids labels;      /* evaluate: labels of the texts in the buffer */
+    nm_ids labels;      /* evaluate: labels of the texts in the buffer; otherwise SKIPPED or 0 */
     nm_confusion confusion;
     nm_ids correct; /* evaluate: 1 or 0 for every text */
-    nm_ids pairs;  /* evaluate: labels and predictions of this process since the last exchange, alternating */
-    int64_t cut;   /* number of truncated texts */
+    nm_ids pairs; /* evaluate: labels and predictions of this process since the last exchange, alternating */
+    int64_t cut;  /* number of truncated texts */
+    nm_cli_line_numbers skipped;
     int64_t block; /* number of the buffer; rank block % size classifies it */
 } job;
 
@@ -100,6 +107,7 @@ static nm_status open_input(job *self, nm_error *err)
                                      .text = data->text,
                                      .lines_by_default = !self->config->evaluate,
                                      .with_label = self->config->evaluate,
+                                     .skip_invalid = self->config->on_invalid == INVALID_IS_SKIPPED,
                                      .labels = of_model ? &self->classes : NULL};
     return nm_labeled_open(&self->texts, self->session->inputs[0], &table, err);
 }
@@ -131,6 +139,7 @@ static void report_assumed_header(job *self)
     self->texts.assumed_header = false;
 }
 
+/* After an error the buffer has the texts before it. */
 static nm_status read_texts(job *self, nm_error *err)
 {
     size_t max_texts = isatty(fileno(self->texts.stream)) ? 1 : BUFFER_TEXTS, bytes = 0;
@@ -143,6 +152,10 @@ static nm_status read_texts(job *self, nm_error *err)
         report_assumed_header(self);
         if (!more)
             break;
+        if (self->texts.invalid) {
+            nm_cli_line_numbers_add(&self->skipped, nm_labeled_line(&self->texts));
+            label = SKIPPED;
+        }
         if (self->config->evaluate)
             NM_TRY(nm_classification_find(&self->classes, &self->texts, &label, err));
         nm_line_list_add(&self->lines, self->texts.text.data, self->texts.text.bytes + 1);
@@ -152,11 +165,12 @@ static nm_status read_texts(job *self, nm_error *err)
     return NM_OK;
 }
 
+/* probabilities: NULL for a skipped line. */
 static void write_json(const job *self, const char *label, const double *probabilities)
 {
     json_t *root = json_object();
-    json_object_set_new(root, "label", json_string(label));
-    if (self->config->probabilities) {
+    json_object_set_new(root, "label", probabilities ? json_string(label) : json_null());
+    if (self->config->probabilities && probabilities) {
         json_t *each = json_object();
         for (size_t k = 0; k < self->classes.n; k++)
             json_object_set_new(each, self->classes.items[k].text, json_real(probabilities[k]));
@@ -173,9 +187,12 @@ static void write_one(const job *self, const char *label, const double *probabil
         write_json(self, label, probabilities);
         return;
     }
-    fputs(label, self->output);
+    fputs(probabilities ? label : "", self->output);
     for (size_t k = 0; self->config->probabilities && k < self->classes.n; k++)
-        fprintf(self->output, "\t%.6f", probabilities[k]);
+        if (probabilities)
+            fprintf(self->output, "\t%.6f", probabilities[k]);
+        else
+            putc('\t', self->output);
     putc('\n', self->output);
 }
 
@@ -194,7 +211,7 @@ static nm_status classify_texts(job *self, nm_error *err)
             nm_ids_append(&self->pairs, best);
         } else {
             write_one(self, nm_classifications_label(results, i),
-                      nm_classifications_probabilities(results, i));
+                      self->labels.data[i] == SKIPPED ? NULL : nm_classifications_probabilities(results, i));
         }
     }
     nm_classifications_free(results);
@@ -232,12 +249,16 @@ static nm_status classify_all(job *self, nm_error *err)
         putc('\n', self->output);
     }
     do {
-        NM_TRY(read_texts(self, err));
+        nm_error unread = {0};
+        nm_status read = read_texts(self, &unread);
         int32_t rank = (int32_t)(self->block++ % comm->size);
         if (self->lines.n && rank == comm->rank)
             NM_TRY(classify_texts(self, err));
-        if (rank == comm->size - 1 || !self->lines.n)
+        if (rank == comm->size - 1 || !self->lines.n || read != NM_OK)
             NM_TRY(exchange_results(self, err));
+        if (read != NM_OK)
+            *err = unread;
+        NM_TRY(read);
     } while (self->lines.n);
     return NM_OK;
 }
@@ -328,6 +349,11 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
         return NM_OK;
     if (self->config->evaluate)
         NM_TRY(print_evaluation(self, err));
+    char *skipped = nm_cli_line_numbers_text(&self->skipped);
+    if (self->skipped.n)
+        fprintf(stderr, "norma: %lld lines are not UTF-8 or contain zero bytes and have no label (%s)\n",
+                (long long)self->skipped.n, skipped);
+    free(skipped);
     if (self->cut)
         fprintf(stderr, "norma: %lld texts have more than %s tokens and were truncated\n",
                 (long long)self->cut, nm_classifier_option(self->classifier, "data.max_length"));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "base/text_input.h"
 #include "data/line_list.h"
@@ -17,6 +18,7 @@ typedef struct generate_config { /* section [generate] */
     int documents;
     int64_t samples, buffer;
     bool bare, json;
+    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
 } generate_config;
 
 #define ROW(field, initial, min, max, help) NM_OPTION(generate_config, field, initial, min, max, help)
@@ -31,11 +33,13 @@ static const nm_option generate_rows[] = {
     ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
+    NM_CHOICE(generate_config, on_invalid, "error", "error|skip", "Treatment of prompts that are not UTF-8, contain zero bytes or are longer than 1 MiB: stop with an error after the preceding prompts, or skip: write an empty line."),
     {0}};
 static const nm_option_rule generate_rules[] = {
     {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators", NULL},
     {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
+    {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.seed", "sample.temperature", "!", "greedy search has no random numbers", NULL},
@@ -55,6 +59,8 @@ typedef struct job {
     nm_language_model *model;
     bool reads_prompts; /* prompts are the lines of a file; false: --prompt */
     uint64_t number;    /* number of the next continuation, from 0 */
+    bool *invalid;      /* [generate.buffer] whether a prompt of the buffer is skipped; NULL: none is */
+    nm_cli_line_numbers skipped;
 } job;
 
 static nm_status open_language_model(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -65,6 +71,11 @@ static nm_status open_language_model(nm_model_session *session, void *state, con
     nm_cli_warn(nm_language_model_warning(self->model));
     free(settings);
     return status;
+}
+
+static void write_skipped(const job *self)
+{
+    fputs(self->config->json ? "{\"prompt\":null,\"text\":null}\n" : "\n", self->session->output.stream);
 }
 
 static void write_one(const job *self, const char *prompt, const nm_lm_texts *texts, size_t i)
@@ -94,7 +105,10 @@ static nm_status continue_prompts(job *self, const nm_line_list *lines, nm_error
         prompts[i] = nm_line_list_get(lines, i / samples, &bytes);
     nm_status status = nm_language_model_generate(self->model, prompts, n, self->number, &texts, err);
     for (size_t i = 0; i < n && status == NM_OK; i++)
-        write_one(self, prompts[i], texts, i);
+        if (self->invalid && self->invalid[i / samples])
+            write_skipped(self);
+        else
+            write_one(self, prompts[i], texts, i);
     free(prompts);
     self->number += n;
     NM_TRY(status);
@@ -130,12 +144,24 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
             char *where = nm_format("%s:%lld", name, (long long)reader.line);
             status = check_prompt(reader.text, reader.bytes, where, err);
             free(where);
-            if (status != NM_OK)
+            const bool skip = status != NM_OK && self->invalid;
+            if (status != NM_OK && !skip)
                 break;
-            nm_line_list_add(&lines, reader.text, reader.bytes + 1);
+            status = NM_OK;
+            if (skip)
+                nm_cli_line_numbers_add(&self->skipped, reader.line);
+            if (self->invalid)
+                self->invalid[lines.n] = skip;
+            nm_line_list_add(&lines, skip ? "" : reader.text, skip ? 1 : reader.bytes + 1);
         }
-        if (status == NM_OK && lines.n)
+        nm_error unread = *err;
+        nm_status read = status;
+        if (lines.n) /* those before an error, too */
             status = continue_prompts(self, &lines, err);
+        if (status == NM_OK && read != NM_OK) {
+            status = read;
+            *err = unread;
+        }
     }
     nm_documents_release(&reader);
     nm_line_list_release(&lines);
@@ -168,15 +194,24 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
     NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
+    if (self->config->on_invalid == INVALID_IS_SKIPPED)
+        self->invalid = nm_allocate((size_t)self->config->buffer * sizeof *self->invalid);
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
     if (stream != stdin)
         fclose(stream);
+    char *skipped = nm_cli_line_numbers_text(&self->skipped);
+    if (status == NM_OK && self->skipped.n)
+        fprintf(stderr, "norma: %lld prompts are not valid text and were not continued (%s)\n",
+                (long long)self->skipped.n, skipped);
+    free(skipped);
     return status;
 }
 
 static void release(void *state)
 {
-    nm_language_model_close(((job *)state)->model);
+    job *self = state;
+    nm_language_model_close(self->model);
+    free(self->invalid);
 }
 
 static int generate_run(nm_cli *cli, int argc, char **argv)

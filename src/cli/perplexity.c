@@ -209,13 +209,17 @@ static nm_status score_tokens_of(job *self, nm_documents *reader, const char *na
     enum { GROUP = 2048 };
     bool more = true;
     for (int64_t first = 0; more; first += (int64_t)lines->n) {
+        nm_error unread = {0};
+        nm_status read = NM_OK;
         nm_line_list_clear(lines);
         while (more && (!self->config->each_line || lines->n < GROUP)) {
-            NM_TRY(nm_documents_next(reader, &more, err));
-            if (!more)
+            read = nm_documents_next(reader, &more, &unread);
+            if (read != NM_OK || !more)
                 break;
             nm_line_list_add(lines, reader->text, reader->bytes + 1);
         }
+        if (read != NM_OK && !self->config->each_line) /* the text is not complete */
+            nm_line_list_clear(lines);
         const char **texts = nm_line_list_texts(lines);
         nm_lm_scores *scores = NULL;
         nm_status status = nm_language_model_score(
@@ -224,7 +228,9 @@ static nm_status score_tokens_of(job *self, nm_documents *reader, const char *na
             print_tokens(scores, name, lines, first);
         nm_lm_scores_free(scores);
         free(texts);
-        NM_TRY(status);
+        if (status == NM_OK && read != NM_OK)
+            *err = unread;
+        NM_TRY(status != NM_OK ? status : read);
     }
     return NM_OK;
 }

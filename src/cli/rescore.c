@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/text_input.h"
+#include "cli/line_numbers.h"
 #include "cli/translation_lines.h"
 #include "task/text_coder.h"
 
@@ -43,7 +44,8 @@ typedef struct job {
     nm_translator *translator;
     nm_model_session *session;
     side sides[2]; /* source, target */
-    int64_t n_pairs, too_long;
+    int64_t n_pairs;
+    nm_cli_line_numbers too_long;
 } job;
 
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -122,7 +124,8 @@ static void write_scores(job *self, const char *const *const *texts, const nm_tr
     FILE *output = self->session->output.stream;
     for (size_t i = 0; i < nm_translations_n(scored); i++) {
         int64_t number = self->n_pairs++;
-        self->too_long += nm_translations_too_long(scored, i);
+        if (nm_translations_too_long(scored, i))
+            nm_cli_line_numbers_add(&self->too_long, number + 1);
         if (self->config->json)
             write_json(scored, i, number, (const char *const[]){texts[0][i], texts[1][i]},
                        self->config->alignment, output);
@@ -148,6 +151,21 @@ static nm_status score_lines(job *self, nm_error *err)
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
+/* Reads the next lines of both files. After an error the lists have the pairs before it. */
+static nm_status read_pairs(job *self, nm_error *err)
+{
+    side *source = &self->sides[0], *target = &self->sides[1];
+    nm_status status = nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, NULL, err);
+    if (status != NM_OK && !source->lines.n)
+        return status;
+    nm_error earlier; /* of a line before that of the first error */
+    nm_status other =
+        nm_cli_read_other(&target->reader, &source->reader, &source->lines, &target->lines, &earlier);
+    if (other != NM_OK)
+        *err = earlier;
+    return other != NM_OK ? other : status;
+}
+
 static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -159,16 +177,21 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
         nm_lines_init(&one->reader, one->stream, one->name);
     }
     do {
-        side *source = &self->sides[0], *target = &self->sides[1];
-        NM_TRY(nm_cli_read_lines(&source->reader, self->config->buffer, &source->lines, err));
-        NM_TRY(nm_cli_read_other(&target->reader, &source->reader, &source->lines, &target->lines, err));
+        nm_error unread = {0};
+        nm_status read = read_pairs(self, &unread);
         if (self->sides[0].lines.n)
             NM_TRY(score_lines(self, err));
+        if (read != NM_OK)
+            *err = unread;
+        NM_TRY(read);
     } while (self->sides[0].lines.n);
-    if (self->too_long)
-        fprintf(stderr, "norma: %lld of %lld pairs have a side of more than %d tokens and were not scored\n",
-                (long long)self->too_long, (long long)self->n_pairs,
-                nm_translator_max_tokens(self->translator));
+    if (!self->too_long.n)
+        return NM_OK;
+    char *lines = nm_cli_line_numbers_text(&self->too_long);
+    fprintf(stderr, "norma: %lld of %lld pairs have a side of more than %d tokens and were not scored (%s)\n",
+            (long long)self->too_long.n, (long long)self->n_pairs, nm_translator_max_tokens(self->translator),
+            lines);
+    free(lines);
     return NM_OK;
 }
 

@@ -196,6 +196,7 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
     return NM_OK;
 }
 
+/* After an error the buffer has the sentences before it. */
 static nm_status read_sentences(job *self, nm_error *err)
 {
     size_t max_sentences = isatty(fileno(self->input)) ? 1 : BUFFER_SENTENCES;
@@ -338,12 +339,16 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     NM_TRY(open_input(self, session->inputs[0], err));
     nm_comm *comm = session->comm;
     do {
-        NM_TRY(read_sentences(self, err));
+        nm_error unread = {0};
+        nm_status read = read_sentences(self, &unread);
         int32_t rank = (int32_t)(self->block++ % comm->size);
         if (self->n && rank == comm->rank)
             NM_TRY(tag_sentences(self, err));
-        if (rank == comm->size - 1 || !self->n)
+        if (rank == comm->size - 1 || !self->n || read != NM_OK)
             NM_TRY(nm_model_session_flush(session, err));
+        if (read != NM_OK)
+            *err = unread;
+        NM_TRY(read);
     } while (self->n);
     int64_t sums[] = {self->n_cut,          self->sentences,        self->unknown,
                       self->counts.correct, self->counts.predicted, self->counts.gold};

@@ -5,6 +5,7 @@
 
 #include "cli/translation_lines.h"
 #include "base/text_input.h"
+#include "cli/line_numbers.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
 #include "task/text_coder.h"
@@ -14,6 +15,7 @@ typedef struct translate_config { /* section [translate] */
     nm_text_format input_format, output_format;
     int64_t buffer, alignment_layer, alignment_head;
     bool json, alignment;
+    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
 } translate_config;
 
 /* clang-format off */
@@ -26,6 +28,7 @@ static const nm_option translate_rows[] = {
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
     NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),
+    NM_CHOICE(translate_config, on_invalid, "error", "error|skip", "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
     {0}};
 /* clang-format on */
 
@@ -46,7 +49,8 @@ typedef struct job {
         nm_lines reader;
         nm_line_list lines;
     } prefixes, constraints;
-    int64_t first_line, too_long;
+    int64_t first_line;
+    nm_cli_line_numbers too_long, skipped;
 } job;
 
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -54,7 +58,7 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     job *self = state;
     const char **settings =
         nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix,"
-                                      "translate.constraints");
+                                      "translate.constraints,translate.on_invalid");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
@@ -89,7 +93,8 @@ static void write_translations(job *self, const char *const *sources, const nm_t
     for (size_t i = 0; i < nm_translations_n(all); i++) {
         size_t n = nm_translations_count(all, i);
         int64_t number = self->first_line++;
-        self->too_long += nm_translations_too_long(all, i);
+        if (nm_translations_too_long(all, i))
+            nm_cli_line_numbers_add(&self->too_long, number + 1);
         if (self->config->json) {
             write_json(all, i, number, sources[i], self->config->alignment, output);
             continue;
@@ -189,6 +194,48 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
     return nm_model_session_flush(self->session, err);
 }
 
+/* Reads the next lines of all files. After an error the lists have the preceding lines. */
+static nm_status read_lines(job *self, nm_lines *reader, nm_line_list *lines, nm_error *err)
+{
+    const int64_t most = self->config->buffer * self->session->comm->size;
+    const bool skips = self->config->on_invalid == INVALID_IS_SKIPPED;
+    nm_status status = nm_cli_read_lines(reader, most, lines, skips ? &self->skipped : NULL, err);
+    for (int i = 0; i < 2; i++) {
+        struct companion *other = i ? &self->constraints : &self->prefixes;
+        if (!other->stream || (status != NM_OK && !lines->n))
+            continue;
+        nm_error earlier; /* of a line before that of another error */
+        nm_status read = nm_cli_read_other(&other->reader, reader, lines, &other->lines, &earlier);
+        if (read != NM_OK) {
+            status = read;
+            *err = earlier;
+        }
+    }
+    return status;
+}
+
+/* The lines that were not translated. All processes have read all lines. */
+static nm_status report_empty(job *self, nm_error *err)
+{
+    NM_TRY(nm_cli_line_numbers_gather(&self->too_long, self->session->comm, err));
+    if (self->session->comm->rank)
+        return NM_OK;
+    char *lines = nm_cli_line_numbers_text(&self->too_long);
+    if (self->too_long.n)
+        fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated (%s)\n",
+                (long long)self->too_long.n, (long long)self->first_line,
+                nm_translator_max_tokens(self->translator), lines);
+    free(lines);
+    lines = nm_cli_line_numbers_text(&self->skipped);
+    if (self->skipped.n)
+        fprintf(
+            stderr,
+            "norma: %lld of %lld lines are not UTF-8 or contain zero bytes and were not translated (%s)\n",
+            (long long)self->skipped.n, (long long)self->first_line, lines);
+    free(lines);
+    return NM_OK;
+}
+
 static nm_status translate(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -207,24 +254,17 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
     nm_lines_init(&reader, self->input, nm_input_name(session->inputs[0]));
     nm_status status;
     do {
-        status = nm_cli_read_lines(&reader, self->config->buffer * session->comm->size, &lines, err);
-        for (int i = 0; i < 2 && status == NM_OK; i++) {
-            struct companion *other = i ? &self->constraints : &self->prefixes;
-            if (other->stream)
-                status = nm_cli_read_other(&other->reader, &reader, &lines, &other->lines, err);
+        nm_error unread = {0};
+        nm_status read = read_lines(self, &reader, &lines, &unread);
+        status = lines.n ? translate_lines(self, &lines, err) : NM_OK;
+        if (status == NM_OK && read != NM_OK) {
+            status = read;
+            *err = unread;
         }
-        if (status == NM_OK && lines.n)
-            status = translate_lines(self, &lines, err);
     } while (status == NM_OK && lines.n);
     nm_lines_release(&reader);
     nm_line_list_release(&lines);
-    if (status == NM_OK)
-        status = nm_comm_sum(session->comm, &self->too_long, 1, err);
-    if (status == NM_OK && self->too_long && !session->comm->rank)
-        fprintf(stderr, "norma: %lld of %lld lines have more than %d tokens and were not translated\n",
-                (long long)self->too_long, (long long)self->first_line,
-                nm_translator_max_tokens(self->translator));
-    return status;
+    return status == NM_OK ? report_empty(self, err) : status;
 }
 
 static void release(void *state)
@@ -270,8 +310,9 @@ const nm_command nm_command_translate = {
         "beginning of each translation, --constraints FILE the phrases that it must contain, separated by "
         "tabs "
         "(docs/translation.md).\n\n"
-        "Empty lines stay empty, and so do lines with more tokens than the model has positions; these "
-        "are counted. With --nbest N the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
+        "Empty lines stay empty, and so do lines with more tokens than the model has positions, and with "
+        "--on-invalid skip lines that are not UTF-8 or contain zero bytes; both are counted. With --nbest N "
+        "the output lines are NUMBER ||| TRANSLATION ||| SCORE, numbered "
         "from 0, best first. With --json every line is an object with the source line, its number, and the "
         "translations with scores, tokens and log probabilities (docs/json.md); with --buffer 1 it is "
         "written before the next line is read, for programs that keep the model loaded. The defaults of "

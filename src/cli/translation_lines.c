@@ -6,37 +6,53 @@
 
 static const size_t max_buffer_bytes = (size_t)16 << 20;
 
-nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *lines, nm_error *err)
+/* Adds the next line to the list. */
+static nm_status read_line(nm_lines *reader, nm_line_list *lines, nm_cli_line_numbers *skipped, bool *more,
+                           nm_error *err)
 {
-    size_t most = isatty(fileno(reader->stream)) ? 1 : (size_t)max_lines, bytes = 0;
-    nm_line_list_clear(lines);
-    while (lines->n < most && bytes < max_buffer_bytes) {
-        bool more;
-        NM_TRY(nm_lines_next_text(reader, &more, err));
-        if (!more)
-            break;
+    NM_TRY(nm_lines_next(reader, more, err));
+    if (!*more)
+        return NM_OK;
+    nm_status status = nm_line_check_text(reader, err);
+    if (status == NM_OK)
         nm_line_list_add(lines, reader->text, reader->bytes + 1);
-        bytes += reader->bytes;
-    }
+    if (status == NM_OK || !skipped)
+        return status;
+    nm_line_list_add(lines, "", 1);
+    nm_cli_line_numbers_add(skipped, reader->number);
     return NM_OK;
 }
 
-nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, const nm_line_list *first_lines,
+nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *lines,
+                            nm_cli_line_numbers *skipped, nm_error *err)
+{
+    size_t most = isatty(fileno(reader->stream)) ? 1 : (size_t)max_lines;
+    nm_line_list_clear(lines);
+    for (bool more = true; more && lines->n < most && lines->text.bytes < max_buffer_bytes;)
+        NM_TRY(read_line(reader, lines, skipped, &more, err));
+    return NM_OK;
+}
+
+nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, nm_line_list *first_lines,
                             nm_line_list *lines, nm_error *err)
 {
     bool more = true;
     nm_line_list_clear(lines);
     while (lines->n < first_lines->n + (first_lines->n == 0) && more) {
-        NM_TRY(nm_lines_next_text(reader, &more, err));
-        if (!more)
-            break;
-        nm_line_list_add(lines, reader->text, reader->bytes + 1);
+        nm_status status = read_line(reader, lines, NULL, &more, err);
+        if (status != NM_OK) {
+            nm_line_list_truncate(first_lines, lines->n);
+            return status;
+        }
     }
     if (lines->n == first_lines->n)
         return NM_OK;
-    return nm_fail(err, NM_MISMATCH, "%s ends after line %lld, %s does not",
-                   more ? first->path : reader->path, (long long)(more ? first->number : reader->number),
-                   more ? reader->path : first->path);
+    nm_status status =
+        nm_fail(err, NM_MISMATCH, "%s ends after line %lld, %s does not", more ? first->path : reader->path,
+                (long long)(more ? first->number : reader->number), more ? reader->path : first->path);
+    nm_line_list_clear(first_lines);
+    nm_line_list_clear(lines);
+    return status;
 }
 
 void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output)

@@ -8,6 +8,7 @@
 #include "convert/json_file.h"
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
+#include "decode/decode.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"
@@ -128,12 +129,16 @@ nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_
     return nm_huggingface_write_tokenizer(&tokenizer, folder, err);
 }
 
-/* The tokens that must not be generated: <pad>, and those that data.mask_words excludes. */
-static json_t *suppressed(const nm_translation_parts *parts)
+/* The tokens that must not be generated: <pad>, those that data.mask_words excludes, and <unk> without decode.unknown. */
+static json_t *suppressed(const nm_loaded_model *loaded)
 {
+    const nm_translation_parts *parts = loaded->task.parts;
+    const nm_decode_options *decode = nm_options_find(loaded->options, "decode");
+    const nm_vocab *vocab = parts->target_vocab;
     json_t *list = json_array();
-    for (int32_t i = 0; i < nm_vocab_size(parts->target_vocab); i++)
-        if (i == parts->target_vocab->pad || (parts->allowed && !parts->allowed[i]))
+    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
+        if (i == vocab->pad || (parts->allowed && !parts->allowed[i]) ||
+            (i == vocab->unk && !decode->unknown))
             json_array_append_new(list, json_integer(i));
     return list;
 }
@@ -169,7 +174,7 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         "{s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "num_beams", 1, "decoder_start_token_id",
         (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
         "pad_token_id", (int)vocab->pad, "max_length",
-        (json_int_t)(c->max_positions < 256 ? c->max_positions : 256), "suppress_tokens", suppressed(parts));
+        (json_int_t)(c->max_positions < 256 ? c->max_positions : 256), "suppress_tokens", suppressed(loaded));
     return nm_json_write(generation, folder, "generation_config.json", err);
 }
 

@@ -234,6 +234,9 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     if (format == NM_LABELED_LINES && config->with_label)
         return nm_fail(err, NM_USAGE, "%s: lines have no labels: use another format, such as tsv or space",
                        path);
+    if (format != NM_LABELED_LINES && config->skip_invalid)
+        return nm_fail(err, NM_USAGE,
+                       "%s: only invalid lines can be skipped, not rows of tables (format lines)", path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
         return nm_fail(err, NM_USAGE, "no column of text is named");
     NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
@@ -413,10 +416,14 @@ static void join_columns(nm_labeled *texts)
 
 static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
 {
-    NM_TRY(nm_delimited_next(&texts->table, more, err));
-    if (*more && texts->lines && texts->table.n_fields > 1)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: not text: contains a zero byte", texts->path,
-                       (long long)texts->table.line);
+    nm_status status = nm_delimited_next(&texts->table, more, err);
+    if (status == NM_OK && *more && texts->lines && texts->table.n_fields > 1)
+        status = nm_fail(err, NM_FORMAT, "%s:%lld: not text: contains a zero byte", texts->path,
+                         (long long)texts->table.line);
+    texts->invalid = status != NM_OK && texts->table.complete && texts->config.skip_invalid;
+    if (texts->invalid)
+        return NM_OK;
+    NM_TRY(status);
     if (!*more || texts->lines)
         return NM_OK;
     if (!texts->n_fields) {
@@ -436,6 +443,10 @@ nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err)
     if (!*more)
         return NM_OK;
     texts->row++;
+    if (texts->invalid) {
+        nm_buffer_clear(&texts->text);
+        return NM_OK;
+    }
     if (texts->lines)
         texts->n_texts = 1; /* the line is column 0 */
     if (texts->format == NM_LABELED_JSON) {

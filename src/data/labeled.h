@@ -54,6 +54,7 @@ typedef struct nm_labeled_config {
     NM_LABELED_FIELDS;
     bool lines_by_default; /* format auto without a known file name extension: lines instead of tsv */
     bool with_label;       /* the label column is required */
+    bool skip_invalid;     /* format lines: one that is not UTF-8 or contains a zero byte is an empty text */
     /* NULL, or: `header` is that of the table from which these labels were read. With `yes`, the first row is a header unless
      * it has one of the labels in the column of the label. */
     const nm_counter *labels;
@@ -73,6 +74,7 @@ typedef struct nm_labeled {
     size_t label_at;          /* index of the column of the label, from 0 */
     size_t text_at[NM_LABELED_MAX_TEXTS], n_texts; /* indexes of the columns of the text */
     int64_t row;                                   /* index of the current text, from 0 */
+    bool invalid;                                  /* the current text is one of config.skip_invalid */
     const char *label; /* of the current text, without surrounding spaces; "" without with_label */
     nm_buffer text, joined_label;
 } nm_labeled;

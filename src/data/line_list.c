@@ -8,6 +8,13 @@ void nm_line_list_clear(nm_line_list *list)
     list->n = 0;
 }
 
+void nm_line_list_truncate(nm_line_list *list, size_t n)
+{
+    NM_ASSERT(n <= list->n);
+    list->n = n;
+    list->text.bytes = n ? list->ends[n - 1] : 0;
+}
+
 void nm_line_list_release(nm_line_list *list)
 {
     nm_buffer_release(&list->text);

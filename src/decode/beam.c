@@ -171,6 +171,12 @@ static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry
         (nm_beam_candidate){.entry = *entry, .key = key - diversity, .parent = parent, .rank = rank};
 }
 
+/* Whether the search may choose the token; a prefix and constraints may contain others. */
+static bool may_be_output(const beam_search *s, int32_t id)
+{
+    return id != s->special->pad && (id != s->special->unk || s->options->unknown);
+}
+
 static const nm_constraints *constraints_of(const beam_search *s, const nm_beam_sentence *sentence)
 {
     return s->constraints ? &s->constraints[(sentence - s->sentences) / s->groups] : NULL;
@@ -239,7 +245,7 @@ static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence,
         size_t at = (size_t)row * (size_t)scorer->k + (size_t)rank;
         int32_t id = scorer->columns[at];
         double value = scorer->values[at];
-        if (id == s->special->pad || !(value > -INFINITY) ||
+        if (!may_be_output(s, id) || !(value > -INFINITY) ||
             (id == s->special->eos && (s->position < s->options->min_length || !may_end)))
             continue;
         const nm_beam_entry next = extended(s, sentence, entry, first_node + row, id, value);
@@ -301,7 +307,7 @@ static void sample_next(beam_search *s, nm_beam_sentence *sentence, int32_t firs
         const nm_sampling how = {
             .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};
         for (int32_t v = 0; v < words; v++)
-            if (v != s->special->pad && all[v] > -INFINITY &&
+            if (may_be_output(s, v) && all[v] > -INFINITY &&
                 (v != s->special->eos || s->position >= o->min_length))
                 s->sampled[n++] = (nm_sample_candidate){all[v], v};
         const nm_sample_position at = {(uint32_t)(number % s->groups), (uint32_t)s->position,
@@ -461,12 +467,12 @@ int32_t nm_beam_groups(const nm_decode_options *options)
 
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options)
 {
-    /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; and one more per
-     * hypothesis of the other groups, because diversity may rank its token lower. */
+    /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; one more for unk if it
+     * may not be output; and one more per hypothesis of the other groups, because diversity may rank its token lower. */
     int64_t of_group = options->beam / nm_beam_groups(options);
     if (options->search == NM_SEARCH_SAMPLE)
         return 1;
-    return (int32_t)(rule->candidates * of_group + 2 + (options->beam - of_group));
+    return (int32_t)(rule->candidates * of_group + 2 + !options->unknown + (options->beam - of_group));
 }
 
 nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,

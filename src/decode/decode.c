@@ -30,6 +30,7 @@ static const nm_option decode_options[] = {
     ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
     ROW(seed, "1", 0, 4294967295.0, "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
+    ROW(unknown, "true", 0, 1, "Allow <unk> in the output. false: its probability is not given to other tokens, whose scores do not change; a prefix may contain it."),
     {0}};
 
 static const nm_option_rule decode_rules[] = {

@@ -19,6 +19,7 @@ typedef struct nm_decode_options { /* section [decode] */
     int64_t diverse_groups; /* of the beam; below 2: plain beam search */
     double diverse_strength, temperature, top_p;
     int64_t top_k, seed;
+    bool unknown;
 } nm_decode_options;
 
 /* Registers [decode]. */
@@ -26,9 +27,10 @@ nm_decode_options *nm_decode_options_add(nm_options *options);
 /* NM_USAGE for options that contradict each other, e.g. decode.nbest > decode.beam. */
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 
-/* Special token ids. first: first target input; pad: never output, -1 if there is none. */
+/* Special token ids. first: first target input; pad: never output; unk: only output with options.unknown. pad and unk are -1 if
+ * there is none. */
 typedef struct nm_special_tokens {
-    int32_t first, eos, pad;
+    int32_t first, eos, pad, unk;
 } nm_special_tokens;
 
 typedef struct nm_hypothesis {
@@ -83,9 +85,9 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
                     nm_error *err);
 /* Like nm_decode, with given first tokens and lexical constraints. prefixes: [n], first tokens of each translation, without eos,
  * empty for none; NULL: no prefixes. The scores include those of the prefix. constraints: [n], phrases that each translation
- * must contain; NULL: none. Prefix and constraints override the length limit; there is no translation if they do not fit into
- * the model's positions or contain tokens that may not be output. NM_USAGE: constraints need the fairseq search without
- * groups. */
+ * must contain; NULL: none. Prefix and constraints override the length limit and options.unknown; there is no translation if
+ * they do not fit into the model's positions or contain tokens that may not be output. NM_USAGE: constraints need the fairseq
+ * search without groups. */
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,
                              const nm_constraints *constraints, size_t n, nm_translation *out, nm_error *err);
 void nm_translation_release(nm_translation *translation);

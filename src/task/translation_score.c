@@ -109,7 +109,7 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
                                  (int32_t)nm_corpus_length(corpus, (int64_t)(first + i))};
     const nm_vocab *vocab = parts->target_vocab;
     const nm_special_tokens words = {
-        .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad};
+        .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad, .unk = vocab->unk};
     nm_decoder *decoder;
     nm_status status =
         nm_decoder_create(&decoder, &model, 1, nm_options_find(task->options, "decode"), &words, err);

@@ -165,6 +165,7 @@ static bool is_empty_line(const nm_delimited *table)
 
 nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
 {
+    table->complete = false;
     do {
         nm_buffer_clear(&table->text);
         table->n_fields = 0;
@@ -180,5 +181,6 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
     if (ferror(table->stream))
         return nm_fail(err, nm_input_error_status(errno), "%s:%lld: reading failed: %s", table->path,
                        (long long)table->line, nm_input_error_text(errno));
+    table->complete = *more;
     return *more ? check_text(table, err) : NM_OK;
 }

@@ -17,6 +17,7 @@ typedef struct nm_delimited {
     char separator;   /* '\t' or ',' */
     bool quotes;      /* RFC 4180; otherwise a quote is an ordinary character */
     bool keep_empty;  /* return an empty line as a row of one empty field */
+    bool complete;    /* the row was read to its end, also if its text is invalid */
     int64_t line;     /* number of the first line of the current row, from 1 */
     size_t n_fields;
     int64_t next_line; /* number of the line of the next byte */

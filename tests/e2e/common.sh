@@ -60,6 +60,15 @@ refuses() {
     [ -n "$chatty" ] || [ ! -s out ] || fail "output in spite of a failure: norma $*: $(head -c 300 out)"
 }
 
+# stops LINES CODE TEXT ARGUMENTS...: the same after LINES lines of output, which are those of the input before the error.
+stops() {
+    local lines=$1 code=$2 text=$3
+    shift 3
+    try "$@"
+    check_failure "$code" "$text" "$*"
+    [ "$(wc -l <out)" = "$lines" ] || fail "not $lines lines before the failure: norma $*: $(head -c 300 out)"
+}
+
 # check_failure CODE TEXT COMMAND: the same checks of $got and err after another way of running the program.
 check_failure() {
     local code=$1 text=$2 what=$3

@@ -24,7 +24,7 @@ train folded small.ini --model.encoder_norm rbn
 train mixed small.ini --model.norm layer --norm.at 'enc.0.ffn=rms'
 train power small.ini --model.encoder_norm power
 train text-model lm.ini
-train short small.ini --decode.max_length_a 0 --decode.max_length_b 3 --decode.alpha 0.5
+train short small.ini --decode.max_length_a 0 --decode.max_length_b 3 --decode.alpha 0.5 --decode.unknown false
 
 # Sizes that no tensor has are errors before memory for them is allocated.
 forged() { # TEXT FORMAT FOLDER [OPTION ...]
@@ -78,6 +78,8 @@ for to in huggingface ctranslate2; do # search options
     "$NORMA" translate "$to-short.safetensors" --threads 1 --nbest 2 <valid.de >second.txt
     same first.txt second.txt
 done
+tr -d ' \n' <huggingface-short/generation_config.json >generation # <pad> and <unk>
+has generation '"suppress_tokens":[1,3]'
 sed -i 's/^max_length_b = 3/max_length_b = x/' huggingface-short/decode.ini
 refuses 2 "huggingface-short/decode.ini:" convert huggingface-short --from huggingface -o no.safetensors
 refuses 7 "enc.0.self.norm is power" convert power --to huggingface -o refused

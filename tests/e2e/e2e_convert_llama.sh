@@ -125,7 +125,9 @@ changed_log_probs() { # CLASS SED
     "$NORMA" perplexity changed.safetensors "$theirs/text.txt" --tokens --each-line --threads 1 2>/dev/null
 }
 same_changes() { # CLASS SED SED
-    same <(changed_log_probs "$1" "$2") <(changed_log_probs "$1" "$3")
+    changed_log_probs "$1" "$2" >first.jsonl # one after the other: both use hf-changed
+    changed_log_probs "$1" "$3" >second.jsonl
+    same first.jsonl second.jsonl
 }
 same_changes olmo2 '/rms_norm_eps/d' 's/"rms_norm_eps": 0.001/"rms_norm_eps": 1e-05/'
 same_changes mistral '/sliding_window/d' 's/"sliding_window": 4/"sliding_window": 4096/'

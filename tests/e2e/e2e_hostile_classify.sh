@@ -105,7 +105,19 @@ input=empty try classify run
 if [ "$got" != 0 ] || [ -s out ] || [ -s err ]; then fail "an empty input gives code $got: $(cat out err)"; fi
 refuses 4 'no texts to evaluate' classify run empty --evaluate
 printf 'fine\nab\377\n' >bytes.txt
-refuses 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
+stops 1 4 'bytes.txt:2: not UTF-8: byte 0xff at position 3 of field 1' classify run bytes.txt
+{ printf 'good one\n' && cat bytes.txt && printf 'bad\0\n\nbad film\n'; } >mixed.txt
+printf 'good one\nfine\n\n\n\nbad film\n' >valid.txt
+"$NORMA" classify run valid.txt >whole
+try classify run mixed.txt --on-invalid skip
+[ "$got" = 0 ] && sed '3s/.*//; 4s/.*//' whole | cmp - out || fail "skipped lines: $(cat out err)"
+has err 'norma: 2 lines are not UTF-8 or contain zero bytes and have no label (lines 3, 4)'
+try classify run mixed.txt --on-invalid skip --probabilities
+[ "$(awk -F '\t' '{ print NF }' out | sort -u | wc -l)" = 1 ] && [ -z "$(sed -n 4p out | tr -d '\t')" ] || fail "fields of skipped lines: $(cat out)"
+try classify run mixed.txt --on-invalid skip --json --probabilities
+[ "$(sed -n 3p out)" = '{"label":null}' ] && [ "$(wc -l <out)" = 6 ] || fail "JSON of skipped lines: $(cat out)"
+refuses 2 'only invalid lines can be skipped' classify run mixed.txt --on-invalid skip --format tsv
+refuses 2 'classify.on_invalid = skip has no effect' classify run mixed.txt --on-invalid skip --evaluate
 printf 'fine\000\n' >bytes.txt
 refuses 4 'bytes.txt:1: not text: contains a zero byte' classify run bytes.txt
 head -c 70000000 /dev/zero | tr '\0' y >long.txt

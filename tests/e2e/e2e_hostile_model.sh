@@ -241,7 +241,8 @@ say 0 1 'das haus\r\n'
 say 0 1 '\xef\xbb\xbfdas haus\n'
 say 0 1 '<s> </s> <pad> <unk> @@ haus@@\n'
 say 0 1 '\xf0\x9f\x98\x80 \xcc\x81 never seen\n'
-say 4 'standard input:2: not UTF-8' 'das\n\xff\n'
+printf 'das\n\xff\n' >said
+input=said stops 1 4 'standard input:2: not UTF-8' translate $model --threads 1 --beam 1
 say 4 'standard input:1: not text: byte 0x00' 'a\0b\n'
 perl -e 'print "das " x 5000, "\ndas haus\n"' >said
 input=said try translate $model --threads 1 --beam 1

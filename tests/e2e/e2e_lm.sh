@@ -181,6 +181,7 @@ refuses 5 'empty.txt: the filters left no line for training' prepare "${words[@]
 refuses 2 'no text given' prepare "${words[@]}" --output x
 refuses 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt
 refuses 4 'broken.txt' perplexity softmax broken.txt --tokens
+stops 1 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt --tokens --each-line
 refuses 2 'perplexity.each_line = true has no effect with perplexity.tokens = false' perplexity softmax test.txt --each-line
 refuses 2 'perplexity.interval = true has no effect with perplexity.tokens = true' perplexity softmax test.txt --tokens --interval
 refuses 2 'sample.top_p = 0.5 has no effect with sample.temperature = 0: greedy search' generate softmax test.txt --temperature 0 --top-p 0.5
@@ -191,10 +192,20 @@ printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
 refuses 3 'nothere.txt' perplexity softmax nothere.txt
 refuses 2 'more than model.context = 8' perplexity softmax test.txt --context 9
-refuses 4 'broken.txt:2' generate softmax broken.txt
+stops 1 4 'broken.txt:2' generate softmax broken.txt --lines 1
 refuses 4 'zero.txt:1: not text: contains a zero byte' generate softmax zero.txt
 { echo the dog && head -c 1048577 /dev/zero | tr '\0' x; } >huge.txt
-refuses 4 'huge.txt:2: a prompt of 1048577 bytes, the limit is 1048576' generate softmax huge.txt
+stops 1 4 'huge.txt:2: a prompt of 1048577 bytes, the limit is 1048576' generate softmax huge.txt --lines 1
+{ printf 'the dog\n' && cat broken.txt huge.txt && printf '\nb\0\na bird\n'; } >mixed.txt
+printf 'the dog\na b\n\nthe dog\n\n\na bird\n' >whole.txt # broken, huge and zero lines are 3, 5 and 6
+"$NORMA" generate softmax whole.txt --lines 1 --samples 2 | sed '5,6s/.*//; 9,12s/.*//' >want
+for buffer in 64 2; do
+    try generate softmax mixed.txt --lines 1 --samples 2 --on-invalid skip --buffer $buffer
+    same want out
+    has err 'norma: 3 prompts are not valid text and were not continued (lines 3, 5, 6)'
+done
+try generate softmax mixed.txt --lines 1 --on-invalid skip --json
+[ "$(sed -n 3p out)" = '{"prompt":null,"text":null}' ] && [ "$(wc -l <out)" = 7 ] || fail "JSON of skipped prompts: $(cat out)"
 refuses 2 'exclude each other' generate softmax prompts --prompt x
 cp prompts same
 refuses 2 'same: input and output are the same file' generate softmax same --output same

@@ -60,6 +60,11 @@ for n in 2 3; do
 done
 "$NORMA" translate one lines.xx --nbest 2 >out1 2>err
 cmp out1 out2 && cmp out1 out3 || fail "translate --nbest: 2 or 3 ranks and one process differ"
+perl -e 'print $_ % 4 ? "wort\n" : "wort " x 3000 . "\n" for 1 .. 40' >long.xx
+"$NORMA" translate one long.xx --buffer 7 >out1 2>err1
+has err1 '(lines 4, 8, 12, 16 and 6 more)'
+timeout 120 "$MPIEXEC" -n 3 "$NORMA" translate one long.xx --buffer 7 </dev/null >out3 2>err || fail "translate long lines: $(cat err)"
+cmp out1 out3 && grep '^norma: .*lines have more' err | cmp - err1 || fail "long lines, 3 ranks: $(cat err)"
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" translate one <lines.xx >out 2>err && fail "2 ranks translated standard input"
 has err 'an input file is required with several processes'
 # Perplexity and measurements: the sums are those of one process.
@@ -210,7 +215,7 @@ finish
 ends 9 'norma: stopped after update '
 # During a validation, whose translations have thousands of tokens: it ends early, and the resumed run repeats it.
 "$MPIEXEC" -n 3 "$NORMA" train recipe.ini --train.updates 2 --train.validate_every 1 --train.validate_examples 0 --decode.max_length_b 100000 \
-    --decode.beam 8 --decode.min_length 100000 --train.log_every 1 --run.quiet --run.folder validating </dev/null >out 2>err &
+    --decode.beam 64 --decode.min_length 100000 --train.log_every 1 --run.quiet --run.folder validating </dev/null >out 2>err &
 process=$!
 for ((i = 0; i < 600; i++)); do
     grep -qs '"type":"train"' validating/log.jsonl && break

@@ -63,6 +63,19 @@ check_divided classify classification-shard texts.test.txt --probabilities
 has err '5 texts have more than'
 check_divided classify classification-shard texts.test.tsv --evaluate
 check_divided classify classification-update texts.test.tsv --evaluate --json
+# The lines that precede an error are written by all processes.
+{ cat tag.test && printf 'b\xff O\n'; } >tag.bad
+{ cat texts.test.txt && printf 'b\xff\n'; } >texts.bad.txt
+stopped() { # COMMAND MODEL FILE BEFORE
+    "$NORMA" "$1" "$2" "$4" >want 2>err
+    timeout 120 "$MPIEXEC" -n 3 "$NORMA" "$1" "$2" "$3" </dev/null >out 2>err && fail "$1: an invalid line was accepted"
+    cmp want out || fail "$1: not the preceding lines"
+    has err "$3:"
+}
+stopped tag tagging-shard tag.bad tag.test
+stopped classify classification-shard texts.bad.txt texts.test.txt
+check_divided classify classification-shard texts.bad.txt --on-invalid skip
+has err 'and have no label (line '
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && fail "2 ranks tagged standard input"
 has err 'an input file is required with several processes'
 

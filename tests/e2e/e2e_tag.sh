@@ -200,6 +200,10 @@ refuses 4 'bad.txt:2: 2 columns' tag run bad.txt
 printf 'a b\xff c\n' >bad.txt
 refuses 4 'bad.txt:1: not UTF-8' tag run bad.txt
 input=bad.txt refuses 4 'standard input:1: not UTF-8' tag run
+{ cat test.txt && printf '\nb \xff O\n\n' && cat test.txt; } >bad.txt
+"$NORMA" tag run test.txt >whole 2>err || fail "tag: $(cat err)"
+stops "$(wc -l <whole)" 4 "bad.txt:$(($(wc -l <test.txt) + 2)): not UTF-8" tag run bad.txt
+same whole out
 printf 'a X what\n' >bad.txt
 refuses 4 "bad.txt:1: 'what' is not a tag" tag run bad.txt --evaluate --input-format columns
 refuses 2 'tag.evaluate needs columns' tag run text --evaluate

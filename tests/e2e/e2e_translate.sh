@@ -120,7 +120,16 @@ refuses 5 'models 1 and 2 have different' translate run,foreign
 [ "$(sed -n '1p' again)" = "$(sed -n '1p' lines)" ] || fail "the line before a long one changed"
 [ "$(sed -n '4p' again)" = "$(sed -n '1p' lines)" ] || fail "the line after a long one changed"
 [ -z "$(sed -n '2p;3p' again)" ] || fail "a line too long was translated"
-grep -q '2 of 4 lines have more than 64 tokens' err || fail "long lines were not counted: $(cat err)"
+grep -q '^norma: 2 of 4 lines have more than 64 tokens and were not translated (lines 2, 3)$' err || fail "long lines were not counted: $(cat err)"
+
+{
+    printf 'haus\n%.0s' {1..5}
+    for ((i = 0; i < 7; i++)); do sed -n 2p long; done
+} >longer
+"$NORMA" translate run longer --buffer 2 2>err >again || fail "many long lines: $(cat err)"
+grep -q '^norma: 7 of 12 lines .* (lines 6, 7, 8, 9 and 3 more)$' err || fail "many long lines: $(cat err)"
+sed -n 2p long | "$NORMA" translate run 2>err >again || fail "a long line: $(cat err)"
+grep -q '(line 1)$' err || fail "a long line: $(cat err)"
 
 # ---- line-by-line use by another program ----
 coproc answers { "$NORMA" translate run --buffer 1; }
@@ -200,7 +209,7 @@ refuses 2 'cannot be read twice' rescore run - -
 refuses 2 'cannot be read twice' translate run --prefix -
 refuses 2 'cannot be read twice' translate run some --prefix - --constraints -
 "$NORMA" rescore run long long >scores 2>err || fail "rescore of long pairs: $(cat err)"
-grep -q '^norma: 2 of 4 pairs have a side of more than 64 tokens and were not scored$' err || fail "long pairs were not counted: $(cat err)"
+grep -q '^norma: 2 of 4 pairs have a side of more than 64 tokens and were not scored (lines 2, 3)$' err || fail "long pairs were not counted: $(cat err)"
 [ "$(grep -c . scores)" = 2 ] && [ -z "$(sed -n '2p;3p' scores)" ] || fail "scores of long pairs: $(cat scores)"
 
 # ---- word alignments: translations in reversed order ----
@@ -308,11 +317,73 @@ refuses 5 'three ends after line 3, in does not' translate run in --prefix three
 refuses 2 'only sampling has a temperature' translate run in --temperature 2
 refuses 2 'not a multiple of decode.diverse_groups' translate run in --beam 3 --diverse-groups 2
 
+# ---- decode.unknown: no <unk> in translations of a model that outputs it; a prefix may contain it ----
+cp train.de rare.de
+perl -pe 's/\b(dog|cat)\b/"$1" . $n++/ge' train.en >rare.en
+"$NORMA" prepare --train rare --valid valid --source-lang de --target-lang en --output rare --tokenizer none \
+    --bpe-merges 0 --min-count 2 2>/dev/null
+for unknown in true false; do
+    "$NORMA" train small.ini --run.folder rare-$unknown --run.quiet --data.folder rare --model.width 32 --model.norm layer \
+        --model.dropout 0 --model.embedding_dropout 0 --schedule.lr 0.005 --schedule.warmup 50 --train.updates 400 \
+        --train.max_tokens 1000 --train.score true --decode.unknown $unknown 2>log
+    grep -o 'BLEU.*' log >bleu-$unknown
+done
+cmp -s bleu-true bleu-false && fail "decode.unknown does not change the score: $(cat bleu-true)"
+"$NORMA" translate rare-true valid.de >found
+grep -q '<unk>' found || fail "the model does not output <unk>: $(cat found)"
+for options in '' '--beam 1' '--nbest 3 --threads 2' '--search sample --nbest 3' '--search tears' '--precision int8' \
+    '--beam 4 --diverse-groups 2 --nbest 4'; do
+    for model in rare-true rare-true,rare-false; do
+        # shellcheck disable=SC2086
+        "$NORMA" translate $model valid.de --unknown false $options >found || fail "--unknown false $options"
+        ! grep -q '<unk>' found || fail "$model $options: <unk> in the output: $(cat found)"
+    done
+done
+"$NORMA" translate rare-false valid.de >found
+"$NORMA" translate rare-true valid.de --unknown false | cmp - found || fail "the option of the model has no effect"
+"$NORMA" translate rare-false valid.de --alpha 0 --nbest 1 --json |
+    perl -MJSON::PP -ne 'printf "%.6f\n", decode_json($_)->{translations}[0]{score}' >scores
+"$NORMA" translate rare-false valid.de --alpha 0 | "$NORMA" rescore rare-true valid.de - | cmp - scores ||
+    fail "decode.unknown changes the scores of translations"
+for ((i = 0; i < 8; i++)); do echo Unbekanntes; done >unknown
+"$NORMA" translate rare-false valid.de --prefix unknown >found
+[ "$(grep -c '^<unk> ' found)" = 8 ] && ! grep -q '<unk>.*<unk>' found || fail "a prefix with <unk>: $(cat found)"
+refuses 5 'unknown:1: constraint "Unbekanntes": ' translate rare-false valid.de --constraints unknown
+
+# ---- an invalid line: those before it are translated, or it is skipped ----
+{
+    sed -n 1,4p valid.de
+    printf 'bl\xffau\nrot\0\n'
+    sed -n 5,8p valid.de
+} >invalid
+"$NORMA" translate run valid.de >whole
+for options in '' '--buffer 3' '--buffer 4'; do
+    # shellcheck disable=SC2086
+    stops 4 4 'invalid:5: not UTF-8: byte 0xff at position 3' translate run invalid $options
+    sed -n 1,4p whole | cmp - out || fail "the preceding lines: $(cat out)"
+    # shellcheck disable=SC2086
+    try translate run invalid --on-invalid skip $options
+    { [ "$got" = 0 ] && sed '4a\\n' whole | cmp - out; } || fail "skipped lines: $(cat out err)"
+    has err 'norma: 2 of 10 lines are not UTF-8 or contain zero bytes and were not translated (lines 5, 6)'
+done
+try translate run invalid --on-invalid skip --json
+[ "$(sed -n 6p out)" = '{"line":5,"source":"","too_long":false,"translations":[]}' ] || fail "JSON of a skipped line: $(sed -n 6p out)"
+for ((i = 0; i < 10; i++)); do echo hou; done >prefixes
+sed -i '3s/$/\xff/' prefixes
+stops 2 4 'prefixes:3: not UTF-8' translate run invalid --prefix prefixes
+stops 2 4 'prefixes:3: not UTF-8' translate run invalid --prefix prefixes --on-invalid skip
+printf '%s\n' '' dog | tee phrases >ended
+printf '\xff\n' >>phrases
+stops 2 4 'phrases:3: not UTF-8' translate run invalid --constraints phrases --beam 8
+refuses 5 'ended ends after line 2, invalid does not' translate run invalid --constraints ended
+
 # ---- bad input ----
 printf 'haus\nbl\xffau\n' >broken
-input=broken refuses 4 'standard input:2' translate run
+input=broken stops 1 4 'standard input:2' translate run
+refuses 4 'broken:2' translate run broken --output never.txt
 printf 'ha\0us\n' >zero
-refuses 4 'broken:2' rescore run three broken
+stops 1 4 'broken:2' rescore run three broken
+stops 1 4 'broken:2' rescore run broken three
 refuses 4 'zero:1: not text: byte 0x00 at position 3' translate run zero
 refuses 2 'usage: norma translate' translate
 refuses 3 'nowhere' translate nowhere

@@ -164,7 +164,8 @@ static nm_decode_options options_of(const golden_case *test, const search *s, in
                                .nbest = s->beam,
                                .max_length_b = limit,
                                .min_length = 1,
-                               .batch_tokens = 4096};
+                               .batch_tokens = 4096,
+                               .unknown = true};
 }
 
 static golden_result decode_one(golden_case *test, search *s, sentence *one)
@@ -172,7 +173,7 @@ static golden_result decode_one(golden_case *test, search *s, sentence *one)
     nm_error err = {0};
     nm_decoder *decoder;
     nm_decode_options options = options_of(test, s, one->limit);
-    nm_special_tokens words = {s->made.tears ? s->made.bos : s->made.eos, s->made.eos, s->made.pad};
+    nm_special_tokens words = {s->made.tears ? s->made.bos : s->made.eos, s->made.eos, s->made.pad, -1};
     nm_id_list source = {one->ids, one->n};
     if (nm_decoder_create(&decoder, &s->made.model, 1, &options, &words, &err) != NM_OK)
         return golden_fail(test, "%s", err.text);

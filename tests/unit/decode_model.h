@@ -13,7 +13,7 @@
 #include "decode/decode.h"
 #include "model/seq2seq.h"
 
-enum { BOS = 0, PAD = 1, EOS = 2, FIRST_WORD = 3, WORDS = 9 };
+enum { BOS = 0, PAD = 1, EOS = 2, FIRST_WORD = 3, UNK = 3, WORDS = 9 };
 
 typedef struct tiny {
     nm_backend *backend;

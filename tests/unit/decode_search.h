@@ -8,7 +8,7 @@
 
 #include "decode_model.h"
 
-static const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD};
+static const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD, .unk = UNK};
 
 static inline nm_decode_options *decode_of(tiny *made)
 {

@@ -165,7 +165,7 @@ static void check_tears_search(const char *alpha, uint64_t seed)
     nm_decoder *decoder;
     nm_translation out;
     nm_error err;
-    const nm_special_tokens special = {.pad = PAD, .eos = EOS, .first = EOS};
+    const nm_special_tokens special = {.pad = PAD, .unk = UNK, .eos = EOS, .first = EOS};
     assert_int_equal(nm_decoder_create(&decoder, &made.model, 1, options, &special, &err), NM_OK);
     assert_int_equal(nm_decode(decoder, &source, 1, &out, &err), NM_OK);
     hypothesis expected[SEARCH_BEAM];
@@ -199,7 +199,7 @@ static void test_ensemble_positions(void **state)
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     static const char *const shorter[] = {"model.max_positions", "20", NULL};
     tiny made[2] = {tiny_create(backend, WORDS, 1, NULL), tiny_create(backend, WORDS, 2, shorter)};
-    const nm_special_tokens special = {.pad = PAD, .eos = EOS, .first = EOS};
+    const nm_special_tokens special = {.pad = PAD, .unk = UNK, .eos = EOS, .first = EOS};
     for (int first = 0; first < 2; first++) {
         nm_model *models[] = {made[first].model, made[1 - first].model};
         nm_decoder *decoder;

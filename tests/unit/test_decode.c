@@ -323,6 +323,118 @@ static void test_ensemble(void **state)
     nm_backend_free(backend);
 }
 
+/* ---- decode.unknown ---- */
+
+/* Sets the output bias of pad, eos and unk, which makes them more probable than all words. */
+static void prefer_special(tiny *made, double value)
+{
+    nm_tensor *bias = nm_seq2seq_of(made->model)->output_bias;
+    double values[WORDS] = {[PAD] = value, [EOS] = value, [UNK] = value};
+    nm_backend_upload(made->backend, bias->data, values, sizeof values);
+}
+
+static int32_t count_unknown(const nm_hypothesis *h)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < h->n; i++)
+        n += h->ids[i] == UNK;
+    return n;
+}
+
+/* The log probabilities of the tokens are those of the models, in which unk keeps its probability. */
+static void assert_model_scores(tiny *models, int32_t n_models, const nm_id_list *source,
+                                const nm_hypothesis *h)
+{
+    int32_t prefix[128] = {EOS};
+    for (int32_t i = 0; i < h->n; i++) {
+        double next[WORDS], mean = 0;
+        for (int32_t m = 0; m < n_models; m++) {
+            next_words(&models[m], source, prefix, i + 1, next);
+            mean += exp(next[h->ids[i]]) / n_models;
+        }
+        prefix[i + 1] = h->ids[i];
+        assert_true(fabs(h->token_scores[i] - log(mean)) < 1e-12);
+    }
+}
+
+static void check_unknown(nm_decode_options options, tiny *models, int32_t n_models, const corpus *text)
+{
+    nm_model *const list[] = {models[0].model, models[1].model};
+    nm_translation with[SOURCES], without[SOURCES];
+    int32_t n = 0;
+    options.unknown = true;
+    decode_all(list, n_models, &options, text->list, SOURCES, with);
+    options.unknown = false;
+    decode_all(list, n_models, &options, text->list, SOURCES, without);
+    for (size_t s = 0; s < SOURCES; s++) {
+        for (int32_t i = 0; i < with[s].n; i++)
+            n += count_unknown(&with[s].list[i]);
+        assert_in_range(without[s].n, options.diverse_groups > 1 ? 1 : options.nbest, options.nbest);
+        for (int32_t i = 0; i < without[s].n; i++) {
+            assert_true(without[s].list[i].n > 1);
+            assert_int_equal(count_unknown(&without[s].list[i]), 0);
+            assert_model_scores(models, n_models, &text->list[s], &without[s].list[i]);
+        }
+    }
+    assert_true(n > 0);
+    release_all(with, SOURCES);
+    release_all(without, SOURCES);
+}
+
+/* A prefix and a constraint may contain unk; the tokens after them do not. */
+static void check_forced_unknown(nm_decode_options options, tiny *made, const corpus *text)
+{
+    const int32_t unk = UNK;
+    const nm_id_list prefix = {&unk, 1};
+    const nm_phrase phrase = {.ids = &unk, .n = 1};
+    const nm_constraints constraints = {.phrases = &phrase, .n = 1};
+    nm_decoder *decoder;
+    nm_error err = {0};
+    options.unknown = false;
+    assert_int_equal(nm_decoder_create(&decoder, &made->model, 1, &options, &special, &err), NM_OK);
+    for (int constrained = 0; constrained < 2; constrained++) {
+        nm_translation out;
+        assert_int_equal(nm_decode_prefixes(decoder, text->list, constrained ? NULL : &prefix,
+                                            constrained ? &constraints : NULL, 1, &out, &err),
+                         NM_OK);
+        assert_true(out.n > 0);
+        for (int32_t i = 0; i < out.n; i++) {
+            assert_int_equal(count_unknown(&out.list[i]), 1);
+            assert_true(constrained || out.list[i].ids[0] == UNK);
+        }
+        nm_translation_release(&out);
+    }
+    nm_decoder_free(decoder);
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "model.output_bias", "true", "decode.max_length_b", "4", "decode.min_length", "1", NULL};
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    tiny made[2] = {tiny_create(backend, WORDS, 41, settings), tiny_create(backend, WORDS, 42, settings)};
+    corpus *text = random_corpus();
+    prefer_special(&made[0], 8);
+    prefer_special(&made[1], 8);
+    for (int32_t n_models = 1; n_models <= 2; n_models++)
+        for (int search = NM_SEARCH_FAIRSEQ; search <= NM_SEARCH_SAMPLE; search++)
+            for (int beam = 1; beam <= 4; beam += 3) {
+                nm_decode_options options = *decode_of(&made[0]);
+                options.search = search;
+                options.beam = options.nbest = beam;
+                check_unknown(options, made, n_models, text);
+                options.diverse_groups = 2;
+                if (beam == 4 && search != NM_SEARCH_SAMPLE)
+                    check_unknown(options, made, n_models, text);
+            }
+    check_forced_unknown(*decode_of(&made[0]), &made[0], text);
+    free(text);
+    tiny_release(&made[0]);
+    tiny_release(&made[1]);
+    nm_backend_free(backend);
+}
+
 /* ---- sources that cannot be translated ---- */
 
 static void test_refused(void **state)
@@ -395,7 +507,7 @@ int main(void)
         cmocka_unit_test(test_greedy),       cmocka_unit_test(test_length_penalties),
         cmocka_unit_test(test_exhaustive),   cmocka_unit_test(test_allowed_tokens),
         cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
-        cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_failing_batch)};
+        cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_failing_batch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
-static const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD};
+static const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD, .unk = UNK};
 
 static double *numbers_of(const nm_model *model, const nm_tensor *tensor, size_t *n)
 {
