@@ -207,8 +207,10 @@ static nm_status check_line(const char *line, size_t bytes, const char *where, n
 {
     const char *nul = memchr(line, 0, bytes);
     if (nul)
-        return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
-                       (size_t)(nul - line) + 1);
+        return nm_fail(err, NM_FORMAT,
+                       "%s: not text: byte 0x00 at position %zu; --encoding names another encoding, such as "
+                       "utf-16",
+                       where, (size_t)(nul - line) + 1);
     if (nm_text_check(line, bytes, where, err) == NM_OK)
         return NM_OK;
     const nm_error found = *err;
@@ -650,6 +652,30 @@ static nm_status flush(nm_file_writer *writer, nm_error *err)
     return writer->stream ? nm_file_flush(writer->stream, writer->path, err) : NM_OK;
 }
 
+/* NM_MISMATCH: the filters have dropped all of the training text. Names their reasons. */
+static nm_status fail_nothing_left(const nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
+    char *reasons;
+    size_t bytes;
+    FILE *stream = nm_text_stream_open(&reasons, &bytes);
+    const char *separator = ": ";
+    for (int drop = 0; drop < NM_DROP_N; drop++)
+        if (train->dropped[drop]) {
+            fprintf(stream, "%s%lld %s", separator, (long long)train->dropped[drop],
+                    nm_drop_text((nm_drop)drop));
+            separator = ", ";
+        }
+    nm_text_stream_close(stream);
+    nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read%s)", self->config->train,
+            self->sides == 2                              ? "pair of lines"
+            : self->config->documents == NM_DOCUMENT_LINE ? "line"
+                                                          : "document",
+            (long long)train->pairs, reasons);
+    free(reasons);
+    return NM_MISMATCH;
+}
+
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
 {
     split_job job = {.prepare = self, .split = split};
@@ -669,11 +695,6 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     for (int side = 0; split == PREPARE_TRAIN && side < self->sides; side++)
         self->report->word_types[side] = (int64_t)self->words[side].n;
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
-        status = nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read)",
-                         self->config->train,
-                         self->sides == 2                              ? "pair of lines"
-                         : self->config->documents == NM_DOCUMENT_LINE ? "line"
-                                                                       : "document",
-                         (long long)self->report->splits[split].pairs);
+        status = fail_nothing_left(self, err);
     return status;
 }
