@@ -316,7 +316,7 @@ static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
         self->bytes[side] = lines->bytes;
         self->line[side] = lines->line;
         self->n_read[side] += has[side];
-        if (has[side] && self->n_read[side] == 1)
+        if (has[side] && self->n_read[side] == 1 && lines->kind == NM_MARKUP_NONE)
             self->has_returns[side] = memchr(lines->sentence, '\r', lines->bytes) != NULL;
     }
     for (int side = 0; side < self->config->sides; side++)

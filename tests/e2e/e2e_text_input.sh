@@ -124,6 +124,8 @@ refuses 4 "mac.csv: $message" prepare --train mac.csv "${common[@]}" --output x
 refuses 4 "mac.de: $message" prepare --format text --train mac.de --output x
 printf '"a\rb",c\n' >quoted.csv
 accepts '1 pairs read, 1 kept' prepare --train quoted.csv "${common[@]}" --output x
+for side in de en; do printf '<seg>a\rb c</seg>\n' >stray.$side.sgm; done
+accepts '1 pairs read, 1 kept' prepare --train stray "${common[@]}" --output x
 sed '1s/ /\r/' train.de >stray.de
 accepts "$(wc -l <train.de) pairs read" prepare --train stray.de:train.en "${common[@]}" --output x
 
