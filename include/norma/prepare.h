@@ -37,8 +37,8 @@ typedef struct nm_prepare_events {
  * A folder that exists is replaced as a whole, after everything has been computed: after an error or an interruption its
  * files are as before.
  *
- * NM_USAGE: unknown option or value, options that exclude each other; NM_FORMAT with file, line and byte: text that is not
- * UTF-8; NM_MISMATCH: sides with different numbers of lines, filters that leave nothing; NM_IO: a file cannot be read or
+ * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output; NM_FORMAT with file,
+ * line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of lines, filters that leave nothing; NM_IO: a file cannot be read or
  * written, or another process is writing the folder; NM_UNSUPPORTED: spm_train is missing; NM_INTERRUPTED; NM_MEMORY. err may
  * be NULL. */
 NM_API nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const char *const *options,

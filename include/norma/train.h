@@ -61,8 +61,8 @@ typedef enum nm_training_resume {
  * "train.updates", which take precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
  * Relative paths are those of the working directory, which must not change until nm_training_close.
  *
- * NM_USAGE: unknown option or value, NULL, a folder with a run; NM_IO, NM_FORMAT: a file cannot be read or is malformed;
- * NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, NULL, a folder with a run, or a data folder; NM_IO, NM_FORMAT: a file cannot be read
+ * or is malformed; NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
 NM_API nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
                                   const char *const *options, nm_training_resume resume,
                                   const nm_training_events *events, nm_error *err);

@@ -38,22 +38,28 @@ static void append_example(nm_buffer *out, const nm_drop_example *example, int s
 }
 
 /* Warns if the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
- * tokenization can drop most of a corpus. */
-static void warn_of_drops(const nm_prepare_report *report, const nm_prepare_events *events)
+ * tokenization can drop most of a corpus. Duplicates do not count: they show nothing about the filters. */
+static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *events)
 {
     enum { WARN_PERCENT = 5 };
+    const nm_prepare_report *report = &self->report;
     const nm_prepare_split_report *train = &report->splits[0];
     nm_drop most = 0;
-    for (int drop = 1; drop < NM_DROP_N; drop++)
+    int64_t dropped = 0;
+    for (int drop = 0; drop < NM_DROP_N; drop++) {
+        if (drop == NM_DROP_DUPLICATE)
+            continue;
+        dropped += train->dropped[drop];
         if (train->dropped[drop] > train->dropped[most])
             most = (nm_drop)drop;
-    int64_t dropped = train->pairs - train->kept - train->held_out;
+    }
     if (100 * dropped <= WARN_PERCENT * train->pairs)
         return;
     const char *option = nm_drop_option(most);
-    char *first = nm_format("%.1f %% of the training pairs were dropped, most of them as \"%s\"%s%s%s",
-                            100.0 * (double)dropped / (double)train->pairs, nm_drop_text(most),
-                            *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
+    char *first =
+        nm_format("%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
+                  100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self), nm_drop_text(most),
+                  *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
     nm_buffer text = {0};
     nm_buffer_append(&text, first, strlen(first));
     free(first);
@@ -180,7 +186,7 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
     const nm_prepare_existing like = existing_parts(&self->like);
     NM_TRY(nm_prepare_run(self->options, &like, events, &self->report, err));
     if (events->message) {
-        warn_of_drops(&self->report, events);
+        warn_of_drops(self, events);
         warn_of_repeated_pairs(self, events);
     }
     return NM_OK;

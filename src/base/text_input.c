@@ -391,6 +391,23 @@ static nm_status add_encoding(FILE **stream, const char *path, const char *encod
     return add_layer(stream, path, convert, close_converter, converter, err);
 }
 
+const char *nm_text_find_utf16(FILE *stream)
+{
+    enum { BYTES = 4 };
+    unsigned char start[BYTES] = {0};
+    int n = 0;
+    for (int byte; n < BYTES && (byte = getc(stream)) != EOF;)
+        start[n++] = (unsigned char)byte;
+    for (int i = n; i > 0; i--) /* see recognize */
+        ungetc(start[i - 1], stream);
+    bool odd = start[0] && start[2], even = start[1] && start[3];
+    if (n >= 2 && ((start[0] == 0xFF && start[1] == 0xFE) || (start[0] == 0xFE && start[1] == 0xFF)))
+        return "utf-16";
+    if (n < BYTES || odd == even || (odd ? start[1] || start[3] : start[0] || start[2]))
+        return NULL;
+    return odd ? "utf-16le" : "utf-16be";
+}
+
 const char *nm_input_name(const char *path)
 {
     return strcmp(path, "-") ? path : "standard input";

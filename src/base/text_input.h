@@ -19,6 +19,9 @@ bool nm_text_ends_in(const char *path, const char *ending);
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
+/* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte order mark of UTF-16 or
+ * with two ASCII characters of it; otherwise NULL. */
+const char *nm_text_find_utf16(FILE *stream);
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);
 /* NM_FORMAT for EBADMSG and EILSEQ, NM_MEMORY for ENOMEM, otherwise NM_IO. */

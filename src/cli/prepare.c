@@ -130,7 +130,8 @@ const nm_command nm_command_prepare = {
         "data/wmt14-en-de read the published archives: norma prepare data/iwslt14-de-en --folder downloads "
         "--output data/iwslt14-de-en.\n\n"
         "With --format text the splits are single files of plain text for a language model: all lines "
-        "are kept, including empty ones, and end in </s>. --tokenizer none --bpe-merges 0 keeps the "
+        "are kept, including empty ones, unless --drop-duplicates is given, and end in </s>. --tokenizer "
+        "none --bpe-merges 0 keeps the "
         "words unchanged.\n\n"
         "With --like, tokenizer, BPE codes, SentencePiece models and dictionaries are those of a model or a "
         "data folder.",

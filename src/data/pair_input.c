@@ -1,5 +1,6 @@
 #include "data/pair_input.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -116,6 +117,22 @@ static nm_status fail_not_prefix(const nm_pair_config *config, const char *sourc
                    path, source);
 }
 
+/* Opens the file of a side, whose path is known. */
+static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
+{
+    const char *encoding = self->config->encoding, *path = self->paths[side];
+    NM_TRY(nm_text_open(&self->streams[side], path, encoding, err));
+    bool unconverted = !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8") || !*encoding;
+    errno = 0;
+    const char *found = unconverted ? nm_text_find_utf16(self->streams[side]) : NULL;
+    if (ferror(self->streams[side]))
+        return nm_fail(err, nm_input_error_status(errno), "%s:1: reading failed: %s", nm_input_name(path),
+                       nm_input_error_text(errno));
+    return found ? nm_fail(err, NM_FORMAT, "%s: is UTF-16, not UTF-8: --encoding %s is required",
+                           nm_input_name(path), found)
+                 : NM_OK;
+}
+
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)
 {
     const nm_pair_config *config = self->config;
@@ -131,7 +148,7 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
         NM_TRY(status);
         if (is_file)
             return fail_not_prefix(config, source, self->paths[side], err);
-        NM_TRY(nm_text_open(&self->streams[side], self->paths[side], config->encoding, err));
+        NM_TRY(open_text(self, side, err));
         if (reads_documents(config) && nm_markup_kind_of(self->paths[side]) != NM_MARKUP_NONE)
             return nm_fail(err, NM_USAGE, "%s: its sentences are lines (--documents line), not documents",
                            self->paths[side]);
@@ -229,7 +246,7 @@ static nm_status open_single(nm_pair_input *self, const char *source, nm_error *
         bool ignored; /* nm_text_open reports a missing file */
         NM_TRY(find_file(self->config, source, &self->paths[side], &ignored, err));
     }
-    NM_TRY(nm_text_open(&self->streams[0], self->paths[0], self->config->encoding, err));
+    NM_TRY(open_text(self, 0, err));
     bool csv = self->format == NM_PAIR_CSV;
     nm_markup_init(&self->lines[0], NM_MARKUP_NONE, self->streams[0], self->paths[0]);
     if (self->format == NM_PAIR_JSON)
@@ -265,6 +282,18 @@ void nm_pair_input_close(nm_pair_input *self)
 
 /* ---- reading ---- */
 
+/* At the end of a file: NM_FORMAT if its lines end in "\r" only, as those of Mac OS 9 and some spreadsheets, so that it is a
+ * single line. */
+static nm_status check_line_ends(const nm_pair_input *self, int side, nm_error *err)
+{
+    if (self->n_read[side] != 1 || !self->has_returns[side])
+        return NM_OK;
+    return nm_fail(err, NM_FORMAT,
+                   "%s: a single line that contains carriage returns: lines must end in \\n or \\r\\n "
+                   "(tr '\\r' '\\n' converts them)",
+                   nm_input_name(self->paths[side]));
+}
+
 /* One side has ended before the other. Reads both to their ends to report the numbers of sentences. */
 static nm_status fail_unequal(nm_pair_input *self, nm_error *err)
 {
@@ -287,7 +316,12 @@ static nm_status next_lines(nm_pair_input *self, bool *more, nm_error *err)
         self->bytes[side] = lines->bytes;
         self->line[side] = lines->line;
         self->n_read[side] += has[side];
+        if (has[side] && self->n_read[side] == 1 && lines->kind == NM_MARKUP_NONE)
+            self->has_returns[side] = memchr(lines->sentence, '\r', lines->bytes) != NULL;
     }
+    for (int side = 0; side < self->config->sides; side++)
+        if (!has[side])
+            NM_TRY(check_line_ends(self, side, err));
     *more = has[0];
     return self->config->sides == 2 && has[0] != has[1] ? fail_unequal(self, err) : NM_OK;
 }
@@ -315,24 +349,37 @@ static void set_text(nm_pair_input *self, int side, const char *text, size_t byt
     self->line[side] = line;
 }
 
+/* Whether lines end within a row. A quoted field may contain carriage returns, so that the last one decides. */
+static bool row_has_returns(const nm_delimited *table)
+{
+    size_t bytes;
+    const char *last = nm_delimited_field(table, table->n_fields - 1, &bytes);
+    return table->quotes ? bytes && last[bytes - 1] == '\r'
+                         : memchr(table->text.data, '\r', table->text.bytes) != NULL;
+}
+
 static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
 {
     nm_delimited *table = &self->table;
     NM_TRY(nm_delimited_next(table, more, err));
-    if (*more && self->columns[0] == SIZE_MAX) {
+    if (!*more)
+        return check_line_ends(self, 0, err);
+    self->n_read[0]++;
+    if (self->columns[0] == SIZE_MAX) {
+        self->has_returns[0] = row_has_returns(table);
         bool header;
         NM_TRY(find_columns(self, &header, err));
         self->n_columns = table->n_fields;
         self->described = describe_columns(self, header);
         if (header)
-            NM_TRY(nm_delimited_next(table, more, err));
+            return next_row(self, more, err);
     }
     /* A separator in a text without quotes moves the columns after it. */
-    if (*more && table->n_fields != self->n_columns)
+    if (table->n_fields != self->n_columns)
         return nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", self->paths[0],
                        (long long)table->line, table->n_fields, table->n_fields == 1 ? "" : "s",
                        self->n_columns);
-    for (int side = 0; *more && side < NM_PAIR_SIDES; side++) {
+    for (int side = 0; side < NM_PAIR_SIDES; side++) {
         size_t bytes;
         const char *text = nm_delimited_field(table, self->columns[side], &bytes);
         set_text(self, side, text, bytes, table->line);

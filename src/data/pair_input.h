@@ -44,7 +44,8 @@ typedef struct nm_pair_input {
     const char *sentences[NM_PAIR_SIDES]; /* the current pair; those of files of lines may be invalid UTF-8 */
     size_t bytes[NM_PAIR_SIDES];          /* lengths of the sentences */
     int64_t line[NM_PAIR_SIDES];          /* their lines in the files, from 1 */
-    int64_t n_read[NM_PAIR_SIDES];        /* number of sentences read from files of lines */
+    int64_t n_read[NM_PAIR_SIDES];        /* number of lines or rows read, not of documents and objects */
+    bool has_returns[NM_PAIR_SIDES];      /* the first one contains a carriage return */
 } nm_pair_input;
 
 /* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language; two names

@@ -467,6 +467,19 @@ static void release(nm_prepare *self)
     nm_buffer_release(&self->checksums);
 }
 
+/* NM_USAGE for a run folder, with whose files those of the data folder would be mixed. One that is a data folder already is
+ * accepted, because it may be prepared again. */
+static nm_status check_output(const char *folder, nm_error *err)
+{
+    bool is_data, is_run;
+    NM_TRY(nm_file_find_in(folder, "data.ini", &is_data, err));
+    NM_TRY(nm_file_find_in(folder, "log.jsonl", &is_run, err));
+    return is_run && !is_data
+               ? nm_fail(err, NM_USAGE, "%s is the folder of a run: choose another data folder (--output)",
+                         folder)
+               : NM_OK;
+}
+
 nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *like,
                          const nm_prepare_events *events, nm_prepare_report *report, nm_error *err)
 {
@@ -475,6 +488,7 @@ nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *l
     NM_ASSERT(config);
     *report = (nm_prepare_report){0};
     NM_TRY(check_config(config, err));
+    NM_TRY(check_output(config->output, err));
     nm_prepare self = {.options = options,
                        .config = config,
                        .like = like ? like : &none,

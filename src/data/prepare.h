@@ -62,6 +62,7 @@ typedef struct nm_prepare_config {
     const char *omit_symbols;
     int64_t min_length, max_length;
     double ratio;
+    bool drop_copies, drop_duplicates;
     nm_invalid_pairs on_invalid;
     nm_alignment_words alignment_words; /* what the links of `alignments` number */
     int64_t threads;
@@ -74,13 +75,15 @@ extern const nm_option_rule nm_prepare_rules[];
 /* Whether the data folder gets the split (0: train, 1: valid, 2: test): a text is given, or held out from the training text. */
 bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 
-/* Reasons for dropping a training pair: name, text, option that controls it ("" if none). */
+/* Reasons for dropping a training pair, or a line or document of plain text: name, text, option that controls it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \
     D(EMPTY, "empty", "")                                                                                    \
     D(SHORT, "too short", "prepare.min_length")                                                              \
     D(LONG, "too long", "prepare.max_length")                                                                \
     D(RATIO, "length ratio", "prepare.ratio")                                                                \
-    D(INVALID, "invalid", "prepare.on_invalid")
+    D(INVALID, "invalid", "prepare.on_invalid")                                                              \
+    D(COPY, "copy", "prepare.drop_copies")                                                                   \
+    D(DUPLICATE, "duplicate", "prepare.drop_duplicates")
 
 typedef enum nm_drop {
 #define D(name, text, option) NM_DROP_##name,

@@ -8,7 +8,7 @@
 const nm_option nm_prepare_options[] = {
     NM_CHOICE(C, format, "parallel", "parallel|text",
               "Format of the input: parallel text of two languages, or plain text for a language model, of "
-              "which all lines are kept."),
+              "which all lines are kept unless drop_duplicates is set."),
     NM_CHOICE(
         C, documents, "line", NM_DOCUMENT_UNITS,
         "Documents of plain text, which end with </s>: every line, the lines between separators, or the "
@@ -138,6 +138,11 @@ const nm_option nm_prepare_options[] = {
               "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
               "characters for a language "
               "without spaces (zh, ja, th, km, lo, my); 0 disables the filter."),
+    NM_OPTION(C, drop_copies, "false", 0, 0,
+              "Dropping of training pairs whose source equals the target, as text or after tokenization."),
+    NM_OPTION(C, drop_duplicates, "false", 0, 0,
+              "Dropping of training pairs that equal an earlier pair after tokenization and lowercasing; of "
+              "plain text, of documents or lines that are not empty."),
     NM_CHOICE(C, on_invalid, "error", "error|skip",
               "Treatment of training pairs that are not UTF-8: stop with an error, or skip."),
     NM_OPTION(C, threads, "0", 0, 1024,
@@ -219,6 +224,10 @@ static bool builds_dictionary(const nm_options *options)
     {                                                                                                        \
         "prepare." #name, "prepare.format", "parallel", reason, NULL                                         \
     }
+#define TRAINING(name)                                                                                       \
+    {                                                                                                        \
+        "prepare." #name, "prepare.train", "!", "there is no training text", NULL                            \
+    }
 #define NOT_SPM(name)                                                                                        \
     {                                                                                                        \
         "prepare." #name, "prepare.tokenizer", "!sentencepiece",                                             \
@@ -276,6 +285,9 @@ const nm_option_rule nm_prepare_rules[] = {
     PAIRS(min_length, "all lines of plain text are kept"),
     PAIRS(max_length, "all lines of plain text are kept"),
     PAIRS(ratio, "all lines of plain text are kept"),
+    PAIRS(drop_copies, "plain text has no pairs"),
+    TRAINING(drop_copies),
+    TRAINING(drop_duplicates),
     PAIRS(joint, "plain text has one dictionary"),
     PAIRS(dict_target, "plain text has one dictionary, dict_source"),
     PAIRS(target_lang, "plain text has one language, source_lang"),
@@ -284,6 +296,7 @@ const nm_option_rule nm_prepare_rules[] = {
 #undef LEARNED
 #undef BUILT
 #undef PAIRS
+#undef TRAINING
 #undef NOT_SPM
 #undef NOT_BYTE_LEVEL
 

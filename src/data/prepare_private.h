@@ -111,6 +111,20 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
 /* Learns or reads BPE and builds dictionaries from the counted words: fills self->bpe, self->vocab, self->pieces. Releases
  * self->words. */
 nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err);
+
+/* A set of pairs of lines, by hashes of 64 bits: 10 to 22 bytes per pair. Two different pairs have the same hash with probability
+ * 3e-4 in a text of 100 million pairs. {0} is an empty set. */
+typedef struct nm_prepare_pair_set {
+    uint64_t *slots; /* [n_slots]; 0: free */
+    size_t n, n_slots;
+} nm_prepare_pair_set;
+
+/* Hash of the lines of the sides; not 0. */
+uint64_t nm_prepare_pair_hash(const nm_buffer *lines, int sides);
+/* False if the set has the hash already. */
+bool nm_prepare_pair_set_add(nm_prepare_pair_set *set, uint64_t hash);
+void nm_prepare_pair_set_release(nm_prepare_pair_set *set);
+
 /* For each of the n words of a tokenized line, the index of the word of the raw line to which it belongs. */
 typedef struct nm_prepare_side_words {
     int32_t *owners; /* [n]; the caller frees it */

@@ -1,5 +1,6 @@
 /* First step of `norma prepare`: validate, tokenize, lowercase and filter lines, count words. The filter is that of
- * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other.
+ * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other. Copies are dropped
+ * with it, and duplicates when chunks are merged, because they depend on the order of the lines.
  *
  * A block of lines is split into chunks that several threads process, while one thread merges the chunks of the previous
  * block in the order of the lines and reads the next block. Each chunk counts its words, so that a word is looked up in the
@@ -40,13 +41,28 @@ typedef struct word_list { /* indexes of words, each line followed by NM_PREPARE
     size_t n, capacity;
 } word_list;
 
+/* What a pair that the filters keep is used for. */
+typedef enum pair_use {
+    USE_IN_SPLIT,
+    USE_IN_VALID,
+    USE_NOT
+} pair_use; /* in its own split, held out, a duplicate */
+
+typedef struct kept_pair {
+    size_t index;  /* in the block */
+    uint64_t hash; /* 0: not compared with other pairs */
+    pair_use use;  /* USE_IN_SPLIT until the chunk is merged */
+} kept_pair;
+
 typedef struct chunk { /* results of CHUNK_LINES lines of a block */
     nm_counter words[NM_PREPARE_SIDES];
     word_list numbers[NM_PREPARE_SIDES]; /* indexes into words */
     nm_buffer text[NM_PREPARE_SIDES];    /* tokenized lines, for valid and test */
     nm_link_list links;             /* between tokens of the kept lines, each line followed by line_end */
     nm_prepare_split_report report; /* `line` of its examples is an index in the block; they have no text */
-    size_t invalid;                 /* first pair whose error ends the preparation, or SIZE_MAX */
+    kept_pair kept[CHUNK_LINES];    /* the pairs of numbers, text and links */
+    int64_t n_kept;
+    size_t invalid;                          /* first pair whose error ends the preparation, or SIZE_MAX */
     size_t invalid_tokens[NM_PREPARE_SIDES]; /* number of tokens of that pair, if it has been tokenized */
 } chunk;
 
@@ -64,7 +80,9 @@ typedef struct split_job {
     uint32_t *numbers;    /* [words of a chunk]: indexes in the counter of the whole text */
     size_t numbers_capacity;
     bool in_characters[NM_PREPARE_SIDES]; /* the length ratio counts characters instead of words */
-    int64_t n_kept; /* pairs kept in earlier chunks, which determines the pairs that are held out */
+    bool drops_duplicates, holds_out;
+    nm_prepare_pair_set pairs; /* the pairs that have been kept, if duplicates are dropped */
+    int64_t n_kept;            /* their number, which determines the pairs that are held out */
 } split_job;
 
 static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_error *err)
@@ -106,8 +124,9 @@ static nm_status job_open(split_job *self, nm_error *err)
         NM_TRY(open_worker(&self->workers[i], prepare, err));
     if (self->split == PREPARE_TRAIN && *prepare->config->alignments)
         NM_TRY(open_writer(&prepare->links, prepare, self->split, PREPARE_SOURCE, "links", err));
-    bool holds_out = self->split == PREPARE_TRAIN && prepare->config->valid_every;
-    for (int split = self->split; split <= (holds_out ? PREPARE_VALID : self->split); split++)
+    self->holds_out = self->split == PREPARE_TRAIN && prepare->config->valid_every;
+    self->drops_duplicates = self->split == PREPARE_TRAIN && prepare->config->drop_duplicates;
+    for (int split = self->split; split <= (self->holds_out ? PREPARE_VALID : self->split); split++)
         for (int side = 0; side < prepare->sides; side++) {
             NM_TRY(open_writer(&prepare->numbers[split][side], prepare, split, side, "numbers", err));
             if (split != PREPARE_TRAIN)
@@ -145,6 +164,7 @@ static void release_block(block *self)
 static void job_close(split_job *self)
 {
     nm_prepare_reader_close(&self->reader);
+    nm_prepare_pair_set_release(&self->pairs);
     for (int32_t i = 0; i < self->prepare->threads; i++)
         release_worker(&self->workers[i]);
     for (int i = 0; i < N_BLOCKS; i++)
@@ -187,8 +207,10 @@ static nm_status check_line(const char *line, size_t bytes, const char *where, n
 {
     const char *nul = memchr(line, 0, bytes);
     if (nul)
-        return nm_fail(err, NM_FORMAT, "%s: not text: byte 0x00 at position %zu", where,
-                       (size_t)(nul - line) + 1);
+        return nm_fail(err, NM_FORMAT,
+                       "%s: not text: byte 0x00 at position %zu; --encoding names another encoding, such as "
+                       "utf-16",
+                       where, (size_t)(nul - line) + 1);
     if (nm_text_check(line, bytes, where, err) == NM_OK)
         return NM_OK;
     const nm_error found = *err;
@@ -304,6 +326,26 @@ static nm_drop check_lengths(const split_job *self, const line_worker *worker)
     return NM_DROP_NONE;
 }
 
+/* Whether source and target of pair i are the same text or, if they are tokenized differently, the same tokens. */
+static bool is_copy(const line_worker *worker, const nm_prepare_block *from, size_t i)
+{
+    const nm_buffer *lines = worker->lines;
+    size_t n[NM_PREPARE_SIDES];
+    const char *source = nm_line_list_get(&from->lines[PREPARE_SOURCE], i, &n[PREPARE_SOURCE]);
+    const char *target = nm_line_list_get(&from->lines[PREPARE_TARGET], i, &n[PREPARE_TARGET]);
+    bool same_text = n[0] == n[1] && !memcmp(source, target, n[0]);
+    return same_text ||
+           (lines[0].bytes == lines[1].bytes && !memcmp(lines[0].data, lines[1].data, lines[0].bytes));
+}
+
+static void count_drop(nm_prepare_split_report *report, nm_drop drop, size_t index)
+{
+    int *n = &report->n_examples[drop];
+    if (*n < NM_PREPARE_EXAMPLES)
+        report->examples[drop][(*n)++].line = (int64_t)index;
+    report->dropped[drop]++;
+}
+
 static void keep_line(const line_worker *worker, int side, bool with_text, chunk *out)
 {
     word_list *numbers = &out->numbers[side];
@@ -373,17 +415,19 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
     }
     if (drop == NM_DROP_NONE && train && self->prepare->sides == 2)
         drop = check_lengths(self, worker);
+    if (drop == NM_DROP_NONE && train && config->drop_copies && is_copy(worker, from, i))
+        drop = NM_DROP_COPY;
     out->report.pairs++;
     if (drop != NM_DROP_NONE) {
-        int *n = &out->report.n_examples[drop];
-        if (*n < NM_PREPARE_EXAMPLES)
-            out->report.examples[drop][(*n)++].line = (int64_t)i;
-        out->report.dropped[drop]++;
+        count_drop(&out->report, drop, i);
         return true;
     }
     if (i < from->alignments.n && !keep_links(self, worker, from, i, out))
         return false;
     out->report.kept++;
+    bool compared = self->drops_duplicates && worker->n_words[0]; /* not the empty lines of plain text */
+    uint64_t hash = compared ? nm_prepare_pair_hash(worker->lines, self->prepare->sides) : 0;
+    out->kept[out->n_kept++] = (kept_pair){.index = i, .hash = hash};
     for (int side = 0; side < self->prepare->sides; side++)
         keep_line(worker, side, !train || config->valid_every, out);
     return true;
@@ -398,6 +442,7 @@ static void process_chunk(const split_job *self, line_worker *worker, block *fro
         out->numbers[side].n = 0;
     }
     out->links.n = 0;
+    out->n_kept = 0;
     out->report = (nm_prepare_split_report){0};
     out->invalid = SIZE_MAX;
     size_t end = (c + 1) * CHUNK_LINES, n = from->raw.lines[PREPARE_SOURCE].n;
@@ -424,6 +469,7 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
     nm_prepare_split_report *sum = &self->prepare->report->splits[self->split];
     sum->pairs += more->pairs;
     sum->kept += more->kept;
+    sum->held_out += more->held_out;
     for (int drop = 0; drop < NM_DROP_N; drop++) {
         sum->dropped[drop] += more->dropped[drop];
         for (int i = 0; i < more->n_examples[drop] && sum->n_examples[drop] < NM_PREPARE_EXAMPLES; i++) {
@@ -440,34 +486,58 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
         sum->words[side] += more->words[side];
 }
 
-/* Whether kept pair `line` of the current chunk belongs to the validation set. Lines of plain text are held out in blocks,
- * because the lines of a block are context of each other. */
-static bool is_held_out(const split_job *self, int64_t line)
+/* Whether the next pair that is kept belongs to the validation set. Lines of plain text are held out in blocks, because the
+ * lines of a block are context of each other. */
+static bool is_held_out(const split_job *self)
 {
     const nm_prepare_config *config = self->prepare->config;
     int64_t every = self->split == PREPARE_TRAIN ? config->valid_every : 0;
     bool has_blocks = self->prepare->sides == 1 && config->documents == NM_DOCUMENT_LINE;
     int64_t together = has_blocks ? NM_PREPARE_TEXT_BLOCK : 1;
-    return every && ((self->n_kept + line) / together + 1) % every == 0;
+    return every && (self->n_kept / together + 1) % every == 0;
 }
 
-/* Subtracts the words of held-out pairs from the counts of the chunk. Returns their number. */
-static int64_t uncount_held_out(const split_job *self, chunk *from, int side)
+/* Finds the duplicates and held-out pairs of the training text in a chunk that is merged. */
+static void assign_uses(split_job *self, chunk *from)
 {
-    const word_list *list = &from->numbers[side];
-    int64_t line = 0, words = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        if (list->data[i] == NM_PREPARE_LINE_END) {
-            line++;
-        } else if (is_held_out(self, line)) {
-            from->words[side].items[list->data[i]].count--;
-            words++;
+    nm_prepare_split_report *valid = &self->prepare->report->splits[PREPARE_VALID];
+    for (int64_t line = 0; line < from->n_kept; line++) {
+        kept_pair *pair = &from->kept[line];
+        if (pair->hash && !nm_prepare_pair_set_add(&self->pairs, pair->hash)) {
+            pair->use = USE_NOT;
+            count_drop(&from->report, NM_DROP_DUPLICATE, pair->index);
+            from->report.kept--;
+            continue;
+        }
+        pair->use = is_held_out(self) ? USE_IN_VALID : USE_IN_SPLIT;
+        self->n_kept++;
+        if (pair->use == USE_IN_VALID) {
+            from->report.kept--;
+            from->report.held_out++;
+            valid->pairs++;
+            valid->kept++;
         }
     }
-    return words;
 }
 
-/* Writes the lines of the training text to the files of train and, if they are held out, of valid. */
+/* Subtracts the words of duplicates and held-out pairs from the counts of the chunk and the report. */
+static void uncount_words(const split_job *self, chunk *from, int side)
+{
+    nm_prepare_split_report *splits = self->prepare->report->splits;
+    const word_list *list = &from->numbers[side];
+    int64_t line = 0, words[USE_NOT + 1] = {0};
+    for (size_t i = 0; i < list->n; i++) {
+        pair_use use = list->data[i] == NM_PREPARE_LINE_END ? USE_IN_SPLIT : from->kept[line].use;
+        line += list->data[i] == NM_PREPARE_LINE_END;
+        if (use != USE_IN_SPLIT)
+            from->words[side].items[list->data[i]].count--;
+        words[use]++;
+    }
+    splits[PREPARE_TRAIN].words[side] -= words[USE_IN_VALID] + words[USE_NOT];
+    splits[PREPARE_VALID].words[side] += words[USE_IN_VALID];
+}
+
+/* Writes the lines of the training text to the files of train and, if they are held out, of valid, without duplicates. */
 static nm_status write_lines(split_job *self, const chunk *from, int side, nm_error *err)
 {
     const word_list *list = &from->numbers[side];
@@ -477,12 +547,14 @@ static nm_status write_lines(split_job *self, const chunk *from, int side, nm_er
     for (size_t start = 0, i = 0; i < list->n; i++) {
         if (list->data[i] != NM_PREPARE_LINE_END)
             continue;
-        bool held_out = is_held_out(self, line++);
-        int split = held_out ? PREPARE_VALID : self->split;
-        size_t bytes = strcspn(text, "\n") + 1;
-        NM_TRY(nm_file_append(&prepare->numbers[split][side], list->data + start,
-                              (i + 1 - start) * sizeof *list->data, err));
-        NM_TRY(nm_file_append(&prepare->text[split][side], text, held_out ? bytes : 0, err));
+        pair_use use = from->kept[line++].use;
+        int split = use == USE_IN_VALID ? PREPARE_VALID : self->split;
+        size_t bytes = self->holds_out ? strcspn(text, "\n") + 1 : 0;
+        if (use != USE_NOT)
+            NM_TRY(nm_file_append(&prepare->numbers[split][side], list->data + start,
+                                  (i + 1 - start) * sizeof *list->data, err));
+        if (use == USE_IN_VALID)
+            NM_TRY(nm_file_append(&prepare->text[split][side], text, bytes, err));
         start = i + 1;
         text += bytes;
     }
@@ -494,19 +566,15 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
 {
     nm_counter *words = &from->words[side];
     word_list *list = &from->numbers[side];
-    bool holds_out = self->split == PREPARE_TRAIN && self->prepare->config->valid_every;
-    if (holds_out) {
-        nm_prepare_split_report *splits = self->prepare->report->splits;
-        int64_t held_out = uncount_held_out(self, from, side);
-        splits[PREPARE_TRAIN].words[side] -= held_out;
-        splits[PREPARE_VALID].words[side] += held_out;
-    }
+    bool in_parts = self->holds_out || self->drops_duplicates;
+    if (in_parts)
+        uncount_words(self, from, side);
     NM_RESERVE(self->numbers, words->n, self->numbers_capacity);
     nm_counter_add_scaled(&self->prepare->words[side], words, self->split == PREPARE_TRAIN, self->numbers);
     for (size_t i = 0; i < list->n; i++)
         if (list->data[i] != NM_PREPARE_LINE_END)
             list->data[i] = self->numbers[list->data[i]];
-    if (holds_out)
+    if (in_parts)
         return write_lines(self, from, side, err);
     NM_TRY(nm_file_append(&self->prepare->numbers[self->split][side], list->data,
                           list->n * sizeof *list->data, err));
@@ -514,33 +582,19 @@ static nm_status merge_side(split_job *self, chunk *from, int side, nm_error *er
                           from->text[side].bytes, err);
 }
 
-/* Writes the links of the lines that are not held out. */
+/* Writes the links of the lines that are used for training. */
 static nm_status write_links(split_job *self, const chunk *from, nm_error *err)
 {
     int64_t line = 0;
     for (size_t start = 0, i = 0; i < from->links.n; i++) {
         if (from->links.data[i].source != line_end.source)
             continue;
-        if (!is_held_out(self, line++))
+        if (from->kept[line++].use == USE_IN_SPLIT)
             NM_TRY(nm_file_append(&self->prepare->links, from->links.data + start,
                                   (i + 1 - start) * sizeof *from->links.data, err));
         start = i + 1;
     }
     return NM_OK;
-}
-
-/* Updates the report for the held-out pairs of a merged chunk. */
-static void count_held_out(split_job *self, const chunk *from)
-{
-    nm_prepare_split_report *splits = self->prepare->report->splits;
-    for (int64_t line = 0; line < from->report.kept; line++)
-        if (is_held_out(self, line)) {
-            splits[PREPARE_TRAIN].kept--;
-            splits[PREPARE_TRAIN].held_out++;
-            splits[PREPARE_VALID].pairs++;
-            splits[PREPARE_VALID].kept++;
-        }
-    self->n_kept += from->report.kept;
 }
 
 static nm_status merge_block(split_job *self, block *from, nm_error *err)
@@ -549,11 +603,11 @@ static nm_status merge_block(split_job *self, block *from, nm_error *err)
         chunk *part = &from->chunks[c];
         if (part->invalid != SIZE_MAX)
             return check_pair(self, &from->raw, part->invalid, part->invalid_tokens, err);
+        assign_uses(self, part);
         add_report(self, &from->raw, &part->report);
         for (int side = 0; side < self->prepare->sides; side++)
             NM_TRY(merge_side(self, part, side, err));
         NM_TRY(write_links(self, part, err));
-        count_held_out(self, part);
     }
     return NM_OK;
 }
@@ -598,6 +652,30 @@ static nm_status flush(nm_file_writer *writer, nm_error *err)
     return writer->stream ? nm_file_flush(writer->stream, writer->path, err) : NM_OK;
 }
 
+/* NM_MISMATCH: the filters have dropped all of the training text. Names their reasons. */
+static nm_status fail_nothing_left(const nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_split_report *train = &self->report->splits[PREPARE_TRAIN];
+    char *reasons;
+    size_t bytes;
+    FILE *stream = nm_text_stream_open(&reasons, &bytes);
+    const char *separator = ": ";
+    for (int drop = 0; drop < NM_DROP_N; drop++)
+        if (train->dropped[drop]) {
+            fprintf(stream, "%s%lld %s", separator, (long long)train->dropped[drop],
+                    nm_drop_text((nm_drop)drop));
+            separator = ", ";
+        }
+    nm_text_stream_close(stream);
+    nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read%s)", self->config->train,
+            self->sides == 2                              ? "pair of lines"
+            : self->config->documents == NM_DOCUMENT_LINE ? "line"
+                                                          : "document",
+            (long long)train->pairs, reasons);
+    free(reasons);
+    return NM_MISMATCH;
+}
+
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
 {
     split_job job = {.prepare = self, .split = split};
@@ -617,11 +695,6 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     for (int side = 0; split == PREPARE_TRAIN && side < self->sides; side++)
         self->report->word_types[side] = (int64_t)self->words[side].n;
     if (status == NM_OK && split == PREPARE_TRAIN && !self->report->splits[split].kept)
-        status = nm_fail(err, NM_MISMATCH, "%s: the filters left no %s for training (%lld read)",
-                         self->config->train,
-                         self->sides == 2                              ? "pair of lines"
-                         : self->config->documents == NM_DOCUMENT_LINE ? "line"
-                                                                       : "document",
-                         (long long)self->report->splits[split].pairs);
+        status = fail_nothing_left(self, err);
     return status;
 }

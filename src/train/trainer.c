@@ -126,6 +126,21 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
+/* NM_USAGE for a data folder, whose files the run would be mixed with. One that has a run already is accepted, for resuming. */
+static nm_status check_folder(const char *folder, nm_error *err)
+{
+    bool is_data, has_log, has_checkpoints;
+    NM_TRY(nm_file_find_in(folder, "data.ini", &is_data, err));
+    NM_TRY(nm_file_find_in(folder, "log.jsonl", &has_log, err));
+    NM_TRY(nm_file_find_in(folder, "checkpoints", &has_checkpoints, err));
+    if (!is_data || has_log || has_checkpoints)
+        return NM_OK;
+    return nm_fail(err, NM_USAGE,
+                   "%s is a data folder of norma prepare: choose another folder for the run (run.folder), "
+                   "which may be a folder in it",
+                   folder);
+}
+
 static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resume, nm_error *err)
 {
     trainer->folder = nm_duplicate(folder);
@@ -283,6 +298,8 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
                             nm_error *err)
 {
     char *warning;
+    if (!trainer->comm->rank)
+        NM_TRY(check_folder(folder, err));
     NM_TRY(nm_options_check(trainer->options, &warning, err));
     if (warning)
         nm_trainer_message(trainer, "warning: %s", warning);

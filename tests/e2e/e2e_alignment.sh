@@ -158,6 +158,12 @@ train resumed --resume --train.updates 150
 for run in threads checkpointed resumed; do
     [ "$(weights guided)" = "$(weights $run)" ] || fail "other weights: $run"
 done
+# Other alignments are other training data, for a run that learns them; the text is the same.
+sed 's/[0-9]*-\([0-9]*\)/0-\1/g' train.links >first.links
+prepare other --train train --valid valid --alignments first.links --tokenizer none --bpe-merges 20
+cmp -s data/train.target.ids other/train.target.ids || fail 'other alignments give other ids'
+refuses 5 'the run was trained on other data' train --run.folder resumed --resume --data.folder other --train.updates 160
+train plain --resume --data.folder other --train.updates 160
 # In bf16, activations are stored in bf16, except those that guided alignment reads in float.
 train stored "${guided[@]}" --train.updates 20 --device.precision bf16
 train recomputed "${guided[@]}" --train.updates 20 --device.precision bf16 --train.activation-checkpointing layer

@@ -89,6 +89,46 @@ has err '--encoding'
 refuses 4 'not valid in the given encoding' prepare --train train "${common[@]}" --encoding ascii --output x
 refuses 2 'unknown encoding "klingon"' prepare --train train "${common[@]}" --encoding klingon --output x
 
+# UTF-16 without the option: with and without a byte order mark, in every format, and where only a later character shows it.
+for encoding in utf-16 utf-16le utf-16be; do
+    for side in de en; do iconv -f utf-8 -t $encoding train.$side >wide.$side; done
+    paste train.de train.en | iconv -f utf-8 -t $encoding | gzip >wide.tsv.gz
+    name="is UTF-16, not UTF-8: --encoding $encoding is required"
+    refuses 4 "wide.de: $name" prepare --train wide "${common[@]}" --on-invalid skip --output x
+    refuses 4 "wide.en: $name" prepare --train train.de:wide.en "${common[@]}" --output x
+    refuses 4 "wide.tsv.gz: $name" prepare --train wide.tsv.gz "${common[@]}" --output x
+    input=wide.de refuses 4 "standard input: $name" prepare --format text --train - --output x
+    refuses 4 "wide.de: $name" prepare --format text --train wide.de --tokenizer byte_level --documents file --output x
+    accepts written prepare --train wide.tsv.gz "${common[@]}" --encoding $encoding --output x
+done
+printf '中文 abc\n' | iconv -f utf-8 -t utf-16le >wide.txt
+refuses 4 'wide.txt:1: not text: byte 0x00 at position 6; --encoding names another encoding, such as utf-16' \
+    prepare --format text --train wide.txt --output x
+refuses 5 'no line for training (2 read: 2 invalid)' prepare --format text --train wide.txt --on-invalid skip --output x
+for start in a ab abc 'ÿ'; do # no UTF-16
+    printf %s "$start" >start.txt
+    accepts '1 lines read, 1 kept' prepare --format text --train start.txt --output x
+done
+
+# --- line ends: a file whose lines end in "\r" only is one line ------------------------------------------------------------
+for side in de en; do tr '\n' '\r' <train.$side >mac.$side; done
+paste train.de train.en | tr '\n' '\r' >mac.tsv
+tr '\t' , <mac.tsv >mac.csv
+message='a single line that contains carriage returns: lines must end in \n or \r\n'
+refuses 4 "mac.de: $message" prepare --train mac "${common[@]}" --output x
+refuses 4 "mac.de: $message" prepare --train mac.de:train.en "${common[@]}" --output x
+refuses 4 "mac.en: $message" prepare --train train.de:mac.en "${common[@]}" --output x
+refuses 4 "mac.de: $message" prepare --train train --valid mac "${common[@]}" --output x
+refuses 4 "mac.tsv: $message" prepare --train mac.tsv "${common[@]}" --output x
+refuses 4 "mac.csv: $message" prepare --train mac.csv "${common[@]}" --output x
+refuses 4 "mac.de: $message" prepare --format text --train mac.de --output x
+printf '"a\rb",c\n' >quoted.csv
+accepts '1 pairs read, 1 kept' prepare --train quoted.csv "${common[@]}" --output x
+for side in de en; do printf '<seg>a\rb c</seg>\n' >stray.$side.sgm; done
+accepts '1 pairs read, 1 kept' prepare --train stray "${common[@]}" --output x
+sed '1s/ /\r/' train.de >stray.de
+accepts "$(wc -l <train.de) pairs read" prepare --train stray.de:train.en "${common[@]}" --output x
+
 # --- filters: what prepare does -------------------------------------------------------------------------------------------
 accepts written prepare --train train --valid valid "${common[@]}" --lowercase --output plain
 "$NORMA" tokenize --like plain <valid.de >got

@@ -143,6 +143,25 @@ has first '"started":"20'
 head -n 1 "it's a run/log.jsonl" >first
 has first "--run.folder 'it'\\\\''s a run' --train.updates 1\""
 
+# ---- data folders and run folders are not mixed; a run may be in a folder of the data folder ----
+refuses 2 'data is a data folder of norma prepare' train small.ini --run.folder data
+refuses 2 'data is a data folder of norma prepare' train small.ini --run.folder data --resume
+[ ! -e data/checkpoints ] && [ ! -e data/config.ini ] || fail 'a refused run has written files'
+cp -r runs/small kept
+p=(prepare --train train --source-lang de --target-lang en --bpe-merges 30)
+refuses 2 'runs/small is the folder of a run' "${p[@]}" --output runs/small
+diff -r runs/small kept || fail 'a refused preparation has changed the folder of a run'
+cp -r data mixed
+"$NORMA" train small.ini --data.folder mixed --run.folder mixed/run --train.updates 5 2>err || fail "a run in a data folder: $(cat err)"
+"$NORMA" train --run.folder mixed/run --resume --train.updates 10 2>err || fail "resume in a data folder: $(cat err)"
+has err 'resumed at update 5'
+"$NORMA" "${p[@]}" --output mixed 2>err || fail "a data folder with a run, prepared again: $(cat err)"
+cp -r mixed/run/. mixed # the folder of both, as earlier versions made it
+"$NORMA" train --run.folder mixed --resume --data.folder data --train.updates 15 2>err || fail "resume in a folder of both: $(cat err)"
+has err 'resumed at update 10'
+"$NORMA" "${p[@]}" --output mixed 2>err || fail "a folder of both, prepared again: $(cat err)"
+rm -r kept mixed
+
 # ---- a run is present if there is a log or a checkpoint; a log that is too short is not padded ----
 cp -r runs/small nolog
 rm nolog/log.jsonl

@@ -83,6 +83,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         set(options, "joint", form & 64 ? "true" : "false");
     set(options, "special_ids", form & 128 ? "tears" : "fairseq");
     set(options, "on_invalid", invalid[filter & 1]);
+    set(options, "drop_duplicates", filter & 32 ? "true" : "false");
+    if (!plain)
+        set(options, "drop_copies", filter & 64 ? "true" : "false");
     set(options, "max_length", filter & 2 ? "4" : "0");
     set(options, "min_count", filter & 4 ? "2" : "0");
     set(options, "max_words", filter & 8 ? "3" : "0");

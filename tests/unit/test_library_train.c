@@ -191,6 +191,16 @@ static void bad_recipes(void **state)
     assert_int_equal(nm_training_open(&training, recipe, run, dry, (nm_training_resume)7, NULL, &err),
                      NM_USAGE);
     assert_string_equal(err.text, "nm_training_open: resume is 7");
+    /* A data folder, also before its data are read. */
+    char *settings = nm_path_join(corpus, "data.ini");
+    assert_int_equal(nm_file_write(settings, "", 0, &err), NM_OK);
+    assert_int_equal(nm_training_open(&training, recipe, corpus, dry, NM_TRAINING_NEW, NULL, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "is a data folder"));
+    assert_int_equal(nm_training_open(&training, recipe, corpus, NULL, NM_TRAINING_RESUME, NULL, &err),
+                     NM_USAGE);
+    assert_non_null(strstr(err.text, "is a data folder"));
+    unlink(settings);
+    free(settings);
     assert_null(training);
     assert_int_equal(nm_training_run(NULL, NULL), NM_USAGE);
     nm_training_stop(NULL);

@@ -181,6 +181,7 @@ static void test_preparation(void **state)
         {"prepare.min_length", "2", "prepare.format", "text", "parallel"},
         {"prepare.max_length", "100", "prepare.format", "text", "parallel"},
         {"prepare.ratio", "3", "prepare.format", "text", "parallel"},
+        {"prepare.drop_duplicates", "true", "prepare.train", "", "corpus"},
         {"prepare.joint", "true", "prepare.format", "text", "parallel"},
         {"prepare.dict_target", "dict", "prepare.format", "text", "parallel"},
         {"prepare.target_lang", "en", "prepare.format", "text", "parallel"},
