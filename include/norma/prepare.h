@@ -38,9 +38,9 @@ typedef struct nm_prepare_events {
  * files are as before.
  *
  * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output; NM_FORMAT with file,
- * line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of lines, filters that leave nothing; NM_IO: a file cannot be read or
- * written, or another process is writing the folder; NM_UNSUPPORTED: spm_train is missing; NM_INTERRUPTED; NM_MEMORY. err may
- * be NULL. */
+ * line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of lines, filters that leave nothing;
+ * NM_IO: a file cannot be read or written, or another process is writing the folder; NM_UNSUPPORTED: spm_train is missing;
+ * NM_INTERRUPTED; NM_MEMORY. err may be NULL. */
 NM_API nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const char *const *options,
                                    const nm_prepare_events *events, nm_error *err);
 /* NULL is accepted. */
