@@ -1,6 +1,6 @@
 /* First step of `norma prepare`: validate, tokenize, lowercase and filter lines, count words. The filter is that of
- * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other. Copies are dropped
- * with it, and duplicates when chunks are merged, because they depend on the order of the lines.
+ * Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the other. Copies are
+ * dropped with it, and duplicates when chunks are merged, because they depend on the order of the lines.
  *
  * A block of lines is split into chunks that several threads process, while one thread merges the chunks of the previous
  * block in the order of the lines and reads the next block. Each chunk counts its words, so that a word is looked up in the
@@ -43,10 +43,10 @@ typedef struct word_list { /* indexes of words, each line followed by NM_PREPARE
 
 /* What a pair that the filters keep is used for. */
 typedef enum pair_use {
-    USE_IN_SPLIT,
-    USE_IN_VALID,
-    USE_NOT
-} pair_use; /* in its own split, held out, a duplicate */
+    USE_IN_SPLIT, /* its own split */
+    USE_IN_VALID, /* held out */
+    USE_NOT       /* a duplicate */
+} pair_use;
 
 typedef struct kept_pair {
     size_t index;  /* in the block */

@@ -259,16 +259,12 @@ typedef struct span { /* columns and depth that are packed together */
     int32_t col, cols, k0, depth;
 } span;
 
-/* Blocks of c: those of a group of row blocks follow each other, column by column, so that a thread reads a block of columns of b
- * for all of its rows while it is in the caches. A thread's share is about one group. */
-typedef struct block_order {
-    int32_t row_blocks, col_blocks, group;
-} block_order;
-
-static void block_at(const block_order *order, int32_t i, int32_t *row, int32_t *col)
+/* Row and column of block i. The blocks of `group` rows of blocks follow each other, column by column, so that a thread reads a
+ * block of columns of b for all of its rows while it is in the caches. A thread's share is about one group. */
+static void block_at(const block_grid *grid, int32_t group, int32_t i, int32_t *row, int32_t *col)
 {
-    int32_t first = i / (order->group * order->col_blocks) * order->group;
-    int32_t rows = nm_min_i32(order->row_blocks - first, order->group), at = i - first * order->col_blocks;
+    int32_t first = i / (group * grid->cols) * group;
+    int32_t rows = nm_min_i32(grid->rows - first, group), at = i - first * grid->cols;
     *row = first + at % rows;
     *col = at / rows;
 }
@@ -284,7 +280,7 @@ static void run_span(const nm_gemm *g, const span *part, const team *all, float 
 {
     const int32_t threads = all->shares.threads, n_panels = nm_ceil_div(part->cols, NM_TILE_COLS);
     const block_grid grid = divide(g->rows, part->cols, threads);
-    const block_order order = {grid.rows, grid.cols, nm_ceil_div(grid.rows, threads)};
+    const int32_t group = nm_ceil_div(grid.rows, threads);
     bool shared = grid.rows > 1 && !g->packed;
     float *panels = all->panels;
 #pragma omp single nowait
@@ -305,7 +301,7 @@ static void run_span(const nm_gemm *g, const span *part, const team *all, float 
     }
     for (int32_t i; (i = nm_shares_take(&all->shares, omp_get_thread_num())) >= 0;) {
         int32_t row, col;
-        block_at(&order, i, &row, &col);
+        block_at(&grid, group, i, &row, &col);
         block one = {row * grid.height,
                      row + 1 < grid.rows ? grid.height : g->rows - row * grid.height,
                      part->col + col * grid.width,
