@@ -131,9 +131,10 @@ const nm_option nm_prepare_options[] = {
         "models of norma convert whose vocabulary lacks them. Without unk, text with unknown tokens is an "
         "error."),
     NM_OPTION(C, min_length, "1", 1, 1 << 30,
-              "Minimum length of both lines of a training pair in words before BPE."),
+              "Minimum length of both lines of a training pair in words before BPE, or in pieces of SentencePiece."),
     NM_OPTION(C, max_length, "175", 0, 1 << 30,
-              "Maximum length of both lines of a training pair in words before BPE; 0 means no limit."),
+              "Maximum length of both lines of a training pair in words before BPE, or in pieces of SentencePiece; "
+              "0 means no limit."),
     NM_OPTION(C, ratio, "9", 0, 1e9,
               "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
               "characters for a language "
