@@ -98,6 +98,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
         options.aggressive = config->aggressive;
         options.escape = config->escape;
+        options.user_symbols = config->user_symbols;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
         self->stores_text[side] =
             self->tokenizers[side].type->keeps_text && config->documents == NM_DOCUMENT_LINE;
