@@ -227,7 +227,7 @@ static void user_symbols_are_tokens(void **state)
         {"basic_english", "A__NUM__, B", "a __NUM__ , b"},
     };
     nm_tokenizer_options options = nm_tokenizer_options_default();
-    options.user_symbols = "<2de>,<x,<x>,<x1>,</x>,__NUM__,\xEF\xBD\x9Furl\xEF\xBD\xA0";
+    options.user_symbols = "<2de>,<x1>,<x>,<x,</x>,__NUM__,\xEF\xBD\x9Furl\xEF\xBD\xA0";
     nm_error err;
     nm_buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
