@@ -52,8 +52,13 @@ nm_status nm_user_symbols_parse(nm_counter *symbols, const char *list, nm_error 
 size_t nm_user_symbols_find(const nm_counter *symbols, const char *line, size_t line_bytes, size_t at,
                             size_t *bytes)
 {
+    bool begins[256] = {false}; /* by the first byte of a symbol */
+    for (size_t i = 0; i < symbols->n; i++)
+        begins[(unsigned char)symbols->items[i].text[0]] = true;
     *bytes = 0;
     for (; at < line_bytes; at++) {
+        if (!begins[(unsigned char)line[at]])
+            continue;
         for (size_t i = 0; i < symbols->n; i++) {
             const nm_count *symbol = &symbols->items[i];
             if (symbol->bytes > *bytes && symbol->bytes <= line_bytes - at &&
