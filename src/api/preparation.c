@@ -89,6 +89,23 @@ static void warn_of_repeated_pairs(const nm_prepared *self, const nm_prepare_eve
     }
 }
 
+/* Warns if the training text seems to be tokenized already: the Moses tokenizer would split the entities of the first
+ * tokenization (&apos; becomes "&amp; apos ;") and the marks of BPE. */
+static void warn_of_tokenized_text(const nm_prepared *self, const nm_prepare_events *events)
+{
+    enum { WARN_PERCENT = 1 };
+    const nm_prepare_split_report *train = &self->report.splits[0];
+    int64_t kept = train->kept + train->held_out;
+    if (100 * train->tokenized <= WARN_PERCENT * kept)
+        return;
+    char *text = nm_format("%lld of %lld training %s contain &apos;, &quot; or \"@@ \", as text that is "
+                           "tokenized already: it needs --tokenizer none, or norma "
+                           "detokenize first",
+                           (long long)train->tokenized, (long long)kept, nm_prepared_unit(self));
+    events->message(events->user, text);
+    free(text);
+}
+
 /* ---- preparation ---- */
 
 static nm_status read_settings(nm_options *options, const char *settings, nm_error *err)
@@ -145,16 +162,33 @@ static nm_status use_defaults_of_like(nm_prepared *self, const nm_options *like,
     return NM_OK;
 }
 
+/* NM_MISMATCH if source and target are those of prepare.like in the other order, and its dictionaries differ. */
+static nm_status check_order_of_like(const nm_prepared *self, const nm_prepare_config *like, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    char *const *dictionaries = self->like.dictionaries;
+    bool swapped = !self->like.plain && !strcmp(config->source_lang, like->target_lang) &&
+                   !strcmp(config->target_lang, like->source_lang);
+    if (!swapped || !dictionaries[0] || !dictionaries[1] || !strcmp(dictionaries[0], dictionaries[1]))
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH,
+                   "%s has the languages in the other order, %s to %s, and a separate dictionary for each",
+                   config->like, like->source_lang, like->target_lang);
+}
+
 static nm_status read_like(nm_prepared *self, nm_error *err)
 {
     NM_TRY(nm_prepared_texts_read(&self->like, self->config->like, err));
     nm_options *like = nm_options_create();
-    nm_options_add(like, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    const nm_prepare_config *config =
+        nm_options_add(like, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(like, "data.ini of prepare.like", self->like.settings, err);
     if (status == NM_OK)
         status = use_settings_of_like(self, like, err);
     if (status == NM_OK)
         status = use_defaults_of_like(self, like, err);
+    if (status == NM_OK)
+        status = check_order_of_like(self, config, err);
     nm_options_free(like);
     return status;
 }
@@ -188,6 +222,7 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
     if (events->message) {
         warn_of_drops(self, events);
         warn_of_repeated_pairs(self, events);
+        warn_of_tokenized_text(self, events);
     }
     return NM_OK;
 }

@@ -23,7 +23,7 @@ typedef enum normal_form {
 } normal_form;
 
 typedef struct filter_config { /* section [text] */
-    const char *output, *like, *tokenizer, *language, *codes, *spm_model, *encoding;
+    const char *output, *like, *tokenizer, *language, *user_symbols, *codes, *spm_model, *encoding;
     enum { SIDE_SOURCE, SIDE_TARGET } side;
     nm_text_format format;
     normal_form form;
@@ -43,6 +43,7 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(filter_config, lowercase, "false", 0, 0, "Lowercasing."),
+    NM_OPTION(filter_config, user_symbols, "", 0, 0, "User-defined symbols, comma-separated, such as <2en>,<num>, each of which is one token."),
     NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
     NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
     NM_CHOICE(filter_config, format, "raw", "raw|tokenized", "Format of the text that subword reads, or writes with --undo."),
@@ -106,6 +107,10 @@ static const char *no_effect(const filter *self, const char *option)
         return nm_tokenizer_has_language(tokenizer) ? NULL : "with this tokenizer";
     if (!strcmp(option, "lowercase"))
         return joins ? ": tokens are joined as they are" : NULL;
+    if (!strcmp(option, "user_symbols"))
+        return normalizes || joins                        ? ": nothing is tokenized"
+               : nm_tokenizer_find(tokenizer)->keeps_text ? "with this tokenizer"
+                                                          : NULL;
     if (!strcmp(option, "aggressive") || !strcmp(option, "escape"))
         return normalizes || joins ? ": nothing is tokenized" : moses ? NULL : "without the tokenizer moses";
     return NULL;
@@ -114,8 +119,8 @@ static const char *no_effect(const filter *self, const char *option)
 /* Options that the settings of --like determine are errors with --like. So are options without effect. */
 static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
 {
-    static const char *const of_like[] = {"tokenizer", "pretokenizer", "language", "aggressive",
-                                          "escape",    "lowercase",    "codes",    "spm_model"};
+    static const char *const of_like[] = {"tokenizer", "pretokenizer", "language", "aggressive", "escape",
+                                          "lowercase", "user_symbols", "codes",    "spm_model"};
     if (self->step == NORMALIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "normalization cannot be undone");
     if (self->step == DETOKENIZE && self->config->undo)
@@ -171,6 +176,7 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
     config.options.escape = prepare->escape;
     config.options.spm = texts->spm[self->side].spm;
     config.options.pretokenizer = prepare->pretokenizer;
+    config.options.user_symbols = prepare->user_symbols;
     if (nm_tokenizer_has_language(prepare->tokenizer) && *language)
         config.options.language = language;
     return nm_text_coder_open(&self->coder, &config, err);
@@ -198,7 +204,8 @@ static nm_status open_given(filter *self, nm_error *err)
                                  .pretokenizer = config->pretokenizer,
                                  .aggressive = config->aggressive,
                                  .escape = config->escape,
-                                 .lowercase = config->lowercase};
+                                 .lowercase = config->lowercase,
+                                 .user_symbols = config->user_symbols};
     if (*config->spm_model)
         NM_TRY(nm_model_spm_read(&self->texts.spm[0], config->spm_model, err));
     if (*config->codes)

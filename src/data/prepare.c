@@ -11,6 +11,8 @@
 #include "base/subprocess.h"
 #include "base/threads.h"
 #include "text/tokenizer.h"
+#include "text/user_symbols.h"
+#include "text/utf8.h"
 
 const char *const nm_prepare_split_names[NM_PREPARE_SPLITS] = {"train", "valid", "test"};
 
@@ -171,6 +173,27 @@ static bool uses_sentencepiece(const nm_prepare_config *config)
 static bool is_text(const nm_prepare_config *config)
 {
     return config->format == NM_PREPARE_TEXT;
+}
+
+/* Reads the user symbols; those of SentencePiece are part of its model. Text in lower case does not contain symbols with
+ * upper-case letters. */
+static nm_status get_user_symbols(nm_prepare *self, nm_error *err)
+{
+    const nm_prepare_config *config = self->config;
+    const nm_tokenizer_type *type = nm_tokenizer_find(config->tokenizer);
+    NM_TRY(nm_user_symbols_parse(&self->user_symbols, config->user_symbols, err));
+    if (type && type->keeps_text)
+        nm_counter_release(&self->user_symbols);
+    if (!config->lowercase)
+        return NM_OK;
+    nm_buffer lower = {0};
+    nm_buffer_clear(&lower);
+    nm_utf8_lowercase(config->user_symbols, strlen(config->user_symbols), &lower);
+    bool same = !strcmp(lower.data, config->user_symbols);
+    nm_buffer_release(&lower);
+    return same ? NM_OK
+                : nm_fail(err, NM_USAGE, "user_symbols = %s: with lowercase, they must be in lower case",
+                          config->user_symbols);
 }
 
 static nm_status check_config(const nm_prepare_config *config, nm_error *err)
@@ -443,6 +466,7 @@ static nm_status run_steps(nm_prepare *self, nm_error *err)
 
 static void release(nm_prepare *self)
 {
+    nm_counter_release(&self->user_symbols);
     for (int side = 0; side < NM_PREPARE_SIDES; side++) {
         nm_counter_release(&self->words[side]);
         nm_counter_release(&self->bpe_counts[side]);
@@ -497,10 +521,13 @@ nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *l
                        .sides = is_text(config) ? 1 : 2};
     report->sides = self.sides;
     self.threads = nm_threads_available(config->threads ? (int32_t)config->threads : nm_threads_default());
-    bool existed;
-    NM_TRY(nm_file_find(config->output, &existed, err));
+    bool existed = true;
     nm_folder_lock lock = {0};
-    nm_status status = nm_folder_create(config->output, err);
+    nm_status status = get_user_symbols(&self, err);
+    if (status == NM_OK)
+        status = nm_file_find(config->output, &existed, err);
+    if (status == NM_OK)
+        status = nm_folder_create(config->output, err);
     if (status == NM_OK)
         status = nm_folder_lock_acquire(&lock, config->output, err);
     if (status == NM_OK)

@@ -46,6 +46,7 @@ typedef struct nm_prepare_config {
     const char *tokenizer;
     nm_pretokenizer pretokenizer;
     bool aggressive, escape, lowercase;
+    const char *user_symbols;
     int64_t bpe_merges, bpe_vocabulary;
     const char *codes;
     int64_t bpe_vocabulary_threshold;
@@ -117,7 +118,9 @@ typedef struct nm_prepare_split_report {
     int64_t words[NM_PREPARE_SIDES];                             /* in kept lines, before BPE */
     int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
     int64_t repeated; /* pairs of valid or test that also occur in the training text */
-    char *columns;    /* lines that describe which columns of tables are read; NULL: no tables */
+    /* With the Moses tokenizer: kept pairs with entities or marks of BPE, which text that is tokenized already has. */
+    int64_t tokenized;
+    char *columns; /* lines that describe which columns of tables are read; NULL: no tables */
 } nm_prepare_split_report;
 
 typedef struct nm_prepare_report {

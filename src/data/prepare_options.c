@@ -74,6 +74,10 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(C, lowercase, "false", 0, 0, "Lowercasing after tokenization."),
     NM_OPTION(
+        C, user_symbols, "", 0, 0,
+        "User-defined symbols, comma-separated, such as tags of languages and placeholders (<2en>,<num>). "
+        "Each is one token wherever it occurs, which is not tokenized or split; byte-level BPE has none."),
+    NM_OPTION(
         C, bpe_merges, "10000", 0, 1 << 22,
         "Number of BPE merges learned from both sides jointly; 0 disables BPE, or leaves single bytes with "
         "the tokenizer byte_level."),
@@ -131,9 +135,12 @@ const nm_option nm_prepare_options[] = {
         "models of norma convert whose vocabulary lacks them. Without unk, text with unknown tokens is an "
         "error."),
     NM_OPTION(C, min_length, "1", 1, 1 << 30,
-              "Minimum length of both lines of a training pair in words before BPE."),
-    NM_OPTION(C, max_length, "175", 0, 1 << 30,
-              "Maximum length of both lines of a training pair in words before BPE; 0 means no limit."),
+              "Minimum length of both lines of a training pair in words before BPE, or in pieces of "
+              "SentencePiece."),
+    NM_OPTION(
+        C, max_length, "175", 0, 1 << 30,
+        "Maximum length of both lines of a training pair in words before BPE, or in pieces of SentencePiece; "
+        "0 means no limit."),
     NM_OPTION(C, ratio, "9", 0, 1e9,
               "Maximum ratio of the lengths of source and target of a training pair, in words, or in "
               "characters for a language "
@@ -155,6 +162,12 @@ static bool learns_spm(const nm_options *options)
 {
     const nm_prepare_config *config = nm_options_find(options, "prepare");
     return !strcmp(config->tokenizer, nm_tokenizer_sentencepiece.name) && !*config->spm_model;
+}
+
+static bool has_no_given_spm(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    return !*config->spm_model;
 }
 
 /* Whether a source may be a table: according to input_format or, if that is auto, to the file names. */
@@ -269,6 +282,9 @@ const nm_option_rule nm_prepare_rules[] = {
     NOT_BYTE_LEVEL(bpe_vocabulary_threshold),
     NOT_BYTE_LEVEL(subword_sampling),
     {"prepare.pretokenizer", "prepare.tokenizer", "byte_level", "only that tokenizer has rules", NULL},
+    {"prepare.user_symbols", "prepare.tokenizer", "!byte_level", "byte-level BPE has no user-defined symbols",
+     NULL},
+    {"prepare.user_symbols", NULL, NULL, "a SentencePiece model that is given has its own", has_no_given_spm},
     {"prepare.subword_sampling", NULL, NULL,
      "without BPE, or with bpe_vocabulary_threshold, min_count, max_words or a given dictionary, the "
      "dictionary does not have every subword",
@@ -308,6 +324,7 @@ const char *const nm_prepare_like_options[] = {"format",
                                                "aggressive",
                                                "escape",
                                                "lowercase",
+                                               "user_symbols",
                                                "bpe_merges",
                                                "bpe_vocabulary",
                                                "codes",

@@ -30,6 +30,7 @@ typedef struct nm_prepare {
     nm_prepare_report *report;
     int sides; /* 2, or 1 for plain text */
     int32_t threads;
+    nm_counter user_symbols;
     /* Words of the kept training lines. Words that occur only in valid and test have count 0. */
     nm_counter words[NM_PREPARE_SIDES];
     /* subwords before the threshold is applied; empty without a threshold */

@@ -123,7 +123,8 @@ static nm_status start_training(const nm_prepare_config *config, const char *rul
     char *type = nm_format("--model_type=%s", config->spm_type),
          *size = nm_format("--vocab_size=%lld", (long long)config->spm_vocab_size),
          *coverage = nm_format("--character_coverage=%.17g", config->spm_character_coverage),
-         *rules = nm_format("--normalization_rule_name=%s", rule);
+         *rules = nm_format("--normalization_rule_name=%s", rule),
+         *symbols = nm_format("--user_defined_symbols=%s", config->user_symbols);
     char *const arguments[] = {"spm_train",
                                "--input=text",
                                "--model_prefix=sentencepiece",
@@ -134,6 +135,7 @@ static nm_status start_training(const nm_prepare_config *config, const char *rul
                                size,
                                coverage,
                                rules,
+                               symbols,
                                config->spm_byte_fallback ? "--byte_fallback=true" : "--byte_fallback=false",
                                NULL};
     int failed = nm_subprocess_start(arguments, folder, learn_files[MESSAGES], process);
@@ -141,6 +143,7 @@ static nm_status start_training(const nm_prepare_config *config, const char *rul
     free(size);
     free(coverage);
     free(rules);
+    free(symbols);
     if (failed == ENOENT)
         return nm_fail(
             err, NM_UNSUPPORTED,

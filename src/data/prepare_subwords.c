@@ -8,6 +8,17 @@
 #include "text/byte_level.h"
 #include "text/utf8.h"
 
+/* Sets the counts of user symbols to 0, because BPE does not split them. */
+static void uncount_user_symbols(const nm_prepare *self, nm_counter *words)
+{
+    for (size_t i = 0; i < self->user_symbols.n; i++) {
+        const nm_count *symbol = &self->user_symbols.items[i];
+        size_t word = nm_counter_find(words, symbol->text, symbol->bytes);
+        if (word != SIZE_MAX)
+            words->items[word].count = 0;
+    }
+}
+
 static nm_status get_bpe(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
@@ -25,6 +36,7 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
         nm_counter all = {0};
         nm_counter_merge(&all, &self->words[PREPARE_SOURCE]);
         nm_counter_merge(&all, &self->words[PREPARE_TARGET]);
+        uncount_user_symbols(self, &all);
         nm_bpe_learn_options options = nm_bpe_learn_options_default();
         options.total_symbols = config->bpe_vocabulary;
         options.byte_level = byte_level;
@@ -37,6 +49,8 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
                            "bpe_vocabulary = %lld: the training text already has more characters",
                            (long long)config->bpe_vocabulary);
     }
+    if (self->bpe)
+        nm_bpe_keep_whole(self->bpe, &self->user_symbols);
     self->report->merges = self->bpe ? (int64_t)self->bpe->n_merges : 0;
     return NM_OK;
 }
@@ -76,16 +90,22 @@ static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_
     nm_buffer_release(&line);
 }
 
-/* Adds a subword that BPE-dropout can produce, with count 1 if it does not occur in the text. */
+/* Adds a subword, with count 1 if it does not occur in the text. */
+static void add_absent(nm_counter *subwords, const char *text, size_t bytes)
+{
+    size_t i = nm_counter_add(subwords, text, bytes, 0);
+    if (!subwords->items[i].count)
+        subwords->items[i].count = 1;
+}
+
+/* Adds a subword that BPE-dropout can produce. */
 static void add_possible(nm_counter *subwords, const char *text, size_t bytes, bool last, nm_buffer *key)
 {
     nm_buffer_clear(key);
     nm_buffer_append(key, text, bytes);
     if (!last)
         nm_buffer_append(key, NM_BPE_SEPARATOR, strlen(NM_BPE_SEPARATOR));
-    size_t i = nm_counter_add(subwords, key->data, key->bytes, 0);
-    if (!subwords->items[i].count)
-        subwords->items[i].count = 1;
+    add_absent(subwords, key->data, key->bytes);
 }
 
 /* Adds the subwords that BPE-dropout can produce from the words of the training text: their characters, and those of their
@@ -98,6 +118,8 @@ static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm
         longest = bpe->symbols.items[i].bytes > longest ? bpe->symbols.items[i].bytes : longest;
     for (size_t i = 0; i < words->n; i++) {
         const nm_count *word = &words->items[i];
+        if (nm_counter_find(&bpe->whole, word->text, word->bytes) != SIZE_MAX)
+            continue;
         for (size_t start = 0; word->count && start < word->bytes; start += nm_utf8_length(word->text[start]))
             for (size_t end = start; end < word->bytes && end - start < longest;) {
                 end += nm_utf8_length(word->text[end]);
@@ -134,6 +156,10 @@ static void count_side(nm_prepare *self, int side)
         self->bpe ? nm_bpe_applier_create(self->bpe, counts->n ? counts : NULL, threshold) : NULL;
     count_subwords(applier, &self->words[side], &self->subwords[side], &self->pieces[side]);
     nm_bpe_applier_free(applier);
+    if (self->words[side].n)
+        for (size_t i = 0; i < self->user_symbols.n; i++)
+            add_absent(&self->subwords[side], self->user_symbols.items[i].text,
+                       self->user_symbols.items[i].bytes);
     if (self->bpe && self->config->subword_sampling)
         add_possible_subwords(self->bpe, &self->words[side], &self->subwords[side]);
 }

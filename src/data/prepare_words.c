@@ -98,6 +98,7 @@ static nm_status open_worker(line_worker *self, const nm_prepare *prepare, nm_er
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
         options.aggressive = config->aggressive;
         options.escape = config->escape;
+        options.user_symbols = config->user_symbols;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
         self->stores_text[side] =
             self->tokenizers[side].type->keeps_text && config->documents == NM_DOCUMENT_LINE;
@@ -399,6 +400,24 @@ static bool keep_links(const split_job *self, line_worker *worker, const nm_prep
     return true;
 }
 
+static bool contains(const char *line, size_t bytes, const char *mark)
+{
+    return memmem(line, bytes, mark, strlen(mark));
+}
+
+/* Whether a line of pair i has entities that the Moses tokenizer writes, or marks of BPE. */
+static bool is_tokenized(const split_job *self, const nm_prepare_block *from, size_t i)
+{
+    for (int side = 0; side < self->prepare->sides; side++) {
+        size_t bytes;
+        const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
+        if (contains(line, bytes, "&apos;") || contains(line, bytes, "&quot;") ||
+            contains(line, bytes, NM_BPE_SEPARATOR " "))
+            return true;
+    }
+    return false;
+}
+
 /* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its alignment is invalid. */
 static bool process_pair(const split_job *self, line_worker *worker, const nm_prepare_block *from, size_t i,
                          chunk *out)
@@ -425,6 +444,8 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
     if (i < from->alignments.n && !keep_links(self, worker, from, i, out))
         return false;
     out->report.kept++;
+    if (worker->tokenizers[0].type == &nm_tokenizer_moses)
+        out->report.tokenized += is_tokenized(self, from, i);
     bool compared = self->drops_duplicates && worker->n_words[0]; /* not the empty lines of plain text */
     uint64_t hash = compared ? nm_prepare_pair_hash(worker->lines, self->prepare->sides) : 0;
     out->kept[out->n_kept++] = (kept_pair){.index = i, .hash = hash};
@@ -470,6 +491,7 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
     sum->pairs += more->pairs;
     sum->kept += more->kept;
     sum->held_out += more->held_out;
+    sum->tokenized += more->tokenized;
     for (int drop = 0; drop < NM_DROP_N; drop++) {
         sum->dropped[drop] += more->dropped[drop];
         for (int i = 0; i < more->n_examples[drop] && sum->n_examples[drop] < NM_PREPARE_EXAMPLES; i++) {

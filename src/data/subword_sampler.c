@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "data/prepare.h"
+#include "text/user_symbols.h"
 #include "text/utf8.h"
 
 const nm_option_rule nm_subword_sampling_rules[] = {
@@ -99,6 +100,26 @@ static entry make_entry(const nm_count *symbol, const nm_spm *spm)
     return made;
 }
 
+/* Reads the BPE codes. User symbols are not split. */
+static nm_status read_bpe(const nm_subword_source *source, nm_bpe **bpe, nm_error *err)
+{
+    NM_TRY(nm_bpe_parse(source->codes, strlen(source->codes), "codes.bpe", bpe, err));
+    nm_options *options = nm_options_create();
+    const nm_prepare_config *config =
+        nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
+    nm_counter symbols = {0};
+    nm_status status = nm_options_read_text(options, "data.ini", source->settings, err);
+    if (status == NM_OK)
+        status = nm_user_symbols_parse(&symbols, config->user_symbols, err);
+    if (status == NM_OK)
+        nm_bpe_keep_whole(*bpe, &symbols);
+    else
+        nm_bpe_free(*bpe);
+    nm_counter_release(&symbols);
+    nm_options_free(options);
+    return status;
+}
+
 nm_status nm_subword_sampler_create(nm_subword_sampler **out, const nm_subword_sampling *sampling,
                                     const nm_subword_source *source, nm_error *err)
 {
@@ -108,7 +129,7 @@ nm_status nm_subword_sampler_create(nm_subword_sampler **out, const nm_subword_s
     NM_TRY(check_source(sampling, source, err));
     nm_bpe *bpe = NULL;
     if (!source->spm)
-        NM_TRY(nm_bpe_parse(source->codes, strlen(source->codes), "codes.bpe", &bpe, err));
+        NM_TRY(read_bpe(source, &bpe, err));
     nm_subword_sampler *self = nm_allocate(sizeof *self);
     *self = (nm_subword_sampler){.sampling = *sampling, .source = *source, .bpe = bpe};
     int32_t n = nm_vocab_size(source->vocab);

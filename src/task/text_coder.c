@@ -16,6 +16,7 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
     NM_TRY(nm_bpe_parse(config->codes, strlen(config->codes), config->codes_name, &coder->bpe, err));
     bool byte_level = coder->tokenizer.type == &nm_tokenizer_byte_level;
     NM_TRY(nm_bpe_match_tokenizer(coder->bpe, byte_level, config->codes_name, err));
+    nm_bpe_keep_whole(coder->bpe, &coder->tokenizer.user_symbols);
     coder->applier = nm_bpe_applier_create(coder->bpe, config->threshold ? &config->subwords->symbols : NULL,
                                            config->threshold);
     return NM_OK;
@@ -30,6 +31,7 @@ static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, c
     options.escape = config->escape;
     options.spm = spm;
     options.pretokenizer = config->pretokenizer;
+    options.user_symbols = config->user_symbols;
     if (nm_tokenizer_has_language(config->tokenizer) && *language)
         options.language = language;
     return options;

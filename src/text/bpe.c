@@ -239,6 +239,11 @@ void nm_bpe_write_header(nm_bpe_format format, nm_buffer *out)
         }
 }
 
+void nm_bpe_keep_whole(nm_bpe *bpe, const nm_counter *words)
+{
+    nm_counter_add_scaled(&bpe->whole, words, 0, NULL);
+}
+
 void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
 {
     nm_bpe_write_header(format, out);
@@ -255,7 +260,7 @@ void nm_bpe_format_text(const nm_bpe *bpe, nm_bpe_format format, nm_buffer *out)
         }
         nm_buffer_append_byte(out, '\n');
     }
-    for (size_t i = 0; i < bpe->whole.n; i++) {
+    for (size_t i = 0; i < bpe->whole.n && format == NM_BPE_BYTE_LEVEL; i++) {
         nm_buffer_append(out, bpe->whole.items[i].text, bpe->whole.items[i].bytes);
         nm_buffer_append_byte(out, '\n');
     }

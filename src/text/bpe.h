@@ -42,7 +42,7 @@ typedef struct nm_bpe {
     size_t n_merges, capacity;
     nm_hash_map ranks; /* (left, right) -> index of the first merge of that pair */
     uint32_t *undo;    /* [symbols.n]: merge that produces the symbol, or NM_HASH_NONE */
-    nm_counter whole;  /* byte-level BPE: words that are not split */
+    nm_counter whole;  /* words that are not split: of the codes of byte-level BPE, or of nm_bpe_keep_whole */
 } nm_bpe;
 
 typedef struct nm_bpe_learn_options {
@@ -71,6 +71,8 @@ nm_status nm_bpe_parse(const char *text, size_t bytes, const char *name, nm_bpe 
  * tokenizers. Codes without the mark byte_level like merges.txt of GPT-2 become codes of byte-level BPE with this tokenizer;
  * NM_FORMAT if a symbol contains a character that is not that of a byte. */
 nm_status nm_bpe_match_tokenizer(nm_bpe *bpe, bool byte_level, const char *name, nm_error *err);
+/* Adds words that appliers do not split. They are not part of the text of the codes, unless these are of byte-level BPE. */
+void nm_bpe_keep_whole(nm_bpe *bpe, const nm_counter *words);
 /* Appends the first line of a codes file, which subword-nmt 0.1 and fastBPE do not have. */
 void nm_bpe_write_header(nm_bpe_format format, nm_buffer *out);
 /* Appends the text of a codes file to a buffer, or writes it to a stream (nm_file_close reports write errors). */

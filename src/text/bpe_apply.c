@@ -293,10 +293,16 @@ static void write_nodes(nm_bpe_applier *self, const char *word, size_t bytes, nm
     }
 }
 
-static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+/* Whether the word is one character or one that is not split. */
+static bool is_whole(const nm_bpe_applier *self, const char *word, size_t bytes)
 {
     const nm_counter *whole = &self->bpe->whole;
-    if (nm_utf8_length(word[0]) == bytes || (whole->n && nm_counter_find(whole, word, bytes) != SIZE_MAX)) {
+    return nm_utf8_length(word[0]) == bytes || (whole->n && nm_counter_find(whole, word, bytes) != SIZE_MAX);
+}
+
+static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, nm_buffer *out)
+{
+    if (is_whole(self, word, bytes)) {
         nm_buffer_append(out, word, bytes);
         return;
     }
@@ -307,7 +313,7 @@ static void segment_word(nm_bpe_applier *self, const char *word, size_t bytes, n
 void nm_bpe_sample_word(nm_bpe_applier *self, const char *word, size_t bytes, double dropout,
                         nm_random_stream *random, nm_buffer *out)
 {
-    if (nm_utf8_length(word[0]) == bytes) {
+    if (is_whole(self, word, bytes)) {
         nm_buffer_append(out, word, bytes);
         return;
     }

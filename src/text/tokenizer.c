@@ -1,6 +1,9 @@
 /* Table of tokenizers, and the tokenizer `none`. */
 #include "text/tokenizer.h"
 
+#include <string.h>
+
+#include "text/user_symbols.h"
 #include "text/utf8.h"
 
 const nm_tokenizer_type *const nm_tokenizer_types[] = {
@@ -26,6 +29,24 @@ const nm_tokenizer_type *nm_tokenizer_find(const char *name)
     return *type;
 }
 
+static nm_status set_user_symbols(nm_tokenizer *tokenizer, const char *list, nm_error *err)
+{
+    nm_counter *symbols = &tokenizer->user_symbols;
+    NM_TRY(nm_user_symbols_parse(symbols, list, err));
+    nm_buffer text = {0};
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < symbols->n && status == NM_OK; i++) {
+        const nm_count *symbol = &symbols->items[i];
+        nm_buffer_clear(&text);
+        nm_detokenize(tokenizer, symbol->text, symbol->bytes, &text);
+        if (text.bytes != symbol->bytes || memcmp(text.data, symbol->text, text.bytes))
+            status = nm_fail(err, NM_USAGE, "user_symbols: \"%.100s\" would become \"%.100s\" in the output",
+                             symbol->text, text.data);
+    }
+    nm_buffer_release(&text);
+    return status;
+}
+
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err)
 {
@@ -35,21 +56,60 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
         return nm_fail(err, NM_USAGE, "language \"%.40s\": expected a code of two or three letters like de",
                        options->language);
     tokenizer->type = nm_tokenizer_find(name);
-    if (tokenizer->type)
-        return tokenizer->type->create(options, &tokenizer->state, err);
-    return nm_fail(err, NM_USAGE, "unknown tokenizer \"%.40s\"; available: " NM_TOKENIZER_NAMES, name);
+    if (!tokenizer->type)
+        return nm_fail(err, NM_USAGE, "unknown tokenizer \"%.40s\"; available: " NM_TOKENIZER_NAMES, name);
+    NM_TRY(tokenizer->type->create(options, &tokenizer->state, err));
+    bool has_symbols = options->user_symbols && !tokenizer->type->keeps_text;
+    return has_symbols ? set_user_symbols(tokenizer, options->user_symbols, err) : NM_OK;
 }
 
 void nm_tokenizer_close(nm_tokenizer *tokenizer)
 {
     if (tokenizer->type)
         tokenizer->type->free(tokenizer->state);
+    nm_counter_release(&tokenizer->user_symbols);
     *tokenizer = (nm_tokenizer){0};
+}
+
+/* Appends a space before a token unless it is the first one of the line, which begins at `start`. */
+static void separate(nm_buffer *out, size_t start)
+{
+    if (out->bytes > start && out->data[out->bytes - 1] != ' ')
+        nm_buffer_append_byte(out, ' ');
+}
+
+static void tokenize_part(const nm_tokenizer *tokenizer, const char *text, size_t bytes, size_t start,
+                          nm_buffer *out)
+{
+    size_t before = out->bytes;
+    separate(out, start);
+    size_t first = out->bytes;
+    tokenizer->type->tokenize(tokenizer->state, text, bytes, out);
+    if (out->bytes == first)
+        out->bytes = before;
+}
+
+static void tokenize_with_symbols(const nm_tokenizer *tokenizer, const char *line, size_t bytes,
+                                  nm_buffer *out)
+{
+    const size_t start = out->bytes;
+    for (size_t at = 0; at < bytes;) {
+        size_t length, symbol = nm_user_symbols_find(&tokenizer->user_symbols, line, bytes, at, &length);
+        tokenize_part(tokenizer, line + at, symbol - at, start, out);
+        if (length) {
+            separate(out, start);
+            nm_buffer_append(out, line + symbol, length);
+        }
+        at = symbol + length;
+    }
 }
 
 void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)
 {
-    tokenizer->type->tokenize(tokenizer->state, line, bytes, out);
+    if (tokenizer->user_symbols.n)
+        tokenize_with_symbols(tokenizer, line, bytes, out);
+    else
+        tokenizer->type->tokenize(tokenizer->state, line, bytes, out);
 }
 
 void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)

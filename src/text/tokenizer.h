@@ -4,6 +4,7 @@
 
 #include "norma/status.h"
 #include "text/buffer.h"
+#include "text/counter.h"
 #include "text/sentencepiece.h"
 
 /* Rules that split text into words before byte-level BPE: those of the tokenizers of GPT-2, of Llama 3 (and OLMo 2), and of
@@ -23,6 +24,8 @@ typedef struct nm_tokenizer_options {
     bool escape;                  /* & | < > ' " [ ] become &amp; &#124; ... */
     const nm_spm *spm;            /* for the tokenizer sentencepiece; must outlive it */
     nm_pretokenizer pretokenizer; /* for the tokenizer byte_level */
+    const char
+        *user_symbols; /* comma-separated (user_symbols.h), unless the tokenizer keeps the text; NULL: none */
 } nm_tokenizer_options;
 
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */
@@ -56,12 +59,15 @@ bool nm_tokenizer_has_language(const char *name);
 typedef struct nm_tokenizer {
     const nm_tokenizer_type *type;
     void *state;
+    nm_counter user_symbols;
 } nm_tokenizer;
 
-/* NM_USAGE for an unknown name, a language that is not a code of two or three lower-case letters, or a missing spm. */
+/* NM_USAGE for an unknown name, a language that is not a code of two or three lower-case letters, a missing spm, or a user
+ * symbol that is not possible or that detokenization would change. The caller closes the tokenizer, also after an error. */
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err);
 void nm_tokenizer_close(nm_tokenizer *tokenizer);
+/* The text between two user symbols is tokenized separately. */
 void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
 void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
 

@@ -250,6 +250,29 @@ says '  line 3: ja | 1 2 3 4 5 6 7 8 9 10'
 ratio --source-lang de --target-lang en --ratio 0
 says 'train: 4 pairs read, 4 kept, 0 dropped'
 grep -q 'warning' err && fail 'a warning without dropped pairs'
+
+# Text that is tokenized already, and raw text with a few entities.
+for i in $(seq 200); do
+    echo "die Katze $i ist hier, sagt sie's"
+done >raw.de
+sed 's/die Katze/the cat/' raw.de >raw.en
+"$NORMA" tokenize raw.de --language de >tokenized.de
+"$NORMA" tokenize raw.en >tokenized.en
+"$NORMA" prepare --train tokenized --source-lang de --target-lang en --output bpe --tokenizer none --bpe-merges 9 2>err
+for language in de en; do
+    "$NORMA" subword --like bpe tokenized.$language --format tokenized | sed 's/&/_/g' >marked.$language
+done
+sed "1,2s/.*/a \&quot;b\&quot;/" raw.de >entities.de
+cp raw.en entities.en
+warning='training pairs contain &apos;, &quot; or "@@ ", as text that is tokenized already'
+for name in tokenized marked; do
+    prepare --train "$name" --valid-every 10 --output "$name"
+    says "norma: warning: 200 of 200 $warning: it needs --tokenizer none, or norma detokenize first"
+    prepare --train "$name" --tokenizer none --output "$name"
+    lacks err warning
+done
+prepare --train entities --output entities
+lacks err warning
 printf '%s\n' '我们昨天在公园里看见了一只很大的黑狗。' '谢谢' >ratio.zh
 printf '%s\n' 'We saw a very big black dog in the park yesterday .' 'Thank you very much indeed' >ratio.en
 ratio --source-lang zh --target-lang en

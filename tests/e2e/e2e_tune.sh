@@ -170,6 +170,11 @@ make_reversed_pairs 80 10 9
 accepts written prepare --like mt --train train --valid valid --output more # with the languages of the model
 same pairs/dict.source.txt more/dict.source.txt
 same pairs/dict.target.txt more/dict.target.txt
+# The other direction needs one dictionary for both languages.
+refuses 5 'mt has the languages in the other order, de to en, and a separate dictionary for each' \
+    prepare --like mt --train train --valid valid --source-lang en --target-lang de --output swapped
+"$NORMA" prepare --train train --source-lang de --target-lang en --bpe-merges 20 --output joint 2>/dev/null
+accepts written prepare --like joint --train train --valid valid --source-lang en --target-lang de --output swapped
 try train mt.ini --tune mt --data.folder more --run.folder mt-tuned --run.quiet
 [ "$got" = 0 ] || fail "train --tune mt: $(cat err)"
 input=valid.de try translate mt-tuned

@@ -361,6 +361,21 @@ static void forged_codes_end(void **state)
     free(chain);
 }
 
+/* Words that are kept whole are not split, and are not part of the codes. */
+static void kept_words_are_whole(void **state)
+{
+    (void)state;
+    static const char codes[] = "#version: 0.2\nl o\nlo w</w>\n";
+    nm_bpe *bpe = parse(codes);
+    nm_counter words = {0};
+    nm_counter_add(&words, "lower", 5, 0);
+    nm_bpe_keep_whole(bpe, &words);
+    nm_counter_release(&words);
+    assert_segmented(bpe, NULL, 0, "lower low slower", "lower low s@@ lo@@ w@@ e@@ r");
+    assert_codes(bpe, NM_BPE_SUBWORD_NMT_0_2, codes);
+    nm_bpe_free(bpe);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +392,7 @@ int main(void)
         cmocka_unit_test(words_around_the_longest_kept),
         cmocka_unit_test(a_full_cache_starts_anew),
         cmocka_unit_test(forged_codes_end),
+        cmocka_unit_test(kept_words_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

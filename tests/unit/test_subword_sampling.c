@@ -208,12 +208,13 @@ static void open_text(text *t)
     t->corpus = (nm_corpus){.ids = t->ids, .offsets = t->offsets, .n = LINES};
 }
 
-static nm_subword_sampler *open_sampler(const text *t, int32_t threads, int64_t max_length)
+static nm_subword_sampler *open_sampler_of(const text *t, const char *data_ini, int32_t threads,
+                                           int64_t max_length)
 {
     const nm_subword_sampling how = {.dropout = 0.4};
     const nm_subword_source source = {.corpus = &t->corpus,
                                       .vocab = t->vocab,
-                                      .settings = settings,
+                                      .settings = data_ini,
                                       .codes = codes,
                                       .seed = 3,
                                       .max_length = max_length,
@@ -223,6 +224,11 @@ static nm_subword_sampler *open_sampler(const text *t, int32_t threads, int64_t 
     if (nm_subword_sampler_create(&sampler, &how, &source, &err) != NM_OK)
         fail_msg("%s", err.text);
     return sampler;
+}
+
+static nm_subword_sampler *open_sampler(const text *t, int32_t threads, int64_t max_length)
+{
+    return open_sampler_of(t, settings, threads, max_length);
 }
 
 static bool same_text(const nm_corpus *a, const nm_corpus *b)
@@ -278,6 +284,30 @@ static void test_draws_depend_on_epoch_and_line_only(void **state)
     assert_true(same_text(first, nm_subword_sampler_sample(three, 4)));
     nm_subword_sampler_free(one);
     nm_subword_sampler_free(three);
+    nm_vocab_free(t.vocab);
+}
+
+static void test_user_symbols_are_not_split(void **state)
+{
+    (void)state;
+    static const char with_symbols[] = "[prepare]\nsubword_sampling = true\nuser_symbols = q,lower\n";
+    text t;
+    open_text(&t);
+    nm_subword_sampler *sampler = open_sampler_of(&t, with_symbols, 1, 0);
+    int32_t lower = nm_vocab_find(t.vocab, "lower", 5);
+    const nm_corpus *corpus = nm_subword_sampler_sample(sampler, 0);
+    int differ = 0;
+    for (int i = 0; i < LINES; i++) {
+        const int32_t *ids = corpus->ids + corpus->offsets[i];
+        size_t n = (size_t)nm_corpus_length(corpus, i);
+        differ += n != (size_t)nm_corpus_length(&t.corpus, i);
+        if (i % 3) {
+            assert_int_equal(ids[0], lower);
+            assert_int_equal(ids[n - 2], lower);
+        }
+    }
+    assert_true(differ > LINES / 3); /* the other words */
+    nm_subword_sampler_free(sampler);
     nm_vocab_free(t.vocab);
 }
 
@@ -358,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_without_dropout_it_is_bpe),
         cmocka_unit_test(test_sampler_keeps_the_text),
         cmocka_unit_test(test_draws_depend_on_epoch_and_line_only),
+        cmocka_unit_test(test_user_symbols_are_not_split),
         cmocka_unit_test(test_a_line_is_not_longer_than_the_limit),
         cmocka_unit_test(test_a_very_long_word_keeps_its_subwords),
         cmocka_unit_test(test_refusals),

@@ -210,6 +210,55 @@ static void basic_english(void **state)
     nm_tokenizer_close(&tokenizer);
 }
 
+/* Each occurrence is a token, the longest symbol that begins at a position; the text between is tokenized separately. */
+static void user_symbols_are_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tokenizer, *raw, *tokens;
+    } cases[] = {
+        {"moses", "<2de> Hello, world!", "<2de> Hello , world !"},
+        {"moses", "(<x>bold</x>), it's __NUM__%.", "( <x> bold </x> ) , it &apos;s __NUM__ % ."},
+        {"moses", "<x><x1> <x2> <2DE>", "<x> <x1> <x 2 &gt; &lt; 2DE &gt;"},
+        {"moses", " \t<x>\xE2\x80\x83__NUM__ ", "<x> __NUM__"},
+        {"moses", "\xEF\xBD\x9Furl\xEF\xBD\xA0s", "\xEF\xBD\x9Furl\xEF\xBD\xA0 s"},
+        {"moses", "", ""},
+        {"none", "a __NUM__b", "a __NUM__ b"},
+        {"basic_english", "A__NUM__, B", "a __NUM__ , b"},
+    };
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    options.user_symbols = "<2de>,<x1>,<x>,<x,</x>,__NUM__,\xEF\xBD\x9Furl\xEF\xBD\xA0";
+    nm_error err;
+    nm_buffer out = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_tokenizer tokenizer;
+        assert_int_equal(nm_tokenizer_open(&tokenizer, cases[i].tokenizer, &options, &err), NM_OK);
+        nm_tokenize(&tokenizer, cases[i].raw, strlen(cases[i].raw), &out);
+        assert_buffer(&out, cases[i].tokens);
+        nm_tokenizer_close(&tokenizer);
+    }
+    nm_buffer_release(&out);
+}
+
+static void impossible_user_symbols_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {",", "\"\" is empty"},         {"<x>,", "\"\" is empty"},
+        {"a b", "contains whitespace"}, {"a\xE2\x80\x83", "contains whitespace"},
+        {"\xFF", "is not UTF-8"},       {"<x>,@@", "mark of a BPE subword"},
+        {"</s>", "special symbol"},     {"<x>,&lt;", "would become \"<\" in the output"}};
+    nm_tokenizer_options options = nm_tokenizer_options_default();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nm_tokenizer tokenizer;
+        nm_error err;
+        options.user_symbols = bad[i][0];
+        assert_int_equal(nm_tokenizer_open(&tokenizer, "moses", &options, &err), NM_USAGE);
+        assert_non_null(strstr(err.text, bad[i][1]));
+        nm_tokenizer_close(&tokenizer);
+    }
+}
+
 static void unknown_names_are_refused(void **state)
 {
     (void)state;
@@ -238,6 +287,8 @@ int main(void)
         cmocka_unit_test(only_spaces_change),
         cmocka_unit_test(long_lines_are_taken),
         cmocka_unit_test(basic_english),
+        cmocka_unit_test(user_symbols_are_tokens),
+        cmocka_unit_test(impossible_user_symbols_are_refused),
         cmocka_unit_test(unknown_names_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
