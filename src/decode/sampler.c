@@ -89,12 +89,17 @@ static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
     return newlines;
 }
 
+bool nm_sampler_excludes(const nm_vocab *vocab, int32_t id, bool unknown)
+{
+    return id == vocab->bos || id == vocab->pad || (id == vocab->unk && !unknown) ||
+           nm_vocab_is_padding(vocab, id);
+}
+
 static bool *find_excluded(const nm_vocab *vocab, bool unknown)
 {
     bool *excluded = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *excluded);
     for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
-        excluded[id] = id == vocab->bos || id == vocab->pad || (id == vocab->unk && !unknown) ||
-                       nm_vocab_is_padding(vocab, id);
+        excluded[id] = nm_sampler_excludes(vocab, id, unknown);
     return excluded;
 }
 

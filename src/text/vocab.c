@@ -98,11 +98,16 @@ uint8_t *nm_vocab_output_mask(const nm_vocab *vocab)
 
 static const char padding_name[] = "madeupword";
 
+bool nm_vocab_has_padding_name(const char *symbol)
+{
+    const char *number = symbol + sizeof padding_name - 1;
+    return !strncmp(symbol, padding_name, sizeof padding_name - 1) && *number &&
+           !number[strspn(number, "0123456789")];
+}
+
 bool nm_vocab_is_padding(const nm_vocab *vocab, int32_t id)
 {
-    const char *symbol = nm_vocab_symbol(vocab, id), *number = symbol + sizeof padding_name - 1;
-    return !nm_vocab_count(vocab, id) && !strncmp(symbol, padding_name, sizeof padding_name - 1) && *number &&
-           !number[strspn(number, "0123456789")];
+    return !nm_vocab_count(vocab, id) && nm_vocab_has_padding_name(nm_vocab_symbol(vocab, id));
 }
 
 static void fill_to_multiple(nm_vocab *vocab, int32_t multiple)
