@@ -27,8 +27,8 @@ static nm_schedule create(nm_schedule_name name, double fraction)
 }
 
 static const nm_schedule_name with_warmup[] = {NM_SCHEDULE_INVERSE_SQRT, NM_SCHEDULE_INV_SQRT_DECAY,
-                                               NM_SCHEDULE_VAL_DECAY, NM_SCHEDULE_COSINE, NM_SCHEDULE_LINEAR,
-                                               NM_SCHEDULE_WSD};
+                                               NM_SCHEDULE_VAL_DECAY,    NM_SCHEDULE_COSINE,
+                                               NM_SCHEDULE_LINEAR,       NM_SCHEDULE_WSD};
 enum { N_WITH_WARMUP = sizeof with_warmup / sizeof *with_warmup };
 
 static void test_warmup_is_linear_and_ends_at_the_peak(void **state)
@@ -82,8 +82,9 @@ static void test_wsd_is_constant_between_warmup_and_decay(void **state)
     enum { DECAY = TOTAL / 4 };
     nm_schedule s = create(NM_SCHEDULE_WSD, 0);
     for (int64_t n = 1; n <= TOTAL; n++) {
-        double rate = n < WARMUP ? 0.001 * (double)n / WARMUP
-                      : n > TOTAL - DECAY ? 0.001 * (double)(TOTAL - n) / DECAY : 0.001;
+        double rate = n < WARMUP          ? 0.001 * (double)n / WARMUP
+                      : n > TOTAL - DECAY ? 0.001 * (double)(TOTAL - n) / DECAY
+                                          : 0.001;
         assert_true(fabs(nm_schedule_lr(&s, n) - rate) < 1e-15);
     }
     assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
