@@ -126,7 +126,8 @@ NM_API nm_status nm_language_model_generate(nm_language_model *model, const char
                                             uint64_t number, nm_lm_texts **texts, nm_error *err);
 /* NULL is accepted. */
 NM_API void nm_lm_texts_free(nm_lm_texts *texts);
-/* Number of prompts of the call; and the text that continues a prompt, without the prompt. Valid until nm_lm_texts_free. */
+/* Number of prompts of the call; and the text that continues a prompt, without the prompt. With the tokenizers byte_level and
+ * sentencepiece it includes a space after the prompt. Valid until nm_lm_texts_free. */
 NM_API size_t nm_lm_texts_n(const nm_lm_texts *texts);
 NM_API const char *nm_lm_texts_get(const nm_lm_texts *texts, size_t prompt);
 /* The prompt as the model reads it, and its continuation, as one text: unknown tokens are <unk>, and whitespace is that of

@@ -470,17 +470,34 @@ static char *text_of(workspace *w, const nm_ids *ids)
     return text.data;
 }
 
-static nm_lm_texts *texts_of(workspace *w, nm_ids *prompts, const nm_ids *found, size_t n)
+/* The part of `whole` that continues a prompt. A SentencePiece model has no space before the first word of a text, so the
+ * continuation alone would lack the space after the prompt. */
+static char *continuation_of(workspace *w, const nm_ids *prompt, const nm_ids *found, const char *whole)
+{
+    if (!nm_lm_keeps_text(w->text))
+        return text_of(w, found);
+    char *head = text_of(w, prompt);
+    size_t bytes = strlen(head);
+    bool begins = !strncmp(whole, head, bytes);
+    free(head);
+    return begins ? nm_format("%s", whole + bytes) : text_of(w, found);
+}
+
+static nm_lm_texts *texts_of(workspace *w, const nm_ids *prompts, const nm_ids *found, size_t n)
 {
     nm_lm_texts *texts = nm_allocate(sizeof *texts);
     *texts = (nm_lm_texts){.n = n,
                            .texts = nm_allocate(n * sizeof *texts->texts),
                            .whole = nm_allocate(n * sizeof *texts->whole)};
     for (size_t i = 0; i < n; i++) {
-        texts->texts[i] = text_of(w, &found[i]);
+        nm_ids all = {0};
+        for (size_t k = 0; k < prompts[i].n; k++)
+            nm_ids_append(&all, prompts[i].data[k]);
         for (size_t k = 0; k < found[i].n; k++)
-            nm_ids_append(&prompts[i], found[i].data[k]);
-        texts->whole[i] = text_of(w, &prompts[i]);
+            nm_ids_append(&all, found[i].data[k]);
+        texts->whole[i] = text_of(w, &all);
+        texts->texts[i] = continuation_of(w, &prompts[i], &found[i], texts->whole[i]);
+        nm_ids_release(&all);
     }
     return texts;
 }

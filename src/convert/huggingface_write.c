@@ -9,6 +9,7 @@
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
 #include "decode/decode.h"
+#include "decode/sampler.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"
@@ -115,6 +116,16 @@ static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded,
 
 const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
 
+/* The tokens that norma generate never generates. */
+static json_t *not_generated(const nm_huggingface_vocab *vocab)
+{
+    json_t *list = json_array();
+    for (int32_t id = 0; id < nm_vocab_size(vocab->vocab); id++)
+        if (vocab->ids[id] >= 0 && nm_sampler_excludes(vocab->vocab, id, false))
+            json_array_append_new(list, json_integer(vocab->ids[id]));
+    return list;
+}
+
 nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                                         const char *folder, nm_error *err)
 {
@@ -124,6 +135,7 @@ nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_
     nm_huggingface_add_id(vocab, generation, "eos_token_id", vocab->vocab->eos);
     nm_huggingface_add_id(vocab, generation, "pad_token_id", vocab->vocab->pad);
     json_object_set_new(generation, "max_length", json_integer((json_int_t)config->context));
+    json_object_set_new(generation, "suppress_tokens", not_generated(vocab));
     NM_TRY(nm_json_write(generation, folder, "generation_config.json", err));
     const nm_huggingface_tokenizer tokenizer = lm_tokenizer(loaded, vocab);
     return nm_huggingface_write_tokenizer(&tokenizer, folder, err);

@@ -13,6 +13,7 @@
 #include "nn/positions.h"
 #include "task/lm_task.h"
 #include "task/translation.h"
+#include "text/vocab.h"
 #include "train/checkpoint.h"
 
 /* ---- vocabularies ---- */
@@ -72,10 +73,9 @@ static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, 
 {
     char unused[32], count[4] = " 1\n";
     snprintf(unused, sizeof unused, "madeupword%04d", index);
-    if (!symbol) {
-        symbol = unused;
+    symbol = symbol ? symbol : unused;
+    if (nm_vocab_has_padding_name(symbol))
         count[1] = '0';
-    }
     if (!*symbol || strpbrk(symbol, " \t\r\n\v\f"))
         return nm_fail(err, NM_UNSUPPORTED,
                        "%s: token %d is '%.50s': a dictionary cannot contain tokens with whitespace", path,

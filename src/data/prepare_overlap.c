@@ -4,10 +4,12 @@
  * validation and test sets only. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <xxhash.h>
 
 #include "data/prepare_private.h"
+#include "text/utf8.h"
 
 enum { READ_NUMBERS = 1 << 14 };
 
@@ -62,7 +64,6 @@ static nm_status next_line(line_reader *self, bool *more, nm_error *err)
 typedef struct pair_reader {
     line_reader sides[NM_PREPARE_SIDES];
     int n_sides;
-    size_t words; /* of the last side */
 } pair_reader;
 
 static nm_status next_pair(pair_reader *self, uint64_t *hash, bool *more, nm_error *err)
@@ -73,11 +74,26 @@ static nm_status next_pair(pair_reader *self, uint64_t *hash, bool *more, nm_err
         NM_TRY(next_line(lines, more, err));
         if (!*more)
             return NM_OK;
-        self->words = lines->length;
         *hash = XXH3_64bits_withSeed(lines->length ? lines->line : (const uint32_t[]){0},
                                      lines->length * sizeof *lines->line, *hash);
     }
     return NM_OK;
+}
+
+/* Number of words of a line of plain text. The pieces of a SentencePiece model are parts of words: of those, the pieces that begin
+ * with a space are counted, except in a language without spaces. */
+static size_t count_words(const nm_prepare *self, const line_reader *line)
+{
+    static const char space[] = "\xE2\x96\x81"; /* U+2581 */
+    const nm_word_subwords *pieces = &self->pieces[0];
+    if (!self->spm[0] || nm_language_has_no_spaces(self->config->source_lang))
+        return line->length;
+    size_t n = 0;
+    for (size_t i = 0; i < line->length; i++) {
+        int32_t id = pieces->numbers[line->line[i] ? pieces->ends[line->line[i] - 1] : 0];
+        n += !strncmp(nm_vocab_symbol(self->vocab[0], id), space, sizeof space - 1);
+    }
+    return n;
 }
 
 typedef struct pair { /* of the validation or test set */
@@ -125,7 +141,7 @@ static nm_status read_split(const nm_prepare *self, int split, pair_list *pairs,
         status = next_pair(&reader, &hash, &more, err);
         if (status != NM_OK || !more)
             break;
-        if (self->sides == 1 && reader.words < MIN_WORDS)
+        if (self->sides == 1 && count_words(self, &reader.sides[0]) < MIN_WORDS)
             continue;
         if (split == PREPARE_TRAIN) {
             mark(pairs, hash);

@@ -34,7 +34,8 @@ struct nm_sampler {
     const nm_vocab *vocab;
     int32_t first_input;
     int32_t *newlines; /* [V], number of newlines in each token, with documents; NULL: eos is a newline */
-    bool owns_newlines;
+    bool *excluded;    /* [V], whether a token is never generated */
+    bool owns_tables;  /* newlines and excluded */
     /* NULL without a KV cache (block-term attention): the whole context is recomputed */
     nm_incremental *incremental;
     nm_model_output output; /* the output projection */
@@ -88,6 +89,20 @@ static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
     return newlines;
 }
 
+bool nm_sampler_excludes(const nm_vocab *vocab, int32_t id, bool unknown)
+{
+    return id == vocab->bos || id == vocab->pad || (id == vocab->unk && !unknown) ||
+           nm_vocab_is_padding(vocab, id);
+}
+
+static bool *find_excluded(const nm_vocab *vocab, bool unknown)
+{
+    bool *excluded = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *excluded);
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
+        excluded[id] = nm_sampler_excludes(vocab, id, unknown);
+    return excluded;
+}
+
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
                             const nm_sampler_texts *texts, nm_error *err)
 {
@@ -103,7 +118,8 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                          .vocab = texts->vocab,
                          .first_input = texts->first_input,
                          .newlines = texts->documents ? count_newlines(texts->vocab, texts->spm) : NULL,
-                         .owns_newlines = true};
+                         .excluded = find_excluded(texts->vocab, options->unknown),
+                         .owns_tables = true};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (generator->decoder(model))
@@ -125,7 +141,8 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
                          .options = main->options,
                          .vocab = main->vocab,
                          .first_input = main->first_input,
-                         .newlines = main->newlines};
+                         .newlines = main->newlines,
+                         .excluded = main->excluded};
     nm_status status = NM_OK;
     alloc_workspace(self);
     if (main->incremental)
@@ -147,8 +164,10 @@ void nm_sampler_free(nm_sampler *self)
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
-    if (self->owns_newlines)
+    if (self->owns_tables) {
         free(self->newlines);
+        free(self->excluded);
+    }
     free(self);
 }
 
@@ -167,10 +186,9 @@ static bool ends_document(const nm_sampler *self, int32_t id)
 static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 {
     const nm_sample_options *o = self->options;
-    const nm_vocab *vocab = self->vocab;
     int32_t n = 0, words = self->model->target_size;
     for (int32_t id = 0; id < words; id++)
-        if (id != vocab->bos && id != vocab->pad && (id != vocab->unk || o->unknown))
+        if (!self->excluded[id])
             self->candidates[n++] = (nm_sample_candidate){self->log_p[id], id};
     const nm_sampling how = {
         .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};

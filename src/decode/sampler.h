@@ -18,6 +18,9 @@ typedef struct nm_sample_options { /* section [sample] */
 /* Registers [sample]. */
 nm_sample_options *nm_sample_options_add(nm_options *options);
 
+/* Whether a token is never generated: <s>, <pad>, <unk> unless `unknown`, and the padding of the dictionary. */
+bool nm_sampler_excludes(const nm_vocab *vocab, int32_t id, bool unknown);
+
 typedef struct nm_sampler nm_sampler;
 
 /* The texts of a language model. */

@@ -168,6 +168,16 @@ static int64_t batch_segments(const nm_task *task)
     return n < 1 ? 1 : n;
 }
 
+static char *lm_data_warning(const nm_task *task)
+{
+    int64_t context = model_config(task)->context;
+    return task->max_tokens >= context
+               ? NULL
+               : nm_format("train.max_tokens = %lld is less than model.context: a batch has one segment of "
+                           "%lld tokens",
+                           (long long)task->max_tokens, (long long)context);
+}
+
 static nm_status segments_of(const nm_task *task, nm_split split, nm_lm_segments *segments, nm_error *err)
 {
     const nm_lm_task_config *config = task->config;
@@ -316,6 +326,7 @@ const nm_task_type nm_task_lm = {
     .sizes = lm_sizes,
     .prepare_model = lm_prepare_model,
     .entry_name = lm_entry_name,
+    .data_warning = lm_data_warning,
     .epoch = lm_epoch,
     .batch = lm_batch,
     .largest = lm_largest,

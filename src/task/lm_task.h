@@ -134,6 +134,8 @@ nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_err
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids);
 /* Decodes ids and appends the text to out; eos ends a line, or a document, which adds nothing. */
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
+/* Whether the tokens contain the spaces of the text. */
+bool nm_lm_keeps_text(const nm_lm_text *text);
 /* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code points. Each newline and eos
  * is a word and a character. */
 typedef struct nm_lm_counts {

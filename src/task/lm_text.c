@@ -103,6 +103,11 @@ void nm_lm_decode(nm_lm_text *self, const int32_t *ids, size_t n, nm_buffer *out
     }
 }
 
+bool nm_lm_keeps_text(const nm_lm_text *self)
+{
+    return self->coder.tokenizer.type->keeps_text;
+}
+
 /* Number of words, which are separated by whitespace, and of newlines. */
 static int64_t count_words(const char *text, size_t bytes)
 {

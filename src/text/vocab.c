@@ -96,11 +96,25 @@ uint8_t *nm_vocab_output_mask(const nm_vocab *vocab)
     return mask;
 }
 
+static const char padding_name[] = "madeupword";
+
+bool nm_vocab_has_padding_name(const char *symbol)
+{
+    const char *number = symbol + sizeof padding_name - 1;
+    return !strncmp(symbol, padding_name, sizeof padding_name - 1) && *number &&
+           !number[strspn(number, "0123456789")];
+}
+
+bool nm_vocab_is_padding(const nm_vocab *vocab, int32_t id)
+{
+    return !nm_vocab_count(vocab, id) && nm_vocab_has_padding_name(nm_vocab_symbol(vocab, id));
+}
+
 static void fill_to_multiple(nm_vocab *vocab, int32_t multiple)
 {
     for (int i = 0; multiple > 1 && vocab->symbols.n % (size_t)multiple != 0; i++) {
         char word[32];
-        int length = snprintf(word, sizeof word, "madeupword%04d", i);
+        int length = snprintf(word, sizeof word, "%s%04d", padding_name, i);
         nm_counter_add(&vocab->symbols, word, (size_t)length, 0);
     }
 }

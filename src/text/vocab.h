@@ -58,6 +58,9 @@ int32_t nm_vocab_find(const nm_vocab *vocab, const char *symbol, size_t bytes);
 /* Symbol and count of an id from 0 to nm_vocab_size - 1. */
 const char *nm_vocab_symbol(const nm_vocab *vocab, int32_t id);
 int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id);
+/* Whether an id is one of madeupword0000, ..., which pad a dictionary and occur in no text; whether a symbol has such a name. */
+bool nm_vocab_is_padding(const nm_vocab *vocab, int32_t id);
+bool nm_vocab_has_padding_name(const char *symbol);
 
 /* Growable list of ids. */
 typedef struct nm_ids {

@@ -15,9 +15,11 @@
  *                      lr (n-1)/W                 if n <= W,   lr/2 (1 + cos(pi (n-1)/T))        otherwise
  *     linear           lr n/W                     if n <= W,   lr (T-n)/(T-W)                    otherwise
  *     constant         lr
+ *     wsd              lr min(n/W, 1, (T-n)/(f T))    f = schedule.decay_fraction
  *
  * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and no-warmup are those of
- * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP.
+ * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP;
+ * wsd (warm-up, stable, decay) is that of Hu et al. 2024 (MiniCPM) with the linear decay of Hägele et al. 2024.
  *
  * The schedules with T end when training ends. Before update n of a training run limited to N updates and S seconds, after s
  * seconds,
@@ -47,8 +49,8 @@
 /* clang-format off */
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
-              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant",
-              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr."),
+              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant|wsd",
+              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; wsd (warm-up, stable, decay): warm-up to lr, then lr, which the last decay_fraction of the planned updates decrease linearly to 0."),
     ROW(lr, "0.0005", 0, 100, "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
     ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
@@ -56,8 +58,9 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be worse than to cause a decay (val-decay, no-warmup)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine, cosine-ma2019 and linear; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
-    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019 and linear by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
+    ROW(decay_fraction, "0.2", 0, 1, "Fraction of the planned updates in which the rate decreases to 0 (wsd); 0: constant after the warm-up."),
+    ROW(updates, "0", 0, 1e12, "Planned updates of cosine, cosine-ma2019, linear and wsd; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
+    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019, linear and wsd by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
 const nm_option_rule nm_schedule_rules[] = {
@@ -69,8 +72,9 @@ const nm_option_rule nm_schedule_rules[] = {
     RULE(scale, "inv-sqrt-decay|val-decay", "the peak rate is schedule.lr"),
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
-    RULE(updates, "cosine|cosine-ma2019|linear", "the rate does not depend on the number of updates of the run"),
-    RULE(early_stopping, "cosine|cosine-ma2019|linear", "the rate does not depend on the number of updates of the run"),
+    RULE(decay_fraction, "wsd", "only wsd has a constant rate before its decay"),
+    RULE(updates, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
+    RULE(early_stopping, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
     {"schedule.early_stopping", "train.patience", "!0", "early stopping is disabled", NULL},
     {0}};
 /* clang-format on */
@@ -144,6 +148,13 @@ static double constant(const nm_schedule *s, double n)
     return s->config.lr;
 }
 
+static double warmup_stable_decay(const nm_schedule *s, double n)
+{
+    double decay = s->config.decay_fraction * s->total, w = fmax(warmup_length(s), 1);
+    double factor = decay > 0 && !isinf(decay) ? fmin(1, (s->total - n) / decay) : 1;
+    return s->config.lr * fmax(fmin(n / w, factor), 0);
+}
+
 static const struct {
     double (*rate)(const nm_schedule *s, double n);
     bool warms_up;
@@ -158,6 +169,7 @@ static const struct {
     [NM_SCHEDULE_COSINE_MA2019] = {cosine_ma2019, .warms_up = true, .has_length = true},
     [NM_SCHEDULE_LINEAR] = {linear, .warms_up = true, .has_length = true},
     [NM_SCHEDULE_CONSTANT] = {constant, .warms_up = false},
+    [NM_SCHEDULE_WSD] = {warmup_stable_decay, .warms_up = true, .has_length = true},
 };
 
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,

@@ -13,12 +13,13 @@ typedef enum nm_schedule_name {
     NM_SCHEDULE_COSINE,
     NM_SCHEDULE_COSINE_MA2019,
     NM_SCHEDULE_LINEAR,
-    NM_SCHEDULE_CONSTANT
+    NM_SCHEDULE_CONSTANT,
+    NM_SCHEDULE_WSD
 } nm_schedule_name;
 
 typedef struct nm_schedule_config {
     nm_schedule_name name;
-    double lr, init_lr, scale, decay, min_lr, warmup_fraction;
+    double lr, init_lr, scale, decay, min_lr, warmup_fraction, decay_fraction;
     int64_t warmup, updates, patience;
     bool early_stopping;
 } nm_schedule_config;

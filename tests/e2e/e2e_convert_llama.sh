@@ -35,6 +35,11 @@ round_trip() { # RUN CLASS
 train llama --model.preset llama --model.key_value_heads 2 --model.head_width 6
 round_trip llama LlamaForCausalLM
 has hf-llama/config.json '"num_key_value_heads": 2'
+# The tokens that Norma never generates: the special ones and the padding of the dictionary.
+padding=$(grep -o '"madeupword[0-9]*": *[0-9]*' hf-llama/tokenizer.json | sed 's/.*: *//' | paste -sd,)
+[ "$padding" ] || fail 'the dictionary has no padding'
+tr -d ' \n' <hf-llama/generation_config.json >generation
+has generation "\"suppress_tokens\":[0,1,3,$padding]"
 grep -q '"model.layers.1.self_attn.k_proj.weight":{"dtype":"F32","shape":\[12,32\]' hf-llama/model.safetensors ||
     fail "hf-llama: no keys of two heads of six features"
 train biases --model.preset llama --model.bias true --model.norm rms --norm.rms.epsilon_inside true --norm.rms.epsilon 1e-3 \

@@ -148,5 +148,18 @@ if command -v spm_train >/dev/null; then
     accepts written prepare --format text --train train.txt --tokenizer sentencepiece --spm-vocab-size 320 --output lines
     try train plain.ini --data.folder lines --run.folder lines-lm --run.quiet
     refuses 2 'the SentencePiece model of the model does not keep newlines' perplexity lines-lm valid.txt --documents file
+    # A continuation begins with the space that separates it from the prompt.
+    sampling=(--prompt 'Story 7' --lines 1 --samples 100 --tokens 3 --temperature 3 --seed 4 --threads 1)
+    "$NORMA" generate lines-lm "${sampling[@]}" 2>/dev/null >with-prompts
+    "$NORMA" generate lines-lm "${sampling[@]}" --bare 2>/dev/null | sed 's/^/Story 7/' >continued
+    grep -q '^Story 7 ' with-prompts || fail "no continuation begins with a word: $(cat with-prompts)"
+    same with-prompts continued
+    # Lines of pieces of fewer than five words are repeated in any text.
+    { echo 'one long-headed-heading:' && seq -f 'line %g of five words' 30; } >short.train
+    { echo 'one long-headed-heading:' && seq -f 'line %g of five words' 30 49; } >short.valid
+    accepts 'valid: 21 lines read, 21 kept, 0 dropped; 1 also in train' prepare --format text --train short.train \
+        --valid short.valid --tokenizer sentencepiece --spm-type char --output short
+    accepts '; 2 also in train' prepare --format text --train short.train --valid short.valid --source-lang ja \
+        --tokenizer sentencepiece --spm-type char --output short
 fi
 echo "e2e_documents: passed"

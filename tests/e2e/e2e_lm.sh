@@ -38,6 +38,12 @@ done
 [ "$(wc -l <drop0.train)" = 2 ] && same drop0.valid drop0.3.valid
 paste drop0.train drop0.3.train | awk '$1 == $2 { exit 1 }' || fail "word dropout has no effect: $(paste drop0.train drop0.3.train)"
 
+# A batch has at least one segment.
+accepts 'warning: train.max_tokens = 7 is less than model.context: a batch has one segment of 8 tokens' train lm.ini \
+    --run.folder segment --train.updates 1 --train.max_tokens 7
+accepts 'done: 1 update, 8 tokens' train lm.ini --run.folder segments --train.updates 1 --train.max_tokens 8
+lacks err 'less than model.context'
+
 value() { # FIELD of the last JSON line in out
     perl -ne 'print $1 if /"'"$1"'":([^,}]*)/' out | tail -n 1
 }

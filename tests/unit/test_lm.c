@@ -543,6 +543,30 @@ static void test_samples_do_not_depend_on_batches(void **state)
     nm_vocab_free(vocab);
 }
 
+/* A dictionary is padded with entries that no text contains. */
+static void test_padding_is_not_generated(void **state)
+{
+    (void)state;
+    const int32_t first = 9;
+    char text[WORDS * 24] = "";
+    nm_vocab *vocab;
+    nm_error err;
+    rig r;
+    int32_t out[PROMPTS][DRAWN];
+    for (int i = NM_VOCAB_N_SPECIAL; i < first; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "w%d 1\n", i);
+    for (int i = first; i < WORDS; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "madeupword%04d 0\n", i);
+    check(nm_vocab_parse(text, strlen(text), "words", NM_VOCAB_FAIRSEQ, &vocab, &err), &err);
+    const nm_sample_options options = {.temperature = 100, .top_p = 1, .tokens = DRAWN, .batch = 5};
+    rig_open(&r, softmax);
+    write_on(&r, vocab, &options, out);
+    for (int i = 0; i < PROMPTS * DRAWN; i++)
+        assert_in_range(out[i / DRAWN][i % DRAWN], vocab->eos, first - 1);
+    rig_close(&r);
+    nm_vocab_free(vocab);
+}
+
 static void test_top_1_is_greedy(void **state)
 {
     (void)state;
@@ -587,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_greedy_tokens_are_most_probable),
         cmocka_unit_test(test_low_temperatures_are_greedy),
         cmocka_unit_test(test_samples_do_not_depend_on_batches),
+        cmocka_unit_test(test_padding_is_not_generated),
         cmocka_unit_test(test_top_1_is_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

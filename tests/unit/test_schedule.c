@@ -18,6 +18,7 @@ static nm_schedule create(nm_schedule_name name, double fraction)
                                        .scale = 1,
                                        .decay = 0.5,
                                        .patience = 1,
+                                       .decay_fraction = 0.25,
                                        .warmup = fraction > 0 ? 0 : WARMUP,
                                        .warmup_fraction = fraction};
     nm_schedule schedule;
@@ -26,7 +27,8 @@ static nm_schedule create(nm_schedule_name name, double fraction)
 }
 
 static const nm_schedule_name with_warmup[] = {NM_SCHEDULE_INVERSE_SQRT, NM_SCHEDULE_INV_SQRT_DECAY,
-                                               NM_SCHEDULE_VAL_DECAY, NM_SCHEDULE_COSINE, NM_SCHEDULE_LINEAR};
+                                               NM_SCHEDULE_VAL_DECAY,    NM_SCHEDULE_COSINE,
+                                               NM_SCHEDULE_LINEAR,       NM_SCHEDULE_WSD};
 enum { N_WITH_WARMUP = sizeof with_warmup / sizeof *with_warmup };
 
 static void test_warmup_is_linear_and_ends_at_the_peak(void **state)
@@ -72,6 +74,25 @@ static void test_cosine_starts_low_and_ends_at_zero(void **state)
     assert_true(fabs(nm_schedule_lr(&s, (TOTAL + WARMUP) / 2) - 0.0005) < 1e-12);
     assert_true(nm_schedule_lr(&s, TOTAL) == 0);
     assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
+}
+
+static void test_wsd_is_constant_between_warmup_and_decay(void **state)
+{
+    (void)state;
+    enum { DECAY = TOTAL / 4 };
+    nm_schedule s = create(NM_SCHEDULE_WSD, 0);
+    for (int64_t n = 1; n <= TOTAL; n++) {
+        double rate = n < WARMUP          ? 0.001 * (double)n / WARMUP
+                      : n > TOTAL - DECAY ? 0.001 * (double)(TOTAL - n) / DECAY
+                                          : 0.001;
+        assert_true(fabs(nm_schedule_lr(&s, n) - rate) < 1e-15);
+    }
+    assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
+    s.config.decay_fraction = 0;
+    assert_true(nm_schedule_lr(&s, TOTAL) == 0.001);
+    s.config.decay_fraction = 1; /* the decay begins in the warm-up */
+    assert_true(nm_schedule_lr(&s, 1) == 0.001 / WARMUP);
+    assert_true(fabs(nm_schedule_lr(&s, TOTAL / 2) - 0.0005) < 1e-15);
 }
 
 /* The released code of Ma et al. 2019 sets the rate after each update. */
@@ -243,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_warmup_is_linear_and_ends_at_the_peak),
         cmocka_unit_test(test_warmup_as_a_fraction),
         cmocka_unit_test(test_cosine_starts_low_and_ends_at_zero),
+        cmocka_unit_test(test_wsd_is_constant_between_warmup_and_decay),
         cmocka_unit_test(test_released_cosine_starts_at_the_full_rate),
         cmocka_unit_test(test_a_limit_of_time_ends_the_schedule),
         cmocka_unit_test(test_the_nearer_limit_counts),

@@ -173,6 +173,20 @@ static void huge_symbols_are_refused(void **state)
     free(line);
 }
 
+static void padding_is_found(void **state)
+{
+    (void)state;
+    static const char text[] = "madeupword0000 0\nmadeupword12345 0\nmadeupword0001 3\nmadeupword "
+                               "0\nmadeupwords 0\nw 0\nmadeupword1a 0\n";
+    nm_vocab *vocab;
+    nm_error err;
+    assert_int_equal(nm_vocab_parse(text, strlen(text), "v", NM_VOCAB_FAIRSEQ, &vocab, &err), NM_OK);
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
+        assert_int_equal(nm_vocab_is_padding(vocab, id),
+                         id == NM_VOCAB_N_SPECIAL || id == NM_VOCAB_N_SPECIAL + 1);
+    nm_vocab_free(vocab);
+}
+
 static void empty_vocabulary_is_fine(void **state)
 {
     (void)state;
@@ -190,9 +204,13 @@ static void empty_vocabulary_is_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_is_that_of_fairseq),    cmocka_unit_test(threshold_and_size_cut),
-        cmocka_unit_test(special_symbols_are_omitted), cmocka_unit_test(text_to_ids_and_back),
-        cmocka_unit_test(bad_files_are_refused),       cmocka_unit_test(huge_symbols_are_refused),
+        cmocka_unit_test(order_is_that_of_fairseq),
+        cmocka_unit_test(threshold_and_size_cut),
+        cmocka_unit_test(special_symbols_are_omitted),
+        cmocka_unit_test(text_to_ids_and_back),
+        cmocka_unit_test(bad_files_are_refused),
+        cmocka_unit_test(huge_symbols_are_refused),
+        cmocka_unit_test(padding_is_found),
         cmocka_unit_test(empty_vocabulary_is_fine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

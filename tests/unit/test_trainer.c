@@ -145,7 +145,7 @@ static void test_run_is_not_overwritten(void **state)
 static void test_schedule_without_a_length_is_refused(void **state)
 {
     (void)state;
-    static const char *const names[] = {"cosine", "cosine-ma2019", "linear"};
+    static const char *const names[] = {"cosine", "cosine-ma2019", "linear", "wsd"};
     nm_error err;
     for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
         const char *const unlimited[] = {"schedule.name", names[i / 2], "train.patience", "1", NULL};
