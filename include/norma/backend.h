@@ -105,10 +105,10 @@ typedef struct nm_zero_args {
 
 /* Element i depends on the random words of counter i (Philox4x32-10, seed, site) only. */
 typedef enum nm_init_kind {
-    NM_INIT_CONSTANT, /* scale */
-    NM_INIT_NORMAL,   /* N(0, scale^2), by the Box-Muller transform (1958) */
-    NM_INIT_UNIFORM,  /* U(-scale, scale) */
-    NM_INIT_ABOUT_ONE /* N(1, scale^2) */
+    NM_INIT_CONSTANT,       /* scale */
+    NM_INIT_NORMAL,         /* N(0, scale^2), by the Box-Muller transform (1958) */
+    NM_INIT_UNIFORM,        /* U(-scale, scale) */
+    NM_INIT_NORMAL_MEAN_ONE /* N(1, scale^2) */
 } nm_init_kind;
 
 typedef struct nm_init {
@@ -605,7 +605,7 @@ typedef enum nm_token_norm_kind {
     NM_TOKEN_RMS,             /* shift = 0, scale = 1/sqrt(mean square + eps) */
     NM_TOKEN_RMS_OUTSIDE,     /* shift = 0, scale = 1/(sqrt(mean square) + eps) */
     /* shift = 0, scale = c^(power/2)/max(L2 norm, eps); a constant in backward if the L2 norm is below eps */
-    NM_TOKEN_LENGTH,
+    NM_TOKEN_L2,
     NM_TOKEN_CENTER_OUTSIDE /* shift = mean, scale = 1/(sqrt(variance) + eps), variance over c - 1 */
 } nm_token_norm_kind;
 
@@ -616,7 +616,7 @@ typedef struct nm_token_norm {
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
     /* Kinds without shift: the statistics are those of the first n_used features of a group; 0: all. */
     int32_t n_used;
-    double power; /* NM_TOKEN_LENGTH */
+    double power; /* NM_TOKEN_L2 */
     /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat) is a constant
      * in backward. */
     double ada_c, ada_k;
