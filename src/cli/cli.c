@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/memory.h"
+#include "base/option_value.h"
 #include "base/subprocess.h"
 #include "cli/open_comm.h"
 
@@ -59,24 +59,6 @@ static char *option_path(const nm_cli *cli, const char *name, size_t length)
     return joined_path(sections, first, name, length);
 }
 
-static bool is_boolean(const char *text)
-{
-    static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "0", "1"};
-    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
-        if (!strcasecmp(text, words[i]))
-            return true;
-    return false;
-}
-
-static bool is_choice(const nm_option *row, const char *value)
-{
-    size_t length = value ? strlen(value) : 0;
-    for (const char *at = value ? row->choices : NULL; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (strcspn(at, "|") == length && !strncmp(at, value, length))
-            return true;
-    return false;
-}
-
 /* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign), otherwise the next
  * argument; then *i is incremented. For a boolean option, and for a choice with the value "yes", the next argument is used
  * only if it is a valid value; otherwise the value is "true" or "yes". verbatim: the next argument may begin with "--". NULL:
@@ -86,9 +68,11 @@ static const char *option_value(const nm_option *row, bool verbatim, const char 
 {
     if (equals)
         return equals + 1;
-    if (row && row->kind == NM_BOOL && !is_boolean(next))
+    bool ignored;
+    if (row && row->kind == NM_BOOL && !(next && nm_bool_parse(next, &ignored)))
         return "true";
-    if (row && row->choices && is_choice(row, "yes") && !is_choice(row, next))
+    if (row && nm_choice_index(row->choices, "yes") >= 0 &&
+        !(next && nm_choice_index(row->choices, next) >= 0))
         return "yes";
     if (!next || (!verbatim && !strncmp(next, "--", 2)))
         return NULL;
