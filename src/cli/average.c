@@ -6,7 +6,7 @@
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    if (nm_cli_check_arguments(cli, argc, 2, 1 << 20, &err) != NM_OK ||
+    if (nm_cli_check_arguments(cli, argc, argv, 2, NM_CLI_NO_LIMIT, &err) != NM_OK ||
         nm_guard_output_file(argv[0], "average: the first argument is the output, and",
                              "name a new file before the models", &err) != NM_OK ||
         nm_model_file_average((const char *const *)(argv + 1), argc - 1, argv[0], &err) != NM_OK)

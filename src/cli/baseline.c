@@ -159,7 +159,7 @@ static int baseline_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     const run_choice *run = nm_options_find(cli->options, "run");
-    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK ||
+    if (nm_cli_check_arguments(cli, argc, argv, 1, 1, &err) != NM_OK ||
         nm_options_read_profile(cli->options, argv[0], run->profile, &err) != NM_OK)
         return nm_cli_fail(&err);
     const nm_train_config *train = nm_options_find(cli->options, "train");

@@ -14,12 +14,16 @@ int nm_cli_fail(const nm_error *err)
     return (int)err->status;
 }
 
-nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, nm_error *err)
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, char **argv, int min, int max, nm_error *err)
 {
-    if (argc >= min && argc <= max)
-        return NM_OK;
-    return nm_fail(err, NM_USAGE, "%s: %s arguments; usage: norma %s %s", cli->command->name,
-                   argc < min ? "too few" : "too many", cli->command->name, cli->command->usage);
+    const nm_command *command = cli->command;
+    if (argc < min)
+        return nm_fail(err, NM_USAGE, "%s: too few arguments; usage: norma %s %s", command->name,
+                       command->name, command->usage);
+    if (argc > max)
+        return nm_fail(err, NM_USAGE, "%s: unexpected argument %.200s; usage: norma %s %s", command->name,
+                       argv[max], command->name, command->usage);
+    return NM_OK;
 }
 
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)

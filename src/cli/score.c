@@ -217,7 +217,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err = {0};
     score_job job = {.options = nm_options_find(cli->options, "score"),
                      .hypothesis = argc > 1 ? argv[1] : "-"};
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 2, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 2, &err);
     if (status == NM_OK)
         status = open_scorer(cli, argv[0], &job, &err);
     if (status == NM_OK)

@@ -318,7 +318,7 @@ static int run(nm_cli *cli, int argc, char **argv, step which)
 {
     nm_error err = {0};
     filter self = {.config = nm_options_find(cli->options, "text"), .step = which};
-    nm_status status = nm_cli_check_arguments(cli, argc, 0, 1, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 0, 1, &err);
     if (status == NM_OK)
         status = check_options(cli, &self, &err);
     if (status == NM_OK)

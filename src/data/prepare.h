@@ -20,6 +20,7 @@
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
+#include "base/text_input.h"
 #include "data/corpus.h"
 #include "data/pair_input.h"
 #include "norma/option.h"
@@ -31,7 +32,6 @@
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
 typedef enum nm_alignment_words { NM_ALIGNMENT_RAW, NM_ALIGNMENT_TOKENS } nm_alignment_words;
-typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_invalid_pairs;
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
@@ -63,7 +63,7 @@ typedef struct nm_prepare_config {
     int64_t min_length, max_length;
     double ratio;
     bool drop_copies, drop_duplicates;
-    nm_invalid_pairs on_invalid;
+    nm_on_invalid on_invalid;
     nm_alignment_words alignment_words; /* what the links of `alignments` number */
     int64_t threads;
 } nm_prepare_config;

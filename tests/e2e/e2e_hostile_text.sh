@@ -21,9 +21,9 @@ refuses 2 'needs a value' prepare --output
 refuses 2 'needs a value' prepare --output --train x
 refuses 2 'no output folder' prepare --output=
 refuses 2 'unknown option' prepare "--$(head -c 100000 /dev/zero | tr '\0' y)=1"
-refuses 2 'too many arguments' prepare a b
+refuses 2 'prepare: unexpected argument b; usage' prepare a b
 refuses 2 'too few arguments' train
-refuses 2 'too many arguments' train recipe.ini other.ini
+refuses 2 'train: unexpected argument other.ini; usage' train recipe.ini other.ini
 refuses 2 'too few arguments' score
 refuses 2 'unknown command' help prepear
 refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1.5

@@ -281,7 +281,7 @@ refuses 2 'option --train needs a value' prepare --train
 refuses 2 'option --train needs a value' prepare --train --lowercase
 refuses 2 'expected true or false' prepare --lowercase=maybe
 refuses 2 'expected one of none|moses' prepare --prepare.tokenizer words
-refuses 2 'too many arguments' prepare one two
+refuses 2 'prepare: unexpected argument two; usage' prepare one two
 refuses 2 'too few arguments' average only
 refuses 3 'missing.safetensors' average out.safetensors missing.safetensors
 [ ! -e out.safetensors ] || fail 'a failed average left a file'
