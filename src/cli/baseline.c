@@ -10,7 +10,7 @@
 #include "baseline/baseline.h"
 #include "cli/cli.h"
 #include "data/prepare.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 typedef struct output_config { /* section [output] */
     const char *only;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cli.h"
+#include "cli/cli.h"
 
 typedef struct bench_config {
     bool quick, profile, scaling;

@@ -1,7 +1,7 @@
 /* norma convert: converts models to and from the formats of other toolkits. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "convert/convert.h"
 #include "cli/output_guard.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli.h"
+#include "cli/cli.h"
 #include "cli/output_guard.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"

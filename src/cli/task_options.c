@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "probe/probe.h"
 #include "task/model_loader.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 /* The value of the last "--run.KEY" or "--KEY" on the command line, or NULL. */
 static const char *named(const char *key, int argc, char **argv)

@@ -119,12 +119,12 @@ static const struct {
 #undef D
 };
 
-const char *nm_drop_text(nm_drop drop)
+const char *nm_drop_reason_text(nm_drop_reason drop)
 {
     return drop < NM_DROP_N ? drops[drop].text : "kept";
 }
 
-const char *nm_drop_option(nm_drop drop)
+const char *nm_drop_reason_option(nm_drop_reason drop)
 {
     return drop < NM_DROP_N ? drops[drop].option : "";
 }

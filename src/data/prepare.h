@@ -85,18 +85,18 @@ bool nm_prepare_has_split(const nm_prepare_config *config, int split);
     D(COPY, "copy", "prepare.drop_copies")                                                                   \
     D(DUPLICATE, "duplicate", "prepare.drop_duplicates")
 
-typedef enum nm_drop {
+typedef enum nm_drop_reason {
 #define D(name, text, option) NM_DROP_##name,
     NM_DROP_LIST(D)
 #undef D
         NM_DROP_N,
     NM_DROP_NONE = NM_DROP_N
-} nm_drop;
+} nm_drop_reason;
 
 /* Text of a reason; "kept" for NM_DROP_NONE. */
-const char *nm_drop_text(nm_drop drop);
+const char *nm_drop_reason_text(nm_drop_reason drop);
 /* Full name of the option that controls a reason, "" if there is none. */
-const char *nm_drop_option(nm_drop drop);
+const char *nm_drop_reason_option(nm_drop_reason drop);
 
 enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
 enum { NM_PREPARE_TEXT_BLOCK = 20 }; /* lines of plain text that valid_every holds out together */

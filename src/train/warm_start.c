@@ -9,7 +9,7 @@
 #include "train/checkpoint.h"
 #include "model/model_file.h"
 #include "text/counter.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 typedef struct warm_start {
     nm_model *model;

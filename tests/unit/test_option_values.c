@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static void test_refused_values(void **state)
 {
