@@ -40,19 +40,8 @@ static char *rule_reason(const nm_options *options, const nm_option_rule *rule)
 /* Appends to a list of warnings; takes ownership of text. */
 static void add_warning(char **warning, char *text)
 {
-    char *longer = *warning ? nm_format("%s; %s", *warning, text) : nm_duplicate(text);
-    free(*warning);
+    nm_format_append(warning, "%s%s", *warning ? "; " : "", text);
     free(text);
-    *warning = longer;
-}
-
-/* Appends "NAME = VALUE" to a comma-separated list, heap or NULL. */
-static void add_setting(char **list, const nm_option_section *section, const char *name, const char *value)
-{
-    char *longer =
-        nm_format("%s%s%s.%s = %s", *list ? *list : "", *list ? ", " : "", section->name, name, value);
-    free(*list);
-    *list = longer;
 }
 
 /* Settings of a preset from the command line that a recipe overrides: a preset is weaker than the settings of files. */
@@ -70,7 +59,8 @@ static void warn_of_preset(const nm_option_section *section, char **warning)
     for (size_t i; nm_preset_next_setting(section, &rest, &i, &of_preset);) {
         char *value = nm_option_section_value(section, i);
         if (section->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset))
-            add_setting(&replaced, section, section->rows[i].name, value);
+            nm_format_append(&replaced, "%s%s.%s = %s", replaced ? ", " : "", section->name,
+                             section->rows[i].name, value);
         free(value);
     }
     if (replaced)

@@ -62,9 +62,7 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
         if (strcmp(cli->settings[i], "score.reference"))
             continue;
-        char *longer = nm_format("%s,%s", job->paths ? job->paths : "", cli->settings[i + 1]);
-        free(job->paths);
-        job->paths = longer;
+        nm_format_append(&job->paths, ",%s", cli->settings[i + 1]);
     }
     char *rest = job->paths;
     for (char *path; rest && (path = strtok_r(NULL, ",", &rest));) {

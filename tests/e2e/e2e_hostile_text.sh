@@ -34,10 +34,10 @@ refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges -1
 refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1e300
 refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio nan
 refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio inf
-refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
+refuses 2 'prepare.ratio = 0.5: expected 0 or at least 1' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
 refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
 refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
-refuses 2 'max_length is below min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
+refuses 2 'prepare.max_length is below prepare.min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
 refuses 2 'must not contain a newline' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
 refuses 2 'start or end with whitespace' prepare "${prepare_arguments[@]}" --output ' data'
 refuses 2 'contain ; after whitespace' prepare "${prepare_arguments[@]}" --output 'a ;b'

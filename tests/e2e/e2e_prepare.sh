@@ -219,8 +219,8 @@ refuses 2 'dictionaries are required' "${p[@]}" --test long
 refuses 2 'two different languages' prepare --train long --output no
 refuses 2 'no output folder' prepare --train long --source-lang de --target-lang en
 refuses 2 'no text given' "${p[@]}"
-refuses 2 'max_length is below min_length' "${p[@]}" --train long --min-length 5 --max-length 4
-refuses 2 'ratio = 0.5' "${p[@]}" --train long --ratio 0.5
+refuses 2 'prepare.max_length is below prepare.min_length' "${p[@]}" --train long --min-length 5 --max-length 4
+refuses 2 'prepare.ratio = 0.5: expected 0 or at least 1' "${p[@]}" --train long --ratio 0.5
 # A full disk, simulated by a limit on the size of files.
 for blocks in 1 12 24; do
     got=0
