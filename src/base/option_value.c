@@ -130,3 +130,18 @@ bool nm_option_value_is_off(const char *value)
     char *end;
     return nm_choice_index("false|none|", value) >= 0 || (nm_parse_double(value, &end) == 0 && !*end);
 }
+
+char *nm_option_path(const nm_options *options, const char *sections, const char *name)
+{
+    if (strchr(name, '.'))
+        return nm_duplicate(name);
+    for (const char *at = sections; *at;) {
+        int length = (int)strcspn(at, ",");
+        char *path = nm_format("%.*s.%s", length, at, name);
+        if (nm_options_row(options, path))
+            return path;
+        free(path);
+        at += length + (at[length] == ',');
+    }
+    return nm_format("%.*s.%s", (int)strcspn(sections, ","), sections, name);
+}

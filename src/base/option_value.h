@@ -1,4 +1,4 @@
-/* Values of single options as text. path: "section.key", for messages. */
+/* Values and names of single options as text. path: "section.key", for messages. */
 #ifndef NM_OPTION_VALUE_H
 #define NM_OPTION_VALUE_H
 
@@ -21,5 +21,9 @@ char *nm_option_value_format(const nm_option *row, const void *field);
 bool nm_option_value_is_default(const nm_option *row, const char *value);
 /* Whether the value turns an option off: 0, false, none or empty. */
 bool nm_option_value_is_off(const char *value);
+
+/* The full name of an option, heap. A name without a section belongs to the first of the sections (comma-separated) that has such
+ * an option, or to the first section if none has. */
+char *nm_option_path(const nm_options *options, const char *sections, const char *name);
 
 #endif

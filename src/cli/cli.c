@@ -34,33 +34,20 @@ nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
     return NM_OK;
 }
 
-static char *joined_path(const char *section, size_t section_length, const char *name, size_t length)
-{
-    char *path =
-        nm_format("%.*s%s%.*s", (int)section_length, section, section_length ? "." : "", (int)length, name);
-    for (char *at = path; *at; at++)
-        if (*at == '-')
-            *at = '_';
-    return path;
-}
-
-/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. A name without a
- * section belongs to the first section of the command that has such an option, or to the first section if none has. */
+/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. See
+ * nm_option_path. */
 static char *option_path(const nm_cli *cli, const char *name, size_t length)
 {
     const char *sections = cli->command->section;
-    if (memchr(name, '.', length) || !sections)
-        return joined_path("", 0, name, length);
-    size_t first = strcspn(sections, ",");
-    for (const char *at = sections; *at;) {
-        size_t n = strcspn(at, ",");
-        char *path = joined_path(at, n, name, length);
-        if (nm_options_row(cli->options, path))
-            return path;
-        free(path);
-        at += n + (at[n] == ',');
-    }
-    return joined_path(sections, first, name, length);
+    char *own = nm_format("%.*s", (int)length, name);
+    for (char *at = own; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    if (!sections)
+        return own;
+    char *path = nm_option_path(cli->options, sections, own);
+    free(own);
+    return path;
 }
 
 /* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign), otherwise the next
@@ -157,7 +144,7 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
 {
     for (const char *at = command->section; at && *at;) {
         size_t length = strcspn(at, ",");
-        char *path = joined_path(at, length, key, strlen(key));
+        char *path = nm_format("%.*s.%s", (int)length, at, key);
         bool has = nm_options_row(options, path) != NULL;
         free(path);
         if (has && strlen(section) == length && !strncmp(section, at, length))
