@@ -302,7 +302,7 @@ static nm_status run_filter(filter *self, const char *input, nm_error *err)
     nm_lines_init(&lines, stream, nm_input_name(input));
     nm_status status = nm_cli_output_open(&output, self->config->output, input, err);
     if (status == NM_OK) {
-        /* every line is answered before the next one is read */
+        /* the result of a line is written before the next line is read */
         if (stream == stdin && output.stream == stdout)
             setvbuf(stdout, NULL, _IOLBF, 0);
         status = filter_lines(self, &lines, output.stream, err);
