@@ -1,6 +1,7 @@
 # The library of the Python package (python/): the same objects as libnorma.so in one file that needs the C library only.
 #
-# jansson, utf8proc, xxHash, protobuf-c, zlib, liblzma, libzstd and libyaml are linked statically where their archives are installed (in Debian: in the -dev packages).
+# jansson, utf8proc, xxHash, protobuf-c, zlib, liblzma, libzstd and libyaml are linked statically where their archives are
+# installed (in Debian: in the -dev packages).
 # OpenMP is not linked: the package loads the library into a process that has the functions of GCC's runtime, such as that of PyTorch
 # (python/norma/_library.py).
 option(NORMA_PYTHON "Build the library of the Python package" ${NORMA_TESTS})
@@ -42,7 +43,7 @@ set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
 target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
 # Symbols of the archives are not exported. Debian's archives are compiled for programs (PIE), which is sufficient except for the
 # address of the variable stdin in jansson.
-target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin ${NORMA_HARDENED_LINK})
 if(NORMA_SANITIZE)
   target_link_options(norma_python PRIVATE -fsanitize=${NORMA_SANITIZE})
 endif()
@@ -62,7 +63,7 @@ target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_
 norma_set_module_folder(norma_python_program)
 target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
 target_include_directories(norma_python_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
-target_link_options(norma_python_program PRIVATE -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
+target_link_options(norma_python_program PRIVATE ${NORMA_HARDENED_LINK})
 target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
 set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma
                       RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)

@@ -105,10 +105,10 @@ typedef struct nm_zero_args {
 
 /* Element i depends on the random words of counter i (Philox4x32-10, seed, site) only. */
 typedef enum nm_init_kind {
-    NM_INIT_CONSTANT, /* scale */
-    NM_INIT_NORMAL,   /* N(0, scale^2), by the Box-Muller transform (1958) */
-    NM_INIT_UNIFORM,  /* U(-scale, scale) */
-    NM_INIT_ABOUT_ONE /* N(1, scale^2) */
+    NM_INIT_CONSTANT,       /* scale */
+    NM_INIT_NORMAL,         /* N(0, scale^2), by the Box-Muller transform (1958) */
+    NM_INIT_UNIFORM,        /* U(-scale, scale) */
+    NM_INIT_NORMAL_MEAN_ONE /* N(1, scale^2) */
 } nm_init_kind;
 
 typedef struct nm_init {
@@ -605,7 +605,7 @@ typedef enum nm_token_norm_kind {
     NM_TOKEN_RMS,             /* shift = 0, scale = 1/sqrt(mean square + eps) */
     NM_TOKEN_RMS_OUTSIDE,     /* shift = 0, scale = 1/(sqrt(mean square) + eps) */
     /* shift = 0, scale = c^(power/2)/max(L2 norm, eps); a constant in backward if the L2 norm is below eps */
-    NM_TOKEN_LENGTH,
+    NM_TOKEN_L2,
     NM_TOKEN_CENTER_OUTSIDE /* shift = mean, scale = 1/(sqrt(variance) + eps), variance over c - 1 */
 } nm_token_norm_kind;
 
@@ -616,7 +616,7 @@ typedef struct nm_token_norm {
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
     /* Kinds without shift: the statistics are those of the first n_used features of a group; 0: all. */
     int32_t n_used;
-    double power; /* NM_TOKEN_LENGTH */
+    double power; /* NM_TOKEN_L2 */
     /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat) is a constant
      * in backward. */
     double ada_c, ada_k;
@@ -824,47 +824,48 @@ struct nm_backend {
 /* Creates a backend; free with nm_backend_free. A backend may be used by one thread at a time, and so may all layers
  * (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE for unknown names,
  * NM_UNSUPPORTED if the machine or the backend lacks an option. */
-nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
-void nm_backend_free(nm_backend *backend);
+NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
+NM_API void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
  * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results.
  * While it exists, weights must not be registered or unregistered. Free it before `of`. NM_UNSUPPORTED in fenced
  * mode and while kernels are timed. */
-nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads, nm_error *err);
+NM_API nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads,
+                                          nm_error *err);
 
 /* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. */
-nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+NM_API nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 /* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. On
  * failure nothing changes. */
-nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
-void nm_backend_dealloc(nm_backend *backend, void *memory);
+NM_API nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
+NM_API void nm_backend_dealloc(nm_backend *backend, void *memory);
 /* Device memory readable by the host between kernels, or NULL if the host cannot read it. */
-const void *nm_backend_view(const nm_backend *backend, const void *device);
+NM_API const void *nm_backend_view(const nm_backend *backend, const void *device);
 
 /* The kernels for memory: host to device, device to host, device to device, zero fill. */
-void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes);
-void nm_backend_download(nm_backend *backend, void *host, const void *device, size_t bytes);
-void nm_backend_copy(nm_backend *backend, void *to, const void *from, size_t bytes);
-void nm_backend_zero(nm_backend *backend, void *data, size_t bytes);
+NM_API void nm_backend_upload(nm_backend *backend, void *device, const void *host, size_t bytes);
+NM_API void nm_backend_download(nm_backend *backend, void *host, const void *device, size_t bytes);
+NM_API void nm_backend_copy(nm_backend *backend, void *to, const void *from, size_t bytes);
+NM_API void nm_backend_zero(nm_backend *backend, void *data, size_t bytes);
 
 /* n elements of the backend's type, from the device into doubles and back. */
-void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
-void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
+NM_API void nm_backend_read(nm_backend *backend, double *values, const void *device, size_t n);
+NM_API void nm_backend_write(nm_backend *backend, void *device, const double *values, size_t n);
 
 /* Lets `linear` read `packed`, which `pack` wrote, in place of the weight or of a range of its rows, until
  * nm_backend_unregister_weight. The weight must not change until then. Results are bitwise identical. */
-void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed);
+NM_API void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed);
 /* The same for a weight that pack_int8 wrote: `linear` computes as linear_int8, and accepts no dropout. */
-void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed);
+NM_API void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed);
 /* Whether a packed weight is registered that contains all these rows. */
-bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows);
-void nm_backend_unregister_weight(nm_backend *backend, const void *packed);
+NM_API bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows);
+NM_API void nm_backend_unregister_weight(nm_backend *backend, const void *packed);
 
 /* Switches the dry run on or off: in a dry run no kernel touches memory. */
-void nm_backend_dry_run(nm_backend *backend, bool on);
+NM_API void nm_backend_dry_run(nm_backend *backend, bool on);
 /* Bytes of scratch memory that the loss (logits of a block of tokens, packed weight, panels) needed in the last dry run. Other
  * kernels share this memory; where they need more, it is a few MiB. */
-size_t nm_backend_scratch_bytes(const nm_backend *backend);
+NM_API size_t nm_backend_scratch_bytes(const nm_backend *backend);
 
 /* ---- profiling ---- */
 
@@ -877,20 +878,20 @@ typedef struct nm_kernel_time {
 } nm_kernel_time;
 
 /* While profiling is on, every kernel call is timed; off, it has no cost. Times accumulate. */
-void nm_backend_profile(nm_backend *backend, bool on);
+NM_API void nm_backend_profile(nm_backend *backend, bool on);
 /* Writes the kernels that were called, longest first; returns their number. */
-int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNELS]);
+NM_API int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N_KERNELS]);
 
 /* One line of text: backend, CPU level, threads. */
-void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
+NM_API void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
 /* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical; those above base
  * count as one, avx2: they have FMA and one order of sums. */
-const char *nm_backend_training_level(const nm_backend *backend);
+NM_API const char *nm_backend_training_level(const nm_backend *backend);
 /* A warning if there are more threads than cores, or fewer than requested because the system cannot start them; otherwise
  * "". */
-const char *nm_backend_warning(const nm_backend *backend);
+NM_API const char *nm_backend_warning(const nm_backend *backend);
 /* Whether the system could not start the requested number of threads: threads is then lower. */
-bool nm_backend_lacks_threads(const nm_backend *backend);
+NM_API bool nm_backend_lacks_threads(const nm_backend *backend);
 
 #ifdef __cplusplus
 }

@@ -41,58 +41,59 @@ typedef struct nm_norm_site {
 /* Creates a layer of type `type` ("layer", "power", ...). settings: "key=value key=value" of the options of [norm.TYPE], or
  * NULL. The layer owns its parameters, gradients and state; the backend must outlive it. Free with nm_norm_free.
  * NM_USAGE: unknown type, option or value, or a width that the groups do not divide; NM_MEMORY. */
-nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, const char *settings,
-                         const nm_norm_site *site, nm_error *err);
-void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
+NM_API nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, const char *settings,
+                                const nm_norm_site *site, nm_error *err);
+NM_API void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
 
 /* Training: y = norm(x); updates the running state of the forward pass. x, y: [rows, width] in the backend's type, contiguous;
  * both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest batch so far. NM_USAGE: rows is
  * below 1; NM_MEMORY. */
-nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
+NM_API nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* dx = gradient with respect to x of the last nm_norm_forward, including that of the penalty (RBN). Adds the gradients of
  * parameters to nm_norm_param_grad, and updates the running state of the backward pass. NM_USAGE: no forward pass before;
  * NM_MEMORY. */
-nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
+NM_API nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
 /* Inference: y = norm(x); only reads the state. Errors as nm_norm_forward. */
-nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
+NM_API nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* Penalty of the last nm_norm_forward; 0 for types without one. */
-double nm_norm_penalty(const nm_norm *norm);
-void nm_norm_zero_grads(nm_norm *norm);
+NM_API double nm_norm_penalty(const nm_norm *norm);
+NM_API void nm_norm_zero_grads(nm_norm *norm);
 
 /* A forward pass and its backward pass, for a layer that runs again before the backward pass of the first call (a layer that
  * a model contains twice). A pass owns everything that its backward pass reads except x, and may be used again afterwards.
  * Free it with nm_norm_pass_free, before or after the layer. nm_norm_forward and nm_norm_backward use a pass of the layer. */
-nm_norm_pass *nm_norm_pass_create(nm_norm *norm);
-void nm_norm_pass_free(nm_norm_pass *pass); /* NULL: nothing happens */
+NM_API nm_norm_pass *nm_norm_pass_create(nm_norm *norm);
+NM_API void nm_norm_pass_free(nm_norm_pass *pass); /* NULL: nothing happens */
 /* As nm_norm_forward. x may be moved and y changed before the backward pass. */
-nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
+NM_API nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const void *x, void *y,
+                                      nm_error *err);
 /* As nm_norm_infer; a backward pass may follow, which treats the running statistics as constants. */
-nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
+NM_API nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
 /* As nm_norm_backward, once or more after a forward pass; x: the values of the forward pass. penalty_grad: derivative of the
  * loss with respect to nm_norm_pass_penalty, which dx includes: 1 as in nm_norm_backward, 0 without the penalty.
  * NM_UNSUPPORTED: after nm_norm_pass_infer of a layer that centers its output (mabn.center_weights). */
-nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
-                                void *dx, nm_error *err);
+NM_API nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
+                                       void *dx, nm_error *err);
 /* Penalty of the last nm_norm_pass_forward; 0 for types without one. */
-double nm_norm_pass_penalty(const nm_norm_pass *pass);
+NM_API double nm_norm_pass_penalty(const nm_norm_pass *pass);
 
 /* Name of parameter, state vector or counter i, from 0; NULL: there is no such index. */
-const char *nm_norm_param_name(const nm_norm *norm, int32_t i);
-const char *nm_norm_state_name(const nm_norm *norm, int32_t i);
-const char *nm_norm_counter_name(const nm_norm *norm, int32_t i);
+NM_API const char *nm_norm_param_name(const nm_norm *norm, int32_t i);
+NM_API const char *nm_norm_state_name(const nm_norm *norm, int32_t i);
+NM_API const char *nm_norm_counter_name(const nm_norm *norm, int32_t i);
 /* Vectors by name: parameters ("weight", "bias", "scale"), their gradients, running state ("running_mean", "running_phi").
  * NULL: the type has none of that name, or the parameter is not learned. length may be NULL. Owned by the layer. */
-void *nm_norm_param(nm_norm *norm, const char *name, int32_t *length);
-void *nm_norm_param_grad(nm_norm *norm, const char *name, int32_t *length);
-void *nm_norm_state(nm_norm *norm, const char *name, int32_t *length);
+NM_API void *nm_norm_param(nm_norm *norm, const char *name, int32_t *length);
+NM_API void *nm_norm_param_grad(nm_norm *norm, const char *name, int32_t *length);
+NM_API void *nm_norm_state(nm_norm *norm, const char *name, int32_t *length);
 /* Whether the backward pass, not the forward pass, updates a running vector ("ema_gz"); false: none of that name. */
-bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name);
+NM_API bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name);
 /* Counters of updates by name ("iters", "num_batches_tracked"); NULL: none of that name. */
-int64_t *nm_norm_counter(nm_norm *norm, const char *name);
+NM_API int64_t *nm_norm_counter(nm_norm *norm, const char *name);
 
 /* Parameters, state and counters in a safetensors file. Load checks type, width and lengths: NM_MISMATCH. */
-nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err);
-nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err);
+NM_API nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err);
+NM_API nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err);
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@ extern "C" {
 enum nm_norm_traits {
     NM_USES_BATCH = 1, /* training uses statistics over rows */
     NM_HAS_STATE = 2,
-    NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient (PowerNorm, MABN) */
+    NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient */
     NM_HAS_PENALTY = 8,
     NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
     NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
@@ -57,10 +57,12 @@ typedef struct nm_norm_shape {
 } nm_norm_shape;
 
 /* Append a parameter, a running vector, a counter, a statistic. The vector may be changed further. name: static. */
-nm_norm_vector *nm_norm_shape_param(nm_norm_shape *shape, const char *name, int32_t length, double initial);
-nm_norm_vector *nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length, double initial);
-void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
-void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
+NM_API nm_norm_vector *nm_norm_shape_param(nm_norm_shape *shape, const char *name, int32_t length,
+                                           double initial);
+NM_API nm_norm_vector *nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length,
+                                           double initial);
+NM_API void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
+NM_API void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
 
 /* ---- one pass ---- */
 
@@ -165,8 +167,8 @@ struct nm_norm {
 };
 
 /* The registered types, NULL at the end; one by name, or NULL. */
-extern const nm_norm_type *const nm_norm_types[];
-const nm_norm_type *nm_norm_type_find(const char *name);
+NM_API extern const nm_norm_type *const nm_norm_types[];
+NM_API const nm_norm_type *nm_norm_type_find(const char *name);
 
 /* Section [norm]: options of all types. */
 typedef struct nm_norm_config {
@@ -177,29 +179,30 @@ typedef struct nm_norm_config {
 } nm_norm_config;
 
 /* Registers the section [norm], and [norm.NAME] of every type. */
-void nm_norm_options_add(nm_options *options);
+NM_API void nm_norm_options_add(nm_options *options);
 
 /* ---- inside a model ---- */
 
 /* Sets type, config, site and shape. The caller then sets params, param_grads, state and statistics to device memory of the
  * lengths in shape, and calls nm_norm_initialize. NM_USAGE: unknown type, or options that do not fit the site. */
-nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config, const nm_norm_site *site,
-                          nm_error *err);
+NM_API nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config,
+                                 const nm_norm_site *site, nm_error *err);
 /* Writes the initial values of parameters and state, and zeroes the counters. */
-void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
+NM_API void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
 /* Updates running state and counters from the statistics of the micro-batches since the last call; without any, nothing
  * changes. train and backward only read the state. grad_scale: that of the calls. */
-void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
+NM_API void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
 /* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as if the earlier
  * micro-batches had been collected before. earlier: device, [n_statistics][width]; overwritten. */
-void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier, const double *rows);
+NM_API void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier,
+                                   const double *rows);
 /* own = earlier combined with own, n vectors of the width over earlier_rows and own_rows rows each. A variance follows its
  * mean. earlier is overwritten. */
-void nm_norm_combine(nm_backend *backend, int32_t width, int n, const nm_norm_combination *combinations,
-                     void *const *own, const double *own_rows, void *const *earlier,
-                     const double *earlier_rows);
+NM_API void nm_norm_combine(nm_backend *backend, int32_t width, int n,
+                            const nm_norm_combination *combinations, void *const *own, const double *own_rows,
+                            void *const *earlier, const double *earlier_rows);
 /* Discards the statistics collected since the last update of the state. */
-void nm_norm_discard_statistics(nm_norm *norm);
+NM_API void nm_norm_discard_statistics(nm_norm *norm);
 
 #ifdef __cplusplus
 }

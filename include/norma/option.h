@@ -67,72 +67,74 @@ typedef enum nm_origin {
     NM_ORIGIN_COMMAND
 } nm_origin;
 
-nm_options *nm_options_create(void);
-void nm_options_free(nm_options *options);
+NM_API nm_options *nm_options_create(void);
+NM_API void nm_options_free(nm_options *options);
 /* For options that are never saved: text values may contain what an INI file cannot hold, namely newlines, whitespace at the ends,
  * and ; after whitespace. Otherwise such a value is NM_USAGE. */
-void nm_options_accept_any_text(nm_options *options);
+NM_API void nm_options_accept_any_text(nm_options *options);
 /* The same sections and rules with default values. */
-nm_options *nm_options_create_like(const nm_options *options);
+NM_API nm_options *nm_options_create_like(const nm_options *options);
 
 /* Registers a section; the returned struct (config_size bytes, owned by options) already holds the defaults.
  * presets may be NULL; when given the table must have a text option named "preset". */
-void *nm_options_add(nm_options *options, const char *section, const nm_option *rows,
-                     const nm_preset *presets, size_t config_size);
+NM_API void *nm_options_add(nm_options *options, const char *section, const nm_option *rows,
+                            const nm_preset *presets, size_t config_size);
 /* Registers rules, an array that ends with {0}; it must outlive options. Rules whose option or condition is not registered
  * are ignored. */
-void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
+NM_API void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
 /* Checks the registered rules. NM_USAGE with the reason if an option that has no effect was set on the command line.
  * *warning: one message about all other such options (set by files, profiles and presets to another value than the
  * default), heap, or NULL if there are none, or if the values are from nm_options_read_saved: the warning was given before they
  * were saved. Values that turn an option off (0, false, none, empty) and the choices "line" and "keep" are always accepted. */
-nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
+NM_API nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
 /* The struct of a section, or NULL. */
-void *nm_options_find(const nm_options *options, const char *section);
+NM_API void *nm_options_find(const nm_options *options, const char *section);
 
 /* Sets "section.key". Unknown names are NM_USAGE and name the most similar one. */
-nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
-                         nm_error *err);
+NM_API nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
+                                nm_error *err);
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
  * the file. Errors name file and line. */
-nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
+NM_API nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and takes precedence
  * over the other settings of all files that are read. profile "": none. NM_USAGE when no file has that profile. */
-nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile, nm_error *err);
+NM_API nm_status nm_options_read_profile(nm_options *options, const char *path, const char *profile,
+                                         nm_error *err);
 /* Whether a file or text that was read has sections [size.N]. They hold full names, and other reading functions skip them. */
-bool nm_options_has_sizes(const nm_options *options);
+NM_API bool nm_options_has_sizes(const nm_options *options);
 /* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [size.N] with N >= size, size
  * being that of the training data. Of several values of an option the last one wins. */
-nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
-                                nm_error *err);
+NM_API nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
+                                       nm_error *err);
 /* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [tune], which hold full names and
  * which other reading functions skip. */
-nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err);
+NM_API nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err);
 /* The value of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
  * For options that determine which sections are registered. */
-nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
+NM_API nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
-nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
+NM_API nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
 /* Reads text that nm_options_write wrote, possibly for another command: unregistered sections are ignored. Values that
  * came from the command line or a profile keep that origin; all others have NM_ORIGIN_FILE. */
-nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err);
+NM_API nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text,
+                                       nm_error *err);
 /* Writes every value with its origin as a comment; reading that back gives the same structs. */
-void nm_options_write(const nm_options *options, FILE *out);
+NM_API void nm_options_write(const nm_options *options, FILE *out);
 /* The same, restricted to the sections that `like` has, too. */
-void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
+NM_API void nm_options_write_like(const nm_options *options, const nm_options *like, FILE *out);
 /* The same without origins. */
-void nm_options_write_values(const nm_options *options, const nm_options *like, FILE *out);
+NM_API void nm_options_write_values(const nm_options *options, const nm_options *like, FILE *out);
 /* Section number index, in the order of registration; its rows and presets end with an element without a name, and are NULL
  * if there are none. False past the last section. For help, manual pages and completion. */
-bool nm_options_section(const nm_options *options, size_t index, const char **name, const nm_option **rows,
-                        const nm_preset **presets);
+NM_API bool nm_options_section(const nm_options *options, size_t index, const char **name,
+                               const nm_option **rows, const nm_preset **presets);
 /* "section.key" of the option with this index in the order of registration, heap, or NULL after the last one. */
-char *nm_options_path(const nm_options *options, size_t index);
-nm_origin nm_options_origin(const nm_options *options, const char *path);
+NM_API char *nm_options_path(const nm_options *options, size_t index);
+NM_API nm_origin nm_options_origin(const nm_options *options, const char *path);
 /* The row of "section.key", or NULL when unknown. */
-const nm_option *nm_options_row(const nm_options *options, const char *path);
+NM_API const nm_option *nm_options_row(const nm_options *options, const char *path);
 /* The value of "section.key" as text into heap memory (caller frees), or NULL when unknown. */
-char *nm_options_get(const nm_options *options, const char *path);
+NM_API char *nm_options_get(const nm_options *options, const char *path);
 
 #ifdef __cplusplus
 }

@@ -48,14 +48,15 @@ NM_API const char *nm_version(void);
 NM_API const char *nm_status_text(nm_status status);
 
 /* Sets status and message (printf format) and returns status. err may be NULL. */
-nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
+NM_API nm_status nm_fail(nm_error *err, nm_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Prepends "context: " to the message and returns the status of the error. */
-nm_status nm_error_prefix(nm_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+NM_API nm_status nm_error_prefix(nm_error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Prints a message and aborts. For programming errors only. */
-void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));
+NM_API void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));
 
 #define NM_ASSERT(condition)                                                                                 \
     do {                                                                                                     \

@@ -4,10 +4,8 @@
     norm = norma.torch.PowerNorm(512, groups=8, warmup=4000)
     norma.torch.replace_norms(model, "power", groups=8, warmup=4000)
 
-There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``RMSNorm``,
-``ScaleNorm``, ``FixNorm``, ``GroupNorm``, ``BatchNorm``, ``PNV``, ``PowerNorm``, ``RegularizedBatchNorm``,
-``MovingAverageBatchNorm``, ``BatchRenormalization``, ``DyT``, ``Derf``, ``UnitNorm``, ``PartialRMSNorm``, ``AdaNorm``,
-``SeeDNorm``, ``RepBN``, ``ProgressiveRepBN``, ``UnifiedNormalization``. All are ``Norm`` with a fixed type.
+There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``PowerNorm``,
+``RegularizedBatchNorm``, ...; ``dir(norma.torch)`` lists them. All are ``Norm`` with a fixed type.
 
 ``torch.compile(model, fullgraph=True)`` compiles them as custom operators, with PyTorch 2.15 or later.
 """
@@ -331,7 +329,7 @@ class Norm(nn.Module):
 
 # ---- a class for each type ----
 
-_CLASS_NAMES = {"none": "NoNorm", "renorm": "BatchRenormalization"}
+_CLASS_NAMES = {"none": "NoNorm"}
 
 
 def _class_name(found: NormType) -> str:

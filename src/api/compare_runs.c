@@ -10,6 +10,7 @@
 #include "api/recipe.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "base/option_value.h"
 #include "experiment/comparison_options.h"
 #include "experiment/experiment.h"
 
@@ -262,7 +263,7 @@ static char *default_folder(const char *recipe, const char *profile)
 static nm_status set_option(nm_comparison *self, const char *name, const char *value, nm_error *err)
 {
     nm_status status = NM_OK;
-    char *path = nm_settings_path(self->options, sections, name);
+    char *path = nm_option_path(self->options, sections, name);
     bool compare = !strncmp(path, "compare.", 8);
     if (compare || !strncmp(path, "run.", 4))
         status = nm_options_set(self->options, path, value, NM_ORIGIN_COMMAND, err);
@@ -374,7 +375,7 @@ static nm_status check_results_options(const nm_comparison *self, const char *co
 {
     static const char *const used[] = {"compare.format", "compare.margin", "compare.samples"};
     for (size_t i = 0; options && options[i] && options[i + 1]; i += 2) {
-        char *path = nm_settings_path(self->options, sections, options[i]);
+        char *path = nm_option_path(self->options, sections, options[i]);
         bool known = false;
         for (size_t k = 0; k < sizeof used / sizeof *used; k++)
             known = known || !strcmp(path, used[k]);

@@ -6,24 +6,10 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/option_value.h"
 #include "text/words.h"
 
 /* ---- options ---- */
-
-char *nm_settings_path(const nm_options *options, const char *sections, const char *name)
-{
-    if (strchr(name, '.'))
-        return nm_duplicate(name);
-    for (const char *at = sections; *at;) {
-        int length = (int)strcspn(at, ",");
-        char *path = nm_format("%.*s.%s", length, at, name);
-        if (nm_options_row(options, path))
-            return path;
-        free(path);
-        at += length + (at[length] == ',');
-    }
-    return nm_format("%.*s.%s", (int)strcspn(sections, ","), sections, name);
-}
 
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err)
@@ -31,7 +17,7 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     for (size_t i = 0; settings && settings[i]; i += 2) {
         if (!settings[i + 1])
             return nm_fail(err, NM_USAGE, "option %s has no value", settings[i]);
-        char *path = nm_settings_path(options, sections, settings[i]);
+        char *path = nm_option_path(options, sections, settings[i]);
         nm_status status = nm_options_set(options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);
         free(path);
         NM_TRY(status);
@@ -44,7 +30,7 @@ static nm_status override(nm_options *model_options, const nm_inference *self, c
                           const char *const *settings, nm_error *err)
 {
     for (size_t i = 0; settings && settings[i]; i += 2) {
-        char *path = nm_settings_path(self->options, type->sections, settings[i]);
+        char *path = nm_option_path(self->options, type->sections, settings[i]);
         nm_status status = NM_OK;
         if (nm_options_row(model_options, path))
             status = nm_options_set(model_options, path, settings[i + 1], NM_ORIGIN_COMMAND, err);

@@ -36,10 +36,7 @@ const char *nm_inference_option(const nm_inference *inference, const char *name)
 /* A warning about the device, or NULL. */
 const char *nm_inference_warning(const nm_inference *inference);
 
-/* The full name of an option, heap. A name without a section belongs to the first of the sections (comma-separated) that has such
- * an option, or to the first section if none has. */
-char *nm_settings_path(const nm_options *options, const char *sections, const char *name);
-/* Sets options. settings: alternating names, as for nm_settings_path, and values, ends with NULL, or NULL. NM_USAGE for an unknown
+/* Sets options. settings: alternating names, as for nm_option_path, and values, ends with NULL, or NULL. NM_USAGE for an unknown
  * name or an invalid or missing value. */
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err);

@@ -44,22 +44,22 @@ static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *even
     enum { WARN_PERCENT = 5 };
     const nm_prepare_report *report = &self->report;
     const nm_prepare_split_report *train = &report->splits[0];
-    nm_drop most = 0;
+    nm_drop_reason most = 0;
     int64_t dropped = 0;
     for (int drop = 0; drop < NM_DROP_N; drop++) {
         if (drop == NM_DROP_DUPLICATE)
             continue;
         dropped += train->dropped[drop];
         if (train->dropped[drop] > train->dropped[most])
-            most = (nm_drop)drop;
+            most = (nm_drop_reason)drop;
     }
     if (100 * dropped <= WARN_PERCENT * train->pairs)
         return;
-    const char *option = nm_drop_option(most);
-    char *first =
-        nm_format("%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
-                  100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self), nm_drop_text(most),
-                  *option ? "; the option --" : "", option, *option ? " changes this filter" : "");
+    const char *option = nm_drop_reason_option(most);
+    char *first = nm_format("%.1f %% of the training %s were dropped, most of them as \"%s\"%s%s%s",
+                            100.0 * (double)dropped / (double)train->pairs, nm_prepared_unit(self),
+                            nm_drop_reason_text(most), *option ? "; the option --" : "", option,
+                            *option ? " changes this filter" : "");
     nm_buffer text = {0};
     nm_buffer_append(&text, first, strlen(first));
     free(first);
@@ -324,8 +324,8 @@ bool nm_prepared_get_drop(const nm_prepared *self, int32_t split, size_t index, 
     for (int drop = 0; found && out && drop < NM_DROP_N; drop++) {
         if (!found->dropped[drop] || index--)
             continue;
-        *out = (nm_prepared_drop){.reason = nm_drop_text((nm_drop)drop),
-                                  .option = nm_drop_option((nm_drop)drop),
+        *out = (nm_prepared_drop){.reason = nm_drop_reason_text((nm_drop_reason)drop),
+                                  .option = nm_drop_reason_option((nm_drop_reason)drop),
                                   .lines = found->dropped[drop]};
         return true;
     }

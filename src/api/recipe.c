@@ -37,9 +37,8 @@ nm_status nm_recipe_find_task(const char *recipe, const char *const *settings, c
     } else if (!name) {
         status = nm_options_peek(recipe, "run.task", &name, err);
     }
-    *task = name ? nm_task_type_find(name) : &nm_task_translation;
-    if (status == NM_OK && !*task)
-        status = nm_fail(err, NM_USAGE, "run.task = %.100s: no such task", name);
+    if (status == NM_OK)
+        status = nm_task_type_choose(name, task, err);
     free(name);
     return status;
 }

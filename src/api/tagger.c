@@ -186,7 +186,7 @@ static nm_status tag(const nm_tagger *self, workspace *w, const char *const *tok
                      nm_tagged *out, nm_error *err)
 {
     int32_t *tags;
-    size_t longest = (size_t)nm_tagger_config_of(w->model)->max_positions;
+    size_t longest = (size_t)nm_tagger_model_config_of(w->model)->max_positions;
     nm_tag_corpus_clear(&w->corpus);
     nm_tagging_clear_forms(&w->parts);
     for (size_t s = 0; s < out->n; s++) {

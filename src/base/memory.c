@@ -33,14 +33,12 @@ void *nm_reallocate(void *block, size_t bytes)
     return moved;
 }
 
-char *nm_format(const char *format, ...)
+static char *format_list(const char *format, va_list args)
 {
-    va_list args, again;
+    va_list again;
     locale_t before = nm_c_locale_enter();
-    va_start(args, format);
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
-    va_end(args);
     if (length < 0) /* vsnprintf allocates for wide fields */
         nm_out_of_memory(0);
     char *text = nm_allocate((size_t)length + 1);
@@ -48,6 +46,32 @@ char *nm_format(const char *format, ...)
     va_end(again);
     nm_c_locale_leave(before);
     return text;
+}
+
+char *nm_format(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *text = format_list(format, args);
+    va_end(args);
+    return text;
+}
+
+void nm_format_append(char **text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    char *more = format_list(format, args);
+    va_end(args);
+    size_t length = *text ? strlen(*text) : 0, bytes = strlen(more) + 1;
+    *text = nm_reallocate(*text, length + bytes);
+    memcpy(*text + length, more, bytes);
+    free(more);
+}
+
+void nm_list_append(char **list, const char *item)
+{
+    nm_format_append(list, "%s%s", *list && **list ? ", " : "", item);
 }
 
 char *nm_duplicate(const char *text)

@@ -15,6 +15,10 @@ void *nm_allocate(size_t bytes); /* zeroed */
 void *nm_reallocate(void *block, size_t bytes);
 /* printf into a heap string, which the caller frees. */
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* printf to the end of *text, a heap string or NULL (empty). The arguments may contain *text's value before the call. */
+void nm_format_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends an item to a list whose items are separated by ", "; *list: as above. */
+void nm_list_append(char **list, const char *item);
 char *nm_duplicate(const char *text); /* NULL for NULL */
 bool nm_ends_with(const char *text, const char *end);
 /* A stream that writes to memory, like open_memstream: *text, which the caller frees, and *bytes are valid after fflush and

@@ -34,11 +34,6 @@ struct nm_safetensors {
     size_t n_parts;
 };
 
-const char *nm_tensor_type_text(nm_tensor_type type)
-{
-    return types[type].text;
-}
-
 size_t nm_tensor_type_bytes(nm_tensor_type type)
 {
     return types[type].bytes;

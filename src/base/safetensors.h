@@ -33,8 +33,6 @@ typedef enum nm_tensor_type {
 
 enum { NM_TENSOR_MAX_RANK = 8 };
 
-/* "F32"; never NULL. */
-const char *nm_tensor_type_text(nm_tensor_type type);
 size_t nm_tensor_type_bytes(nm_tensor_type type);
 
 typedef struct nm_safetensor {

@@ -252,26 +252,26 @@ static const codec codecs[] = {{"gzip", "zlib1g-dev", "\37\213", GZIP_FUNCTIONS}
 static ssize_t convert(void *state, source *from, char *out, size_t n)
 {
     char *to = out;
-    size_t room = n;
-    while (room == n) {
+    size_t space = n;
+    while (space == n) {
         if (!fill(from))
             return -1;
         if (from->n == from->at)
             return 0;
         char *next = (char *)from->bytes + from->at;
         size_t bytes = from->n - from->at;
-        size_t result = iconv(state, &next, &bytes, &to, &room);
+        size_t result = iconv(state, &next, &bytes, &to, &space);
         int error = result == (size_t)-1 ? errno : 0;
         from->at = from->n - bytes;
         /* EINVAL: an incomplete character at the end of the input; E2BIG: the output is full */
-        if (room < n || error == E2BIG)
+        if (space < n || error == E2BIG)
             break;
         if (error && !(error == EINVAL && !from->ended)) {
             errno = EILSEQ;
             return -1;
         }
     }
-    return (ssize_t)(n - room);
+    return (ssize_t)(n - space);
 }
 
 static void close_converter(void *state)

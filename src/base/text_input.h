@@ -11,10 +11,10 @@ extern const char *const nm_compressed_suffixes[];
 bool nm_text_ends_in(const char *path, const char *ending);
 
 /* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes, not by the name; the
- * call waits for the first byte of a pipe or a terminal. encoding: a name of iconv such as "latin1" or "utf-16"; "" and "utf-8": the bytes are not converted (the reader
- * checks them). The caller closes the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding;
- * NM_UNSUPPORTED for a compression whose library Norma was built without, the message names the package; NM_FORMAT for bzip2
- * and zip files; the errors of nm_archive_open.
+ * call waits for the first byte of a pipe or a terminal. encoding: a name of iconv such as "latin1" or "utf-16"; NULL, "" and
+ * "utf-8": the bytes are not converted (the reader checks them). The caller closes the stream with fclose unless it is stdin.
+ * NM_IO; NM_USAGE for an unknown encoding; NM_UNSUPPORTED for a compression whose library Norma was built without, the message
+ * names the package; NM_FORMAT for bzip2 and zip files; the errors of nm_archive_open.
  *
  * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
  * not valid in the encoding; nm_input_error_text describes both. */
@@ -22,6 +22,10 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
 /* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte order mark of UTF-16 or
  * with two ASCII characters of it; otherwise NULL. */
 const char *nm_text_find_utf16(FILE *stream);
+/* The option on_invalid: treatment of input that is not UTF-8. */
+typedef enum nm_on_invalid { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_on_invalid;
+#define NM_ON_INVALID_CHOICES "error|skip"
+
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);
 /* NM_FORMAT for EBADMSG and EILSEQ, NM_MEMORY for ENOMEM, otherwise NM_IO. */

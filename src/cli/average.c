@@ -1,15 +1,15 @@
 /* norma average: the element-wise mean of several models. */
-#include "cli.h"
-#include "model/model_file.h"
+#include "cli/cli.h"
 #include "cli/output_guard.h"
+#include "model/model_average.h"
 
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err = {0};
-    if (nm_cli_check_arguments(cli, argc, 2, 1 << 20, &err) != NM_OK ||
+    if (nm_cli_check_arguments(cli, argc, argv, 2, NM_CLI_NO_LIMIT, &err) != NM_OK ||
         nm_guard_output_file(argv[0], "average: the first argument is the output, and",
                              "name a new file before the models", &err) != NM_OK ||
-        nm_model_file_average((const char *const *)(argv + 1), argc - 1, argv[0], &err) != NM_OK)
+        nm_model_average((const char *const *)(argv + 1), argc - 1, argv[0], &err) != NM_OK)
         return nm_cli_fail(&err);
     fprintf(stderr, "%s: average of %d model%s\n", argv[0], argc - 1, argc == 2 ? "" : "s");
     return NM_OK;

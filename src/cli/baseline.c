@@ -10,7 +10,7 @@
 #include "baseline/baseline.h"
 #include "cli/cli.h"
 #include "data/prepare.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 typedef struct output_config { /* section [output] */
     const char *only;
@@ -119,11 +119,8 @@ static nm_status unknown_name(const job *self, nm_error *err)
 {
     char *known = nm_duplicate("");
     for (const nm_baseline_type *const *type = nm_baseline_types; *type; type++)
-        if ((*type)->task == self->task.type) {
-            char *longer = nm_format("%s%s%s", known, *known ? ", " : "", (*type)->name);
-            free(known);
-            known = longer;
-        }
+        if ((*type)->task == self->task.type)
+            nm_list_append(&known, (*type)->name);
     nm_fail(err, NM_USAGE, "output.only = %.100s: no such baseline of %s; available: %s", self->output->only,
             self->task.type->name, known);
     free(known);
@@ -159,7 +156,7 @@ static int baseline_run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     const run_choice *run = nm_options_find(cli->options, "run");
-    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK ||
+    if (nm_cli_check_arguments(cli, argc, argv, 1, 1, &err) != NM_OK ||
         nm_options_read_profile(cli->options, argv[0], run->profile, &err) != NM_OK)
         return nm_cli_fail(&err);
     const nm_train_config *train = nm_options_find(cli->options, "train");

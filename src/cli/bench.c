@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cli.h"
+#include "cli/cli.h"
 
 typedef struct bench_config {
     bool quick, profile, scaling;
@@ -40,7 +40,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     (void)argv;
     nm_error err = {0};
     const bench_config *config = nm_options_find(cli->options, "bench");
-    if (nm_cli_check_arguments(cli, argc, 0, 0, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, argv, 0, 0, &err) != NM_OK)
         return nm_cli_fail(&err);
     char threads[16], *program = nm_cli_beside_program("norma-bench");
     snprintf(threads, sizeof threads, "%d", (int)config->threads);

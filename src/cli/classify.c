@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "data/line_list.h"
@@ -19,7 +20,7 @@ typedef struct classify_config { /* section [classify] */
     const char *output;
     bool probabilities, evaluate, json;
     int64_t bootstrap, seed;
-    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
+    nm_on_invalid on_invalid;
 } classify_config;
 
 typedef struct columns_config { /* section [data], options of files with tables */
@@ -34,7 +35,7 @@ static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, json, "false", 0, 1, "Write one JSON object per text, or one for the evaluation."),
     NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
-    NM_CHOICE(classify_config, on_invalid, "error", "error|skip", "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
+    NM_CHOICE(classify_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
     {0}};
 static const nm_option_rule classify_rules[] = {
     {"classify.bootstrap", "classify.evaluate", "true", "only the evaluation has an interval", NULL},
@@ -107,7 +108,7 @@ static nm_status open_input(job *self, nm_error *err)
                                      .text = data->text,
                                      .lines_by_default = !self->config->evaluate,
                                      .with_label = self->config->evaluate,
-                                     .skip_invalid = self->config->on_invalid == INVALID_IS_SKIPPED,
+                                     .skip_invalid = self->config->on_invalid == NM_INVALID_IS_SKIPPED,
                                      .labels = of_model ? &self->classes : NULL};
     return nm_labeled_open(&self->texts, self->session->inputs[0], &table, err);
 }

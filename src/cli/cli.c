@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/memory.h"
+#include "base/option_value.h"
 #include "base/subprocess.h"
 #include "cli/open_comm.h"
 
@@ -14,12 +14,16 @@ int nm_cli_fail(const nm_error *err)
     return (int)err->status;
 }
 
-nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, nm_error *err)
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, char **argv, int min, int max, nm_error *err)
 {
-    if (argc >= min && argc <= max)
-        return NM_OK;
-    return nm_fail(err, NM_USAGE, "%s: %s arguments; usage: norma %s %s", cli->command->name,
-                   argc < min ? "too few" : "too many", cli->command->name, cli->command->usage);
+    const nm_command *command = cli->command;
+    if (argc < min)
+        return nm_fail(err, NM_USAGE, "%s: too few arguments; usage: norma %s %s", command->name,
+                       command->name, command->usage);
+    if (argc > max)
+        return nm_fail(err, NM_USAGE, "%s: unexpected argument %.200s; usage: norma %s %s", command->name,
+                       argv[max], command->name, command->usage);
+    return NM_OK;
 }
 
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
@@ -30,51 +34,20 @@ nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err)
     return NM_OK;
 }
 
-static char *joined_path(const char *section, size_t section_length, const char *name, size_t length)
-{
-    char *path =
-        nm_format("%.*s%s%.*s", (int)section_length, section, section_length ? "." : "", (int)length, name);
-    for (char *at = path; *at; at++)
-        if (*at == '-')
-            *at = '_';
-    return path;
-}
-
-/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. A name without a
- * section belongs to the first section of the command that has such an option, or to the first section if none has. */
+/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. See
+ * nm_option_path. */
 static char *option_path(const nm_cli *cli, const char *name, size_t length)
 {
     const char *sections = cli->command->section;
-    if (memchr(name, '.', length) || !sections)
-        return joined_path("", 0, name, length);
-    size_t first = strcspn(sections, ",");
-    for (const char *at = sections; *at;) {
-        size_t n = strcspn(at, ",");
-        char *path = joined_path(at, n, name, length);
-        if (nm_options_row(cli->options, path))
-            return path;
-        free(path);
-        at += n + (at[n] == ',');
-    }
-    return joined_path(sections, first, name, length);
-}
-
-static bool is_boolean(const char *text)
-{
-    static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "0", "1"};
-    for (size_t i = 0; text && i < sizeof words / sizeof *words; i++)
-        if (!strcasecmp(text, words[i]))
-            return true;
-    return false;
-}
-
-static bool is_choice(const nm_option *row, const char *value)
-{
-    size_t length = value ? strlen(value) : 0;
-    for (const char *at = value ? row->choices : NULL; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL)
-        if (strcspn(at, "|") == length && !strncmp(at, value, length))
-            return true;
-    return false;
+    char *own = nm_format("%.*s", (int)length, name);
+    for (char *at = own; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    if (!sections)
+        return own;
+    char *path = nm_option_path(cli->options, sections, own);
+    free(own);
+    return path;
 }
 
 /* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign), otherwise the next
@@ -86,9 +59,11 @@ static const char *option_value(const nm_option *row, bool verbatim, const char 
 {
     if (equals)
         return equals + 1;
-    if (row && row->kind == NM_BOOL && !is_boolean(next))
+    bool ignored;
+    if (row && row->kind == NM_BOOL && !(next && nm_bool_parse(next, &ignored)))
         return "true";
-    if (row && row->choices && is_choice(row, "yes") && !is_choice(row, next))
+    if (row && nm_choice_index(row->choices, "yes") >= 0 &&
+        !(next && nm_choice_index(row->choices, next) >= 0))
         return "yes";
     if (!next || (!verbatim && !strncmp(next, "--", 2)))
         return NULL;
@@ -169,7 +144,7 @@ char *nm_cli_option_name(const nm_command *command, const nm_options *options, c
 {
     for (const char *at = command->section; at && *at;) {
         size_t length = strcspn(at, ",");
-        char *path = joined_path(at, length, key, strlen(key));
+        char *path = nm_format("%.*s.%s", (int)length, at, key);
         bool has = nm_options_row(options, path) != NULL;
         free(path);
         if (has && strlen(section) == length && !strncmp(section, at, length))

@@ -6,6 +6,8 @@
 #ifndef NM_CLI_H
 #define NM_CLI_H
 
+#include <limits.h>
+
 #include "norma/option.h"
 
 typedef struct nm_cli nm_cli;
@@ -46,8 +48,9 @@ extern const nm_command *const nm_commands[];
 nm_status nm_cli_apply(const nm_cli *cli, nm_options *options, nm_error *err);
 /* Prints "norma: message" to standard error and returns the exit code. */
 int nm_cli_fail(const nm_error *err);
-/* NM_USAGE unless min <= argc <= max. */
-nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, int min, int max, nm_error *err);
+/* NM_USAGE with the usage of the command unless min <= argc <= max. */
+nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, char **argv, int min, int max, nm_error *err);
+enum { NM_CLI_NO_LIMIT = INT_MAX };
 
 /* Runs a command with the arguments after its name, including --help and --manual. */
 int nm_cli_run(const nm_command *command, int argc, char **argv);

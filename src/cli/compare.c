@@ -144,7 +144,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     else if (results)
         status = nm_comparison_open_results(&comparison, config->results, settings, &events, &err);
     else
-        status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+        status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     if (status == NM_OK && !program)
         status = nm_fail(&err, nm_file_error_status(errno), "/proc/self/exe: %s", strerror(errno));
     if (status == NM_OK && !results)

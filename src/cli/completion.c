@@ -227,7 +227,7 @@ static void write_zsh(FILE *out)
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
-    if (nm_cli_check_arguments(cli, argc, 1, 1, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, argv, 1, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
     if (!strcmp(argv[0], "bash"))
         write_bash(stdout);

@@ -1,7 +1,7 @@
 /* norma convert: converts models to and from the formats of other toolkits. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "convert/convert.h"
 #include "cli/output_guard.h"
 
@@ -30,7 +30,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     const convert_config *config = nm_options_find(cli->options, "convert");
     const nm_foreign_format *format = NULL;
     nm_error err = {0};
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     bool reads = *config->from != 0;
     if (status == NM_OK && reads == (*config->to != 0))
         status = nm_fail(&err, NM_USAGE, "convert: one of --to FORMAT and --from FORMAT is needed");

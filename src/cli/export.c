@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli.h"
+#include "cli/cli.h"
 #include "cli/output_guard.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
@@ -84,7 +84,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     const nm_backend_options plain = {.name = "ref", .dtype = NM_F32, .threads = 1};
     nm_backend *backend = NULL;
     nm_error err = {0};
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "export: no output file given (-o FILE)");
     if (status == NM_OK && config->int8 && config->bf16)

@@ -18,7 +18,7 @@ typedef struct generate_config { /* section [generate] */
     int documents;
     int64_t samples, buffer;
     bool bare, json;
-    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
+    nm_on_invalid on_invalid;
 } generate_config;
 
 #define ROW(field, initial, min, max, help) NM_OPTION(generate_config, field, initial, min, max, help)
@@ -33,7 +33,7 @@ static const nm_option generate_rows[] = {
     ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
-    NM_CHOICE(generate_config, on_invalid, "error", "error|skip", "Treatment of prompts that are not UTF-8, contain zero bytes or are longer than 1 MiB: stop with an error after the preceding prompts, or skip: write an empty line."),
+    NM_CHOICE(generate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of prompts that are not UTF-8, contain zero bytes or are longer than 1 MiB: stop with an error after the preceding prompts, or skip: write an empty line."),
     {0}};
 static const nm_option_rule generate_rules[] = {
     {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
@@ -194,7 +194,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
     NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
-    if (self->config->on_invalid == INVALID_IS_SKIPPED)
+    if (self->config->on_invalid == NM_INVALID_IS_SKIPPED)
         self->invalid = nm_allocate((size_t)self->config->buffer * sizeof *self->invalid);
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
     if (stream != stdin)

@@ -238,11 +238,8 @@ static nm_status unknown_section(const nm_command *command, const nm_options *op
     const nm_option *rows;
     const nm_preset *presets;
     char *names = nm_duplicate("all");
-    for (size_t i = 0; nm_options_section(options, i, &section, &rows, &presets); i++) {
-        char *longer = nm_format("%s, %s", names, section);
-        free(names);
-        names = longer;
-    }
+    for (size_t i = 0; nm_options_section(options, i, &section, &rows, &presets); i++)
+        nm_list_append(&names, section);
     nm_status status =
         nm_fail(err, NM_USAGE, "%s: no section %.100s; --help SECTION: %s", command->name, topic, names);
     free(names);

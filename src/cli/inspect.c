@@ -291,7 +291,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     self->plan = (nm_inspection_plan){.batches = config->batches,
                                       .gradient_batches = config->gradient_batches,
                                       .tid_sites = config->tid_sites};
-    NM_TRY(nm_cli_check_arguments(cli, argc, 1, 1000, err));
+    NM_TRY(nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, err));
     NM_TRY(nm_inspection_select(&self->plan, config->measure, err));
     NM_TRY(nm_device_reject_int8(nm_options_find(cli->options, "device"), "inspect", err));
     for (int i = 0; i < argc && config->save; i++)

@@ -42,14 +42,9 @@ nm_status nm_cli_line_numbers_gather(nm_cli_line_numbers *lines, nm_comm *comm, 
 char *nm_cli_line_numbers_text(const nm_cli_line_numbers *lines)
 {
     char *text = nm_duplicate(lines->n == 1 ? "line" : "lines");
-    for (int64_t i = 0; i < lines->n && i < NM_CLI_LINES_NAMED; i++) {
-        char *longer = nm_format("%s%s %lld", text, i ? "," : "", (long long)lines->first[i]);
-        free(text);
-        text = longer;
-    }
-    if (lines->n <= NM_CLI_LINES_NAMED)
-        return text;
-    char *longer = nm_format("%s and %lld more", text, (long long)(lines->n - NM_CLI_LINES_NAMED));
-    free(text);
-    return longer;
+    for (int64_t i = 0; i < lines->n && i < NM_CLI_LINES_NAMED; i++)
+        nm_format_append(&text, "%s %lld", i ? "," : "", (long long)lines->first[i]);
+    if (lines->n > NM_CLI_LINES_NAMED)
+        nm_format_append(&text, " and %lld more", (long long)(lines->n - NM_CLI_LINES_NAMED));
+    return text;
 }

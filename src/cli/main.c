@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/edit_distance.h"
-#include "cli.h"
-#include "map_fault.h"
-#include "open_comm.h"
+#include "cli/cli.h"
+#include "cli/map_fault.h"
+#include "cli/open_comm.h"
 
 /* One line each, in the order of the help text. */
 /* clang-format off */

@@ -163,7 +163,7 @@ static nm_status run(nm_model_session *session, const nm_model_command *command,
                      void *state, nm_error *err)
 {
     static char *standard_input[] = {"-"};
-    NM_TRY(nm_cli_check_arguments(session->cli, argc, 1, 1 + command->max_inputs, err));
+    NM_TRY(nm_cli_check_arguments(session->cli, argc, argv, 1, 1 + command->max_inputs, err));
     session->inputs = argc > 1 ? argv + 1 : standard_input;
     session->n_inputs = argc > 1 ? argc - 1 : 1;
     NM_TRY(command->open(session, state, argv[0], err));

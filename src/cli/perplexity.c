@@ -368,7 +368,7 @@ static nm_status score(job *self, int argc, char **argv, nm_error *err)
     char **files = argc > 1 ? argv + 1 : standard_input;
     int n = argc > 1 ? argc - 1 : 1;
     bool is_translation;
-    NM_TRY(nm_cli_check_arguments(self->cli, argc, 1, 100000, err));
+    NM_TRY(nm_cli_check_arguments(self->cli, argc, argv, 1, NM_CLI_NO_LIMIT, err));
     NM_TRY(is_translation_model(argv[0], &is_translation, err));
     if (is_translation && self->config->tokens)
         return nm_fail(err, NM_USAGE,

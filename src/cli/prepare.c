@@ -96,7 +96,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_prepared *prepared;
     console seen = {0};
     const nm_prepare_events events = {.user = &seen, .progress = on_progress, .message = on_message};
-    if (nm_cli_check_arguments(cli, argc, 0, 1, &err) != NM_OK)
+    if (nm_cli_check_arguments(cli, argc, argv, 0, 1, &err) != NM_OK)
         return nm_cli_fail(&err);
     char *recipe = NULL;
     if (argc && nm_cli_find_recipe(argv[0], &recipe, &err) != NM_OK)

@@ -88,7 +88,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err;
     nm_report report = {0};
     const report_config *config = nm_options_find(cli->options, "report");
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1000, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
     if (status == NM_OK && !*config->output && !*config->png && !*config->tensorboard)
         status = nm_fail(&err, NM_USAGE,
                          "report: nothing to write: no --output, no --png FOLDER, no --tensorboard FOLDER");

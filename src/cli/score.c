@@ -62,9 +62,7 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
         if (strcmp(cli->settings[i], "score.reference"))
             continue;
-        char *longer = nm_format("%s,%s", job->paths ? job->paths : "", cli->settings[i + 1]);
-        free(job->paths);
-        job->paths = longer;
+        nm_format_append(&job->paths, ",%s", cli->settings[i + 1]);
     }
     char *rest = job->paths;
     for (char *path; rest && (path = strtok_r(NULL, ",", &rest));) {
@@ -217,7 +215,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err = {0};
     score_job job = {.options = nm_options_find(cli->options, "score"),
                      .hypothesis = argc > 1 ? argv[1] : "-"};
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 2, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 2, &err);
     if (status == NM_OK)
         status = open_scorer(cli, argv[0], &job, &err);
     if (status == NM_OK)

@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "probe/probe.h"
 #include "task/model_loader.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 /* The value of the last "--run.KEY" or "--KEY" on the command line, or NULL. */
 static const char *named(const char *key, int argc, char **argv)
@@ -105,19 +105,6 @@ static void find_default_task(int argc, char **argv, char **task)
     free(recipe);
 }
 
-static nm_status unknown_task(const char *name, nm_error *err)
-{
-    char *known = nm_duplicate("");
-    for (const nm_task_type *const *type = nm_task_types; *type; type++) {
-        char *longer = nm_format("%s%s%s", known, *known ? ", " : "", (*type)->name);
-        free(known);
-        known = longer;
-    }
-    nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; available: %s", name, known);
-    free(known);
-    return err->status;
-}
-
 nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const nm_task_type **task,
                               nm_error *err)
 {
@@ -126,11 +113,12 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
     nm_status found = given ? NM_OK : find_recipe_task(argc, argv, &name, err);
     if (!name)
         find_default_task(argc, argv, &name);
-    const nm_task_type *type = name ? nm_task_type_find(name) : &nm_task_translation;
-    *task = type ? type : &nm_task_translation;
+    *task = NULL;
+    nm_status status = found == NM_OK ? nm_task_type_choose(name, task, err) : found;
+    if (!*task)
+        *task = &nm_task_translation;
     nm_train_options_add(options, *task);
     nm_probe_options_add(options);
-    nm_status status = found != NM_OK || type ? found : unknown_task(name, err);
     free(name);
     return status;
 }

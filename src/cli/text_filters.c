@@ -309,7 +309,7 @@ static nm_status run_filter(filter *self, const char *input, nm_error *err)
     nm_lines_init(&lines, stream, nm_input_name(input));
     nm_status status = nm_cli_output_open(&output, self->config->output, input, err);
     if (status == NM_OK) {
-        /* every line is answered before the next one is read */
+        /* the result of a line is written before the next line is read */
         if (stream == stdin && output.stream == stdout)
             setvbuf(stdout, NULL, _IOLBF, 0);
         status = filter_lines(self, &lines, output.stream, err);
@@ -325,7 +325,7 @@ static int run(nm_cli *cli, int argc, char **argv, step which)
 {
     nm_error err = {0};
     filter self = {.config = nm_options_find(cli->options, "text"), .step = which};
-    nm_status status = nm_cli_check_arguments(cli, argc, 0, 1, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 0, 1, &err);
     if (status == NM_OK)
         status = check_options(cli, &self, &err);
     if (status == NM_OK)

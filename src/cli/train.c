@@ -279,7 +279,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail_to_join(&err);
     console t = {.terminal = isatty(STDERR_FILENO), .last = -1e9};
     bool reports;
-    nm_status status = nm_cli_check_arguments(cli, argc, 1, 1, &err);
+    nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     if (status == NM_OK)
         status = train(&t, cli, argv[0], &ranks, &err);
     status = nm_comm_finish(ranks.comm, status, &reports, &err);

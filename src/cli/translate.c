@@ -15,7 +15,7 @@ typedef struct translate_config { /* section [translate] */
     nm_text_format input_format, output_format;
     int64_t buffer, alignment_layer, alignment_head;
     bool json, alignment;
-    enum { INVALID_IS_ERROR, INVALID_IS_SKIPPED } on_invalid;
+    nm_on_invalid on_invalid;
 } translate_config;
 
 /* clang-format off */
@@ -28,7 +28,7 @@ static const nm_option translate_rows[] = {
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
     NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),
-    NM_CHOICE(translate_config, on_invalid, "error", "error|skip", "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
+    NM_CHOICE(translate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
     {0}};
 /* clang-format on */
 
@@ -198,7 +198,7 @@ static nm_status translate_lines(job *self, const nm_line_list *lines, nm_error 
 static nm_status read_lines(job *self, nm_lines *reader, nm_line_list *lines, nm_error *err)
 {
     const int64_t most = self->config->buffer * self->session->comm->size;
-    const bool skips = self->config->on_invalid == INVALID_IS_SKIPPED;
+    const bool skips = self->config->on_invalid == NM_INVALID_IS_SKIPPED;
     nm_status status = nm_cli_read_lines(reader, most, lines, skips ? &self->skipped : NULL, err);
     for (int i = 0; i < 2; i++) {
         struct companion *other = i ? &self->constraints : &self->prefixes;

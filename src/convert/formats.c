@@ -15,10 +15,8 @@ static char *names_of_formats(void)
     char *names = nm_duplicate("");
     for (size_t i = 0; nm_foreign_formats[i]; i++) {
         const nm_foreign_format *format = nm_foreign_formats[i];
-        char *longer = nm_format("%s%s%s%s", names, *names ? ", " : "", format->name,
-                                 format->write ? "" : " (read only)");
-        free(names);
-        names = longer;
+        nm_format_append(&names, "%s%s%s", *names ? ", " : "", format->name,
+                         format->write ? "" : " (read only)");
     }
     return names;
 }

@@ -50,7 +50,7 @@ static nm_status map_token_norm(nm_norm_map *map, const nm_norm *norm, nm_backen
     case NM_TOKEN_RMS:
         map->eps = spec.eps;
         break;
-    case NM_TOKEN_LENGTH:
+    case NM_TOKEN_L2:
         factor = pow(d, spec.power / 2) / sqrt(d);
         break;
     case NM_TOKEN_RMS_OUTSIDE:
@@ -59,7 +59,7 @@ static nm_status map_token_norm(nm_norm_map *map, const nm_norm *norm, nm_backen
     }
     for (int32_t i = 0; i < d; i++)
         map->gain[i] *= factor;
-    if (spec.eps > NEGLIGIBLE && (spec.kind == NM_TOKEN_LENGTH || spec.kind == NM_TOKEN_RMS_OUTSIDE))
+    if (spec.eps > NEGLIGIBLE && (spec.kind == NM_TOKEN_L2 || spec.kind == NM_TOKEN_RMS_OUTSIDE))
         return unsupported(norm, "its epsilon is too large to be left out", err);
     return NM_OK;
 }

@@ -121,12 +121,12 @@ static const struct {
 #undef D
 };
 
-const char *nm_drop_text(nm_drop drop)
+const char *nm_drop_reason_text(nm_drop_reason drop)
 {
     return drop < NM_DROP_N ? drops[drop].text : "kept";
 }
 
-const char *nm_drop_option(nm_drop drop)
+const char *nm_drop_reason_option(nm_drop_reason drop)
 {
     return drop < NM_DROP_N ? drops[drop].option : "";
 }
@@ -208,15 +208,16 @@ static nm_status check_config(const nm_prepare_config *config, nm_error *err)
     nm_vocab symbols = {.bos = 0, .pad = 1, .eos = 2, .unk = 3};
     NM_TRY(nm_vocab_omit(&symbols, config->omit_symbols, err));
     if (config->valid_every && (*config->valid || !*config->train))
-        return nm_fail(err, NM_USAGE, "valid_every holds out training text: it needs --train and no --valid");
+        return nm_fail(err, NM_USAGE,
+                       "prepare.valid_every holds out training text: it needs --train and no --valid");
     if (*config->alignments && (!*config->train || is_text(config)))
-        return nm_fail(err, NM_USAGE, "alignments require parallel training text (--train)");
+        return nm_fail(err, NM_USAGE, "prepare.alignments require parallel training text (--train)");
     if (config->valid_every == 1)
-        return nm_fail(err, NM_USAGE, "valid_every = 1 leaves nothing for training");
+        return nm_fail(err, NM_USAGE, "prepare.valid_every = 1 leaves nothing for training");
     if (config->max_length && config->max_length < config->min_length)
-        return nm_fail(err, NM_USAGE, "max_length is below min_length");
+        return nm_fail(err, NM_USAGE, "prepare.max_length is below prepare.min_length");
     if (config->ratio > 0 && config->ratio < 1)
-        return nm_fail(err, NM_USAGE, "ratio = %g: must be 0 or at least 1", config->ratio);
+        return nm_fail(err, NM_USAGE, "prepare.ratio = %g: expected 0 or at least 1", config->ratio);
     bool dictionaries = *config->dict_source && *config->dict_target;
     if (config->joint)
         dictionaries = *config->dict_source || *config->dict_target;
@@ -437,9 +438,10 @@ static nm_status check_held_out(const nm_prepare *self, nm_error *err)
     char *unit = self->config->documents != NM_DOCUMENT_LINE ? nm_duplicate("documents")
                  : is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
                                          : nm_duplicate("pairs");
-    nm_fail(err, NM_USAGE,
-            "valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
-            (long long)self->config->valid_every, (long long)train->kept, unit);
+    nm_fail(
+        err, NM_USAGE,
+        "prepare.valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
+        (long long)self->config->valid_every, (long long)train->kept, unit);
     free(unit);
     return NM_USAGE;
 }

@@ -20,6 +20,7 @@
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
+#include "base/text_input.h"
 #include "data/corpus.h"
 #include "data/pair_input.h"
 #include "norma/option.h"
@@ -31,7 +32,6 @@
 
 typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
 typedef enum nm_alignment_words { NM_ALIGNMENT_RAW, NM_ALIGNMENT_TOKENS } nm_alignment_words;
-typedef enum nm_invalid_pairs { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_invalid_pairs;
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
@@ -64,7 +64,7 @@ typedef struct nm_prepare_config {
     int64_t min_length, max_length;
     double ratio;
     bool drop_copies, drop_duplicates;
-    nm_invalid_pairs on_invalid;
+    nm_on_invalid on_invalid;
     nm_alignment_words alignment_words; /* what the links of `alignments` number */
     int64_t threads;
 } nm_prepare_config;
@@ -86,18 +86,18 @@ bool nm_prepare_has_split(const nm_prepare_config *config, int split);
     D(COPY, "copy", "prepare.drop_copies")                                                                   \
     D(DUPLICATE, "duplicate", "prepare.drop_duplicates")
 
-typedef enum nm_drop {
+typedef enum nm_drop_reason {
 #define D(name, text, option) NM_DROP_##name,
     NM_DROP_LIST(D)
 #undef D
         NM_DROP_N,
     NM_DROP_NONE = NM_DROP_N
-} nm_drop;
+} nm_drop_reason;
 
 /* Text of a reason; "kept" for NM_DROP_NONE. */
-const char *nm_drop_text(nm_drop drop);
+const char *nm_drop_reason_text(nm_drop_reason drop);
 /* Full name of the option that controls a reason, "" if there is none. */
-const char *nm_drop_option(nm_drop drop);
+const char *nm_drop_reason_option(nm_drop_reason drop);
 
 enum { NM_PREPARE_SPLITS = 3, NM_PREPARE_SIDES = 2, NM_PREPARE_EXAMPLES = 3 };
 enum { NM_PREPARE_TEXT_BLOCK = 20 }; /* lines of plain text that valid_every holds out together */

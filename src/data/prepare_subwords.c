@@ -46,7 +46,7 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
         NM_TRY(status);
         if (config->bpe_vocabulary && !self->bpe->n_merges)
             return nm_fail(err, NM_MISMATCH,
-                           "bpe_vocabulary = %lld: the training text already has more characters",
+                           "prepare.bpe_vocabulary = %lld: the training text already has more characters",
                            (long long)config->bpe_vocabulary);
     }
     if (self->bpe)

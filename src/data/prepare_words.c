@@ -249,9 +249,9 @@ static nm_status check_pair(const split_job *self, const nm_prepare_block *from,
     return status;
 }
 
-static nm_drop check_text(const split_job *self, const nm_prepare_block *from, size_t i)
+static nm_drop_reason check_text(const split_job *self, const nm_prepare_block *from, size_t i)
 {
-    nm_drop drop = NM_DROP_NONE;
+    nm_drop_reason drop = NM_DROP_NONE;
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
@@ -310,7 +310,7 @@ static size_t ratio_length(const split_job *self, const line_worker *worker, int
     return n;
 }
 
-static nm_drop check_lengths(const split_job *self, const line_worker *worker)
+static nm_drop_reason check_lengths(const split_job *self, const line_worker *worker)
 {
     const nm_prepare_config *config = self->prepare->config;
     const size_t *n = worker->n_words;
@@ -339,7 +339,7 @@ static bool is_copy(const line_worker *worker, const nm_prepare_block *from, siz
            (lines[0].bytes == lines[1].bytes && !memcmp(lines[0].data, lines[1].data, lines[0].bytes));
 }
 
-static void count_drop(nm_prepare_split_report *report, nm_drop drop, size_t index)
+static void count_drop(nm_prepare_split_report *report, nm_drop_reason drop, size_t index)
 {
     int *n = &report->n_examples[drop];
     if (*n < NM_PREPARE_EXAMPLES)
@@ -424,7 +424,7 @@ static bool process_pair(const split_job *self, line_worker *worker, const nm_pr
 {
     const nm_prepare_config *config = self->prepare->config;
     bool train = self->split == PREPARE_TRAIN;
-    nm_drop drop = check_text(self, from, i);
+    nm_drop_reason drop = check_text(self, from, i);
     if (drop == NM_DROP_INVALID && (!train || config->on_invalid == NM_INVALID_IS_ERROR))
         return false;
     for (int side = 0; drop == NM_DROP_NONE && side < self->prepare->sides; side++) {
@@ -685,7 +685,7 @@ static nm_status fail_nothing_left(const nm_prepare *self, nm_error *err)
     for (int drop = 0; drop < NM_DROP_N; drop++)
         if (train->dropped[drop]) {
             fprintf(stream, "%s%lld %s", separator, (long long)train->dropped[drop],
-                    nm_drop_text((nm_drop)drop));
+                    nm_drop_reason_text((nm_drop_reason)drop));
             separator = ", ";
         }
     nm_text_stream_close(stream);

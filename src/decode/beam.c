@@ -15,7 +15,7 @@ typedef struct beam_node { /* a decoder input */
 } beam_node;
 
 typedef struct beam_search {
-    nm_scorer *scorer;
+    nm_token_scorer *scorer;
     const nm_beam_rule *rule;
     const nm_decode_options *options;
     const nm_special_tokens *special;
@@ -221,7 +221,7 @@ static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentenc
 static void extend(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent, int32_t row,
                    int32_t first_node)
 {
-    const nm_scorer *scorer = s->scorer;
+    const nm_token_scorer *scorer = s->scorer;
     const nm_beam_entry *entry = &sentence->live[parent];
     int32_t given = given_token(s, (int32_t)(sentence - s->sentences));
     if (given != NM_TARGET_IGNORED) {
@@ -446,7 +446,7 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
                            .scores = s->options->search == NM_SEARCH_SAMPLE ? NM_SCORES_ALL
                                      : s->constraints                       ? NM_SCORES_ALL_AND_BEST
                                                                             : NM_SCORES_BEST};
-    NM_TRY(nm_scorer_step(s->scorer, &step, err));
+    NM_TRY(nm_token_scorer_step(s->scorer, &step, err));
     for (int32_t i = 0; i < s->sources->n_seqs * s->groups; i++) {
         if (s->sentences[i].done)
             continue;
@@ -475,7 +475,7 @@ int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *option
     return (int32_t)(rule->candidates * of_group + 2 + !options->unknown + (options->beam - of_group));
 }
 
-nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
+nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
                       const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
                       nm_error *err)
 {
@@ -489,7 +489,7 @@ nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_deco
                      .constraints = batch->constraints,
                      .groups = groups,
                      .beam = options->search == NM_SEARCH_SAMPLE ? 1 : (int32_t)options->beam / groups};
-    NM_TRY(nm_scorer_start(scorer, batch->sources, batch->ids, err));
+    NM_TRY(nm_token_scorer_start(scorer, batch->sources, batch->ids, err));
     search_begin(&s, batch);
     bool more = true;
     nm_status status = NM_OK;

@@ -19,7 +19,7 @@
 
 #include "decode/constraints.h"
 #include "decode/decode.h"
-#include "decode/scorer.h"
+#include "decode/token_scorer.h"
 
 /* A partial or finished hypothesis: the decoder inputs of its node, and one more token. */
 typedef struct nm_beam_entry {
@@ -73,10 +73,10 @@ typedef struct nm_beam_batch {
 
 /* Number of groups of the beam; for sampling, the number of samples. */
 int32_t nm_beam_groups(const nm_decode_options *options);
-/* Number of best tokens per hypothesis that the search needs: nm_scorer.k. */
+/* Number of best tokens per hypothesis that the search needs: nm_token_scorer.k. */
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options);
 /* Translates one batch: out[i] gets the best hypotheses of source i, released by the caller. Errors as nm_decode. */
-nm_status nm_beam_run(nm_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
+nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
                       const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
                       nm_error *err);
 

@@ -60,11 +60,11 @@ enum { BATCHES_PER_THREAD = 4, MIN_BATCH_TOKENS = 1024 };
 
 typedef struct decode_worker {
     nm_backend *backend;
-    nm_scorer scorer;
+    nm_token_scorer scorer;
 } decode_worker;
 
 struct nm_decoder {
-    nm_scorer scorer;       /* main scorer, whose tables the workers share */
+    nm_token_scorer scorer; /* main scorer, whose tables the workers share */
     nm_backend *backend;    /* owned backend of a decoder from nm_decoder_create_worker; otherwise NULL */
     decode_worker *workers; /* [threads of the backend], of which the first n_workers exist */
     int32_t n_workers;
@@ -146,8 +146,8 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
         decoder->layers = least(decoder->layers, stack->layers);
         decoder->heads = least(decoder->heads, stack->heads);
     }
-    nm_status status = nm_scorer_init(&decoder->scorer, models, n_models, special->eos,
-                                      nm_beam_tokens(decoder->rule, options), err);
+    nm_status status = nm_token_scorer_init(&decoder->scorer, models, n_models, special->eos,
+                                            nm_beam_tokens(decoder->rule, options), err);
     if (status == NM_OK)
         status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
@@ -171,7 +171,7 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .max_positions = main->max_positions,
                             .layers = main->layers,
                             .heads = main->heads};
-    nm_status status = nm_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
+    nm_status status = nm_token_scorer_init_worker(&decoder->scorer, &main->scorer, backend, err);
     if (status != NM_OK) {
         nm_decoder_free(decoder);
         return status;
@@ -185,18 +185,18 @@ void nm_decoder_free(nm_decoder *decoder)
     if (!decoder)
         return;
     for (int32_t i = 0; i < decoder->n_workers; i++) {
-        nm_scorer_release(&decoder->workers[i].scorer);
+        nm_token_scorer_release(&decoder->workers[i].scorer);
         nm_backend_free(decoder->workers[i].backend);
     }
     free(decoder->workers);
-    nm_scorer_release(&decoder->scorer);
+    nm_token_scorer_release(&decoder->scorer);
     nm_backend_free(decoder->backend);
     free(decoder);
 }
 
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err)
 {
-    return nm_scorer_refresh(&decoder->scorer, err);
+    return nm_token_scorer_refresh(&decoder->scorer, err);
 }
 
 void nm_decoder_set_stop(nm_decoder *decoder, const nm_stop *stop)
@@ -277,7 +277,7 @@ typedef struct decode_job {
 
 /* Forced decoding of a batch. */
 static nm_status score_batch(const decode_job *job, const ordered *order, const nm_packing *packing,
-                             const int32_t *ids, nm_scorer *scorer, nm_translation *done, nm_error *err)
+                             const int32_t *ids, nm_token_scorer *scorer, nm_translation *done, nm_error *err)
 {
     const nm_decoder *decoder = job->decoder;
     int32_t n = packing->n_seqs;
@@ -307,7 +307,8 @@ static int32_t required_tokens(const decode_job *job, size_t i)
            (job->constraints ? nm_constraints_tokens(&job->constraints[i]) : 0);
 }
 
-static nm_status decode_batch(const decode_job *job, const batch *here, nm_scorer *scorer, nm_error *err)
+static nm_status decode_batch(const decode_job *job, const batch *here, nm_token_scorer *scorer,
+                              nm_error *err)
 {
     const nm_decoder *decoder = job->decoder;
     const ordered *order = job->order + here->first;
@@ -412,11 +413,11 @@ static int32_t workers_for(nm_decoder *decoder, size_t n, nm_status *status, nm_
         decode_worker *worker = &decoder->workers[decoder->n_workers];
         if (nm_backend_create_worker(&worker->backend, decoder->scorer.backend, 1, err) != NM_OK)
             return 1; /* the backend has no workers */
-        *status = nm_scorer_init_worker(&worker->scorer, &decoder->scorer, worker->backend, err);
+        *status = nm_token_scorer_init_worker(&worker->scorer, &decoder->scorer, worker->backend, err);
         if (*status == NM_OK) {
             decoder->n_workers++;
         } else { /* a later call creates it again */
-            nm_scorer_release(&worker->scorer);
+            nm_token_scorer_release(&worker->scorer);
             nm_backend_free(worker->backend);
         }
     }
@@ -431,7 +432,7 @@ static int64_t work_per_batch(int64_t work, int32_t workers)
     return workers > 1 ? (each + batches - 1) / batches : INT64_MAX;
 }
 
-static nm_status run_serial(decode_job *job, nm_scorer *scorer, nm_error *err)
+static nm_status run_serial(decode_job *job, nm_token_scorer *scorer, nm_error *err)
 {
     nm_status status = NM_OK;
     for (size_t i = 0; i < job->n_batches && status == NM_OK; i++)

@@ -8,7 +8,7 @@
 enum { STEP_TOKENS = 1024 }; /* maximum number of target tokens per step, to bound its memory */
 
 typedef struct forced {
-    nm_scorer *scorer;
+    nm_token_scorer *scorer;
     const nm_special_tokens *special;
     const nm_packing *sources;
     const nm_id_list *targets;
@@ -77,7 +77,7 @@ static nm_status run_step(forced *f, nm_error *err)
                            .cross_offsets = f->cross_offsets,
                            .attention = f->observed ? &f->attention : NULL,
                            .given = f->given};
-    NM_TRY(nm_scorer_step(f->scorer, &step, err));
+    NM_TRY(nm_token_scorer_step(f->scorer, &step, err));
     store(f);
     f->first_row += f->n_rows;
     f->n_rows = 0;
@@ -103,11 +103,11 @@ static nm_status run_targets(forced *f, nm_error *err)
     return f->n_rows ? run_step(f, err) : NM_OK;
 }
 
-nm_status nm_forced_run(nm_scorer *scorer, const nm_special_tokens *special,
+nm_status nm_forced_run(nm_token_scorer *scorer, const nm_special_tokens *special,
                         const nm_attention_choice *attention, const nm_packing *sources, const int32_t *ids,
                         const nm_id_list *targets, nm_hypothesis *out, nm_error *err)
 {
-    NM_TRY(nm_scorer_start(scorer, sources, ids, err));
+    NM_TRY(nm_token_scorer_start(scorer, sources, ids, err));
     forced *f = nm_allocate(sizeof *f);
     *f = (forced){.scorer = scorer,
                   .special = special,

@@ -16,7 +16,7 @@ typedef struct nm_attention_request {
     double *weights;     /* host, [entries of cross_rows], overwritten */
 } nm_attention_request;
 
-/* Log probabilities that nm_scorer_step computes for each hypothesis. */
+/* Log probabilities that nm_token_scorer_step computes for each hypothesis. */
 typedef enum nm_step_scores {
     NM_SCORES_BEST, /* the k best tokens and eos */
     NM_SCORES_ALL,  /* all tokens */
@@ -34,9 +34,9 @@ typedef struct nm_decode_step {
     const int32_t *self_rows, *self_offsets;
     const int32_t *cross_rows, *cross_offsets; /* rows of the packed source */
     const nm_attention_request *attention;     /* NULL: none */
-    /* For nm_scorer_step: [n] tokens whose log probabilities are computed, too, or NM_TARGET_IGNORED; NULL: none. */
+    /* For nm_token_scorer_step: [n] tokens whose log probabilities are computed, too, or NM_TARGET_IGNORED; NULL: none. */
     const int32_t *given;
-    nm_step_scores scores; /* for nm_scorer_step */
+    nm_step_scores scores; /* for nm_token_scorer_step */
 } nm_decode_step;
 
 /* The model must outlive it. On a bf16 backend, or if the parameters are int8, the KV cache is in bf16, otherwise in the backend's

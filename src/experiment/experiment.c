@@ -12,7 +12,7 @@
 #include "experiment/slurm_array.h"
 #include "probe/probe.h"
 #include "train/option_check.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 /* ---- variants ---- */
 

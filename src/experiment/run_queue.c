@@ -13,7 +13,7 @@
 #include "base/utf8_cut.h"
 #include "probe/probe.h"
 #include "task/tune.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 void nm_run_queue_release(nm_run_queue *queue)
 {

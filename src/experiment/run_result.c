@@ -13,10 +13,10 @@
 #include "base/json.h"
 #include "base/sort.h"
 #include "base/utf8_cut.h"
+#include "model/model_average.h"
 #include "probe/tid.h"
 #include "task/model_loader.h"
-#include "model/model_file.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 void nm_run_result_release(nm_run_result *result)
 {
@@ -249,7 +249,7 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
             "%s: %zu checkpoints, but compare.average is %lld; see train.keep_last and train.save_every",
             folder, n, (long long)count);
     else
-        status = nm_model_file_average((const char *const *)paths + n - count, (int)count, path, err);
+        status = nm_model_average((const char *const *)paths + n - count, (int)count, path, err);
     for (size_t i = 0; i < n; i++)
         free(paths[i]);
     free(paths);

@@ -168,7 +168,7 @@ static void randomize_norm_weights(nm_params *params)
         nm_param *param = params->list[i];
         const char *end = strstr(param->tensor.name, ".norm.weight");
         if (end && !param->fixed && param->init.kind == NM_INIT_CONSTANT && param->init.scale == 1)
-            param->init = (nm_init){NM_INIT_ABOUT_ONE, 0.02};
+            param->init = (nm_init){NM_INIT_NORMAL_MEAN_ONE, 0.02};
     }
 }
 

@@ -49,10 +49,4 @@ nm_status nm_model_file_explain(const nm_safetensors *file, nm_status status, nm
 /* NM_DIVERGED names the first floating-point tensor that contains a NaN or an infinity. */
 nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err);
 
-/* Writes the elementwise mean of n model files to out: every floating-point tensor, including running statistics. Counters
- * and metadata are those of the file with the highest update. NM_UNSUPPORTED for int8 and bf16 files; NM_MISMATCH if the files
- * differ in names, types or element counts of tensors, in the task, in its texts (dictionaries, codes, labels), or in options
- * of [model] and [norm] that are not options of training; NM_DIVERGED for values that are not finite. */
-nm_status nm_model_file_average(const char *const *paths, int n, const char *out, nm_error *err);
-
 #endif

@@ -143,10 +143,8 @@ void nm_fold_write_options(const nm_fold *fold, nm_options *options)
     char *text = nm_duplicate("");
     for (size_t a = 0; a < fold->assignments->n; a++) {
         const nm_norm_assignment *entry = &fold->assignments->list[a];
-        char *longer = nm_format("%s%s%s=%s", text, a ? "," : "", entry->sites,
-                                 assignment_is_folded(fold, a) ? nm_norm_none.name : entry->type);
-        free(text);
-        text = longer;
+        nm_format_append(&text, "%s%s=%s", a ? "," : "", entry->sites,
+                         assignment_is_folded(fold, a) ? nm_norm_none.name : entry->type);
     }
     set_option(options, "norm.at", text);
     free(text);

@@ -124,9 +124,7 @@ static char *list_sites(const char *const *sites, size_t n)
             i = n - SHOWN;
         size_t length = strlen(sites[i]) - (nm_ends_with(sites[i], ".norm") ? strlen(".norm") : 0);
         const char *separator = i == 0 ? "" : n > 2 * SHOWN && i == n - SHOWN ? ", ..., " : ", ";
-        char *longer = nm_format("%s%s%.*s", text, separator, (int)length, sites[i]);
-        free(text);
-        text = longer;
+        nm_format_append(&text, "%s%.*s", separator, (int)length, sites[i]);
     }
     return text;
 }

@@ -243,11 +243,12 @@ bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const vo
     return true;
 }
 
-nm_status nm_norm_check_warmup(const char *warmup, nm_error *err)
+nm_status nm_norm_check_warmup(const nm_norm_type *type, const char *warmup, nm_error *err)
 {
     size_t length = strlen(warmup);
     if (strcmp(warmup, "lr") && (!length || length > 12 || strspn(warmup, "0123456789") != length))
-        return nm_fail(err, NM_USAGE, "warmup = %.100s: expected lr or a number of updates", warmup);
+        return nm_fail(err, NM_USAGE, "norm.%s.warmup = %.100s: expected lr or a number of updates",
+                       type->name, warmup);
     return NM_OK;
 }
 

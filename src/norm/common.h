@@ -74,8 +74,8 @@ void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, c
 bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const void *row_scale,
                        const void *shift, const void *scale, void *sums[2]);
 
-/* Warm-up: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
-nm_status nm_norm_check_warmup(const char *warmup, nm_error *err);
+/* Option warmup of a type: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
+nm_status nm_norm_check_warmup(const nm_norm_type *type, const char *warmup, nm_error *err);
 int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates);
 /* Text for nm_norm_type.note. */
 void nm_norm_note_warmup(int64_t updates, char *text, size_t size);

@@ -23,7 +23,7 @@ static const nm_option fix_options[] = {
 static nm_token_norm fix_spec(const nm_norm *norm)
 {
     const fix_config *config = norm->config;
-    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon};
+    return (nm_token_norm){.kind = NM_TOKEN_L2, .groups = 1, .eps = config->epsilon};
 }
 
 const nm_norm_type nm_norm_fix = {

@@ -82,7 +82,7 @@ static nm_status mabn_check(const void *settings, const nm_norm_site *site, nm_e
         return nm_fail(err, NM_USAGE, "norm '%s': window = %lld is too long", site->name,
                        (long long)config->window);
     NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err));
-    return nm_norm_check_warmup(config->warmup, err);
+    return nm_norm_check_warmup(&nm_norm_mabn, config->warmup, err);
 }
 
 static void mabn_shape(const void *settings, const nm_norm_site *site, nm_norm_shape *shape)

@@ -89,7 +89,7 @@ static nm_status power_check(const void *settings, const nm_norm_site *site, nm_
 {
     const power_config *config = settings;
     NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err));
-    return nm_norm_check_warmup(config->warmup, err);
+    return nm_norm_check_warmup(&nm_norm_power, config->warmup, err);
 }
 
 static void power_shape(const void *config, const nm_norm_site *site, nm_norm_shape *shape)

@@ -68,7 +68,7 @@ static nm_status progressive_check(const void *settings, const nm_norm_site *sit
 {
     const progressive_config *config = settings;
     (void)site;
-    return nm_norm_check_warmup(config->warmup, err);
+    return nm_norm_check_warmup(&nm_norm_progressive, config->warmup, err);
 }
 
 static void progressive_shape(const void *settings, const nm_norm_site *site, nm_norm_shape *shape)

@@ -39,7 +39,7 @@ static void scale_shape(const void *settings, const nm_norm_site *site, nm_norm_
 static nm_token_norm scale_spec(const nm_norm *norm)
 {
     const scale_config *config = norm->config;
-    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .weight_len = 1};
+    return (nm_token_norm){.kind = NM_TOKEN_L2, .groups = 1, .eps = config->epsilon, .weight_len = 1};
 }
 
 const nm_norm_type nm_norm_scale = {

@@ -84,7 +84,7 @@ static nm_status un_check(const void *settings, const nm_norm_site *site, nm_err
     if (window > INT32_MAX / site->width)
         return nm_fail(err, NM_USAGE, "norm '%s': a window of %lld updates is too long", site->name,
                        (long long)window);
-    return nm_norm_check_warmup(config->warmup, err);
+    return nm_norm_check_warmup(&nm_norm_un, config->warmup, err);
 }
 
 static void un_shape(const void *settings, const nm_norm_site *site, nm_norm_shape *shape)

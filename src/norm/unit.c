@@ -27,7 +27,7 @@ static const nm_option unit_options[] = {
 static nm_token_norm unit_spec(const nm_norm *norm)
 {
     const unit_config *config = norm->config;
-    return (nm_token_norm){.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = config->epsilon, .power = config->k};
+    return (nm_token_norm){.kind = NM_TOKEN_L2, .groups = 1, .eps = config->epsilon, .power = config->k};
 }
 
 const nm_norm_type nm_norm_unit = {

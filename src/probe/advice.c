@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/sort.h"
 #include "probe/numbers.h"
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/schedule.h"
 
 /* Limits and their sources.

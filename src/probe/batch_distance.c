@@ -32,6 +32,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_distance = {
     .name = "distance",
-    .help = "L2 distance between batch and running mean, variance, quadratic mean",
     .norm = measure_norm,
 };

@@ -6,7 +6,7 @@
 
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 enum { BLOCK_ROWS = 64, BINS = 10 };
 

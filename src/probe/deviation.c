@@ -71,6 +71,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_deviation = {
     .name = "deviation",
-    .help = "deviation of the batch statistics relative to the running standard deviation",
     .norm = measure_norm,
 };

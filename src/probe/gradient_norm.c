@@ -25,6 +25,5 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
 
 const nm_instrument nm_instrument_gradient = {
     .name = "gradient",
-    .help = "L2 norm of the gradient, of all parameters and of each group",
     .gradients = measure_gradients,
 };

@@ -11,7 +11,7 @@
 typedef struct nm_probe_record nm_probe_record; /* of one instrument at one update */
 
 typedef struct nm_instrument { /* any function may be NULL */
-    const char *name, *help;
+    const char *name;
     /* after each call of a norm */
     void (*norm)(nm_probe_record *record, const nm_norm_call *call, bool backward);
     void (*gradients)(nm_probe_record *record, const nm_model *model); /* before the optimizer step */
@@ -28,8 +28,6 @@ struct nm_probe_record {
     nm_backend *backend; /* NULL before the first call */
     void *state;         /* of the instrument, kept between updates, freed by its release */
 };
-
-extern const nm_instrument *const nm_instruments[]; /* NULL at the end */
 
 /* A new line of the log, owned by the record. */
 json_t *nm_probe_record_line(nm_probe_record *record, const char *site);

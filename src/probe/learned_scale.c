@@ -39,7 +39,6 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
 
 const nm_instrument nm_instrument_scale = {
     .name = "scale",
-    .help = "learned g by sublayer and depth",
     /* Before the optimizer step the parameters are those that the gradients were computed with. */
     .gradients = measure_gradients,
 };

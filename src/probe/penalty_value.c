@@ -12,6 +12,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_penalty = {
     .name = "penalty",
-    .help = "penalty of each norm that has one",
     .norm = measure_norm,
 };

@@ -26,19 +26,21 @@
 INSTRUMENTS(I)
 #undef I
 
-const nm_instrument *const nm_instruments[] = {
+static const nm_instrument *const instruments[] = {
 #define I(name) &nm_instrument_##name,
     INSTRUMENTS(I)
 #undef I
-    NULL};
-enum { N_INSTRUMENTS = sizeof nm_instruments / sizeof *nm_instruments - 1 };
+};
+enum { N_INSTRUMENTS = sizeof instruments / sizeof *instruments };
 
+#define I(name) #name ", "
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_probe_config, field, initial, min, max, help)
 static const nm_option probe_options[] = {
     ROW(every, "0", 0, 1e12, "Number of updates between measurements of the instruments; 0 disables them."),
     ROW(checkpoints, "false", 0, 1, "Also measure at the updates that end in a checkpoint."),
-    ROW(instruments, "all", 0, 0, "Comma-separated instruments: distance, deviation, gradient_parts, gain, gradient, scale, penalty, update_ratio, moments; or all."),
+    ROW(instruments, "all", 0, 0, "Comma-separated instruments: " INSTRUMENTS(I) "or all."),
     {0}};
+#undef I
 /* clang-format on */
 
 struct nm_probe {
@@ -120,10 +122,10 @@ static json_t *on_updated(void *user, const nm_model *model)
 
 static nm_status unknown_instrument(const char *name, nm_error *err)
 {
-    const char *best = nm_instruments[0]->name;
+    const char *best = instruments[0]->name;
     for (int i = 1; i < N_INSTRUMENTS; i++)
-        if (nm_edit_distance(name, nm_instruments[i]->name) < nm_edit_distance(name, best))
-            best = nm_instruments[i]->name;
+        if (nm_edit_distance(name, instruments[i]->name) < nm_edit_distance(name, best))
+            best = instruments[i]->name;
     return nm_fail(err, NM_USAGE, "probe.instruments: unknown instrument %.64s; the most similar one is %s",
                    name, best);
 }
@@ -135,8 +137,8 @@ static nm_status select_instruments(nm_probe *probe, const char *names, nm_error
     for (char *name; status == NM_OK && (name = strsep(&rest, ",")) != NULL;) {
         bool found = !*name;
         for (int i = 0; i < N_INSTRUMENTS; i++)
-            if (!strcmp(name, "all") || !strcmp(name, nm_instruments[i]->name)) {
-                probe->records[i].instrument = nm_instruments[i];
+            if (!strcmp(name, "all") || !strcmp(name, instruments[i]->name)) {
+                probe->records[i].instrument = instruments[i];
                 found = true;
             }
         if (!found)

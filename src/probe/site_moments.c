@@ -45,6 +45,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_moments = {
     .name = "moments",
-    .help = "mean and standard deviation of the input and output of each norm",
     .norm = measure_norm,
 };

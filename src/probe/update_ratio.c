@@ -51,7 +51,6 @@ static void release(nm_probe_record *record)
 
 const nm_instrument nm_instrument_update_ratio = {
     .name = "update_ratio",
-    .help = "L2 norm of the update relative to that of the parameters",
     .gradients = copy_params,
     .updated = add_ratios,
     .release = release,

@@ -318,8 +318,6 @@ static void write_rows(FILE *out, const nm_drawing *drawing)
     fputs(") scale 0\nset xtics scale 0\n", out);
 }
 
-/* ---- axes ---- */
-
 /* Lists the names of the groups, for a figure whose curves are not runs. */
 static void write_group_legend(FILE *out, const nm_report *report, const nm_drawing *drawing)
 {
@@ -335,15 +333,19 @@ static void write_group_legend(FILE *out, const nm_report *report, const nm_draw
     }
 }
 
-static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       nm_plot_frame frame, bool png)
+/* ---- axes ---- */
+
+static void write_frame(FILE *out, nm_plot_frame frame)
 {
-    bool parallel = figure->style == NM_FIGURE_PARALLEL;
-    bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 10000;
     fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
             frame.right / frame.width);
     fprintf(out, "set tmargin at screen %.9g\nset bmargin at screen %.9g\n", 1 - frame.top / frame.height,
             1 - frame.bottom / frame.height);
+}
+
+static void write_scales(FILE *out, const nm_figure *figure, const nm_drawing *drawing)
+{
+    bool thousands = !drawing->ticks && !figure->x_seconds && drawing->x_max >= 10000;
     fprintf(out, "unset logscale\nset xtics norotate autofreq scale 0.5 font ',13'\nset ytics autofreq scale "
                  "0.5\nset format '%%g'\n");
     if (figure->y_log) {
@@ -356,6 +358,11 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
         fputs("set format x '%.0s%c'\n", out);
     fprintf(out, "set xrange [%.9g:%.9g]\nset yrange [%.9g:%.9g]\n", drawing->x_min, drawing->x_max,
             drawing->y_min, drawing->y_max);
+}
+
+static void write_axis_titles(FILE *out, const nm_report *report, const nm_figure *figure,
+                              const nm_drawing *drawing)
+{
     char *x_label = nm_drawing_x_label(drawing, figure, report),
          *y_label = nm_drawing_y_label(drawing, figure, report);
     char *with_unit =
@@ -367,17 +374,22 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
     free(with_unit);
     free(x_label);
     free(y_label);
-    fputs("\nunset arrow\nunset label\nset border 3\nset grid ytics\n", out);
-    if (figure->style == NM_FIGURE_CELLS)
-        write_rows(out, drawing);
-    if (parallel) {
-        fputs("unset border\nunset grid\nunset ytics\n", out);
-        for (size_t i = 0; i < drawing->n_ticks; i++)
-            fprintf(out,
-                    "set arrow from first %zu, first 0 to first %zu, first 1 nohead back lc rgb '#80868f' lw "
-                    "1.2\n",
-                    i, i);
-    }
+    fputc('\n', out);
+}
+
+/* Parallel coordinates have an axis for each tick, and neither border nor grid. */
+static void write_parallel_axes(FILE *out, const nm_drawing *drawing)
+{
+    fputs("unset border\nunset grid\nunset ytics\n", out);
+    for (size_t i = 0; i < drawing->n_ticks; i++)
+        fprintf(
+            out,
+            "set arrow from first %zu, first 0 to first %zu, first 1 nohead back lc rgb '#80868f' lw 1.2\n",
+            i, i);
+}
+
+static void write_labels(FILE *out, const nm_drawing *drawing, bool parallel, bool png)
+{
     for (size_t i = 0; i < drawing->n_labels; i++) {
         const nm_label *label = &drawing->labels[i];
         fputs("set label ", out);
@@ -387,6 +399,21 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
                 label->y, parallel ? "left offset char 0.6,0" : "center", parallel ? 11 : 13,
                 parallel && png ? " boxed" : "");
     }
+}
+
+static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
+                       nm_plot_frame frame, bool png)
+{
+    bool parallel = figure->style == NM_FIGURE_PARALLEL;
+    write_frame(out, frame);
+    write_scales(out, figure, drawing);
+    write_axis_titles(out, report, figure, drawing);
+    fputs("unset arrow\nunset label\nset border 3\nset grid ytics\n", out);
+    if (figure->style == NM_FIGURE_CELLS)
+        write_rows(out, drawing);
+    if (parallel)
+        write_parallel_axes(out, drawing);
+    write_labels(out, drawing, parallel, png);
     if (figure->line > 0)
         fprintf(out,
                 "set arrow from graph 0, first %g to graph 1, first %g nohead lc rgb '#80868f' dt (4,4)\n",

@@ -403,9 +403,7 @@ char *nm_score_point_name(const nm_score_grid *grid, const nm_score_point *point
     char *name = nm_duplicate(group->name);
     for (size_t a = 0; a < grid->n_axes; a++)
         if (group->varies[a]) {
-            char *longer = nm_format("%s %s=%g", name, nm_score_axis_label(grid, a), point->values[a]);
-            free(name);
-            name = longer;
+            nm_format_append(&name, " %s=%g", nm_score_axis_label(grid, a), point->values[a]);
         }
     return name;
 }

@@ -3,7 +3,7 @@
  * The parameter W is not constrained; the division is part of the graph. */
 #include "tape/tape.h"
 
-static const nm_token_norm l2_norm = {.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = 1e-12};
+static const nm_token_norm l2_norm = {.kind = NM_TOKEN_L2, .groups = 1, .eps = 1e-12};
 
 static void l2_normalize_backward(nm_tape *tape, nm_node *node)
 {

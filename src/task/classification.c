@@ -7,10 +7,10 @@
 #include <xxhash.h>
 
 #include "data/prepare.h"
-#include "model/classifier.h"
+#include "model/classifier_model.h"
 #include "task/model_texts.h"
 #include "task/split_overlap.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 #define ROW(field, initial, min, max, help)                                                                  \
     NM_OPTION(nm_classification_config, field, initial, min, max, help)
@@ -157,8 +157,8 @@ static nm_model_sizes classification_sizes(const nm_task *task)
 static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm_error *err)
 {
     const nm_classification_config *config = task->config;
-    const nm_classifier_config *c = nm_classifier_config_of(model);
-    if (nm_classifier_has_positions(c) && config->max_length > c->max_positions)
+    const nm_classifier_model_config *c = nm_classifier_model_config_of(model);
+    if (nm_classifier_model_has_positions(c) && config->max_length > c->max_positions)
         return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
                        (long long)config->max_length, (long long)c->max_positions);
     return nm_classification_check_logistic(model, err);

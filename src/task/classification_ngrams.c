@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model/classifier.h"
+#include "model/classifier_model.h"
 #include "model/logistic.h"
 #include "task/classification.h"
 
@@ -20,7 +20,7 @@ enum { MAX_WEIGHTS = 1 << 26, LOGIT_WEIGHT = 2 };
 /* The word at position i, or with buckets > 0 the entry of the bigram that ends there. */
 static int32_t entry_at(int64_t buckets, const int32_t *ids, size_t i)
 {
-    return buckets ? nm_classifier_bucket(buckets, ids, i) : ids[i];
+    return buckets ? nm_classifier_model_bucket(buckets, ids, i) : ids[i];
 }
 
 static void find_idf(const nm_labeled_set *train, int64_t buckets, size_t n, double *idf)
@@ -123,7 +123,7 @@ static char *describe(double c, const nm_sparse *valid, size_t correct)
 
 /* Returns a line about the regression; heap. */
 static char *fit_logistic(const nm_classification_parts *parts, nm_backend *b,
-                          const nm_classifier_logistic *to)
+                          const nm_classifier_model_logistic *to)
 {
     const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN], *valid = &parts->sets[NM_SPLIT_VALID];
     features self = {.words = to->words->rows, .buckets = to->bigrams->rows};
@@ -152,7 +152,7 @@ static char *fit_logistic(const nm_classification_parts *parts, nm_backend *b,
 
 nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err)
 {
-    nm_classifier_logistic found = nm_classifier_find_logistic(model);
+    nm_classifier_model_logistic found = nm_classifier_model_find_logistic(model);
     if (!found.words)
         return NM_OK;
     int64_t n = ((int64_t)found.words->rows + found.bigrams->rows) * found.bias->cols;
@@ -169,18 +169,19 @@ nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error
     (void)err;
     const nm_classification_parts *parts = nm_classification_parts_of(task);
     const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
-    nm_classifier_ngrams words, bigrams;
-    nm_classifier_find_ngrams(model, &words, &bigrams);
+    nm_classifier_model_ngrams words, bigrams;
+    nm_classifier_model_find_ngrams(model, &words, &bigrams);
     if (words.weights) {
         init_weights(train, model->backend, words.weights, 0);
-        init_weights(train, model->backend, bigrams.weights, nm_classifier_config_of(model)->ngram_buckets);
+        init_weights(train, model->backend, bigrams.weights,
+                     nm_classifier_model_config_of(model)->ngram_buckets);
     }
     return NM_OK;
 }
 
 char *nm_classification_fit_params(nm_task *task, nm_model *model)
 {
-    nm_classifier_logistic logistic = nm_classifier_find_logistic(model);
+    nm_classifier_model_logistic logistic = nm_classifier_model_find_logistic(model);
     return logistic.words ? fit_logistic(nm_classification_parts_of(task), model->backend, &logistic) : NULL;
 }
 
@@ -188,7 +189,7 @@ char *nm_classification_announce_fit(const nm_task *task, const nm_model *model)
 {
     enum { MANY_TEXTS = 10000 };
     size_t n = nm_classification_parts_of(task)->sets[NM_SPLIT_TRAIN].n;
-    bool fitted = nm_classifier_find_logistic(model).words;
+    bool fitted = nm_classifier_model_find_logistic(model).words;
     return fitted && n >= MANY_TEXTS
                ? nm_format("logistic regression: fitting words and bigrams of %zu texts", n)
                : NULL;

@@ -285,7 +285,7 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
 {
     const nm_lm_config *config = nm_lm_config_of(model);
     if (how->context > config->context)
-        return nm_fail(err, NM_USAGE, "context = %lld is more than model.context = %lld",
+        return nm_fail(err, NM_USAGE, "perplexity.context = %lld is more than model.context = %lld",
                        (long long)how->context, (long long)config->context);
     if (!config->causal && (how->context || !how->drop_incomplete))
         return nm_fail(err, NM_USAGE,

@@ -11,7 +11,7 @@
 #include "text/documents.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_SUBWORDS, NM_LM_TEXTS };
 enum { NM_LM_SPLITS = 3 };

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "model/model_file.h"
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/schedule.h"
 
 /* Checksums of the tensors are verified when the model is opened. */

@@ -103,7 +103,7 @@ static char *tagging_data_warning(const nm_task *task)
 
 /* ---- model ---- */
 
-static const nm_tagger_sizes assumed_sizes = {.chars = 1, .bigrams = 1};
+static const nm_tagger_model_sizes assumed_sizes = {.chars = 1, .bigrams = 1};
 
 static nm_model_sizes tagging_sizes(const nm_task *task)
 {
@@ -117,7 +117,7 @@ static nm_model_sizes tagging_sizes(const nm_task *task)
 static nm_status tagging_prepare_model(nm_task *task, nm_model *model, nm_error *err)
 {
     const nm_tagging_config *config = task->config;
-    int64_t positions = nm_tagger_config_of(model)->max_positions;
+    int64_t positions = nm_tagger_model_config_of(model)->max_positions;
     if (config->max_length > positions)
         return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
                        (long long)config->max_length, (long long)positions);
@@ -179,7 +179,7 @@ static nm_status tagging_init_params(nm_task *task, nm_model *model, nm_error *e
 {
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
-    const nm_tagger_layers *t = nm_tagger_of(model);
+    const nm_tagger_model_layers *t = nm_tagger_model_of(model);
     NM_TRY(init_from_vectors(model, t->words, &parts->words, &parts->vectors, config->vectors,
                              "model.word_dim", err));
     return init_from_vectors(model, t->bigrams, &parts->bigrams, &parts->bigram_vectors,
@@ -191,9 +191,9 @@ static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const
 {
     (void)task;
     (void)smoothed;
-    nm_tensor *emissions = nm_tagger_emissions(model, tape, batch);
+    nm_tensor *emissions = nm_tagger_model_emissions(model, tape, batch);
     nm_packing packing = nm_tape_packing(tape, &batch->source);
-    return nm_crf_loss(tape, emissions, &nm_tagger_of(model)->crf, &packing, batch->target_out);
+    return nm_crf_loss(tape, emissions, &nm_tagger_model_of(model)->crf, &packing, batch->target_out);
 }
 
 /* The loss is a sum over the tokens of a sentence, so this is the loss of uniform tag probabilities for a sentence of the

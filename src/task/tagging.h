@@ -2,7 +2,7 @@
 #ifndef NM_TAGGING_H
 #define NM_TAGGING_H
 
-#include "model/tagger.h"
+#include "model/tagger_model.h"
 #include "task/tasks.h"
 #include "text/columns.h"
 #include "text/tags.h"
@@ -35,7 +35,7 @@ typedef struct nm_tagging_parts {
     nm_counter words, chars, bigrams;
     char **tags; /* [n_tags]: O, then each label with every prefix of the scheme */
     int32_t n_tags;
-    nm_tagger_sizes sizes;
+    nm_tagger_model_sizes sizes;
     nm_counter forms; /* word forms: distinct tokens of all splits, as in the files */
     /* distinct tags of all splits in the model's scheme; the tags of the model are first */
     nm_counter gold_names;

@@ -39,8 +39,8 @@ static int32_t *list_forms(const nm_tag_corpus *corpus, const nm_tag_piece *piec
 }
 
 /* Sets the characters of n words. Dropped words and words without characters have one unknown character. */
-static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int32_t n, nm_tagger_inputs *in,
-                       nm_arena *arena)
+static void pack_chars(const nm_tagging_parts *parts, const int32_t *forms, int32_t n,
+                       nm_tagger_model_inputs *in, nm_arena *arena)
 {
     int32_t *offsets = nm_arena_alloc(arena, ((size_t)n + 1) * sizeof *offsets);
     in->chars = (nm_packing){.n_seqs = n, .offsets = offsets};
@@ -110,11 +110,11 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
     const nm_tagging_parts *parts = task->parts;
     nm_batch batch = {.n = n, .n_targets = n};
     int32_t *forms = list_forms(corpus, pieces, n, dropout, &batch.source, arena);
-    nm_tagger_inputs *in = nm_arena_alloc(arena, sizeof *in);
-    *in = (nm_tagger_inputs){0};
+    nm_tagger_model_inputs *in = nm_arena_alloc(arena, sizeof *in);
+    *in = (nm_tagger_model_inputs){0};
     batch.tokens = batch.source.n_tokens;
     pack_chars(parts, forms, batch.tokens, in, arena);
-    if (((const nm_tagger_config *)nm_options_find(task->options, "model"))->bigram_dim)
+    if (((const nm_tagger_model_config *)nm_options_find(task->options, "model"))->bigram_dim)
         in->bigrams = pack_bigrams(task, corpus, pieces, &batch.source, dropout, arena);
     batch.target = batch.source;
     batch.target_out = pack_gold(parts, corpus, pieces, &batch.source, arena);
@@ -228,14 +228,14 @@ nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena)
 {
     bounds largest = largest_sizes(task);
     nm_arena_reset(arena);
-    nm_tagger_inputs *in = nm_arena_alloc(arena, sizeof *in);
+    nm_tagger_model_inputs *in = nm_arena_alloc(arena, sizeof *in);
     int32_t *zeros = nm_arena_alloc(arena, (size_t)largest.chars * sizeof *zeros);
     memset(zeros, 0, (size_t)largest.chars * sizeof *zeros);
-    *in = (nm_tagger_inputs){.chars = even_packing(largest.tokens, largest.chars, arena),
-                             .char_ids = zeros,
-                             .char_before = zeros,
-                             .char_after = zeros,
-                             .bigrams = zeros};
+    *in = (nm_tagger_model_inputs){.chars = even_packing(largest.tokens, largest.chars, arena),
+                                   .char_ids = zeros,
+                                   .char_before = zeros,
+                                   .char_after = zeros,
+                                   .bigrams = zeros};
     nm_packing packing = even_packing(largest.sentences, largest.tokens, arena);
     return (nm_batch){.n = packing.n_seqs,
                       .n_targets = packing.n_seqs,

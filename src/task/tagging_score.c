@@ -26,7 +26,7 @@ typedef struct predictor {
 static void open_chain(predictor *p)
 {
     const nm_tagging_parts *parts = p->task->parts;
-    const nm_crf_scores *crf = &nm_tagger_of(p->model)->crf;
+    const nm_crf_scores *crf = &nm_tagger_model_of(p->model)->crf;
     size_t tags = (size_t)parts->n_tags;
     nm_chain_init(&p->chain, parts->n_tags);
     nm_backend_read(p->model->backend, p->chain.transitions, crf->transitions->data, tags * tags);
@@ -43,7 +43,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     nm_arena_reset(&p->arena);
     nm_batch batch = nm_tagging_pack(p->task, p->corpus, p->pieces, p->n, NULL, &p->arena);
     nm_tape_start(&p->tape, false, 0, 0);
-    nm_tensor *emissions = nm_tagger_emissions(p->model, &p->tape, &batch);
+    nm_tensor *emissions = nm_tagger_model_emissions(p->model, &p->tape, &batch);
     if (nm_tape_exhausted(&p->tape))
         return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     size_t tags = (size_t)p->chain.tags;
@@ -65,7 +65,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
 
 static nm_status predict_all(predictor *p, int64_t n_sentences, int64_t *n_cut, nm_error *err)
 {
-    int32_t longest = (int32_t)nm_tagger_config_of(p->model)->max_positions;
+    int32_t longest = (int32_t)nm_tagger_model_config_of(p->model)->max_positions;
     for (int64_t s = 0; s < n_sentences; s++) {
         int32_t length = (int32_t)nm_corpus_length(&p->corpus->forms, s);
         *n_cut += length > longest;

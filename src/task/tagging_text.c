@@ -328,7 +328,7 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
-    const nm_tagger_config *model = nm_options_find(task->options, "model");
+    const nm_tagger_model_config *model = nm_options_find(task->options, "model");
     nm_counter words = {0}, chars = {0}, bigrams = {0};
     nm_counter *with_bigrams = model->bigram_dim ? &bigrams : NULL;
     count_split(parts, config, NM_SPLIT_TRAIN, &words, model->char_dim ? &chars : NULL, with_bigrams);
@@ -385,7 +385,8 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
 
 static void set_sizes(nm_tagging_parts *parts)
 {
-    parts->sizes = (nm_tagger_sizes){(int32_t)parts->chars.n + NM_CHAR_FIRST, (int32_t)parts->bigrams.n + 1};
+    parts->sizes =
+        (nm_tagger_model_sizes){(int32_t)parts->chars.n + NM_CHAR_FIRST, (int32_t)parts->bigrams.n + 1};
 }
 
 static uint64_t mix(uint64_t hash, uint64_t value)

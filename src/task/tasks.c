@@ -1,6 +1,8 @@
 /* The table of tasks. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "task/tasks.h"
 
 const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_lm, &nm_task_classification,
@@ -12,4 +14,20 @@ const nm_task_type *nm_task_type_find(const char *name)
         if (!strcmp((*type)->name, name))
             return *type;
     return NULL;
+}
+
+static nm_status unknown_task(const char *name, nm_error *err)
+{
+    char *known = NULL;
+    for (const nm_task_type *const *type = nm_task_types; *type; type++)
+        nm_list_append(&known, (*type)->name);
+    nm_status status = nm_fail(err, NM_USAGE, "run.task = %.100s: no such task; available: %s", name, known);
+    free(known);
+    return status;
+}
+
+nm_status nm_task_type_choose(const char *name, const nm_task_type **type, nm_error *err)
+{
+    *type = name ? nm_task_type_find(name) : &nm_task_translation;
+    return *type ? NM_OK : unknown_task(name, err);
 }

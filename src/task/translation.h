@@ -10,7 +10,7 @@
 #include "task/tasks.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 enum {
     NM_TEXT_SETTINGS,

@@ -11,11 +11,6 @@
 
 enum { CHUNK_BYTES = 1 << 16 };
 
-void nm_counter_init(nm_counter *counter)
-{
-    *counter = (nm_counter){0};
-}
-
 void nm_counter_release(nm_counter *counter)
 {
     for (size_t i = 0; i < counter->n_chunks; i++)
@@ -114,18 +109,6 @@ void nm_counter_add_scaled(nm_counter *counter, const nm_counter *other, int64_t
     }
 }
 
-void nm_counter_prune(nm_counter *counter, int64_t least)
-{
-    nm_counter kept = {0};
-    for (size_t i = 0; i < counter->n; i++) {
-        const nm_count *item = &counter->items[i];
-        if (item->count >= least)
-            nm_counter_add(&kept, item->text, item->bytes, item->count);
-    }
-    nm_counter_release(counter);
-    *counter = kept;
-}
-
 void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes)
 {
     const char *word;
@@ -134,11 +117,7 @@ void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes)
         nm_counter_add(counter, word, word_bytes, 1);
 }
 
-typedef nm_status add_line(nm_counter *counter, const nm_lines *line, nm_error *err);
-
-/* Adds every line of the file. *n_lines is set to their number unless n_lines is NULL. */
-static nm_status add_lines(nm_counter *counter, const char *path, add_line *add, int64_t *n_lines,
-                           nm_error *err)
+nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err)
 {
     FILE *stream;
     NM_TRY(nm_file_open(&stream, path, "rb", err));
@@ -148,10 +127,9 @@ static nm_status add_lines(nm_counter *counter, const char *path, add_line *add,
     nm_status status;
     while ((status = nm_lines_next(&lines, &more, err)) == NM_OK && more) {
         status = nm_line_check(&lines, err);
-        if (status == NM_OK)
-            status = add(counter, &lines, err);
         if (status != NM_OK)
             break;
+        nm_counter_add_line(counter, lines.text, lines.bytes);
     }
     if (n_lines)
         *n_lines = lines.number;
@@ -159,18 +137,6 @@ static nm_status add_lines(nm_counter *counter, const char *path, add_line *add,
     if (stream != stdin)
         fclose(stream);
     return status;
-}
-
-static nm_status add_words(nm_counter *counter, const nm_lines *line, nm_error *err)
-{
-    (void)err;
-    nm_counter_add_line(counter, line->text, line->bytes);
-    return NM_OK;
-}
-
-nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err)
-{
-    return add_lines(counter, path, add_words, n_lines, err);
 }
 
 typedef struct sort_key {
@@ -223,34 +189,4 @@ bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t 
     *text_bytes = (size_t)(space - line);
     *count = value;
     return true;
-}
-
-static nm_status add_count_line(nm_counter *counter, const nm_lines *lines, nm_error *err)
-{
-    size_t bytes;
-    int64_t count;
-    if (!nm_count_parse(lines->text, lines->bytes, &bytes, &count))
-        return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"symbol count\"", lines->path,
-                       (long long)lines->number);
-    if (nm_counter_find(counter, lines->text, bytes) != SIZE_MAX)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: duplicate symbol \"%.*s\"", lines->path,
-                       (long long)lines->number, bytes > 80 ? 80 : (int)bytes, lines->text);
-    nm_counter_add(counter, lines->text, bytes, count);
-    return NM_OK;
-}
-
-nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err)
-{
-    return add_lines(counter, path, add_count_line, NULL, err);
-}
-
-void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream)
-{
-    uint32_t *numbers = nm_counter_sort(counter, order);
-    for (size_t i = 0; i < counter->n; i++) {
-        const nm_count *item = &counter->items[numbers[i]];
-        fwrite(item->text, 1, item->bytes, stream);
-        fprintf(stream, " %lld\n", (long long)item->count);
-    }
-    free(numbers);
 }

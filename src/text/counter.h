@@ -5,7 +5,6 @@
 #ifndef NM_COUNTER_H
 #define NM_COUNTER_H
 
-#include <stdio.h>
 #include "base/hash_map.h"
 #include "norma/status.h"
 
@@ -15,6 +14,7 @@ typedef struct nm_count {
     int64_t count;
 } nm_count;
 
+/* {0} is empty. */
 typedef struct nm_counter {
     nm_count *items; /* [n], in the order of first occurrence */
     size_t n, capacity;
@@ -31,8 +31,6 @@ typedef enum nm_count_order {
 /* Maximum length of a string in bytes. A line of NM_TEXT_MAX_LINE bytes fits, even if lowercasing makes it longer. */
 #define NM_COUNTER_MAX_BYTES ((size_t)1 << 30)
 
-/* Equivalent to {0}. */
-void nm_counter_init(nm_counter *counter);
 void nm_counter_release(nm_counter *counter);
 /* Removes all strings; the memory of items and map is kept. */
 void nm_counter_clear(nm_counter *counter);
@@ -48,21 +46,15 @@ void nm_counter_merge(nm_counter *counter, const nm_counter *other);
 /* Adds the counts of the other counter multiplied by `times`; 0 inserts its strings only. Unless numbers is NULL, numbers[i]
  * is set to the index in `counter` of string i of `other`. */
 void nm_counter_add_scaled(nm_counter *counter, const nm_counter *other, int64_t times, uint32_t *numbers);
-/* Removes strings with a count below least. Indexes change. */
-void nm_counter_prune(nm_counter *counter, int64_t least);
 
-/* Counts the words of a line, or of all lines of a text file. n_lines may be NULL. NM_IO; NM_FORMAT if the file is not
- * UTF-8. */
+/* Counts the words of a line, or of all lines of a text file. *n_lines: their number; may be NULL. NM_IO; NM_FORMAT if the file
+ * is not UTF-8. */
 void nm_counter_add_line(nm_counter *counter, const char *line, size_t bytes);
 nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_lines, nm_error *err);
 
 /* Indexes in the given order; the caller frees. */
 uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order);
 
-/* Reads or writes a file of lines "string count", such as a vocabulary of subword-nmt. NM_IO; NM_FORMAT with file and line,
- * also for duplicate strings. */
-nm_status nm_counter_read(nm_counter *counter, const char *path, nm_error *err);
-void nm_counter_write(const nm_counter *counter, nm_count_order order, FILE *stream);
 /* Splits a line "string count" at its last space. False if the count is not a number from 0 to 2^63 - 1. */
 bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t *count);
 

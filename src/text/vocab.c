@@ -223,15 +223,6 @@ void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out)
     }
 }
 
-void nm_vocab_write(const nm_vocab *vocab, FILE *stream)
-{
-    nm_buffer text = {0};
-    nm_buffer_clear(&text);
-    nm_vocab_format(vocab, &text);
-    fwrite(text.data, 1, text.bytes, stream);
-    nm_buffer_release(&text);
-}
-
 int32_t nm_vocab_size(const nm_vocab *vocab)
 {
     return (int32_t)vocab->symbols.n;

@@ -39,9 +39,8 @@ nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *optio
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err);
 nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vocab_order order,
                          nm_vocab **vocab, nm_error *err);
-/* Appends the text of the file to a buffer, or writes it to a stream (nm_file_close reports write errors). */
+/* Appends the text of the file to a buffer. */
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out);
-void nm_vocab_write(const nm_vocab *vocab, FILE *stream);
 void nm_vocab_free(nm_vocab *vocab);
 /* Omits special symbols: they keep their ids, but a model never outputs them. names: "bos", "pad" and "unk", comma-separated.
  * NM_USAGE for another name. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 char *nm_model_path(const char *path)
 {

@@ -131,9 +131,7 @@ static char *kept_records(const char *log, size_t length)
     const char *end;
     for (const char *line = log + length; (end = strchr(line, '\n')) != NULL; line = end + 1)
         if (!strncmp(line, prefix, strlen(prefix))) {
-            char *longer = nm_format("%s%.*s", kept, (int)(end + 1 - line), line);
-            free(kept);
-            kept = longer;
+            nm_format_append(&kept, "%.*s", (int)(end + 1 - line), line);
         }
     return kept;
 }

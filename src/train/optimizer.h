@@ -12,7 +12,7 @@
 #ifndef NM_OPTIMIZER_H
 #define NM_OPTIMIZER_H
 
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/shards.h"
 
 /* Consecutive trainable elements of the parameter memory. */

@@ -5,7 +5,7 @@
 
 #include "backend/device.h"
 #include "nn/norm_assignment.h"
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/schedule.h"
 
 enum { ASSUMED_VOCABULARY = 1 << 24 };

@@ -153,9 +153,7 @@ void nm_ranks_keep_message(nm_trainer *trainer, const char *text)
 {
     if (trainer->comm->size == 1)
         return;
-    char *longer = nm_format("%s%s\n", trainer->messages ? trainer->messages : "", text);
-    free(trainer->messages);
-    trainer->messages = longer;
+    nm_format_append(&trainer->messages, "%s\n", text);
 }
 
 /* Whether the line is one of the lines of `own`, the messages of rank 0. */

@@ -13,10 +13,8 @@ static char *list_settings(const nm_options *options, nm_origin origin)
     for (size_t i = 0; (path = nm_options_path(options, i)) != NULL; i++) {
         if (nm_options_origin(options, path) == origin) {
             char *value = nm_options_get(options, path);
-            char *longer = nm_format("%s%s%s = %s", list, *list ? ", " : "", path, value);
+            nm_format_append(&list, "%s%s = %s", *list ? ", " : "", path, value);
             free(value);
-            free(list);
-            list = longer;
         }
         free(path);
     }

@@ -257,7 +257,7 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     nm_safetensors *model = NULL, *state = NULL;
     nm_status status = NM_OK;
     if (access(state_path, F_OK) && errno == ENOENT)
-        status = nm_fail(err, NM_FORMAT, "%s is missing", state_path);
+        status = nm_fail(err, NM_FORMAT, "%s: missing", state_path);
     if (status == NM_OK)
         status = nm_safetensors_open(&model, model_path, err);
     if (status == NM_OK)

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "nn/norm_assignment.h"
 #include "text/words.h"
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/schedule.h"
 
 static const nm_option run_options[] = {

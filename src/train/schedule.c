@@ -38,7 +38,7 @@
 #include <string.h>
 
 #include "norma/norm_type.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_schedule_config, field, initial, min, max, help)
 #define RULE(field, names, reason)                                                                           \

@@ -31,6 +31,14 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
         trainer->callbacks.message(trainer->callbacks.user, text);
 }
 
+/* Reports a warning, heap, and frees it; NULL: none. */
+static void warn(nm_trainer *trainer, char *warning)
+{
+    if (warning)
+        nm_trainer_message(trainer, "warning: %s", warning);
+    free(warning);
+}
+
 /* ---- opening ---- */
 
 static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
@@ -64,10 +72,7 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     nm_model_sizes sizes = trainer->task.type->sizes(&trainer->task);
     NM_TRY(nm_model_create(&trainer->model, trainer->task.type->model, trainer->backend, trainer->options,
                            &sizes, true, err));
-    char *warning = trainer->model->type->warning ? trainer->model->type->warning(trainer->model) : NULL;
-    if (warning)
-        nm_trainer_message(trainer, "warning: %s", warning);
-    free(warning);
+    warn(trainer, trainer->model->type->warning ? trainer->model->type->warning(trainer->model) : NULL);
     if (trainer->task.type->prepare_model)
         NM_TRY(trainer->task.type->prepare_model(&trainer->task, trainer->model, err));
     nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);
@@ -294,6 +299,29 @@ static void warn_without_limit(nm_trainer *trainer)
                                     "train.seconds or train.patience, or stop it (Ctrl-C)");
 }
 
+/* The checkpoint of a run that is resumed, or the start of a new run; then the log. Only rank 0 has a folder. */
+static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, nm_error *err)
+{
+    bool root = !trainer->comm->rank, found = false;
+    if (root)
+        NM_TRY(open_folder(trainer, folder, resume, err));
+    trainer->state = (nm_train_state){.best_score = -INFINITY,
+                                      .best_loss = INFINITY,
+                                      .warned_level = 1e3,
+                                      .optimizer = nm_optimizer_state_kind(trainer->optimizer.config),
+                                      .schedule = trainer->schedule.state};
+    if (root && resume)
+        NM_TRY(nm_trainer_resume(trainer, &found, err));
+    if (found)
+        nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
+                           trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
+    else if (root)
+        NM_TRY(start_params(trainer, err));
+    if (!found)
+        nm_workers_reset(&trainer->workers, &trainer->model->params);
+    return root ? open_log(trainer, found, err) : NM_OK;
+}
+
 static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
                             nm_error *err)
 {
@@ -301,18 +329,13 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     if (!trainer->comm->rank)
         NM_TRY(check_folder(folder, err));
     NM_TRY(nm_options_check(trainer->options, &warning, err));
-    if (warning)
-        nm_trainer_message(trainer, "warning: %s", warning);
-    free(warning);
+    warn(trainer, warning);
     NM_TRY(nm_device_reject_int8(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
     NM_TRY(open_task(trainer, task, err));
     if (task->note && task->note(&trainer->task))
         nm_trainer_message(trainer, "%s", task->note(&trainer->task));
-    warning = task->data_warning ? task->data_warning(&trainer->task) : NULL;
-    if (warning)
-        nm_trainer_message(trainer, "warning: %s", warning);
-    free(warning);
+    warn(trainer, task->data_warning ? task->data_warning(&trainer->task) : NULL);
     trainer->total_updates = trainer->config->updates;
     NM_TRY(nm_schedule_of_task(&trainer->schedule, &trainer->task, err));
     warn_without_limit(trainer);
@@ -325,25 +348,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     NM_TRY(nm_ranks_compare_setup(trainer, err));
     if (trainer->callbacks.dry_run)
         return nm_ranks_share_messages(trainer, err);
-    if (!trainer->comm->rank)
-        NM_TRY(open_folder(trainer, folder, resume, err));
-    trainer->state = (nm_train_state){.best_score = -INFINITY,
-                                      .best_loss = INFINITY,
-                                      .warned_level = 1e3,
-                                      .optimizer = nm_optimizer_state_kind(trainer->optimizer.config),
-                                      .schedule = trainer->schedule.state};
-    bool found = false;
-    if (resume && !trainer->comm->rank)
-        NM_TRY(nm_trainer_resume(trainer, &found, err));
-    if (found)
-        nm_trainer_message(trainer, "resumed at update %" PRId64 ", epoch %" PRId64 ", batch %" PRId64,
-                           trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
-    else if (!trainer->comm->rank)
-        NM_TRY(start_params(trainer, err));
-    if (!found)
-        nm_workers_reset(&trainer->workers, &trainer->model->params);
-    if (!trainer->comm->rank)
-        NM_TRY(open_log(trainer, found, err));
+    NM_TRY(open_run(trainer, folder, resume, err));
     NM_TRY(nm_ranks_share_checkpoint(trainer, err));
     NM_TRY(nm_ranks_share_messages(trainer, err));
     trainer->seconds_before = trainer->state.seconds;

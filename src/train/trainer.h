@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 #include "train/hooks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 #include "train/schedule.h"
 
 /* The training state except tensors; stored in checkpoints as bytes. */

@@ -9,7 +9,7 @@
 #include "train/checkpoint.h"
 #include "model/model_file.h"
 #include "text/counter.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 typedef struct warm_start {
     nm_model *model;
@@ -304,16 +304,11 @@ static char *list_names(const json_t *names)
     enum { LISTED = 4 };
     char *text = nm_duplicate("");
     size_t n = json_array_size(names);
-    for (size_t i = 0; i < n && i < LISTED; i++) {
-        char *longer = nm_format("%s%s%s", text, i ? ", " : "", json_string_value(json_array_get(names, i)));
-        free(text);
-        text = longer;
-    }
-    if (n <= LISTED)
-        return text;
-    char *longer = nm_format("%s and %zu more", text, n - LISTED);
-    free(text);
-    return longer;
+    for (size_t i = 0; i < n && i < LISTED; i++)
+        nm_list_append(&text, json_string_value(json_array_get(names, i)));
+    if (n > LISTED)
+        nm_format_append(&text, " and %zu more", n - LISTED);
+    return text;
 }
 
 static char *summarize(const warm_start *self, const char *path)
@@ -323,11 +318,9 @@ static char *summarize(const warm_start *self, const char *path)
     json_t *counts;
     json_object_foreach(self->entries, name, counts)
     {
-        char *longer = nm_format("%s; %lld of %lld entries of %s", text,
-                                 (long long)json_integer_value(json_array_get(counts, 0)),
-                                 (long long)json_integer_value(json_array_get(counts, 1)), name);
-        free(text);
-        text = longer;
+        nm_format_append(&text, "; %lld of %lld entries of %s",
+                         (long long)json_integer_value(json_array_get(counts, 0)),
+                         (long long)json_integer_value(json_array_get(counts, 1)), name);
     }
     const struct {
         const char *title;
@@ -336,11 +329,9 @@ static char *summarize(const warm_start *self, const char *path)
     for (int i = 0; i < 2; i++) {
         if (!json_array_size(lists[i].names))
             continue;
-        char *names = list_names(lists[i].names),
-             *longer = nm_format("%s; %s: %s", text, lists[i].title, names);
+        char *names = list_names(lists[i].names);
+        nm_format_append(&text, "; %s: %s", lists[i].title, names);
         free(names);
-        free(text);
-        text = longer;
     }
     return text;
 }

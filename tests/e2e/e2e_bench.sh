@@ -37,7 +37,7 @@ runs_bench 7 --quick # there is no norma-bench in the folder of this copy
 [ ! -s out ] && has 'norma: cannot start ' err
 has '/norma-bench: No such file or directory (norma-bench is built with cmake -D NORMA_BENCH=ON)' err
 runs_bench 2 models
-has 'bench: too many arguments' err
+has 'bench: unexpected argument models; usage' err
 printf '#!/bin/sh\necho "$@"\nexit 5\n' >norma-bench
 runs_bench 3
 has 'norma-bench: Permission denied' err

@@ -129,7 +129,7 @@ refuses 3 'nowhere.txt' classify run nowhere.txt
 refuses 5 'other.tsv:2: label "ugly" does not occur' classify run other.tsv --evaluate
 refuses 2 'lines have no labels' classify run test.tsv --evaluate --format lines
 refuses 2 'other.tsv:1: no column 3' classify run other.tsv --evaluate --text 3
-refuses 2 'too many arguments' classify run test.tsv test.tsv
+refuses 2 'classify: unexpected argument other.tsv; usage' classify run test.tsv other.tsv
 refuses 2 'too few arguments' classify
 if [ -c /dev/full ]; then
     got=0

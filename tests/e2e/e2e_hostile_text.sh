@@ -21,9 +21,9 @@ refuses 2 'needs a value' prepare --output
 refuses 2 'needs a value' prepare --output --train x
 refuses 2 'no output folder' prepare --output=
 refuses 2 'unknown option' prepare "--$(head -c 100000 /dev/zero | tr '\0' y)=1"
-refuses 2 'too many arguments' prepare a b
+refuses 2 'prepare: unexpected argument b; usage' prepare a b
 refuses 2 'too few arguments' train
-refuses 2 'too many arguments' train recipe.ini other.ini
+refuses 2 'train: unexpected argument other.ini; usage' train recipe.ini other.ini
 refuses 2 'too few arguments' score
 refuses 2 'unknown command' help prepear
 refuses 2 'expected an integer' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1.5
@@ -34,10 +34,10 @@ refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges -1
 refuses 2 'outside' prepare "${prepare_arguments[@]}" --output o --bpe-merges 1e300
 refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio nan
 refuses 2 'expected a number' prepare "${prepare_arguments[@]}" --output o --ratio inf
-refuses 2 'ratio = 0.5' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
+refuses 2 'prepare.ratio = 0.5: expected 0 or at least 1' prepare "${prepare_arguments[@]}" --output o --ratio 0.5
 refuses 2 'true or false' prepare "${prepare_arguments[@]}" --output o --lowercase=perhaps
 refuses 2 'expected one of none|moses' prepare "${prepare_arguments[@]}" --output o --tokenizer mouse
-refuses 2 'max_length is below min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
+refuses 2 'prepare.max_length is below prepare.min_length' prepare "${prepare_arguments[@]}" --output o --min-length 9 --max-length 3
 refuses 2 'must not contain a newline' prepare "${prepare_arguments[@]}" --output "$(printf 'a\nb')"
 refuses 2 'start or end with whitespace' prepare "${prepare_arguments[@]}" --output ' data'
 refuses 2 'contain ; after whitespace' prepare "${prepare_arguments[@]}" --output 'a ;b'

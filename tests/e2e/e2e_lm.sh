@@ -197,7 +197,7 @@ refuses 4 'standard input: no text to score' perplexity softmax
 printf 'a \0 b\n' >zero.txt
 refuses 4 'zero.txt:1: not text: byte 0x00 at position 3' perplexity softmax zero.txt
 refuses 3 'nothere.txt' perplexity softmax nothere.txt
-refuses 2 'more than model.context = 8' perplexity softmax test.txt --context 9
+refuses 2 'perplexity.context = 9 is more than model.context = 8' perplexity softmax test.txt --context 9
 stops 1 4 'broken.txt:2' generate softmax broken.txt --lines 1
 refuses 4 'zero.txt:1: not text: contains a zero byte' generate softmax zero.txt
 { echo the dog && head -c 1048577 /dev/zero | tr '\0' x; } >huge.txt

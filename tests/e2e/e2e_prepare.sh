@@ -219,8 +219,8 @@ refuses 2 'dictionaries are required' "${p[@]}" --test long
 refuses 2 'two different languages' prepare --train long --output no
 refuses 2 'no output folder' prepare --train long --source-lang de --target-lang en
 refuses 2 'no text given' "${p[@]}"
-refuses 2 'max_length is below min_length' "${p[@]}" --train long --min-length 5 --max-length 4
-refuses 2 'ratio = 0.5' "${p[@]}" --train long --ratio 0.5
+refuses 2 'prepare.max_length is below prepare.min_length' "${p[@]}" --train long --min-length 5 --max-length 4
+refuses 2 'prepare.ratio = 0.5: expected 0 or at least 1' "${p[@]}" --train long --ratio 0.5
 # A full disk, simulated by a limit on the size of files.
 for blocks in 1 12 24; do
     got=0
@@ -304,7 +304,7 @@ refuses 2 'option --train needs a value' prepare --train
 refuses 2 'option --train needs a value' prepare --train --lowercase
 refuses 2 'expected true or false' prepare --lowercase=maybe
 refuses 2 'expected one of none|moses' prepare --prepare.tokenizer words
-refuses 2 'too many arguments' prepare one two
+refuses 2 'prepare: unexpected argument two; usage' prepare one two
 refuses 2 'too few arguments' average only
 refuses 3 'missing.safetensors' average out.safetensors missing.safetensors
 [ ! -e out.safetensors ] || fail 'a failed average left a file'

@@ -69,7 +69,7 @@ accepts written prepare decoded.ini --ratio 9 --threads 1 --output one
 same_data got one "${train[@]}" "${valid[@]}" "${test[@]}" train.source.off valid.target.off
 refuses 2 'it needs --train and no --valid' prepare --train hand --valid held --valid-every 5 --source-lang de --target-lang en --output x
 refuses 2 'leaves nothing' prepare --train hand --valid-every 1 --source-lang de --target-lang en --output x
-refuses 2 'valid_every = 1000000 holds out nothing of ' prepare --train hand --valid-every 1000000 --source-lang de --target-lang en \
+refuses 2 'prepare.valid_every = 1000000 holds out nothing of ' prepare --train hand --valid-every 1000000 --source-lang de --target-lang en \
     --output x
 # Plain text: every third block of 20 lines.
 awk 'int((NR - 1) / 20) % 3 != 2' hand.de >text.train

@@ -224,8 +224,9 @@ train_at() { # LEVEL OPTIONS...: the weights to weights-LEVEL
     "$NORMA" train small.ini --run.folder level --train.updates 8 --train.validate_every 8 --model.dropout 0.1 --run.quiet \
         --device.isa "$@" 2>err && tensors level/last.safetensors >"weights-$1" && [ -s "weights-$1" ]
 }
-for options in "--model.norm "{layer,rms,scale,fix,group,batch,power,pnv,rbn,mabn,renorm,dyt,derf,unit,prms,ada,seed,repbn,progressive,un} \
-    "--device.precision bf16"; do
+mapfile -t norms < <("$BUILD"/examples/norm_tables types | sed -nE 's/^\| `([a-z]+)` .*/\1/p')
+[ "${#norms[@]}" -ge 21 ] || fail "norm_tables: ${norms[*]}"
+for options in "${norms[@]/#/--model.norm }" "--device.precision bf16"; do
     # shellcheck disable=SC2086
     if train_at avx2 $options; then
         train_at auto $options || fail "train $options: $(cat err)"

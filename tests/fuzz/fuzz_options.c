@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static nm_options *create(void)
 {

@@ -5,7 +5,7 @@
 
 #include "mutate.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static const char *const values[] = {
     "0",    "-1",     "1",        "3",     "8",    "1e9",  "99999999999999999999",

@@ -21,14 +21,13 @@ static golden_result learn(golden_case *test, nm_bpe **bpe)
     nm_bpe_learn_options options = nm_bpe_learn_options_default();
     const json_t *line;
     size_t i;
-    nm_counter words;
+    nm_counter words = {0};
     nm_error err = {0};
     options.n_merges = golden_whole(test, "merges", 0);
     options.min_frequency = golden_whole(test, "min_frequency", 1);
     options.total_symbols = golden_flag(test, "total_symbols");
     if (options.n_merges < 0 || options.min_frequency < 1)
         return golden_fail(test, "config.merges or config.min_frequency is out of range");
-    nm_counter_init(&words);
     json_array_foreach(json_object_get(test->root, "train_lines"), i, line)
         nm_counter_add_line(&words, json_string_value(line), json_string_length(line));
     nm_status status = nm_bpe_learn(&words, &options, bpe, &err);
@@ -119,8 +118,7 @@ static golden_result compare_all(golden_case *test, const nm_bpe *bpe)
     GOLDEN_TRY(compare_segmented(test, bpe, NULL, "test_lines", "test_segmented"));
     if (!json_object_get(test->root, "test_segmented_with_vocabulary"))
         return GOLDEN_PASSED;
-    nm_counter vocabulary;
-    nm_counter_init(&vocabulary);
+    nm_counter vocabulary = {0};
     golden_result result = read_vocabulary(test, &vocabulary);
     if (result == GOLDEN_PASSED)
         result = compare_segmented(test, bpe, &vocabulary, "test_lines", "test_segmented_with_vocabulary");

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "golden_model.h"
-#include "model/classifier.h"
+#include "model/classifier_model.h"
 
 enum { MAX_TEXTS = 64 };
 
@@ -152,7 +152,7 @@ static golden_result configure(golden_case *test, problem *p)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         GOLDEN_TRY(set_number(test, p, numbers[i][0], numbers[i][1]));
     /* below the option's minimum: the table of the case has one position per token of a text */
-    ((nm_classifier_config *)nm_options_find(p->options, "model"))->max_positions =
+    ((nm_classifier_model_config *)nm_options_find(p->options, "model"))->max_positions =
         golden_whole(test, "max_len", 0);
     return GOLDEN_PASSED;
 }

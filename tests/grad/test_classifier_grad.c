@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "model/classifier.h"
+#include "model/classifier_model.h"
 #include "model_gradients.h"
 
 enum { VOCAB = 11, CLASSES = 3, TEXTS = 4, TOKENS = 12 };
@@ -141,7 +141,7 @@ static void test_logistic(void **state)
             double sum = 0, n = offsets[s + 1] - offsets[s];
             for (int i = 0; i < n; i++) {
                 const int32_t *text = ids + offsets[s];
-                sum += words[text[i]][k] + bigrams[nm_classifier_bucket(BUCKETS, text, (size_t)i)][k];
+                sum += words[text[i]][k] + bigrams[nm_classifier_model_bucket(BUCKETS, text, (size_t)i)][k];
             }
             double expected = without[s][k] + sum / sqrt(n) + bias[k];
             assert_true(fabs(with[s][k] - expected) < 1e-12);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "model/tagger.h"
+#include "model/tagger_model.h"
 #include "model_gradients.h"
 
 enum { WORDS = 9, TAGS = 5, TOKENS = 7, CHARS = 12 };
@@ -18,7 +18,7 @@ static const int32_t chars[] = {2, 3, 4, 2, 5, 5, 1, 6, 2, 3, 4, 6}, bigrams[] =
 static const int32_t before[] = {0, 0, 3, 0, 2, 5, 0, 0, 6, 0, 0, 4},
                      after[] = {0, 4, 0, 5, 5, 0, 0, 2, 0, 0, 6, 0};
 
-static const nm_tagger_inputs inputs = {
+static const nm_tagger_model_inputs inputs = {
     .chars = {.n_seqs = TOKENS, .n_tokens = CHARS, .longest = 3, .offsets = char_offsets},
     .char_ids = chars,
     .char_before = before,
@@ -34,7 +34,7 @@ static const nm_batch batch = {.n = 3,
 
 static void rig_open(model_rig *r, const char *norm, bool pre)
 {
-    static const nm_tagger_sizes more = {.chars = 7, .bigrams = 5};
+    static const nm_tagger_model_sizes more = {.chars = 7, .bigrams = 5};
     static const nm_model_sizes sizes = {.source = WORDS, .target = TAGS, .more = &more};
     const char *const settings[] = {"model.preset",
                                     "tiny",
@@ -80,8 +80,9 @@ static double loss_of(void *user, bool backward)
     nm_tape_start(&r->tape, true, 5, 3);
     r->tape.n_targets = batch.n_targets;
     nm_packing packing = nm_tape_packing(&r->tape, &batch.source);
-    nm_tensor *emissions = nm_tagger_emissions(r->model, &r->tape, &batch);
-    const double *device = nm_crf_loss(&r->tape, emissions, &nm_tagger_of(r->model)->crf, &packing, gold);
+    nm_tensor *emissions = nm_tagger_model_emissions(r->model, &r->tape, &batch);
+    const double *device =
+        nm_crf_loss(&r->tape, emissions, &nm_tagger_model_of(r->model)->crf, &packing, gold);
     assert_non_null(device);
     nm_backend_download(r->backend, sums, device, sizeof sums);
     if (backward)
@@ -112,20 +113,21 @@ static void test_sentences_are_independent(void **state)
     rig_open(&r, "layer", false);
     double together[TOKENS * TAGS], alone[TAGS];
     nm_tape_start(&r.tape, false, 0, 0);
-    nm_tensor *all = nm_tagger_emissions(r.model, &r.tape, &batch);
+    nm_tensor *all = nm_tagger_model_emissions(r.model, &r.tape, &batch);
     nm_backend_download(r.backend, together, all->data, sizeof together);
     const int32_t one_word[] = {0, 1}, two_chars[] = {0, 2};
-    const nm_tagger_inputs own = {.chars = {.n_seqs = 1, .n_tokens = 2, .longest = 2, .offsets = two_chars},
-                                  .char_ids = chars + 7,
-                                  .char_before = before + 7,
-                                  .char_after = after + 7,
-                                  .bigrams = bigrams + 4};
+    const nm_tagger_model_inputs own = {
+        .chars = {.n_seqs = 1, .n_tokens = 2, .longest = 2, .offsets = two_chars},
+        .char_ids = chars + 7,
+        .char_before = before + 7,
+        .char_after = after + 7,
+        .bigrams = bigrams + 4};
     const nm_batch second = {.n = 1,
                              .source = {.n_seqs = 1, .n_tokens = 1, .longest = 1, .offsets = one_word},
                              .source_ids = words + 4,
                              .more = &own};
     nm_tape_start(&r.tape, false, 0, 0);
-    nm_tensor *emissions = nm_tagger_emissions(r.model, &r.tape, &second);
+    nm_tensor *emissions = nm_tagger_model_emissions(r.model, &r.tape, &second);
     nm_backend_download(r.backend, alone, emissions->data, sizeof alone);
     assert_memory_equal(alone, together + 4 * TAGS, sizeof alone);
     model_rig_close(&r);

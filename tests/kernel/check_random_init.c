@@ -3,8 +3,10 @@
 
 void check_random_init(pair *p, size z)
 {
-    static const nm_init inits[] = {
-        {NM_INIT_CONSTANT, 0.3}, {NM_INIT_NORMAL, 0.02}, {NM_INIT_UNIFORM, 0.7}, {NM_INIT_ABOUT_ONE, 0.02}};
+    static const nm_init inits[] = {{NM_INIT_CONSTANT, 0.3},
+                                    {NM_INIT_NORMAL, 0.02},
+                                    {NM_INIT_UNIFORM, 0.7},
+                                    {NM_INIT_NORMAL_MEAN_ONE, 0.02}};
     for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
         test_mat out = pair_random(p, z.rows, z.cols, 0);
         size_t n = (size_t)z.rows * (size_t)z.cols;

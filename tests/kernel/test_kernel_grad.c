@@ -358,10 +358,10 @@ static const nm_token_norm token_kinds[] = {{.kind = NM_TOKEN_CENTER},
                                             {.kind = NM_TOKEN_CENTER_OUTSIDE},
                                             {.kind = NM_TOKEN_RMS},
                                             {.kind = NM_TOKEN_RMS_OUTSIDE},
-                                            {.kind = NM_TOKEN_LENGTH},
+                                            {.kind = NM_TOKEN_L2},
                                             {.kind = NM_TOKEN_RMS, .n_used = 2},
                                             {.kind = NM_TOKEN_RMS_OUTSIDE, .n_used = 1},
-                                            {.kind = NM_TOKEN_LENGTH, .n_used = 2, .power = 0.7}};
+                                            {.kind = NM_TOKEN_L2, .n_used = 2, .power = 0.7}};
 enum { N_TOKEN_KINDS = sizeof token_kinds / sizeof *token_kinds };
 
 static nm_token_norm token_spec(const grad_case *c)

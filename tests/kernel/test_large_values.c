@@ -18,8 +18,8 @@ static const nm_token_norm specs[] = {
     {.kind = NM_TOKEN_CENTER_UNBIASED, .groups = 1, .eps = 1e-5},
     {.kind = NM_TOKEN_RMS, .groups = 1, .eps = 1e-5},
     {.kind = NM_TOKEN_RMS_OUTSIDE, .groups = 1, .eps = 1e-5},
-    {.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = 1e-5},
-    {.kind = NM_TOKEN_LENGTH, .groups = 1, .eps = 1e-5, .power = 1},
+    {.kind = NM_TOKEN_L2, .groups = 1, .eps = 1e-5},
+    {.kind = NM_TOKEN_L2, .groups = 1, .eps = 1e-5, .power = 1},
     {.kind = NM_TOKEN_CENTER_OUTSIDE, .groups = 1, .eps = 1e-5},
     {.kind = NM_TOKEN_RMS_OUTSIDE, .groups = 1, .eps = 1e-5, .n_used = 5},
     {.kind = NM_TOKEN_CENTER, .groups = 1, .eps = 1e-5, .ada_c = 1, .ada_k = 0.1}};

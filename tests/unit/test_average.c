@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "model/model_file.h"
+#include "base/safetensors.h"
+#include "model/model_average.h"
 
 static void write_model(const char *path, const char *update, float first, int64_t counter,
                         const char *config)
@@ -34,7 +35,7 @@ static void check(const char *const *paths)
     float weight[2];
     int64_t counter;
     close(mkstemp(out));
-    assert_int_equal(nm_model_file_average(paths, 3, out, &err), NM_OK);
+    assert_int_equal(nm_model_average(paths, 3, out, &err), NM_OK);
     assert_int_equal(nm_safetensors_open(&file, out, &err), NM_OK);
     memcpy(weight, nm_safetensors_find(file, "weight")->data, sizeof weight);
     memcpy(&counter, nm_safetensors_find(file, "iters")->data, sizeof counter);
@@ -59,7 +60,7 @@ static void test_not_a_model(void **state)
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_safetensors_add(writer, "optimizer.m", NM_TENSOR_F32, 0, NULL, &value);
     assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
-    assert_int_equal(nm_model_file_average(paths, 1, out, &err), NM_FORMAT);
+    assert_int_equal(nm_model_average(paths, 1, out, &err), NM_FORMAT);
     assert_non_null(strstr(err.text, "not a model"));
     assert_int_equal(access(out, F_OK), -1);
     unlink(path);
@@ -106,7 +107,7 @@ static void test_different_norms(void **state)
         for (int i = 0; i < 2; i++)
             write_model(names[i], "9", 2, 90, configs[c][i]);
         const char *const paths[] = {names[0], names[1]};
-        assert_int_equal(nm_model_file_average(paths, 2, out, &err), NM_MISMATCH);
+        assert_int_equal(nm_model_average(paths, 2, out, &err), NM_MISMATCH);
         assert_non_null(strstr(err.text, differing[c]));
     }
     for (int i = 0; i < 2; i++)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "decode/scorer.h"
+#include "decode/token_scorer.h"
 
 enum { N = 3, STEPS = 6 };
 
@@ -51,15 +51,15 @@ static void check_against_full(nm_backend *backend, const char *const *settings,
     const int32_t target_offsets[] = {0, STEPS, 2 * STEPS, 3 * STEPS};
     nm_packing targets = {.n_seqs = N, .n_tokens = N * STEPS, .longest = STEPS, .offsets = target_offsets};
     double *full = teacher_forced(&made, &sources, source_ids, &targets, target_in);
-    nm_scorer scorer;
+    nm_token_scorer scorer;
     nm_error err = {0};
     feeder f = {0};
-    assert_int_equal(nm_scorer_init(&scorer, &made.model, 1, EOS, WORDS, &err), NM_OK);
-    assert_int_equal(nm_scorer_refresh(&scorer, &err), NM_OK);
-    assert_int_equal(nm_scorer_start(&scorer, &sources, source_ids, &err), NM_OK);
+    assert_int_equal(nm_token_scorer_init(&scorer, &made.model, 1, EOS, WORDS, &err), NM_OK);
+    assert_int_equal(nm_token_scorer_refresh(&scorer, &err), NM_OK);
+    assert_int_equal(nm_token_scorer_start(&scorer, &sources, source_ids, &err), NM_OK);
     for (int32_t t = 0; t < STEPS; t++) {
         nm_decode_step step = feed(&f, t);
-        assert_int_equal(nm_scorer_step(&scorer, &step, &err), NM_OK);
+        assert_int_equal(nm_token_scorer_step(&scorer, &step, &err), NM_OK);
         for (int32_t i = 0; i < N; i++) {
             const double *expected = full + (size_t)(f.seq[i] * STEPS + t) * WORDS;
             for (int32_t k = 0; k < WORDS; k++)
@@ -68,7 +68,7 @@ static void check_against_full(nm_backend *backend, const char *const *settings,
             assert_true(fabs(scorer.eos_values[i] - expected[EOS]) < most);
         }
     }
-    nm_scorer_release(&scorer);
+    nm_token_scorer_release(&scorer);
     free(full);
     tiny_release(&made);
 }

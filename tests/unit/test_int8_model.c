@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/tagger.h"
+#include "model/model_average.h"
+#include "model/tagger_model.h"
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
@@ -78,7 +79,7 @@ static void test_exact(void **state)
     nm_options *options = nm_options_create();
     nm_model *model;
     nm_error err = {0};
-    const nm_tagger_sizes more = {.chars = 5};
+    const nm_tagger_model_sizes more = {.chars = 5};
     const nm_model_sizes sizes = {.source = WORDS, .target = 4, .plan = {.warmup_updates = 1}, .more = &more};
     nm_model_options_add(options, &nm_model_tagger);
     set(options, "model.preset", "tiny");
@@ -232,7 +233,7 @@ static void test_files(void **state)
     forge(path, forged, weight, 0, 1);
     refuses(read.model, forged, NM_MISMATCH, "dec.0.ffn.in.weight' has 24 numbers of type F32");
     const char *const both[] = {path, path};
-    assert_int_equal(nm_model_file_average(both, 2, forged, &err), NM_UNSUPPORTED);
+    assert_int_equal(nm_model_average(both, 2, forged, &err), NM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "int8 model cannot be averaged"));
     /* not finite: no file is written */
     float bad = NAN;

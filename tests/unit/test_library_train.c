@@ -164,12 +164,13 @@ static void bad_recipes(void **state)
     static const struct {
         const char *recipe, *message;
         nm_status status;
-    } cases[] = {{"/nowhere.ini", "/nowhere.ini", NM_IO},
-                 {"[run]\ntask = dancing\n", "dancing", NM_USAGE},
-                 {"[train]\nupdate = 3\n", "update", NM_USAGE},
-                 {"[train]\nupdates = many\n", "many", NM_USAGE},
-                 {NULL, "recipe is NULL", NM_USAGE},
-                 {"", "recipe is empty", NM_USAGE}};
+    } cases[] = {
+        {"/nowhere.ini", "/nowhere.ini", NM_IO},
+        {"[run]\ntask = dancing\n", "run.task = dancing: no such task; available: translation, lm", NM_USAGE},
+        {"[train]\nupdate = 3\n", "update", NM_USAGE},
+        {"[train]\nupdates = many\n", "many", NM_USAGE},
+        {NULL, "recipe is NULL", NM_USAGE},
+        {"", "recipe is empty", NM_USAGE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(nm_training_open(&training, cases[i].recipe, run, NULL, NM_TRAINING_NEW, NULL, &err),
                          cases[i].status);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backend/bf16.h"
+#include "model/model_average.h"
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
@@ -170,7 +171,7 @@ static void test_bf16(void **state)
     }
     assert_true(rounded > 100);
     const char *const both[] = {path, path};
-    assert_int_equal(nm_model_file_average(both, 2, mean, &err), NM_UNSUPPORTED);
+    assert_int_equal(nm_model_average(both, 2, mean, &err), NM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "a bf16 model cannot be averaged"));
     /* a value that is infinite in bf16 is not written; one that is infinite in a file is found */
     ((float *)made.model->params.list[0]->tensor.data)[0] = 3.4e38F;

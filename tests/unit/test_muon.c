@@ -8,7 +8,7 @@
 #include <fnmatch.h>
 #include <math.h>
 
-#include "model/tagger.h"
+#include "model/tagger_model.h"
 #include "support/tiny_job.h"
 
 /* ---- one step ---- */
@@ -148,7 +148,7 @@ static const rule_case models[] = {
 
 static nm_model *create(const rule_case *c, nm_backend *backend, nm_options *options)
 {
-    static const nm_tagger_sizes more = {.chars = 5};
+    static const nm_tagger_model_sizes more = {.chars = 5};
     const nm_model_sizes sizes = {.source = 10, .target = 10, .plan = {.warmup_updates = 1}, .more = &more};
     nm_model *model;
     nm_error err;

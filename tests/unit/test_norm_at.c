@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/tagger.h"
+#include "model/tagger_model.h"
 
 enum { VOCAB = 11, SEQS = 3, TOKENS = 12 };
 
@@ -42,7 +42,7 @@ typedef struct rig {
 static nm_status rig_open(rig *r, const nm_model_type *type, const char *settings, nm_error *err)
 {
     static const char common[] = "model.preset=tiny model.width=16 model.ff=24 model.heads=2 ";
-    static const nm_tagger_sizes more = {.chars = 7, .bigrams = 5};
+    static const nm_tagger_model_sizes more = {.chars = 7, .bigrams = 5};
     static const nm_model_sizes sizes = {
         .source = VOCAB, .target = VOCAB, .plan = {.warmup_updates = 7}, .more = &more};
     static const nm_backend_options device = {.name = "ref", .dtype = NM_F64, .threads = 1};

@@ -94,11 +94,11 @@ static void test_usage_errors(void **unused)
     create_fails("layer", "epsilom=1", &place, "norm.layer.epsilon");
     create_fails("layer", "epsilon=x", &place, "epsilon");
     create_fails("layer", "epsilon", &place, "key=value");
-    create_fails("power", "warmup=soon", &place, "warmup");
-    create_fails("power", "warmup=-1", &place, "warmup");
-    create_fails("mabn", "warmup=1e3", &place, "warmup");
-    create_fails("un", "warmup=soon", &place, "warmup");
-    create_fails("progressive", "warmup=-1", &place, "warmup");
+    create_fails("power", "warmup=soon", &place, "norm.power.warmup = soon: expected lr or");
+    create_fails("power", "warmup=-1", &place, "norm.power.warmup = -1: expected lr or");
+    create_fails("mabn", "warmup=1e3", &place, "norm.mabn.warmup = 1e3: expected lr or");
+    create_fails("un", "warmup=soon", &place, "norm.un.warmup = soon: expected lr or");
+    create_fails("progressive", "warmup=-1", &place, "norm.progressive.warmup = -1: expected lr or");
     create_fails("power", NULL, &odd, "divide");
     create_fails("pnv", NULL, &odd, "divide");
     create_fails("group", NULL, &odd, "divide");

@@ -9,7 +9,7 @@
 
 #include "data/prepare.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static nm_options *training_options(const char *recipe)
 {

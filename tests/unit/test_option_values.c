@@ -8,8 +8,9 @@
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static void test_refused_values(void **state)
 {
@@ -58,8 +59,24 @@ static void test_texts(void **state)
     }
 }
 
+static void test_lists(void **state)
+{
+    (void)state;
+    char *list = NULL, *text = NULL;
+    nm_list_append(&list, "a");
+    nm_list_append(&list, "b c");
+    nm_list_append(&list, "d");
+    assert_string_equal(list, "a, b c, d");
+    nm_format_append(&text, "%d", 12);
+    nm_format_append(&text, " of %s%s", text, "");
+    assert_string_equal(text, "12 of 12");
+    free(list);
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused_values), cmocka_unit_test(test_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused_values), cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(test_lists)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

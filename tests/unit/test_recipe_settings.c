@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "probe/probe.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 enum { RECIPES = 282, REDUCED_RECIPES = 131, LEAST_CHECKS = 7, LEAST_PROFILE_CHECKS = 3 };
 

@@ -12,7 +12,7 @@
 #include "support/tiny_data.h"
 #include "task/tasks.h"
 #include "train/run_config.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static char *folder;
 

@@ -14,7 +14,7 @@
 #include "experiment/variants.h"
 #include "nn/norm_assignment.h"
 #include "task/tasks.h"
-#include "train/options.h"
+#include "train/train_options.h"
 
 static void has_setting(const nm_variant *variant, size_t i, const char *key, const char *value)
 {

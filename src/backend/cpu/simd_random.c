@@ -119,7 +119,7 @@ NM_INLINE vf values_of(nm_init init, const vu words[4])
     cosine_of_turn(words[1], factor);
     for (int h = 0; h < HALVES; h++) {
         value[h] = vd_mul(vd_set(init.scale), vd_mul(value[h], factor[h]));
-        value[h] = vd_add(vd_set(init.kind == NM_INIT_ABOUT_ONE), value[h]);
+        value[h] = vd_add(vd_set(init.kind == NM_INIT_NORMAL_MEAN_ONE), value[h]);
     }
     return v_narrow(value[0], value[1]);
 }

@@ -38,7 +38,7 @@ static scale_rule rule_of(const nm_token_norm *spec, int32_t n, int32_t width)
         return (scale_rule){.numerator = 1, .divisor = n, .outside = spec->eps};
     case NM_TOKEN_CENTER_OUTSIDE:
         return (scale_rule){.numerator = 1, .divisor = unbiased_divisor(n), .outside = spec->eps};
-    case NM_TOKEN_LENGTH:
+    case NM_TOKEN_L2:
         return (scale_rule){.numerator = pow(width, spec->power / 2), .divisor = 1, .least = spec->eps};
     }
     NM_ASSERT(false);
@@ -283,7 +283,7 @@ static double projection_weight(const token_call *call, const float *x, float sh
                                     : nm_sum_of_squares(call->used, x)) /
                     rule.divisor);
         return root > 0 ? (root + rule.outside) / (root * rule.divisor) : 0;
-    case NM_TOKEN_LENGTH:
+    case NM_TOKEN_L2:
         return scale_eps < (1 - 1e-6) * rule.numerator ? 1 / (rule.numerator * rule.numerator) : 0;
     }
     NM_ASSERT(false);

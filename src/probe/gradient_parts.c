@@ -44,6 +44,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_gradient_parts = {
     .name = "gradient_parts",
-    .help = "terms of the gradient through the batch mean, variance, quadratic mean",
     .norm = measure_norm,
 };

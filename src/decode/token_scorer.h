@@ -1,14 +1,14 @@
 /* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in fairseq. For a
  * single model only the k best tokens of each hypothesis are copied to the host, unless step.scores requests all. */
-#ifndef NM_SCORER_H
-#define NM_SCORER_H
+#ifndef NM_TOKEN_SCORER_H
+#define NM_TOKEN_SCORER_H
 
 #include "base/stop.h"
 #include "decode/incremental.h"
 
-typedef struct nm_scorer {
+typedef struct nm_token_scorer {
     nm_backend *backend;
-    const nm_stop *stop; /* requested: nm_scorer_step returns NM_INTERRUPTED; NULL: never */
+    const nm_stop *stop; /* requested: nm_token_scorer_step returns NM_INTERRUPTED; NULL: never */
     nm_incremental **models;
     nm_model **of; /* the models of `models` */
     int32_t n_models, vocab_size, eos, k;
@@ -22,23 +22,25 @@ typedef struct nm_scorer {
     double *all;                    /* results, host: [n, V] */
     int32_t *columns;               /* results, host: token ids, [n, k] */
     int32_t capacity, all_capacity; /* rows of the results */
-} nm_scorer;
+} nm_token_scorer;
 
 /* k: number of best tokens per hypothesis; at most the vocabulary size is used. All models have the same backend and vocabulary
- * size (asserted). The caller calls nm_scorer_release in every case. NM_UNSUPPORTED as nm_incremental_create; NM_MEMORY. */
-nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
-                         nm_error *err);
-/* For another batch with the same models, on a worker of the main scorer's backend; nm_scorer_refresh is for the main scorer
- * only, which must outlive it. The caller calls nm_scorer_release in every case. NM_MEMORY. */
-nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err);
-void nm_scorer_release(nm_scorer *scorer);
+ * size (asserted). The caller calls nm_token_scorer_release in every case. NM_UNSUPPORTED as nm_incremental_create; NM_MEMORY. */
+nm_status nm_token_scorer_init(nm_token_scorer *scorer, nm_model *const *models, int32_t n_models,
+                               int32_t eos, int32_t k, nm_error *err);
+/* For another batch with the same models, on a worker of the main scorer's backend; nm_token_scorer_refresh is for the main scorer
+ * only, which must outlive it. The caller calls nm_token_scorer_release in every case. NM_MEMORY. */
+nm_status nm_token_scorer_init_worker(nm_token_scorer *scorer, const nm_token_scorer *main,
+                                      nm_backend *worker, nm_error *err);
+void nm_token_scorer_release(nm_token_scorer *scorer);
 
 /* nm_incremental_refresh and nm_incremental_start of every model. */
-nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err);
-nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err);
+nm_status nm_token_scorer_refresh(nm_token_scorer *scorer, nm_error *err);
+nm_status nm_token_scorer_start(nm_token_scorer *scorer, const nm_packing *sources, const int32_t *ids,
+                                nm_error *err);
 /* Computes log probabilities: values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four; with
  * step->given also given_values. Those of tokens that may not be output are -infinity. The attention of an ensemble is the mean
  * over the models. NM_DIVERGED if log probabilities are not finite; NM_MEMORY. */
-nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err);
+nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *step, nm_error *err);
 
 #endif

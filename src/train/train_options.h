@@ -16,7 +16,7 @@ typedef enum nm_optimizer_name {
     NM_OPTIM_MUON
 } nm_optimizer_name;
 
-/* Section [train]; the help texts in options.c describe the fields. */
+/* Section [train]; the help texts in train_options.c describe the fields. */
 typedef struct nm_train_config {
     nm_smoothing smoothing;
     nm_checkpointing activation_checkpointing;

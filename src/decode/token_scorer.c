@@ -1,5 +1,5 @@
 /* Hidden vectors are processed in blocks of rows, which bounds the memory for logits. */
-#include "decode/scorer.h"
+#include "decode/token_scorer.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 
 enum { BLOCK_ROWS = 128 };
 
-static double number_at(const nm_scorer *scorer, const void *array, size_t i)
+static double number_at(const nm_token_scorer *scorer, const void *array, size_t i)
 {
     return nm_dtype_get(scorer->backend->dtype, array, i);
 }
 
-static nm_status alloc_block(nm_scorer *scorer, nm_error *err)
+static nm_status alloc_block(nm_token_scorer *scorer, nm_error *err)
 {
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = BLOCK_ROWS;
     size_t k = (size_t)scorer->k, vocab_size = (size_t)scorer->vocab_size;
@@ -30,19 +30,20 @@ static nm_status alloc_block(nm_scorer *scorer, nm_error *err)
     return NM_OK;
 }
 
-static nm_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t vocab_size, int32_t eos, int32_t k)
+static nm_token_scorer scorer_of(nm_backend *backend, int32_t n_models, int32_t vocab_size, int32_t eos,
+                                 int32_t k)
 {
-    return (nm_scorer){.backend = backend,
-                       .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
-                       .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
-                       .n_models = n_models,
-                       .vocab_size = vocab_size,
-                       .eos = eos,
-                       .k = k < vocab_size ? k : vocab_size};
+    return (nm_token_scorer){.backend = backend,
+                             .models = nm_allocate((size_t)n_models * sizeof(nm_incremental *)),
+                             .of = nm_allocate((size_t)n_models * sizeof(nm_model *)),
+                             .n_models = n_models,
+                             .vocab_size = vocab_size,
+                             .eos = eos,
+                             .k = k < vocab_size ? k : vocab_size};
 }
 
-nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_models, int32_t eos, int32_t k,
-                         nm_error *err)
+nm_status nm_token_scorer_init(nm_token_scorer *scorer, nm_model *const *models, int32_t n_models,
+                               int32_t eos, int32_t k, nm_error *err)
 {
     NM_ASSERT(n_models > 0);
     *scorer = scorer_of(models[0]->backend, n_models, models[0]->target_size, eos, k);
@@ -54,7 +55,8 @@ nm_status nm_scorer_init(nm_scorer *scorer, nm_model *const *models, int32_t n_m
     return alloc_block(scorer, err);
 }
 
-nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_backend *worker, nm_error *err)
+nm_status nm_token_scorer_init_worker(nm_token_scorer *scorer, const nm_token_scorer *main,
+                                      nm_backend *worker, nm_error *err)
 {
     *scorer = scorer_of(worker, main->n_models, main->vocab_size, main->eos, main->k);
     for (int32_t m = 0; m < main->n_models; m++) {
@@ -64,7 +66,7 @@ nm_status nm_scorer_init_worker(nm_scorer *scorer, const nm_scorer *main, nm_bac
     return alloc_block(scorer, err);
 }
 
-void nm_scorer_release(nm_scorer *scorer)
+void nm_token_scorer_release(nm_token_scorer *scorer)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)
         nm_incremental_free(scorer->models[m]);
@@ -82,24 +84,25 @@ void nm_scorer_release(nm_scorer *scorer)
     free(scorer->given_values);
     free(scorer->all);
     free(scorer->columns);
-    *scorer = (nm_scorer){0};
+    *scorer = (nm_token_scorer){0};
 }
 
-nm_status nm_scorer_refresh(nm_scorer *scorer, nm_error *err)
+nm_status nm_token_scorer_refresh(nm_token_scorer *scorer, nm_error *err)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)
         NM_TRY(nm_incremental_refresh(scorer->models[m], err));
     return NM_OK;
 }
 
-nm_status nm_scorer_start(nm_scorer *scorer, const nm_packing *sources, const int32_t *ids, nm_error *err)
+nm_status nm_token_scorer_start(nm_token_scorer *scorer, const nm_packing *sources, const int32_t *ids,
+                                nm_error *err)
 {
     for (int32_t m = 0; m < scorer->n_models; m++)
         NM_TRY(nm_incremental_start(scorer->models[m], sources, ids, err));
     return NM_OK;
 }
 
-static void reserve_results(nm_scorer *scorer, const nm_decode_step *step)
+static void reserve_results(nm_token_scorer *scorer, const nm_decode_step *step)
 {
     const int32_t n = step->n;
     size_t rows = (size_t)n, k = (size_t)scorer->k;
@@ -119,7 +122,7 @@ static void reserve_results(nm_scorer *scorer, const nm_decode_step *step)
 }
 
 /* Computes the logits of `rows` hidden vectors of model m, from row `first`, in scorer->logits. */
-static nm_mat logits_of(nm_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
+static nm_mat logits_of(nm_token_scorer *scorer, int32_t m, nm_mat hidden, int32_t first, int32_t rows)
 {
     nm_backend *b = scorer->backend;
     const nm_model_output *output = nm_incremental_output(scorer->models[m]);
@@ -140,7 +143,7 @@ static double log_add(double a, double c)
 }
 
 /* Adds the probabilities of model m to the mixture, in log space on the host: mixture = log(sum of the models' probabilities). */
-static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
+static void mix(nm_token_scorer *scorer, int32_t m, nm_mat logits)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
     nm_backend *b = scorer->backend;
@@ -153,7 +156,7 @@ static void mix(nm_scorer *scorer, int32_t m, nm_mat logits)
 }
 
 /* Writes log(mean of the models' probabilities) to raw and to logits. */
-static void mixture_upload(nm_scorer *scorer, nm_mat logits)
+static void mixture_upload(nm_token_scorer *scorer, nm_mat logits)
 {
     nm_backend *b = scorer->backend;
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
@@ -164,7 +167,7 @@ static void mixture_upload(nm_scorer *scorer, nm_mat logits)
 }
 
 /* The k best log probabilities of one model or of the mixture, and that of eos, on the device. given: host [rows] or NULL. */
-static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
+static void find_best(nm_token_scorer *scorer, nm_mat logits, const int32_t *given)
 {
     nm_backend *b = scorer->backend;
     if (scorer->n_models == 1) {
@@ -183,7 +186,7 @@ static void find_best(nm_scorer *scorer, nm_mat logits, const int32_t *given)
 }
 
 /* Selects the k best tokens of a row from scorer->all; of equal log probabilities the smaller id comes first. */
-static void rank_row(nm_scorer *scorer, int32_t row)
+static void rank_row(nm_token_scorer *scorer, int32_t row)
 {
     const double *all = scorer->all + (size_t)row * (size_t)scorer->vocab_size;
     double *values = scorer->values + (size_t)row * (size_t)scorer->k;
@@ -203,7 +206,7 @@ static void rank_row(nm_scorer *scorer, int32_t row)
 }
 
 /* Copies the log probabilities of all tokens to scorer->all, and computes the other results from them. */
-static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
+static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
                            nm_error *err)
 {
     const int32_t *given = step->given ? step->given + first : NULL;
@@ -230,7 +233,7 @@ static nm_status fetch_all(nm_scorer *scorer, nm_mat logits, int32_t first, cons
 }
 
 /* Sets given_values of the rows from `first` on. given: host [rows], not NULL. */
-static void fetch_given(nm_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given)
+static void fetch_given(nm_token_scorer *scorer, nm_mat logits, int32_t first, const int32_t *given)
 {
     double *values = scorer->given_values + first;
     size_t unit = nm_dtype_bytes(scorer->backend->dtype), rows = (size_t)logits.rows;
@@ -244,7 +247,7 @@ static void fetch_given(nm_scorer *scorer, nm_mat logits, int32_t first, const i
                         : number_at(scorer, scorer->raw, i * (size_t)logits.cols + (size_t)given[i]);
 }
 
-static nm_status fetch_best(nm_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
+static nm_status fetch_best(nm_token_scorer *scorer, nm_mat logits, int32_t first, const nm_decode_step *step,
                             nm_error *err)
 {
     const int32_t *given = step->given ? step->given + first : NULL;
@@ -269,7 +272,8 @@ static nm_status fetch_best(nm_scorer *scorer, nm_mat logits, int32_t first, con
 }
 
 /* Runs the step of every model; hidden: [n_models]. Attention weights are averaged over the models. */
-static nm_status step_models(nm_scorer *scorer, const nm_decode_step *step, nm_mat *hidden, nm_error *err)
+static nm_status step_models(nm_token_scorer *scorer, const nm_decode_step *step, nm_mat *hidden,
+                             nm_error *err)
 {
     if (!step->attention || scorer->n_models == 1) {
         for (int32_t m = 0; m < scorer->n_models; m++)
@@ -293,7 +297,7 @@ static nm_status step_models(nm_scorer *scorer, const nm_decode_step *step, nm_m
     return status;
 }
 
-nm_status nm_scorer_step(nm_scorer *scorer, const nm_decode_step *step, nm_error *err)
+nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *step, nm_error *err)
 {
     NM_TRY(nm_check_stop(scorer->stop, err));
     nm_mat *hidden = nm_allocate((size_t)scorer->n_models * sizeof *hidden);

@@ -25,7 +25,7 @@
  * a product of two distributions (Hinton 2002, "Training Products of Experts by Minimizing Contrastive Divergence"). L, M and
  * b are fitted before training and constant. They are not part of the training loss: the logistic regression has nearly no error
  * on the training texts, so that the encoder would learn nothing next to it. */
-#include "model/classifier.h"
+#include "model/classifier_model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,13 +34,15 @@
 #include "base/hash_map.h"
 #include "nn/positions.h"
 
-#define ROW(field, initial, min, max, help) NM_OPTION(nm_classifier_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_classifier_config, field, initial, choices, help)
+#define ROW(field, initial, min, max, help)                                                                  \
+    NM_OPTION(nm_classifier_model_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help)                                                                  \
+    NM_CHOICE(nm_classifier_model_config, field, initial, choices, help)
 
 /* clang-format off */
 static const nm_option classifier_options[] = {
     PICK(preset, "small", "reference|small|tiny", "Sizes, dropout rates and defaults of a known model."),
-    NM_STACK_ROWS(nm_classifier_config, "128", "256", "4",
+    NM_STACK_ROWS(nm_classifier_model_config, "128", "256", "4",
                   "post",
                   "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
     ROW(key_size, "16", 0, 65536, "Number of features of queries and keys per head; 0: width / heads, as for values."),
@@ -59,7 +61,7 @@ static const nm_option classifier_options[] = {
 
 static bool has_positions(const nm_options *options)
 {
-    return nm_classifier_has_positions(nm_options_find(options, "model"));
+    return nm_classifier_model_has_positions(nm_options_find(options, "model"));
 }
 
 static const nm_option_rule classifier_rules[] = {
@@ -79,9 +81,9 @@ static const nm_preset classifier_presets[] = {
 
 typedef struct classifier {
     nm_tensor *table, *position_table, *output_weight, *output_bias;
-    nm_classifier_ngrams words, bigrams; /* U [vocabulary, k], B [buckets, k] */
-    nm_classifier_logistic logistic;     /* L, M, b */
-    nm_tensor identity;                  /* [classes, classes], device; without logistic_buckets empty */
+    nm_classifier_model_ngrams words, bigrams; /* U [vocabulary, k], B [buckets, k] */
+    nm_classifier_model_logistic logistic;     /* L, M, b */
+    nm_tensor identity; /* [classes, classes], device; without logistic_buckets empty */
     nm_stack encoder;
     nm_mat sinusoid; /* [max_positions, width], device; empty unless positions = sinusoid */
 } classifier;
@@ -90,7 +92,7 @@ typedef struct classifier {
 
 static nm_stack_config stack_config(const nm_model *model)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     nm_stack_config config = nm_stack_configure(&c->stack, model->plan, "enc");
     config.layers = (int32_t)c->layers;
     config.key_width = (int32_t)(c->key_size * c->heads);
@@ -101,11 +103,11 @@ static nm_stack_config stack_config(const nm_model *model)
     return config;
 }
 
-static nm_classifier_ngrams add_ngrams(nm_model *model, int32_t rows, const char *name)
+static nm_classifier_model_ngrams add_ngrams(nm_model *model, int32_t rows, const char *name)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     int32_t k = (int32_t)c->ngram_dim;
-    nm_classifier_ngrams ngrams = {0};
+    nm_classifier_model_ngrams ngrams = {0};
     ngrams.table =
         nm_params_add(&model->params, rows, k, (nm_init){NM_INIT_UNIFORM, 1.0 / k}, "ngrams.%s", name);
     if (c->ngram_weights == NM_CLASSIFIER_UNIFORM)
@@ -128,7 +130,7 @@ static nm_tensor *add_constant(nm_model *model, int32_t rows, const char *name)
 
 static nm_status classifier_build(nm_model *model, nm_error *err)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     classifier *self = model->parts = nm_allocate(sizeof *self);
     int32_t d = (int32_t)c->width;
     NM_TRY(nm_stack_check(&c->stack, true, err));
@@ -146,7 +148,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
         self->bigrams = add_ngrams(model, (int32_t)c->ngram_buckets, "bigrams");
     }
     if (c->logistic_buckets)
-        self->logistic = (nm_classifier_logistic){
+        self->logistic = (nm_classifier_model_logistic){
             add_constant(model, model->source_size, "words"),
             add_constant(model, (int32_t)c->logistic_buckets, "bigrams"), add_constant(model, 1, "bias")};
     self->output_weight = nm_params_add(&model->params, model->target_size, d + k, linear, "output.weight");
@@ -169,7 +171,7 @@ static nm_status make_identity(nm_backend *b, int32_t n, nm_tensor *identity, nm
 
 static nm_status classifier_ready(nm_model *model, nm_error *err)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     classifier *self = model->parts;
     if (c->logistic_buckets)
         NM_TRY(make_identity(model->backend, model->target_size, &self->identity, err));
@@ -204,7 +206,7 @@ static void classifier_fold(const nm_model *model, nm_fold *fold)
 
 static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     classifier *self = model->parts;
     int32_t n = batch->source.n_tokens;
     nm_tensor *x = nm_embed(tape, self->table, batch->source_ids, batch->source_pos, n, 1,
@@ -215,7 +217,7 @@ static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
                        0);
 }
 
-int32_t nm_classifier_bucket(int64_t buckets, const int32_t *ids, size_t i)
+int32_t nm_classifier_model_bucket(int64_t buckets, const int32_t *ids, size_t i)
 {
     uint32_t before = i ? (uint32_t)ids[i - 1] : UINT32_MAX;
     return (int32_t)(nm_hash_pair(before, (uint32_t)ids[i]) % (uint32_t)buckets);
@@ -228,23 +230,24 @@ static const int32_t *find_buckets(nm_tape *tape, const nm_packing *source, cons
     int32_t *found = nm_tape_host(tape, (size_t)source->n_tokens * sizeof *found);
     for (int32_t s = 0; found && s < source->n_seqs; s++)
         for (int32_t i = 0, begin = source->offsets[s]; i < source->offsets[s + 1] - begin; i++)
-            found[begin + i] = nm_classifier_bucket(buckets, ids + begin, (size_t)i);
+            found[begin + i] = nm_classifier_model_bucket(buckets, ids + begin, (size_t)i);
     return found;
 }
 
-void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_classifier_ngrams *bigrams)
+void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams *words,
+                                     nm_classifier_model_ngrams *bigrams)
 {
     const classifier *self = model->parts;
     *words = self->words;
     *bigrams = self->bigrams;
 }
 
-nm_classifier_logistic nm_classifier_find_logistic(const nm_model *model)
+nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *model)
 {
     return ((const classifier *)model->parts)->logistic;
 }
 
-/* Rows of nm_classifier_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it occurs first in its
+/* Rows of nm_classifier_model_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it occurs first in its
  * text, otherwise `entries`, the row with weight 0. */
 static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, const int32_t *ids,
                                       int32_t entries)
@@ -260,7 +263,7 @@ static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, c
 }
 
 /* Weighted sum per text of x, the embeddings of the n-grams with these ids; each n-gram of a text counts once. */
-static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_ngrams *ngrams, nm_tensor *x,
+static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_model_ngrams *ngrams, nm_tensor *x,
                              const nm_packing *texts, const int32_t *ids)
 {
     const int32_t *entries = first_positions(tape, texts, ids, ngrams->table->rows);
@@ -268,7 +271,7 @@ static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_ngrams *ngrams, 
 }
 
 /* g, [texts, ngram_dim]. */
-static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_config *c, nm_tape *tape,
+static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_model_config *c, nm_tape *tape,
                                const nm_packing *source, const int32_t *ids, const nm_packing *texts)
 {
     int32_t n = source->n_tokens;
@@ -301,7 +304,7 @@ static nm_model_output add_logistic(classifier *self, int64_t buckets, nm_tape *
 
 static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
-    const nm_classifier_config *c = model->config;
+    const nm_classifier_model_config *c = model->config;
     classifier *self = model->parts;
     nm_packing texts = nm_tape_packing(tape, &batch->source);
     nm_tensor *x =
@@ -324,7 +327,7 @@ const nm_model_type nm_model_classifier = {
     .options = classifier_options,
     .presets = classifier_presets,
     .rules = classifier_rules,
-    .config_size = sizeof(nm_classifier_config),
+    .config_size = sizeof(nm_classifier_model_config),
     .build = classifier_build,
     .ready = classifier_ready,
     .forward = classifier_forward,

@@ -1,17 +1,17 @@
 /* Sizes, dropout rates and initialization are those of the authors' code, fastnlp/TENER. */
-#include "model/tagger.h"
+#include "model/tagger_model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(field, initial, min, max, help) NM_OPTION(nm_tagger_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagger_config, field, initial, choices, help)
+#define ROW(field, initial, min, max, help) NM_OPTION(nm_tagger_model_config, field, initial, min, max, help)
+#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagger_model_config, field, initial, choices, help)
 
 /* clang-format off */
 static const nm_option tagger_options[] = {
     PICK(preset, "small", "tiny|small|conll|resume", "Sizes, dropout rates and defaults of a known model."),
-    NM_STACK_ROWS(nm_tagger_config, "128", "256", "4",
+    NM_STACK_ROWS(nm_tagger_model_config, "128", "256", "4",
                   "post",
                   "0.15", "Dropout rate on the output of feed-forward layers.", "0.15", "0.15", "0.5"),
     ROW(layers, "2", 1, 1000, "Number of encoder layers."),
@@ -63,10 +63,10 @@ static void build_linear(nm_params *params, const char *name, int64_t out, int64
     *bias = nm_params_add(params, 1, (int32_t)out, linear_init(in), "%s.bias", name);
 }
 
-static void build_inputs(nm_model *model, nm_tagger_layers *t)
+static void build_inputs(nm_model *model, nm_tagger_model_layers *t)
 {
-    const nm_tagger_config *c = model->config;
-    const nm_tagger_sizes *sizes = model->more_sizes;
+    const nm_tagger_model_config *c = model->config;
+    const nm_tagger_model_sizes *sizes = model->more_sizes;
     nm_params *params = &model->params;
     int32_t chars = (int32_t)c->char_dim, bigrams = (int32_t)c->bigram_dim;
     t->words = nm_params_add(params, model->source_size, (int32_t)c->word_dim, table_init(c->word_dim),
@@ -84,8 +84,8 @@ static void build_inputs(nm_model *model, nm_tagger_layers *t)
 
 static nm_status tagger_build(nm_model *model, nm_error *err)
 {
-    const nm_tagger_config *c = model->config;
-    nm_tagger_layers *t = model->parts = nm_allocate(sizeof *t);
+    const nm_tagger_model_config *c = model->config;
+    nm_tagger_model_layers *t = model->parts = nm_allocate(sizeof *t);
     const nm_init normal = {NM_INIT_NORMAL, 1};
     int32_t tags = model->target_size;
     NM_TRY(nm_stack_check(&c->stack, true, err));
@@ -108,23 +108,23 @@ static nm_status tagger_build(nm_model *model, nm_error *err)
 
 static nm_status tagger_ready(nm_model *model, nm_error *err)
 {
-    return nm_stack_ready(&nm_tagger_of(model)->encoder, model->backend,
-                          (int32_t)nm_tagger_config_of(model)->max_positions, err);
+    return nm_stack_ready(&nm_tagger_model_of(model)->encoder, model->backend,
+                          (int32_t)nm_tagger_model_config_of(model)->max_positions, err);
 }
 
 static void tagger_release(nm_model *model)
 {
-    nm_stack_release(&nm_tagger_of(model)->encoder, model->backend);
+    nm_stack_release(&nm_tagger_model_of(model)->encoder, model->backend);
     free(model->parts);
 }
 
 /* ---- forward ---- */
 
 /* Character encoder, [words, char_dim]: a convolution of width 3 with ReLU, max pooling over each word, a linear layer. */
-static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_inputs *in)
+static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_model_inputs *in)
 {
-    const nm_tagger_layers *t = nm_tagger_of(model);
-    double drop = nm_tagger_config_of(model)->char_dropout;
+    const nm_tagger_model_layers *t = nm_tagger_model_of(model);
+    double drop = nm_tagger_model_config_of(model)->char_dropout;
     const int32_t *ids[] = {in->char_before, in->char_ids, in->char_after};
     nm_packing packing = nm_tape_packing(tape, &in->chars);
     nm_tensor *window[3];
@@ -138,9 +138,9 @@ static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_i
 
 static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
-    const nm_tagger_config *c = model->config;
-    const nm_tagger_layers *t = nm_tagger_of(model);
-    const nm_tagger_inputs *in = batch->more;
+    const nm_tagger_model_config *c = model->config;
+    const nm_tagger_model_layers *t = nm_tagger_model_of(model);
+    const nm_tagger_model_inputs *in = batch->more;
     nm_packing packing = nm_tape_packing(tape, &batch->source);
     nm_tensor *parts[3];
     int n = 0;
@@ -158,7 +158,7 @@ static nm_model_output tagger_forward(nm_model *model, nm_tape *tape, const nm_b
         .hidden = nm_dropped(tape, x, c->output_dropout), .weight = t->output_weight, .bias = t->output_bias};
 }
 
-nm_tensor *nm_tagger_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch)
+nm_tensor *nm_tagger_model_emissions(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     nm_model_output out = tagger_forward(model, tape, batch);
     return nm_linear(tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
@@ -169,7 +169,7 @@ const nm_model_type nm_model_tagger = {
     .options = tagger_options,
     .presets = tagger_presets,
     .rules = tagger_rules,
-    .config_size = sizeof(nm_tagger_config),
+    .config_size = sizeof(nm_tagger_model_config),
     .build = tagger_build,
     .ready = tagger_ready,
     .forward = tagger_forward,

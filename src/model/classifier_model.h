@@ -1,11 +1,11 @@
 /* The text classifier: an encoder whose output is pooled to one vector per text, and a linear layer to the classes. */
-#ifndef NM_CLASSIFIER_H
-#define NM_CLASSIFIER_H
+#ifndef NM_CLASSIFIER_MODEL_H
+#define NM_CLASSIFIER_MODEL_H
 
 #include "model/model.h"
 #include "nn/transformer.h"
 
-typedef struct nm_classifier_config {
+typedef struct nm_classifier_model_config {
     NM_STACK_OPTIONS;
     const char *preset, *final_norm;
     nm_init_scheme init;
@@ -14,37 +14,38 @@ typedef struct nm_classifier_config {
     enum { NM_CLASSIFIER_UNIFORM, NM_CLASSIFIER_IDF } ngram_weights;
     int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets, logistic_buckets;
     double embedding_init;
-} nm_classifier_config;
+} nm_classifier_model_config;
 
 /* Whether the model has position embeddings, for up to max_positions tokens. */
-static inline bool nm_classifier_has_positions(const nm_classifier_config *config)
+static inline bool nm_classifier_model_has_positions(const nm_classifier_model_config *config)
 {
     return config->positions != NM_CLASSIFIER_NO_POSITIONS || config->rope != NM_ROPE_NONE;
 }
 
-static inline const nm_classifier_config *nm_classifier_config_of(const nm_model *model)
+static inline const nm_classifier_model_config *nm_classifier_model_config_of(const nm_model *model)
 {
     return model->config;
 }
 
-typedef struct nm_classifier_ngrams {
+typedef struct nm_classifier_model_ngrams {
     nm_tensor *table; /* embeddings [entries, ngram_dim]; NULL if ngram_dim is 0 */
     /* [entries + 1, 1], not learned, the last one is 0; NULL unless ngram_weights is idf */
     nm_tensor *weights;
-} nm_classifier_ngrams;
+} nm_classifier_model_ngrams;
 
 /* The n-gram parameters, owned by the model. */
-void nm_classifier_find_ngrams(nm_model *model, nm_classifier_ngrams *words, nm_classifier_ngrams *bigrams);
+void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams *words,
+                                     nm_classifier_model_ngrams *bigrams);
 
-typedef struct nm_classifier_logistic { /* not learned; NULL without logistic_buckets */
-    nm_tensor *words, *bigrams;         /* [vocabulary, classes], [logistic_buckets, classes] */
-    nm_tensor *bias;                    /* [1, classes] */
-} nm_classifier_logistic;
+typedef struct nm_classifier_model_logistic { /* not learned; NULL without logistic_buckets */
+    nm_tensor *words, *bigrams;               /* [vocabulary, classes], [logistic_buckets, classes] */
+    nm_tensor *bias;                          /* [1, classes] */
+} nm_classifier_model_logistic;
 
 /* The parameters of the logistic regression, owned by the model. */
-nm_classifier_logistic nm_classifier_find_logistic(const nm_model *model);
+nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *model);
 /* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i = 0 the bigram consists
  * of the beginning of the text and its first token. */
-int32_t nm_classifier_bucket(int64_t buckets, const int32_t *ids, size_t i);
+int32_t nm_classifier_model_bucket(int64_t buckets, const int32_t *ids, size_t i);
 
 #endif

@@ -1,4 +1,4 @@
-#include "train/options.h"
+#include "train/train_options.h"
 
 #include "backend/device.h"
 #include "train/schedule.h"

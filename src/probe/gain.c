@@ -55,6 +55,5 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
 
 const nm_instrument nm_instrument_gain = {
     .name = "gain",
-    .help = "distribution of gamma / psi_B over the features",
     .norm = measure_norm,
 };

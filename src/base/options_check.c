@@ -1,0 +1,120 @@
+/* Options without effect: rules (nm_option_rule), and presets on the command line that a recipe replaces. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/option_value.h"
+#include "base/options_table.h"
+
+void nm_options_add_rules(nm_options *options, const nm_option_rule *rules)
+{
+    NM_GROW(options->rules, options->n_rules, options->rules_capacity);
+    options->rules[options->n_rules++] = rules;
+}
+
+static bool rule_has_effect(const nm_options *options, const nm_option_rule *rule)
+{
+    if (rule->applies)
+        return rule->applies(options);
+    char *value = nm_options_get(options, rule->condition);
+    bool has_effect = true;
+    if (value && !strcmp(rule->values, "!"))
+        has_effect = !nm_option_value_is_off(value);
+    else if (value)
+        has_effect = *rule->values == '!' ? nm_choice_index(rule->values + 1, value) < 0
+                                          : nm_choice_index(rule->values, value) >= 0;
+    free(value);
+    return has_effect;
+}
+
+/* "with optim.name = adam: only SGD uses momentum" */
+static char *rule_reason(const nm_options *options, const nm_option_rule *rule)
+{
+    char *value = rule->condition ? nm_options_get(options, rule->condition) : NULL;
+    char *text = value ? nm_format("with %s = %s: %s", rule->condition, value, rule->reason)
+                       : nm_format("here: %s", rule->reason);
+    free(value);
+    return text;
+}
+
+/* Appends to a list of warnings; takes ownership of text. */
+static void add_warning(char **warning, char *text)
+{
+    nm_format_append(warning, "%s%s", *warning ? "; " : "", text);
+    free(text);
+}
+
+/* Settings of a preset from the command line that a recipe overrides: a preset is weaker than the settings of files. */
+static void warn_of_preset(const nm_option_section *section, char **warning)
+{
+    size_t n = nm_option_row_count(section->rows), at = 0;
+    while (at < n && strcmp(section->rows[at].name, "preset"))
+        at++;
+    if (!section->presets || at == n || section->origins[at] != NM_ORIGIN_COMMAND)
+        return;
+    char *name = nm_option_section_value(section, at), *replaced = NULL;
+    const nm_preset *preset = nm_options_find_preset(section, name);
+    char *copy = nm_duplicate(preset ? preset->settings : ""), *rest = copy;
+    const char *of_preset;
+    for (size_t i; nm_preset_next_setting(section, &rest, &i, &of_preset);) {
+        char *value = nm_option_section_value(section, i);
+        if (section->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset))
+            nm_format_append(&replaced, "%s%s.%s = %s", replaced ? ", " : "", section->name,
+                             section->rows[i].name, value);
+        free(value);
+    }
+    if (replaced)
+        add_warning(warning, nm_format("the recipe's settings %s replace those of %s.preset = %s", replaced,
+                                       section->name, name));
+    free(replaced);
+    free(copy);
+    free(name);
+}
+
+/* "line" (documents) and "keep" (punctuation) leave the text as it is. */
+static bool changes_nothing(const nm_option *row, const char *value)
+{
+    return nm_option_value_is_off(value) ||
+           (row->kind == NM_ENUM && nm_choice_index("line|keep", value) >= 0);
+}
+
+static nm_status check_rule(const nm_options *options, const nm_option_rule *rule, char **warning,
+                            nm_error *err)
+{
+    nm_option_section *section;
+    size_t index;
+    if (!nm_options_find_row(options, rule->option, &section, &index) ||
+        section->origins[index] == NM_ORIGIN_DEFAULT)
+        return NM_OK;
+    char *value = nm_option_section_value(section, index);
+    bool changed = section->origins[index] == NM_ORIGIN_COMMAND ||
+                   !nm_option_value_is_default(&section->rows[index], value);
+    nm_status status = NM_OK;
+    if (changed && !changes_nothing(&section->rows[index], value) && !rule_has_effect(options, rule)) {
+        char *reason = rule_reason(options, rule);
+        if (section->origins[index] == NM_ORIGIN_COMMAND) {
+            status = nm_fail(err, NM_USAGE, "%s = %.100s has no effect %s", rule->option, value, reason);
+        } else if (!options->saved) {
+            add_warning(warning, nm_format("%s = %s has no effect %s", rule->option, value, reason));
+        }
+        free(reason);
+    }
+    free(value);
+    return status;
+}
+
+nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err)
+{
+    nm_status status = NM_OK;
+    *warning = NULL;
+    for (size_t i = 0; i < options->n_rules; i++)
+        for (const nm_option_rule *rule = options->rules[i]; rule->option && status == NM_OK; rule++)
+            status = check_rule(options, rule, warning, err);
+    for (size_t s = 0; s < options->n_sections && !options->saved; s++)
+        warn_of_preset(&options->sections[s], warning);
+    if (status != NM_OK) {
+        free(*warning);
+        *warning = NULL;
+    }
+    return status;
+}
