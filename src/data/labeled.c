@@ -234,9 +234,6 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     if (format == NM_LABELED_LINES && config->with_label)
         return nm_fail(err, NM_USAGE, "%s: lines have no labels: use another format, such as tsv or space",
                        path);
-    if (format != NM_LABELED_LINES && config->skip_invalid)
-        return nm_fail(err, NM_USAGE,
-                       "%s: only invalid lines can be skipped, not rows of tables (format lines)", path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
         return nm_fail(err, NM_USAGE, "no column of text is named");
     NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
@@ -420,7 +417,8 @@ static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
     if (status == NM_OK && *more && texts->lines && texts->table.n_fields > 1)
         status = nm_fail(err, NM_FORMAT, "%s:%lld: not text: contains a zero byte", texts->path,
                          (long long)texts->table.line);
-    texts->invalid = status != NM_OK && texts->table.complete && texts->config.skip_invalid;
+    bool first_row = !texts->lines && !texts->n_fields; /* determines the columns */
+    texts->invalid = status != NM_OK && texts->table.complete && texts->config.skip_invalid && !first_row;
     if (texts->invalid)
         return NM_OK;
     NM_TRY(status);
