@@ -80,14 +80,6 @@ double nm_accuracy_of_counts(const int64_t *counts, const void *context)
 /* Maximum number of classes of a printed matrix, and number of listed errors. */
 enum { MATRIX_CLASSES = 20, NAMED_ERRORS = 10 };
 
-static int n_characters(const char *text)
-{
-    int n = 0;
-    for (; *text; text++)
-        n += !nm_utf8_continues(*text);
-    return n;
-}
-
 /* Prints at most `width` characters of a name, aligned to the right or to the left of this width. */
 static void print_name(const char *name, int width, bool right, FILE *out)
 {
@@ -103,7 +95,7 @@ static int name_width(const nm_confusion *confusion, const char *const *names)
 {
     int width = (int)strlen("gold");
     for (int32_t k = 0; k < confusion->n; k++)
-        width = n_characters(names[k]) > width ? n_characters(names[k]) : width;
+        width = nm_utf8_count(names[k]) > width ? nm_utf8_count(names[k]) : width;
     return width > 24 ? 24 : width;
 }
 

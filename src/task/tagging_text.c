@@ -179,7 +179,7 @@ static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
         r->tags[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
         if (!nm_tag_valid(r->tags[i]))
             return nm_fail(err, NM_FORMAT,
-                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, "
+                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, L, U, "
                            "a hyphen and a label)",
                            c->lines.path, (long long)c->line + i, r->tags[i]);
     }

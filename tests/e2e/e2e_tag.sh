@@ -125,11 +125,35 @@ try tag run three
 same out alone
 # A long sentence is tagged in pieces, completely.
 for i in $(seq 600); do echo "w$i"; done >long
-input=long accepts 'were tagged in pieces' tag run
+input=long accepts 'were tagged in pieces (line 1)' tag run
 [ "$(wc -l <out)" = 601 ] || fail "a long sentence lost lines: $(wc -l <out)"
 printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
 accepts 'not among' tag run unknown --evaluate
 has err '(2 gold spans,'
+has err 'RIVER       0.00    0.00    0.00       1 '
+try tag run unknown --evaluate --json
+perl -MJSON::PP -0 -ne '$o = decode_json($_); $river = $o->{labels}[-1];
+    exit !($o->{gold} == 2 && $o->{unknown_tags} == 1 && $river->{label} eq "RIVER" && $river->{gold} == 1 && $river->{f1} == 0)' out ||
+    fail "tag --evaluate --json: $(cat out)"
+# Sentences with invalid lines are left out; text has one sentence per line.
+awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 3' valid.txt >three
+{ cat three && printf 'Anna X O\nb\377 X O\nc X O\n\n' && cat three; } >invalid.txt
+{ "$NORMA" tag run three && "$NORMA" tag run three; } >wanted 2>err || fail "tag: $(cat err)"
+try tag run invalid.txt --on-invalid skip
+same out wanted
+has err "norma: 1 of 7 sentences are not UTF-8 or contain zero bytes and were left out (line $(($(wc -l <three) + 2)))"
+printf 'Emil lives in Rom .\nb\000 a\nAnna lives in Bonn .\n' >invalid.txt
+sed 2d invalid.txt >whole.txt
+"$NORMA" tag run whole.txt --json >wanted 2>err || fail "tag: $(cat err)"
+try tag run invalid.txt --json --on-invalid skip
+same out wanted
+has err 'were left out (line 2)'
+refuses 2 'tag.on_invalid = skip has no effect with tag.evaluate = true' tag run valid.txt --evaluate --on-invalid skip
+# Tags of spaCy.
+"$NORMA" tag run three --scheme bilou | cut -d ' ' -f 1,2,4 >bilou.txt 2>err || fail "tag: $(cat err)"
+has bilou.txt ' U-LOC'
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run bilou.txt --evaluate
+accepts 'done: 1 update,' train tiny.ini --run.folder bilou --train.updates 1 --data.train bilou.txt --data.valid valid.txt
 
 # ---- other data formats and models ----
 
@@ -221,7 +245,7 @@ refuses 3 'absent' tag run absent
 refuses 2 'inspect.data: the data of run are files, not a folder' inspect run --data .
 refuses 3 'absent' tag absent text
 refuses 4 'malformed' tag text text
-refuses 2 'tag.scheme' tag run text --scheme bilou
+refuses 2 'tag.scheme' tag run text --scheme bile
 if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/full; fi
 # Labels in the model file that do not match the model.
 forge() { # FROM TO: of equal length
