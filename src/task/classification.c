@@ -129,14 +129,14 @@ static void classification_close(nm_task *task)
     nm_vocab_free(parts->vocab);
     nm_counter_release(&parts->labels);
     nm_text_coder_close(&parts->coder);
-    free(parts->columns);
+    free(parts->note);
     free(parts);
     task->parts = NULL;
 }
 
 static const char *classification_note(const nm_task *task)
 {
-    return nm_classification_parts_of(task)->columns;
+    return nm_classification_parts_of(task)->note;
 }
 
 static char *classification_data_warning(const nm_task *task)

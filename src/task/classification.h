@@ -30,7 +30,7 @@ typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and 
 typedef struct nm_classification_parts {
     char *texts[NM_CLASS_TEXTS]; /* dictionary, label names (one per line), BPE codes or NULL */
     nm_vocab *vocab;
-    char *columns;     /* of the reader of the training table (data/labeled.h), or NULL */
+    char *note;        /* about the columns and the lengths of the training texts; NULL: none */
     nm_counter labels; /* item i is the name of class i */
     nm_text_coder coder;
     nm_labeled_set sets[NM_CLASS_SPLITS];

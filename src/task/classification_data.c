@@ -168,7 +168,7 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
     if (status == NM_OK)
         status = read_rows(at, &texts, split, err);
     if (status == NM_OK && split == NM_SPLIT_TRAIN && texts.columns)
-        at->parts->columns = nm_duplicate(texts.columns);
+        at->parts->note = nm_duplicate(texts.columns);
     nm_labeled_close(&texts);
     return status;
 }
@@ -293,6 +293,20 @@ static void assign_ids(reading *at)
     free(id_of);
 }
 
+/* Adds the number of truncated training texts to the note about the columns. */
+static void describe_truncation(nm_classification_parts *parts, const nm_classification_config *config)
+{
+    const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
+    if (!train->cut)
+        return;
+    char *note = nm_format("%s%s%lld of %zu training texts have more than %lld tokens and are truncated "
+                           "(data.max_length)",
+                           parts->note ? parts->note : "", parts->note ? "; " : "", (long long)train->cut,
+                           train->n, (long long)config->max_length);
+    free(parts->note);
+    parts->note = note;
+}
+
 static nm_status read_all(reading *at, nm_error *err)
 {
     nm_classification_parts *parts = at->parts;
@@ -313,6 +327,7 @@ static nm_status read_all(reading *at, nm_error *err)
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
     NM_TRY(make_dictionary(at, err));
     assign_ids(at);
+    describe_truncation(parts, config);
     return NM_OK;
 }
 

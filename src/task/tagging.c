@@ -64,11 +64,17 @@ static void tagging_close(nm_task *task)
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
     free(parts->tags);
+    free(parts->coverage);
     free(parts->form_words);
     free(parts->form_chars);
     free(parts->char_starts);
     free(parts);
     task->parts = NULL;
+}
+
+static const char *tagging_note(const nm_task *task)
+{
+    return nm_tagging_parts_of(task)->coverage;
 }
 
 /* Files of different corpora have other labels; no model of the one can score well on the other. */
@@ -213,6 +219,7 @@ const nm_task_type nm_task_tagging = {
     .mean_loss = true,
     .open = tagging_open,
     .open_model = tagging_open_model,
+    .note = tagging_note,
     .data_warning = tagging_data_warning,
     .measure = nm_tagging_measure,
     .size_unit = "sentences",

@@ -46,6 +46,7 @@ typedef struct nm_tagging_parts {
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];
     nm_word_vectors vectors, bigram_vectors; /* released after they have initialized the model */
+    char *coverage;                          /* heap text: how many words have a vector; NULL: no vectors */
 } nm_tagging_parts;
 
 enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };

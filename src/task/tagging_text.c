@@ -315,6 +315,15 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
     nm_buffer_release(&text);
 }
 
+/* A line about the words of the vocabulary that have a vector; heap. */
+static char *describe_coverage(const nm_counter *vocabulary, const nm_word_vectors *vectors, const char *path)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < vocabulary->n; i++)
+        n += nm_word_vectors_find(vectors, vocabulary->items[i].text) != NULL;
+    return nm_format("%s: %zu of %zu words of the training text have a vector", path, n, vocabulary->n);
+}
+
 /* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data only. */
 static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
 {
@@ -342,6 +351,8 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
         status = nm_word_vectors_read(&parts->vectors, config->vectors, &words, err);
     if (status == NM_OK && *config->bigram_vectors)
         status = nm_word_vectors_read(&parts->bigram_vectors, config->bigram_vectors, &bigrams, err);
+    if (status == NM_OK && *config->vectors)
+        parts->coverage = describe_coverage(&parts->words, &parts->vectors, config->vectors);
     if (status == NM_OK) {
         add_with_vectors(&words, &parts->vectors, &parts->words);
         add_with_vectors(&bigrams, &parts->bigram_vectors, &parts->bigrams);

@@ -228,6 +228,11 @@ perl -e 'for $c (1 .. 4096) { for $t (1 .. 2) { print "c$c\tw$c-$t x$c-$t y$c-$t
 refuses 2 "words and 4096 classes, more than 67108864: decrease data.max_words or set model.logistic_buckets = 0" train reviews.ini \
     --run.folder none --data.train classes.tsv --data.test= --data.valid_fraction 0 --model.logistic-buckets 2000
 
+awk 'BEGIN { for (i = 0; i < 40; i++) print (i % 2 ? "good\tfine" : "bad\tdull") (i < 7 ? " a b c d" : "") }' >lengths.tsv
+"$NORMA" train reviews.ini --run.folder cut --train.updates 1 --data.train lengths.tsv --data.test= --data.valid= --data.valid_fraction 0 \
+    --data.max_length 6 2>err || fail "train with long texts: $(cat err)"
+has err 'norma: 7 of 40 training texts have more than 6 tokens and are truncated (data.max_length)'
+
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
 has help "--evaluate"

@@ -163,6 +163,7 @@ try tag bm valid.txt --scheme bmeso
 printf '3 24\n' >vec
 for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(seq 24))" >>vec; done
 accepts 'done: 1 update,' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
+has err "norma: vec: 2 of $(awk 'NF { w = tolower($1); gsub(/[0-9]/, "0", w); print w }' train.txt | sort -u | wc -l) words of the training text have a vector"
 "$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
 accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \

@@ -208,6 +208,7 @@ static void reads_vectors(void **state)
 {
     (void)state;
     VECTORS("a 3 -4\nb 1 2\nc 0 0\na 9 9\n"); /* GloVe */
+    VECTORS("a 3 -4\n. . . 1 2\na b 5 6\nc 0 0\n"); /* words with spaces */
     VECTORS("3 2\na 3e0 -4 \nb 1 2\nc 0 0");  /* word2vec */
 }
 
