@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/random.h"
 #include "task/classification.h"
+#include "task/held_out.h"
 #include "task/model_texts.h"
 #include "text/words.h"
 
@@ -96,12 +96,9 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
-/* Depends on the row number, data.valid_seed and data.valid_fraction only, so that other options do not change the held-out
- * texts. */
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
-    uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
-    return !*config->valid && nm_random_unit(word) < config->valid_fraction;
+    return !*config->valid && nm_held_out(config->valid_seed, config->valid_fraction, row);
 }
 
 static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, int32_t *label, nm_error *err)

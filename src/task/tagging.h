@@ -15,9 +15,9 @@ typedef struct nm_tagging_config { /* section [data] */
     nm_tag_scheme scheme;
     int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + an nm_tag_scheme */
     nm_example_order order;
-    int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count;
+    int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count, valid_seed;
     bool lowercase, zero_digits, repair;
-    double word_dropout, bigram_dropout;
+    double word_dropout, bigram_dropout, valid_fraction;
 } nm_tagging_config;
 
 typedef struct nm_tag_corpus { /* sentences: token t of sentence s is at index offsets[s] + t */

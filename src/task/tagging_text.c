@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/held_out.h"
 #include "task/model_texts.h"
 #include "base/text_input.h"
 #include "task/tagging.h"
@@ -202,27 +203,31 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 
-/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. */
-static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
+/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. held: receives
+ * the sentences that are held out for validation; NULL: none are. */
+static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus,
+                      nm_tag_corpus *held, nm_error *err)
 {
     FILE *stream;
     NM_TRY(nm_text_open(&stream, path, NULL, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;
+    int64_t sentence = -1;
     for (bool more = true; status == NM_OK;) {
         status = nm_columns_next(&columns, &more, err);
         if (status != NM_OK || !more)
             break;
         if (nm_columns_document(&columns))
             continue;
+        bool out = held && nm_held_out(r->config->valid_seed, r->config->valid_fraction, ++sentence);
         status = read_fields(r, &columns, err);
         if (status == NM_OK && guess)
             nm_tag_guess_add(guess, r->tags, columns.n);
         if (status == NM_OK && corpus)
             status = check_legal(r, &columns, err);
         if (status == NM_OK && corpus)
-            nm_tagging_add(r->parts, corpus, r->tokens, r->tags, columns.n);
+            nm_tagging_add(r->parts, out ? held : corpus, r->tokens, r->tags, columns.n);
     }
     nm_columns_release(&columns);
     fclose(stream);
@@ -256,7 +261,7 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
 }
 
 static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
-                           nm_tag_corpus *corpus, nm_error *err)
+                           nm_tag_corpus *corpus, nm_tag_corpus *held, nm_error *err)
 {
     reader r = {.parts = parts, .config = config};
     nm_tag_guess guess = {0};
@@ -267,11 +272,14 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
         r.scheme = (nm_tag_scheme)(config->file_scheme - 1);
     } else {
         NM_TRY(nm_file_check_rereadable(path, err));
-        status = pass(&r, path, &guess, NULL, err);
+        status = pass(&r, path, &guess, NULL, NULL, err);
         r.scheme = nm_tag_guess_scheme(&guess);
     }
     if (status == NM_OK)
-        status = pass(&r, path, NULL, corpus, err);
+        status = pass(&r, path, NULL, corpus, held, err);
+    if (status == NM_OK && !corpus->forms.n && held && held->forms.n)
+        status =
+            nm_fail(err, NM_USAGE, "%s: data.valid_fraction leaves no sentence for training: lower it", path);
     if (status == NM_OK && !corpus->forms.n)
         status = nm_fail(err, NM_FORMAT, "%s: contains no sentence", path);
     free(r.tokens);
@@ -427,6 +435,15 @@ static void count_unknown_tags(nm_tagging_parts *parts)
     }
 }
 
+/* Replaces the numbers in `names` of the gold tags by those in parts->gold_names. */
+static void rename_gold(nm_tagging_parts *parts, nm_tag_corpus *corpus, const nm_counter *names)
+{
+    for (uint64_t at = 0; at < corpus->offsets[corpus->forms.n]; at++) {
+        const nm_count *name = &names->items[corpus->gold[at]];
+        corpus->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);
+    }
+}
+
 /* Reads the training text and defines the tags of the model, which become the first gold names; the gold tags of the training
  * text, which were numbered in order of occurrence, are renumbered. */
 static nm_status read_train(nm_task *task, nm_error *err)
@@ -434,7 +451,8 @@ static nm_status read_train(nm_task *task, nm_error *err)
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
-    NM_TRY(read_file(parts, config, config->train, train, err));
+    nm_tag_corpus *held = *config->valid ? NULL : &parts->splits[NM_SPLIT_VALID];
+    NM_TRY(read_file(parts, config, config->train, train, held, err));
     if (parts->gold_names.n == 1 && nm_tag_outside(parts->gold_names.items[0].text))
         return nm_fail(err, NM_FORMAT, "%s: every token has the tag O: there is nothing to learn",
                        config->train);
@@ -443,10 +461,9 @@ static nm_status read_train(nm_task *task, nm_error *err)
     make_tags(parts, &names);
     for (int32_t t = 0; t < parts->n_tags; t++)
         NM_ASSERT(nm_counter_add(&parts->gold_names, parts->tags[t], strlen(parts->tags[t]), 0) == (size_t)t);
-    for (uint64_t at = 0; at < train->offsets[train->forms.n]; at++) {
-        const nm_count *name = &names.items[train->gold[at]];
-        train->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);
-    }
+    rename_gold(parts, train, &names);
+    if (held && held->forms.n)
+        rename_gold(parts, held, &names);
     nm_counter_release(&names);
     return NM_OK;
 }
@@ -461,12 +478,14 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     NM_TRY(read_train(task, err));
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
         if (*paths[split])
-            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], err));
+            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], NULL, err));
     NM_TRY(make_vocabularies(task, err));
     nm_tagging_look_up(parts, config);
     set_sizes(parts);
     count_unknown_tags(parts);
     task->size = parts->splits[NM_SPLIT_TRAIN].forms.n;
+    if (!*config->valid)
+        task->size += parts->splits[NM_SPLIT_VALID].forms.n;
     task->fingerprint = fingerprint(parts, NM_SPLIT_TRAIN);
     task->valid_fingerprint = fingerprint(parts, NM_SPLIT_VALID);
     return NM_OK;

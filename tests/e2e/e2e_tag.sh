@@ -85,6 +85,21 @@ chatty=yes # the sentences of the short validation set occur in the training fil
 refuses 5 'the run was trained on other data' train tiny.ini --run.folder part --resume --train.updates 9
 chatty=''
 
+# Without a validation file a part of the training sentences is held out, the same with other options.
+for lowercase in true false; do
+    accepts 'done: 1 update,' train tiny.ini --run.folder held-$lowercase --train.updates 1 --data.valid '' \
+        --data.valid_fraction 0.2 --data.lowercase $lowercase
+    has err 'validation at update 1:'
+    sed -n '/gold:/p' err >held-$lowercase.txt
+    grep -q '"data_size":200,"size_unit":"sentences"' held-$lowercase/log.jsonl || fail "size: $(head -n 1 held-$lowercase/log.jsonl)"
+done
+same held-true.txt held-false.txt
+[ -s held-true.txt ] || fail 'no held-out sentence was printed'
+head -n 5 train.txt >short.txt
+refuses 2 'short.txt: data.valid_fraction leaves no sentence for training: lower it' train tiny.ini --run.folder none \
+    --data.train short.txt --data.valid '' --data.valid_fraction 0.99 --data.valid_seed 3
+accepts 'done: 1 update,' train tag --run.folder of_recipe --data.train train.txt --train.updates 1 --model.preset tiny
+
 # ---- inference ----
 
 accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate
