@@ -344,9 +344,9 @@ static nm_status tag_sentences(job *self, nm_error *err)
         if (nm_tagged_in_pieces(tagged, s))
             nm_cli_line_numbers_add(&self->in_pieces, self->numbers[s]);
         first += self->lengths[s];
+        self->sentences += !self->document[s];
     }
     nm_tagged_free(tagged);
-    self->sentences += (int64_t)self->n;
     return NM_OK;
 }
 

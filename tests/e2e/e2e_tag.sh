@@ -150,6 +150,8 @@ try tag run unknown --evaluate --json
 perl -MJSON::PP -0 -ne '$o = decode_json($_); $river = $o->{labels}[-1];
     exit !($o->{gold} == 2 && $o->{unknown_tags} == 1 && $river->{label} eq "RIVER" && $river->{gold} == 1 && $river->{f1} == 0)' out ||
     fail "tag --evaluate --json: $(cat out)"
+try tag run test.txt --evaluate --json # lines that start a document are no sentences
+has out '"sentences": 30,'
 # Sentences with invalid lines are left out; text has one sentence per line.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 3' valid.txt >three
 { cat three && printf 'Anna X O\nb\377 X O\nc X O\n\n' && cat three; } >invalid.txt

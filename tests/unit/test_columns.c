@@ -207,9 +207,9 @@ static void check_vectors(const char *text, size_t bytes)
 static void reads_vectors(void **state)
 {
     (void)state;
-    VECTORS("a 3 -4\nb 1 2\nc 0 0\na 9 9\n"); /* GloVe */
+    VECTORS("a 3 -4\nb 1 2\nc 0 0\na 9 9\n");       /* GloVe */
     VECTORS("a 3 -4\n. . . 1 2\na b 5 6\nc 0 0\n"); /* words with spaces */
-    VECTORS("3 2\na 3e0 -4 \nb 1 2\nc 0 0");  /* word2vec */
+    VECTORS("3 2\na 3e0 -4 \nb 1 2\nc 0 0");        /* word2vec */
 }
 
 static void check_bad_vectors(const char *text, size_t bytes, const char *message)
