@@ -21,7 +21,7 @@ enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
 typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
 
 typedef struct tag_config { /* section [tag] */
-    const char *output, *scheme;
+    const char *output, *encoding, *scheme;
     input_format input_format;
     int64_t token_column, tag_column;
     bool evaluate, json;
@@ -31,6 +31,7 @@ typedef struct tag_config { /* section [tag] */
 /* clang-format off */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_OPTION(tag_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1; the output is UTF-8."),
     NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
     NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
@@ -79,7 +80,8 @@ static nm_status open_tagger(nm_model_session *session, void *state, const char 
     job *self = state;
     const char **settings = nm_cli_settings(
         session->cli,
-        "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json,tag.on_invalid");
+        "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json,tag.encoding,"
+        "tag.on_invalid");
     nm_status status = nm_tagger_open(&self->tagger, path, settings, err);
     nm_cli_warn(nm_tagger_warning(self->tagger));
     free(settings);
@@ -110,7 +112,9 @@ static bool looks_like_columns(const nm_lines *lines)
 
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
-    NM_TRY(nm_text_open(&self->input, path, NULL, err));
+    NM_TRY(nm_text_open(&self->input, path, self->config->encoding, err));
+    if (self->input != stdin)
+        NM_TRY(nm_text_refuse_utf16(self->input, path, self->config->encoding, err));
     nm_columns_init(&self->columns, self->input, nm_input_name(path));
     self->columns.skip_invalid = self->config->on_invalid == INVALID_IS_SKIPPED;
     self->text = self->config->input_format == FORMAT_TEXT;

@@ -209,10 +209,10 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
                       nm_tag_corpus *held, nm_error *err)
 {
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    NM_TRY(nm_text_open(&stream, path, r->config->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
-    nm_status status = NM_OK;
+    nm_status status = nm_text_refuse_utf16(stream, path, r->config->encoding, err);
     int64_t sentence = -1;
     for (bool more = true; status == NM_OK;) {
         status = nm_columns_next(&columns, &more, err);
@@ -242,12 +242,13 @@ static nm_status check_train(const nm_tagging_config *config, nm_error *err)
 
 nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error *err)
 {
-    const char *path = ((const nm_tagging_config *)config)->train;
+    const nm_tagging_config *c = config;
+    const char *path = c->train;
     FILE *stream;
     *n_sentences = 0;
-    NM_TRY(check_train(config, err));
+    NM_TRY(check_train(c, err));
     NM_TRY(nm_file_check_rereadable(path, err));
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    NM_TRY(nm_text_open(&stream, path, c->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;

@@ -121,6 +121,8 @@ try classify run mixed.tsv --on-invalid skip
 [ "$got" = 0 ] && sed 5d whole | sed '3s/.*//; 4s/.*//' | cmp - out ||
     fail "skipped rows: $(cat out err)"
 has err 'norma: 2 of 5 rows are not UTF-8 or contain zero bytes and have no label (lines 4, 5)'
+iconv -f utf-8 -t utf-16 test.tsv >utf16.tsv
+refuses 4 'utf16.tsv: is UTF-16, not UTF-8: --encoding utf-16 is required' classify run utf16.tsv
 # The first row of a table determines the columns.
 printf 'good\tab\377\n' >first.tsv
 refuses 4 'first.tsv:1: not UTF-8' classify run first.tsv --on-invalid skip

@@ -152,6 +152,20 @@ perl -MJSON::PP -0 -ne '$o = decode_json($_); $river = $o->{labels}[-1];
     fail "tag --evaluate --json: $(cat out)"
 try tag run test.txt --evaluate --json # lines that start a document are no sentences
 has out '"sentences": 30,'
+# Other encodings, such as that of CoNLL-2002; the output is UTF-8.
+sed 's/Anna/Änna/' valid.txt >umlaut.txt
+iconv -f utf-8 -t latin1 umlaut.txt >latin1.txt
+iconv -f utf-8 -t utf-16 umlaut.txt >utf16.txt
+"$NORMA" tag run umlaut.txt >wanted 2>err || fail "tag: $(cat err)"
+try tag run latin1.txt --encoding latin1
+same out wanted
+try tag run utf16.txt --encoding utf-16
+same out wanted
+refuses 4 'utf16.txt: is UTF-16, not UTF-8: --encoding utf-16 is required' tag run utf16.txt
+accepts 'done: 1 update,' train tiny.ini --run.folder umlaut --train.updates 1 --data.train umlaut.txt
+accepts 'done: 1 update,' train tiny.ini --run.folder latin1 --train.updates 1 --data.train latin1.txt --data.valid latin1.txt \
+    --data.encoding latin1 # the validation set is the training set
+refuses 4 'utf16.txt: is UTF-16' train tiny.ini --run.folder none --data.train utf16.txt
 # Sentences with invalid lines are left out; text has one sentence per line.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 3' valid.txt >three
 { cat three && printf 'Anna X O\nb\377 X O\nc X O\n\n' && cat three; } >invalid.txt
