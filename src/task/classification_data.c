@@ -1,5 +1,6 @@
 /* Reading of tables. Every file is read once: words are numbered in order of occurrence, and those of training texts are
  * counted; then the dictionary is built from the counts, and the numbers are replaced by its ids. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -290,18 +291,76 @@ static void assign_ids(reading *at)
     free(id_of);
 }
 
+static void add_note(nm_classification_parts *parts, char *text)
+{
+    char *both = parts->note ? nm_format("%s; %s", parts->note, text) : nm_duplicate(text);
+    free(parts->note);
+    free(text);
+    parts->note = both;
+}
+
 /* Adds the number of truncated training texts to the note about the columns. */
 static void describe_truncation(nm_classification_parts *parts, const nm_classification_config *config)
 {
     const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
     if (!train->cut)
         return;
-    char *note = nm_format("%s%s%lld of %zu training texts have more than %lld tokens and are truncated "
-                           "(data.max_length)",
-                           parts->note ? parts->note : "", parts->note ? "; " : "", (long long)train->cut,
-                           train->n, (long long)config->max_length);
-    free(parts->note);
-    parts->note = note;
+    add_note(parts, nm_format("%lld of %zu training texts have more than %lld tokens and are truncated "
+                              "(data.max_length)",
+                              (long long)train->cut, train->n, (long long)config->max_length));
+}
+
+/* Repeats the texts of a class with n texts so that it has about n (n_max / n)^exponent, n_max: number of the most frequent class.
+ * The numbers of copies of two texts of a class differ by at most 1. */
+static void balance_classes(nm_labeled_set *set, size_t classes, double exponent)
+{
+    nm_labeled_set more = {0};
+    size_t *n = nm_allocate(classes * sizeof *n), *seen = nm_allocate(classes * sizeof *seen), most = 0;
+    for (size_t i = 0; i < set->n; i++)
+        n[set->labels.data[i]]++;
+    for (size_t k = 0; k < classes; k++)
+        most = n[k] > most ? n[k] : most;
+    for (size_t i = 0; i < set->n; i++) {
+        int32_t label = set->labels.data[i];
+        double each = pow((double)most / (double)n[label], exponent), j = (double)seen[label]++;
+        for (double copies = floor((j + 1) * each) - floor(j * each); copies > 0; copies--) {
+            for (uint64_t t = set->offsets[i]; t < set->offsets[i + 1]; t++)
+                nm_ids_append(&more.ids, set->ids.data[t]);
+            end_text(&more);
+            nm_ids_append(&more.labels, label);
+        }
+    }
+    more.cut = set->cut;
+    free(n);
+    free(seen);
+    nm_labeled_set_release(set);
+    *set = more;
+}
+
+/* Classes of the training file without texts in a split: the rare ones, if texts are held out. */
+static void describe_missing_classes(nm_classification_parts *parts, nm_split split)
+{
+    enum { NAMED = 3 };
+    const nm_labeled_set *set = &parts->sets[split];
+    size_t classes = parts->labels.n, n = 0;
+    bool *found = nm_allocate(classes * sizeof *found);
+    nm_buffer names = {0};
+    nm_buffer_clear(&names);
+    for (size_t i = 0; i < set->n; i++)
+        found[set->labels.data[i]] = true;
+    for (size_t k = 0; k < classes; k++) {
+        if (found[k] || ++n > NAMED)
+            continue;
+        char *name = nm_format("%s\"%.40s\"", n > 1 ? ", " : "", parts->labels.items[k].text);
+        nm_buffer_append(&names, name, strlen(name));
+        free(name);
+    }
+    if (set->n && n)
+        add_note(parts, nm_format("%zu of %zu classes have no %s text: %s%s", n, classes,
+                                  split == NM_SPLIT_TRAIN ? "training" : "validation", names.data,
+                                  n > NAMED ? ", ..." : ""));
+    nm_buffer_release(&names);
+    free(found);
 }
 
 static nm_status read_all(reading *at, nm_error *err)
@@ -325,6 +384,10 @@ static nm_status read_all(reading *at, nm_error *err)
     NM_TRY(make_dictionary(at, err));
     assign_ids(at);
     describe_truncation(parts, config);
+    describe_missing_classes(parts, NM_SPLIT_TRAIN);
+    describe_missing_classes(parts, NM_SPLIT_VALID);
+    if (config->class_balance > 0)
+        balance_classes(&parts->sets[NM_SPLIT_TRAIN], parts->labels.n, config->class_balance);
     return NM_OK;
 }
 

@@ -233,6 +233,12 @@ awk 'BEGIN { for (i = 0; i < 40; i++) print (i % 2 ? "good\tfine" : "bad\tdull")
     --data.max_length 6 2>err || fail "train with long texts: $(cat err)"
 has err 'norma: 7 of 40 training texts have more than 6 tokens and are truncated (data.max_length)'
 
+{ cat lengths.tsv && printf 'rare\tonly once\n'; } >rare.tsv
+"$NORMA" train reviews.ini --run.folder rare --train.updates 1 --data.train rare.tsv --data.valid lengths.tsv --data.test= 2>err ||
+    fail "train with a rare class: $(cat err)"
+has err 'norma: 1 of 3 classes have no validation text: "rare"'
+lacks err 'no training text'
+
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"
 has help "--evaluate"
