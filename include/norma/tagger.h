@@ -16,7 +16,7 @@ typedef struct nm_tagger nm_tagger;
 typedef struct nm_tagged nm_tagged; /* the sentences of one call */
 
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. options: alternating names and
- * values that end with NULL, or NULL: tag.scheme (bio, iob1, bioes, bmeso) and those of [device], see norma/translator.h.
+ * values that end with NULL, or NULL: tag.scheme (bio, iob1, bioes, bmeso, bilou) and those of [device], see norma/translator.h.
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
  * of another task; NM_MEMORY. err may be NULL. */

@@ -378,9 +378,14 @@ static nm_status decompress(FILE **stream, const char *path, nm_error *err)
     return add_layer(stream, path, type->decode, type->close, type->open(), err);
 }
 
+static bool is_unconverted(const char *encoding)
+{
+    return !encoding || !*encoding || !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8");
+}
+
 static nm_status add_encoding(FILE **stream, const char *path, const char *encoding, nm_error *err)
 {
-    if (!encoding || !*encoding || !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8"))
+    if (is_unconverted(encoding))
         return NM_OK;
     iconv_t converter = iconv_open("UTF-8", encoding);
     if (converter == (iconv_t)-1 && errno == ENOMEM)
@@ -411,6 +416,18 @@ const char *nm_text_find_utf16(FILE *stream)
 const char *nm_input_name(const char *path)
 {
     return strcmp(path, "-") ? path : "standard input";
+}
+
+nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err)
+{
+    errno = 0;
+    const char *found = is_unconverted(encoding) ? nm_text_find_utf16(stream) : NULL;
+    if (ferror(stream))
+        return nm_fail(err, nm_input_error_status(errno), "%s:1: reading failed: %s", nm_input_name(path),
+                       nm_input_error_text(errno));
+    return found ? nm_fail(err, NM_FORMAT, "%s: is UTF-16, not UTF-8: --encoding %s is required",
+                           nm_input_name(path), found)
+                 : NM_OK;
 }
 
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)

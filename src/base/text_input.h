@@ -22,6 +22,10 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
 /* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte order mark of UTF-16 or
  * with two ASCII characters of it; otherwise NULL. */
 const char *nm_text_find_utf16(FILE *stream);
+/* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path, encoding: those of
+ * nm_text_open. Waits for four bytes of a pipe or a terminal. */
+nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err);
+
 /* The option on_invalid: treatment of input that is not UTF-8. */
 typedef enum nm_on_invalid { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_on_invalid;
 #define NM_ON_INVALID_CHOICES "error|skip"

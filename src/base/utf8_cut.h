@@ -19,6 +19,15 @@ static inline size_t nm_utf8_length(char first)
     return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
+/* Number of code points of valid text. */
+static inline int nm_utf8_count(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += !nm_utf8_continues(*text);
+    return n;
+}
+
 /* Length of text[0, bytes) without an incomplete code point at its end. */
 static inline size_t nm_utf8_whole(const char *text, size_t bytes)
 {

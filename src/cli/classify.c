@@ -35,7 +35,7 @@ static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, json, "false", 0, 1, "Write one JSON object per text, or one for the evaluation."),
     NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
-    NM_CHOICE(classify_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
+    NM_CHOICE(classify_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines and rows that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
     {0}};
 static const nm_option_rule classify_rules[] = {
     {"classify.bootstrap", "classify.evaluate", "true", "only the evaluation has an interval", NULL},
@@ -66,11 +66,12 @@ typedef struct job {
     nm_labeled texts;
     nm_line_list lines; /* the texts in the buffer, NUL-terminated */
     nm_ids labels;      /* evaluate: labels of the texts in the buffer; otherwise SKIPPED or 0 */
+    int64_t *numbers;   /* [lines.n]: numbers of their lines in the file */
+    size_t numbers_capacity;
     nm_confusion confusion;
     nm_ids correct; /* evaluate: 1 or 0 for every text */
     nm_ids pairs; /* evaluate: labels and predictions of this process since the last exchange, alternating */
-    int64_t cut;  /* number of truncated texts */
-    nm_cli_line_numbers skipped;
+    nm_cli_line_numbers truncated, skipped;
     int64_t block; /* number of the buffer; rank block % size classifies it */
 } job;
 
@@ -124,6 +125,7 @@ static void release(void *state)
     nm_confusion_release(&self->confusion);
     nm_ids_release(&self->correct);
     nm_ids_release(&self->pairs);
+    free(self->numbers);
 }
 
 /* ---- texts ---- */
@@ -159,6 +161,8 @@ static nm_status read_texts(job *self, nm_error *err)
         }
         if (self->config->evaluate)
             NM_TRY(nm_classification_find(&self->classes, &self->texts, &label, err));
+        NM_GROW(self->numbers, self->lines.n, self->numbers_capacity);
+        self->numbers[self->lines.n] = nm_labeled_line(&self->texts);
         nm_line_list_add(&self->lines, self->texts.text.data, self->texts.text.bytes + 1);
         nm_ids_append(&self->labels, label);
         bytes += self->texts.text.bytes;
@@ -167,10 +171,11 @@ static nm_status read_texts(job *self, nm_error *err)
 }
 
 /* probabilities: NULL for a skipped line. */
-static void write_json(const job *self, const char *label, const double *probabilities)
+static void write_json(const job *self, const char *label, const double *probabilities, bool truncated)
 {
     json_t *root = json_object();
     json_object_set_new(root, "label", probabilities ? json_string(label) : json_null());
+    json_object_set_new(root, "truncated", json_boolean(truncated));
     if (self->config->probabilities && probabilities) {
         json_t *each = json_object();
         for (size_t k = 0; k < self->classes.n; k++)
@@ -182,10 +187,10 @@ static void write_json(const job *self, const char *label, const double *probabi
     json_decref(root);
 }
 
-static void write_one(const job *self, const char *label, const double *probabilities)
+static void write_one(const job *self, const char *label, const double *probabilities, bool truncated)
 {
     if (self->config->json) {
-        write_json(self, label, probabilities);
+        write_json(self, label, probabilities, truncated);
         return;
     }
     fputs(probabilities ? label : "", self->output);
@@ -206,13 +211,16 @@ static nm_status classify_texts(job *self, nm_error *err)
     NM_TRY(status);
     for (size_t i = 0; i < self->lines.n; i++) {
         int32_t best = (int32_t)nm_classifications_best(results, i);
-        self->cut += nm_classifications_truncated(results, i);
+        bool truncated = nm_classifications_truncated(results, i);
+        if (truncated)
+            nm_cli_line_numbers_add(&self->truncated, self->numbers[i]);
         if (self->config->evaluate) {
             nm_ids_append(&self->pairs, self->labels.data[i]);
             nm_ids_append(&self->pairs, best);
         } else {
             write_one(self, nm_classifications_label(results, i),
-                      self->labels.data[i] == SKIPPED ? NULL : nm_classifications_probabilities(results, i));
+                      self->labels.data[i] == SKIPPED ? NULL : nm_classifications_probabilities(results, i),
+                      truncated);
         }
     }
     nm_classifications_free(results);
@@ -338,6 +346,23 @@ static nm_status print_evaluation(const job *self, nm_error *err)
     return NM_OK;
 }
 
+static void report_lines(const job *self)
+{
+    const char *unit = self->texts.lines ? "lines" : "rows";
+    long long n = (long long)self->texts.row + 1;
+    char *lines = nm_cli_line_numbers_text(&self->skipped);
+    if (self->skipped.n)
+        fprintf(stderr, "norma: %lld of %lld %s are not UTF-8 or contain zero bytes and have no label (%s)\n",
+                (long long)self->skipped.n, n, unit, lines);
+    free(lines);
+    lines = nm_cli_line_numbers_text(&self->truncated);
+    if (self->truncated.n)
+        fprintf(stderr, "norma: %lld of %lld texts have more than %s tokens and were truncated (%s)\n",
+                (long long)self->truncated.n, n, nm_classifier_option(self->classifier, "data.max_length"),
+                lines);
+    free(lines);
+}
+
 static nm_status classify(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -345,19 +370,12 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
     self->output = session->output.stream;
     NM_TRY(open_input(self, err));
     NM_TRY(classify_all(self, err));
-    NM_TRY(nm_comm_sum(session->comm, &self->cut, 1, err));
+    NM_TRY(nm_cli_line_numbers_gather(&self->truncated, session->comm, err));
     if (session->comm->rank)
         return NM_OK;
     if (self->config->evaluate)
         NM_TRY(print_evaluation(self, err));
-    char *skipped = nm_cli_line_numbers_text(&self->skipped);
-    if (self->skipped.n)
-        fprintf(stderr, "norma: %lld lines are not UTF-8 or contain zero bytes and have no label (%s)\n",
-                (long long)self->skipped.n, skipped);
-    free(skipped);
-    if (self->cut)
-        fprintf(stderr, "norma: %lld texts have more than %s tokens and were truncated\n",
-                (long long)self->cut, nm_classifier_option(self->classifier, "data.max_length"));
+    report_lines(self);
     return NM_OK;
 }
 
@@ -381,7 +399,7 @@ const nm_command nm_command_classify = {
         "or standard input, and writes one label per line. MODEL is a model file or a run folder, of "
         "which the best model is used, or else the last one. Tokenizer, dictionary, labels and columns "
         "come from the model; the options of [data] override them. Texts with more than data.max_length "
-        "tokens are truncated and counted.\n\n"
+        "tokens are truncated, counted, and named by their line numbers.\n\n"
         "With --evaluate the file is a table of labels and texts, and the output is the accuracy with "
         "its 95 % bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and "
         "predicted classes in columns.\n",

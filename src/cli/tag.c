@@ -4,8 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "base/text_input.h"
+#include "base/utf8_cut.h"
 #include "data/line_list.h"
 #include "metric/span_f1.h"
 #include "norma/tagger.h"
@@ -19,24 +21,28 @@ enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
 typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
 
 typedef struct tag_config { /* section [tag] */
-    const char *output, *scheme;
+    const char *output, *encoding, *scheme;
     input_format input_format;
     int64_t token_column, tag_column;
     bool evaluate, json;
+    nm_on_invalid on_invalid;
 } tag_config;
 
 /* clang-format off */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_OPTION(tag_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1; the output is UTF-8."),
     NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
     NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
-    NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1 to standard error."),
-    NM_OPTION(tag_config, json, "false", 0, 1, "Write one JSON object per sentence instead of columns."),
+    NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by label, to standard error, or with --json to the output."),
+    NM_OPTION(tag_config, json, "false", 0, 1, "Write one JSON object per sentence instead of columns, or one for the evaluation."),
+    NM_CHOICE(tag_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding sentences, or skip: leave out their sentences."),
     {0}};
 static const nm_option_rule tag_rules[] = {
     {"tag.tag_column", "tag.evaluate", "true", "only the evaluation reads gold tags", NULL},
+    {"tag.on_invalid", "tag.evaluate", "false", "the evaluation needs all sentences", NULL},
     {"tag.token_column", "tag.input_format", "!text", "text has no columns", NULL},
     {0}};
 /* clang-format on */
@@ -59,9 +65,13 @@ typedef struct job {
     nm_line_list lines;        /* unchanged lines of the input columns */
     size_t n, *lengths;        /* [BUFFER_SENTENCES], numbers of tokens */
     bool *document;            /* [BUFFER_SENTENCES], whether it is a line such as -DOCSTART- */
-    bool *joined; /* [BUFFER_SENTENCES], whether the next sentence follows without a blank line */
-    nm_span_counts counts;
-    int64_t n_cut, sentences, unknown;
+    bool *joined;           /* [BUFFER_SENTENCES], whether the next sentence follows without a blank line */
+    int64_t *numbers;       /* [BUFFER_SENTENCES], of their first lines in the file */
+    nm_counter labels;      /* evaluate: those of the model and of the gold tags */
+    nm_span_counts *counts; /* [labels.n] */
+    size_t counts_capacity;
+    nm_cli_line_numbers in_pieces, skipped;
+    int64_t sentences, unknown;
     int64_t block; /* number of the buffer; rank block % size tags it */
 } job;
 
@@ -69,7 +79,9 @@ static nm_status open_tagger(nm_model_session *session, void *state, const char 
 {
     job *self = state;
     const char **settings = nm_cli_settings(
-        session->cli, "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json");
+        session->cli,
+        "tag.output,tag.input_format,tag.token_column,tag.tag_column,tag.evaluate,tag.json,tag.encoding,"
+        "tag.on_invalid");
     nm_status status = nm_tagger_open(&self->tagger, path, settings, err);
     nm_cli_warn(nm_tagger_warning(self->tagger));
     free(settings);
@@ -100,8 +112,11 @@ static bool looks_like_columns(const nm_lines *lines)
 
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
-    NM_TRY(nm_text_open(&self->input, path, NULL, err));
+    NM_TRY(nm_text_open(&self->input, path, self->config->encoding, err));
+    if (self->input != stdin)
+        NM_TRY(nm_text_refuse_utf16(self->input, path, self->config->encoding, err));
     nm_columns_init(&self->columns, self->input, nm_input_name(path));
+    self->columns.skip_invalid = self->config->on_invalid == NM_INVALID_IS_SKIPPED;
     self->text = self->config->input_format == FORMAT_TEXT;
     if (self->config->input_format == FORMAT_AUTO) {
         bool more;
@@ -124,6 +139,9 @@ static void release(void *state)
     free(self->lengths);
     free(self->document);
     free(self->joined);
+    free(self->numbers);
+    free(self->counts);
+    nm_counter_release(&self->labels);
     if (self->input && self->input != stdin)
         fclose(self->input);
 }
@@ -136,6 +154,18 @@ static nm_status bad_line(const job *self, int64_t line, const char *what, nm_er
 static void add_text(nm_line_list *list, const char *text)
 {
     nm_line_list_add(list, text, strlen(text) + 1);
+}
+
+static void add_label(job *self, const char *tag)
+{
+    if (nm_tag_outside(tag))
+        return;
+    size_t known = self->labels.n;
+    nm_counter_add(&self->labels, nm_tag_label(tag), strlen(nm_tag_label(tag)), 1);
+    if (self->labels.n == known)
+        return;
+    NM_GROW(self->counts, known, self->counts_capacity);
+    self->counts[known] = (nm_span_counts){0};
 }
 
 /* Adds the current sentence of the reader to the buffer. */
@@ -155,12 +185,15 @@ static nm_status add_columns(job *self, nm_error *err)
             return nm_fail(err, NM_FORMAT,
                            "%s:%lld: '%.60s' is not a tag such as O or B-PER (tag.tag_column)",
                            self->columns.lines.path, (long long)(c->line + i), gold);
+        if (config->evaluate)
+            add_label(self, gold);
         add_text(&self->tokens, nm_columns_field(c, i, (int32_t)config->token_column - 1));
         add_text(&self->gold, gold);
         add_text(&self->lines, nm_columns_line(c, i));
     }
     self->document[self->n] = nm_columns_document(c);
     self->joined[self->n] = c->joined;
+    self->numbers[self->n] = c->line;
     self->lengths[self->n++] = (size_t)c->n;
     return NM_OK;
 }
@@ -168,7 +201,9 @@ static nm_status add_columns(job *self, nm_error *err)
 static nm_status read_columns(job *self, bool *more, nm_error *err)
 {
     NM_TRY(nm_columns_next(&self->columns, more, err));
-    return *more ? add_columns(self, err) : NM_OK;
+    if (self->columns.invalid)
+        nm_cli_line_numbers_add(&self->skipped, self->columns.invalid);
+    return *more && !self->columns.invalid ? add_columns(self, err) : NM_OK;
 }
 
 /* Adds the next line that is not blank. Modifies the line in the memory of the reader. */
@@ -177,7 +212,9 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
     nm_lines *lines = &self->columns.lines;
     NM_TRY(nm_columns_peek(&self->columns, more, err));
     self->columns.peeked = false;
-    if (!*more)
+    if (*more && self->columns.line_invalid)
+        nm_cli_line_numbers_add(&self->skipped, lines->number);
+    if (!*more || self->columns.line_invalid)
         return NM_OK;
     size_t at = 0, bytes, n = 0;
     const char *word;
@@ -192,6 +229,7 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
         add_text(&self->tokens, word);
     }
     self->document[self->n] = self->joined[self->n] = false;
+    self->numbers[self->n] = lines->number;
     self->lengths[self->n++] = n;
     return NM_OK;
 }
@@ -233,10 +271,7 @@ static void count_spans(job *self, size_t first, const char *const *found, size_
         self->unknown += !is_tag_of_model(self, converted[i]);
         free(converted[i]);
     }
-    nm_span_counts one = nm_span_count(found, gold, (int32_t)n);
-    self->counts.correct += one.correct;
-    self->counts.predicted += one.predicted;
-    self->counts.gold += one.gold;
+    nm_span_count_labels(found, gold, (int32_t)n, &self->labels, self->counts);
     free(gold);
     free(converted);
 }
@@ -289,10 +324,10 @@ static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *t
     const char **found = nm_allocate(n * sizeof *found);
     for (size_t i = 0; i < n; i++)
         found[i] = self->document[s] ? "O" : nm_tagged_tag(tagged, s, i);
-    if (self->config->json)
-        write_json(self, s, first, found, tagged);
-    else
+    if (!self->config->json)
         write_columns(self, s, first, found);
+    else if (!self->config->evaluate)
+        write_json(self, s, first, found, tagged);
     if (self->config->evaluate)
         count_spans(self, first, found, n);
     free(found);
@@ -310,23 +345,139 @@ static nm_status tag_sentences(job *self, nm_error *err)
     NM_TRY(status);
     for (size_t s = 0; s < self->n; s++) {
         write_sentence(self, s, first, tagged);
-        self->n_cut += nm_tagged_in_pieces(tagged, s);
+        if (nm_tagged_in_pieces(tagged, s))
+            nm_cli_line_numbers_add(&self->in_pieces, self->numbers[s]);
         first += self->lengths[s];
+        self->sentences += !self->document[s];
     }
     nm_tagged_free(tagged);
-    self->sentences += (int64_t)self->n;
     return NM_OK;
+}
+
+/* ---- evaluation ---- */
+
+static nm_span_counts sum_of_labels(const job *self)
+{
+    nm_span_counts sum = {0};
+    for (size_t k = 0; k < self->labels.n; k++) {
+        sum.correct += self->counts[k].correct;
+        sum.predicted += self->counts[k].predicted;
+        sum.gold += self->counts[k].gold;
+    }
+    return sum;
+}
+
+static int compare_labels(const void *left, const void *right)
+{
+    const nm_count *const *a = left, *const *b = right;
+    return strcmp((*a)->text, (*b)->text);
+}
+
+/* The labels of gold and predicted spans, sorted by name; heap, *n of them. */
+static const nm_count **sorted_labels(const job *self, size_t *n)
+{
+    const nm_count **labels = nm_allocate((self->labels.n + 1) * sizeof *labels);
+    *n = 0;
+    for (size_t k = 0; k < self->labels.n; k++)
+        if (self->counts[k].gold || self->counts[k].predicted)
+            labels[(*n)++] = &self->labels.items[k];
+    qsort(labels, *n, sizeof *labels, compare_labels);
+    return labels;
+}
+
+static const nm_span_counts *counts_of_label(const job *self, const nm_count *label)
+{
+    return &self->counts[label - self->labels.items];
 }
 
 static void print_evaluation(const job *self)
 {
-    nm_span_score score = nm_span_compute(&self->counts);
+    nm_span_counts sum = sum_of_labels(self);
+    nm_span_score score = nm_span_compute(&sum);
+    size_t n;
+    const nm_count **labels = sorted_labels(self, &n);
+    int width = (int)strlen("label");
     fprintf(stderr, "precision %.2f  recall %.2f  F1 %.2f  (%lld gold spans, %lld predicted, %lld correct)\n",
-            100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)self->counts.gold,
-            (long long)self->counts.predicted, (long long)self->counts.correct);
+            100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)sum.gold,
+            (long long)sum.predicted, (long long)sum.correct);
+    for (size_t i = 0; i < n; i++)
+        width = nm_utf8_count(labels[i]->text) > width ? nm_utf8_count(labels[i]->text) : width;
+    fprintf(stderr, "%-*s  precision  recall      F1    gold  predicted  correct\n", width, "label");
+    for (size_t i = 0; i < n; i++) {
+        const nm_span_counts *counts = counts_of_label(self, labels[i]);
+        score = nm_span_compute(counts);
+        fprintf(stderr, "%s%*s  %9.2f %7.2f %7.2f %7lld %10lld %8lld\n", labels[i]->text,
+                width - nm_utf8_count(labels[i]->text), "", 100 * score.precision, 100 * score.recall,
+                100 * score.f1, (long long)counts->gold, (long long)counts->predicted,
+                (long long)counts->correct);
+    }
+    free(labels);
+}
+
+static void add_scores(json_t *object, const nm_span_counts *counts)
+{
+    nm_span_score score = nm_span_compute(counts);
+    json_object_set_new(object, "precision", json_real(100 * score.precision));
+    json_object_set_new(object, "recall", json_real(100 * score.recall));
+    json_object_set_new(object, "f1", json_real(100 * score.f1));
+    json_object_set_new(object, "gold", json_integer((json_int_t)counts->gold));
+    json_object_set_new(object, "predicted", json_integer((json_int_t)counts->predicted));
+    json_object_set_new(object, "correct", json_integer((json_int_t)counts->correct));
+}
+
+static void write_evaluation(const job *self)
+{
+    nm_span_counts sum = sum_of_labels(self);
+    size_t n;
+    const nm_count **labels = sorted_labels(self, &n);
+    json_t *root = json_object(), *each = json_array();
+    add_scores(root, &sum);
+    json_object_set_new(root, "sentences", json_integer((json_int_t)self->sentences));
+    json_object_set_new(root, "unknown_tags", json_integer((json_int_t)self->unknown));
+    for (size_t i = 0; i < n; i++) {
+        json_t *label = json_object();
+        json_object_set_new(label, "label", json_string(labels[i]->text));
+        add_scores(label, counts_of_label(self, labels[i]));
+        json_array_append_new(each, label);
+    }
+    json_object_set_new(root, "labels", each);
+    json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    putc('\n', self->session->output.stream);
+    json_decref(root);
+    free(labels);
+}
+
+static void report_lines(const job *self)
+{
+    char *lines = nm_cli_line_numbers_text(&self->skipped);
+    if (self->skipped.n)
+        fprintf(stderr,
+                "norma: %lld of %lld sentences are not UTF-8 or contain zero bytes and were left out (%s)\n",
+                (long long)self->skipped.n, (long long)(self->skipped.n + self->sentences), lines);
+    free(lines);
+    lines = nm_cli_line_numbers_text(&self->in_pieces);
+    if (self->in_pieces.n)
+        fprintf(stderr,
+                "norma: %lld of %lld sentences have more than %s tokens and were tagged in pieces (%s)\n",
+                (long long)self->in_pieces.n, (long long)self->sentences,
+                nm_tagger_option(self->tagger, "model.max_positions"), lines);
+    free(lines);
     if (self->unknown)
         fprintf(stderr, "norma: %lld gold tags are not among the model's tags; they count as missed\n",
                 (long long)self->unknown);
+}
+
+/* Sums the results of all processes, which have read the same sentences and thus have the same labels. */
+static nm_status sum_results(job *self, nm_error *err)
+{
+    nm_comm *comm = self->session->comm;
+    int64_t sums[] = {self->sentences, self->unknown};
+    NM_TRY(nm_comm_sum(comm, sums, sizeof sums / sizeof *sums, err));
+    self->sentences = sums[0];
+    self->unknown = sums[1];
+    if (self->labels.n)
+        NM_TRY(nm_comm_sum(comm, (int64_t *)self->counts, self->labels.n * NM_SPAN_COUNTS, err));
+    return nm_cli_line_numbers_gather(&self->in_pieces, comm, err);
 }
 
 static nm_status tag(nm_model_session *session, void *state, nm_error *err)
@@ -336,6 +487,9 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     self->document = nm_allocate(BUFFER_SENTENCES * sizeof *self->document);
     self->joined = nm_allocate(BUFFER_SENTENCES * sizeof *self->joined);
     self->lengths = nm_allocate(BUFFER_SENTENCES * sizeof *self->lengths);
+    self->numbers = nm_allocate(BUFFER_SENTENCES * sizeof *self->numbers);
+    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
+        add_label(self, nm_tagger_tag(self->tagger, i));
     NM_TRY(open_input(self, session->inputs[0], err));
     nm_comm *comm = session->comm;
     do {
@@ -350,23 +504,16 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
             *err = unread;
         NM_TRY(read);
     } while (self->n);
-    int64_t sums[] = {self->n_cut,          self->sentences,        self->unknown,
-                      self->counts.correct, self->counts.predicted, self->counts.gold};
-    NM_TRY(nm_comm_sum(comm, sums, sizeof sums / sizeof *sums, err));
-    if (self->config->evaluate && !sums[1])
+    NM_TRY(sum_results(self, err));
+    if (self->config->evaluate && !self->sentences)
         return nm_fail(err, NM_FORMAT, "%s: no sentences to evaluate", nm_input_name(session->inputs[0]));
     if (comm->rank)
         return NM_OK;
-    self->n_cut = sums[0];
-    self->sentences = sums[1];
-    self->unknown = sums[2];
-    self->counts = (nm_span_counts){.correct = sums[3], .predicted = sums[4], .gold = sums[5]};
-    if (self->n_cut)
-        fprintf(stderr, "norma: %lld of %lld sentences have more than %s tokens and were tagged in pieces\n",
-                (long long)self->n_cut, (long long)self->sentences,
-                nm_tagger_option(self->tagger, "model.max_positions"));
-    if (self->config->evaluate)
+    if (self->config->evaluate && self->config->json)
+        write_evaluation(self);
+    else if (self->config->evaluate)
         print_evaluation(self);
+    report_lines(self);
     return NM_OK;
 }
 
@@ -391,8 +538,9 @@ const nm_command nm_command_tag = {
         "input, unchanged, and the predicted tag as the last one; with --json an object per sentence. MODEL "
         "is a model file or a run folder, "
         "of which the best model is used, or else the last one.\n\n"
-        "With --evaluate precision, recall and F1 of the spans are printed to standard error, computed "
-        "against the gold tags in --tag-column.\n",
+        "With --evaluate precision, recall and F1 of the spans, of all and by label, are printed to standard "
+        "error, computed against the gold tags in --tag-column; with --json the output is an object with "
+        "these figures instead of the tags.\n",
     .section = "tag,device",
     .options = tag_options,
     .rules = tag_rules,

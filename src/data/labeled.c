@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "base/c_locale.h"
+#include "base/file.h"
 #include "base/text_input.h"
 #include "base/utf8_cut.h"
 
@@ -217,13 +218,77 @@ static nm_status begin(nm_labeled *texts, nm_error *err)
 
 /* ---- opening ---- */
 
+/* Whether one of the comma-separated names is the field. */
+static bool names_field(const char *names, const char *field)
+{
+    char *copy = nm_duplicate(names), *rest = copy;
+    bool found = false;
+    for (char *name; (name = strtok_r(rest, ",", &rest));)
+        found |= !strcmp(name, field);
+    free(copy);
+    return found;
+}
+
+static bool names_column(const nm_labeled_config *config, const char *field)
+{
+    bool found = names_field(config->label, field) || names_field(config->text, field);
+    for (size_t k = 0; label_names[k]; k++)
+        found |= !strcasecmp(label_names[k], field);
+    for (size_t k = 0; text_names[k]; k++)
+        found |= !strcasecmp(text_names[k], field);
+    return found;
+}
+
+/* Splits the first row of a table with this separator. *n: number of its fields, 0 if it cannot be read; *named: whether a field is
+ * the name of a column. */
+static nm_status try_separator(const char *path, const nm_labeled_config *config, char separator, size_t *n,
+                               bool *named, nm_error *err)
+{
+    FILE *stream;
+    bool more;
+    nm_delimited table;
+    nm_error ignored;
+    *n = 0;
+    *named = false;
+    NM_TRY(nm_text_open(&stream, path, config->encoding, err));
+    nm_delimited_init(&table, stream, path, separator, config->quotes != NM_CHOICE_NO);
+    if (nm_delimited_next(&table, &more, &ignored) == NM_OK && more)
+        *n = table.n_fields;
+    for (size_t i = 0, bytes; i < *n; i++)
+        *named |= names_column(config, nm_delimited_field(&table, i, &bytes));
+    nm_delimited_release(&table);
+    fclose(stream);
+    return NM_OK;
+}
+
+/* A semicolon, as spreadsheets write in many countries, if the first row has several fields then and only one with commas.
+ * Texts without labels may be a table of one column, so one of the fields must be the name of a column. */
+static nm_status find_separator(const char *path, const nm_labeled_config *config, char *separator,
+                                nm_error *err)
+{
+    nm_error ignored;
+    size_t with_commas, with_semicolons;
+    bool named;
+    *separator = ',';
+    if (!strcmp(path, "-") || nm_file_check_rereadable(path, &ignored) != NM_OK)
+        return NM_OK;
+    NM_TRY(try_separator(path, config, ',', &with_commas, &named, err));
+    if (with_commas > 1)
+        return NM_OK;
+    NM_TRY(try_separator(path, config, ';', &with_semicolons, &named, err));
+    if (with_semicolons > 1 && (config->with_label || named))
+        *separator = ';';
+    return NM_OK;
+}
+
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config, nm_error *err)
 {
     *texts = (nm_labeled){.config = *config, .path = path, .row = -1, .label = ""};
     nm_labeled_format format = config->format != NM_LABELED_AUTO ? config->format
                                : nm_text_ends_in(path, ".csv")   ? NM_LABELED_CSV
                                : nm_text_ends_in(path, ".tsv")   ? NM_LABELED_TSV
-                               : nm_text_ends_in(path, ".jsonl") || nm_text_ends_in(path, ".ndjson")
+                               : nm_text_ends_in(path, ".jsonl") || nm_text_ends_in(path, ".ndjson") ||
+                                       nm_text_ends_in(path, ".json")
                                    ? NM_LABELED_JSON
                                : config->lines_by_default ? NM_LABELED_LINES
                                                           : NM_LABELED_TSV;
@@ -234,20 +299,18 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     if (format == NM_LABELED_LINES && config->with_label)
         return nm_fail(err, NM_USAGE, "%s: lines have no labels: use another format, such as tsv or space",
                        path);
-    if (format != NM_LABELED_LINES && config->skip_invalid)
-        return nm_fail(err, NM_USAGE,
-                       "%s: only invalid lines can be skipped, not rows of tables (format lines)", path);
     if (!texts->lines && !config->text[strspn(config->text, ",")])
         return nm_fail(err, NM_USAGE, "no column of text is named");
+    char separator = texts->lines ? 0 : '\t';
+    if (csv)
+        NM_TRY(find_separator(path, config, &separator, err));
     NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
+    else
+        NM_TRY(nm_text_refuse_utf16(texts->stream, path, config->encoding, err));
     /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it occurs. */
-    nm_delimited_init(&texts->table, texts->stream, texts->path,
-                      csv            ? ','
-                      : texts->lines ? 0
-                                     : '\t',
-                      quotes && !texts->lines);
+    nm_delimited_init(&texts->table, texts->stream, texts->path, separator, quotes && !texts->lines);
     texts->table.keep_empty = format == NM_LABELED_LINES;
     return NM_OK;
 }
@@ -397,7 +460,10 @@ static nm_status parse_object(nm_labeled *texts, nm_error *err)
     nm_status status = json_is_object(object)
                            ? read_fields(texts, object, err)
                            : nm_fail(err, NM_FORMAT, "%s:%lld: not a JSON object: %.100s", texts->path,
-                                     (long long)texts->table.line, object ? "another value" : why.text);
+                                     (long long)texts->table.line,
+                                     !object                 ? why.text
+                                     : json_is_array(object) ? "an array; JSON lines have an object per line"
+                                                             : "another value");
     json_decref(object);
     return status;
 }
@@ -420,7 +486,8 @@ static nm_status next_row(nm_labeled *texts, bool *more, nm_error *err)
     if (status == NM_OK && *more && texts->lines && texts->table.n_fields > 1)
         status = nm_fail(err, NM_FORMAT, "%s:%lld: not text: contains a zero byte", texts->path,
                          (long long)texts->table.line);
-    texts->invalid = status != NM_OK && texts->table.complete && texts->config.skip_invalid;
+    bool first_row = !texts->lines && !texts->n_fields; /* determines the columns */
+    texts->invalid = status != NM_OK && texts->table.complete && texts->config.skip_invalid && !first_row;
     if (texts->invalid)
         return NM_OK;
     NM_TRY(status);

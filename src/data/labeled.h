@@ -54,7 +54,8 @@ typedef struct nm_labeled_config {
     NM_LABELED_FIELDS;
     bool lines_by_default; /* format auto without a known file name extension: lines instead of tsv */
     bool with_label;       /* the label column is required */
-    bool skip_invalid;     /* format lines: one that is not UTF-8 or contains a zero byte is an empty text */
+    /* A row that is not UTF-8 or contains a zero byte is an empty text, except the first row of a table. */
+    bool skip_invalid;
     /* NULL, or: `header` is that of the table from which these labels were read. With `yes`, the first row is a header unless
      * it has one of the labels in the column of the label. */
     const nm_counter *labels;

@@ -1,6 +1,5 @@
 #include "data/pair_input.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -122,15 +121,7 @@ static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
 {
     const char *encoding = self->config->encoding, *path = self->paths[side];
     NM_TRY(nm_text_open(&self->streams[side], path, encoding, err));
-    bool unconverted = !strcasecmp(encoding, "utf-8") || !strcasecmp(encoding, "utf8") || !*encoding;
-    errno = 0;
-    const char *found = unconverted ? nm_text_find_utf16(self->streams[side]) : NULL;
-    if (ferror(self->streams[side]))
-        return nm_fail(err, nm_input_error_status(errno), "%s:1: reading failed: %s", nm_input_name(path),
-                       nm_input_error_text(errno));
-    return found ? nm_fail(err, NM_FORMAT, "%s: is UTF-16, not UTF-8: --encoding %s is required",
-                           nm_input_name(path), found)
-                 : NM_OK;
+    return nm_text_refuse_utf16(self->streams[side], path, encoding, err);
 }
 
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/utf8_cut.h"
 
 nm_confusion nm_confusion_create(int32_t n_classes)
 {
@@ -76,27 +77,103 @@ double nm_accuracy_of_counts(const int64_t *counts, const void *context)
     return 100 * ratio(counts[0], counts[1]);
 }
 
-/* Width of the longest name in bytes, limited so that a row fits one line. */
+/* Maximum number of classes of a printed matrix, and number of listed errors. */
+enum { MATRIX_CLASSES = 20, NAMED_ERRORS = 10 };
+
+/* Prints at most `width` characters of a name, aligned to the right or to the left of this width. */
+static void print_name(const char *name, int width, bool right, FILE *out)
+{
+    int bytes = 0, n = 0;
+    for (; name[bytes] && n < width; n++)
+        bytes += (int)nm_utf8_length(name[bytes]);
+    int padding = width - n;
+    fprintf(out, "%*s%.*s%*s", right ? padding : 0, "", bytes, name, right ? 0 : padding, "");
+}
+
+/* Width of the longest name in characters, limited so that a row fits one line. */
 static int name_width(const nm_confusion *confusion, const char *const *names)
 {
-    size_t width = strlen("gold");
+    int width = (int)strlen("gold");
     for (int32_t k = 0; k < confusion->n; k++)
-        width = strlen(names[k]) > width ? strlen(names[k]) : width;
-    return width > 24 ? 24 : (int)width;
+        width = nm_utf8_count(names[k]) > width ? nm_utf8_count(names[k]) : width;
+    return width > 24 ? 24 : width;
+}
+
+static void print_score(const nm_class_score *score, FILE *out)
+{
+    fprintf(out, "  %9.2f %7.2f %7.2f\n", 100 * score->precision, 100 * score->recall, 100 * score->f1);
+}
+
+static void print_matrix(const nm_confusion *confusion, const char *const *names, int width, FILE *out)
+{
+    print_name("gold", width, false, out);
+    for (int32_t k = 0; k < confusion->n; k++) {
+        putc(' ', out);
+        print_name(names[k], 8, true, out);
+    }
+    fprintf(out, "  precision  recall      F1\n");
+    for (int32_t gold = 0; gold < confusion->n; gold++) {
+        print_name(names[gold], width, false, out);
+        for (int32_t predicted = 0; predicted < confusion->n; predicted++)
+            fprintf(out, " %8" PRId64, *cell(confusion, gold, predicted));
+        nm_class_score score = nm_confusion_class(confusion, gold);
+        print_score(&score, out);
+    }
+}
+
+/* The cells outside the diagonal with the largest numbers, in descending order. */
+static void print_frequent_errors(const nm_confusion *confusion, const char *const *names, int width,
+                                  FILE *out)
+{
+    int32_t top[NAMED_ERRORS + 1][2], n = 0;
+    for (int32_t gold = 0; gold < confusion->n; gold++)
+        for (int32_t predicted = 0; predicted < confusion->n; predicted++) {
+            int64_t count = gold == predicted ? 0 : *cell(confusion, gold, predicted);
+            int32_t at = n;
+            if (!count)
+                continue;
+            for (; at > 0 && *cell(confusion, top[at - 1][0], top[at - 1][1]) < count; at--)
+                memcpy(top[at], top[at - 1], sizeof *top);
+            top[at][0] = gold;
+            top[at][1] = predicted;
+            n += n < NAMED_ERRORS;
+        }
+    if (!n)
+        return;
+    fprintf(out, "\nmost frequent errors\n");
+    print_name("gold", width, false, out);
+    putc(' ', out);
+    print_name("predicted", width, false, out);
+    fprintf(out, "   texts\n");
+    for (int32_t i = 0; i < n; i++) {
+        print_name(names[top[i][0]], width, false, out);
+        putc(' ', out);
+        print_name(names[top[i][1]], width, false, out);
+        fprintf(out, " %7" PRId64 "\n", *cell(confusion, top[i][0], top[i][1]));
+    }
+}
+
+static void print_classes(const nm_confusion *confusion, const char *const *names, int width, FILE *out)
+{
+    print_name("gold", width, false, out);
+    fprintf(out, "    texts  precision  recall      F1\n");
+    for (int32_t k = 0; k < confusion->n; k++) {
+        nm_class_score score = nm_confusion_class(confusion, k);
+        if (!score.gold && !score.predicted)
+            continue;
+        print_name(names[k], width, false, out);
+        fprintf(out, " %8" PRId64, score.gold);
+        print_score(&score, out);
+    }
 }
 
 void nm_confusion_print(const nm_confusion *confusion, const char *const *names, FILE *out)
 {
     int width = name_width(confusion, names);
-    fprintf(out, "%-*s", width, "gold");
-    for (int32_t k = 0; k < confusion->n; k++)
-        fprintf(out, " %8.8s", names[k]);
-    fprintf(out, "  precision  recall      F1\n");
-    for (int32_t gold = 0; gold < confusion->n; gold++) {
-        fprintf(out, "%-*.*s", width, width, names[gold]);
-        for (int32_t predicted = 0; predicted < confusion->n; predicted++)
-            fprintf(out, " %8" PRId64, *cell(confusion, gold, predicted));
-        nm_class_score score = nm_confusion_class(confusion, gold);
-        fprintf(out, "  %9.2f %7.2f %7.2f\n", 100 * score.precision, 100 * score.recall, 100 * score.f1);
+    if (confusion->n <= MATRIX_CLASSES) {
+        print_matrix(confusion, names, width, out);
+        return;
     }
+    print_classes(confusion, names, width > 9 ? width : 9, out);
+    print_frequent_errors(confusion, names, width > 9 ? width : 9, out);
 }

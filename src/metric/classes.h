@@ -26,7 +26,8 @@ nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k);
 double nm_confusion_accuracy(const nm_confusion *confusion);
 /* Macro F1 in percent over the classes that occur as gold or predicted class (scikit-learn's "macro"). */
 double nm_confusion_macro_f1(const nm_confusion *confusion);
-/* Prints the matrix, gold classes in rows, predicted classes in columns, then precision, recall and F1 of each class. */
+/* Prints the matrix, gold classes in rows, predicted classes in columns, then precision, recall and F1 of each class. With more
+ * than 20 classes: the number of texts, precision, recall and F1 of each class that occurs, then the most frequent errors. */
 void nm_confusion_print(const nm_confusion *confusion, const char *const *names, FILE *out);
 
 /* One row of counts per example, for nm_counts: correct (0 or 1), and 1. */

@@ -5,20 +5,44 @@
 
 #include "base/memory.h"
 
-nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n)
+/* Counts of a label, or of all: every label has index 0 without labels. */
+static nm_span_counts *counts_of(const nm_counter *labels, const char *label, nm_span_counts *counts)
+{
+    size_t at = labels ? nm_counter_find(labels, label, strlen(label)) : 0;
+    NM_ASSERT(at != SIZE_MAX);
+    return counts + at;
+}
+
+static void add_spans(const char *const *predicted, const char *const *gold, int32_t n,
+                      const nm_counter *labels, nm_span_counts *counts)
 {
     nm_span *spans = nm_allocate((2 * (size_t)n + 1) * sizeof *spans), *gold_spans = spans + n;
     int32_t n_predicted = nm_tag_spans(predicted, n, spans), n_gold = nm_tag_spans(gold, n, gold_spans),
             g = 0;
-    nm_span_counts counts = {.predicted = n_predicted, .gold = n_gold};
+    for (int32_t i = 0; i < n_gold; i++)
+        counts_of(labels, gold_spans[i].label, counts)->gold++;
     for (int32_t p = 0; p < n_predicted; p++) { /* both lists are sorted and do not overlap */
+        nm_span_counts *own = counts_of(labels, spans[p].label, counts);
         while (g < n_gold && gold_spans[g].first < spans[p].first)
             g++;
-        counts.correct += g < n_gold && gold_spans[g].first == spans[p].first &&
-                          gold_spans[g].end == spans[p].end && !strcmp(gold_spans[g].label, spans[p].label);
+        own->predicted++;
+        own->correct += g < n_gold && gold_spans[g].first == spans[p].first &&
+                        gold_spans[g].end == spans[p].end && !strcmp(gold_spans[g].label, spans[p].label);
     }
     free(spans);
+}
+
+nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n)
+{
+    nm_span_counts counts = {0};
+    add_spans(predicted, gold, n, NULL, &counts);
     return counts;
+}
+
+void nm_span_count_labels(const char *const *predicted, const char *const *gold, int32_t n,
+                          const nm_counter *labels, nm_span_counts *counts)
+{
+    add_spans(predicted, gold, n, labels, counts);
 }
 
 static double ratio(double part, double whole)

@@ -56,7 +56,7 @@ static const nm_option classifier_options[] = {
     ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
     ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
     PICK(ngram_weights, "uniform", "uniform|idf", "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
-    ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; 0: no logistic regression."),
+    ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; with many classes fewer, so that it has at most 67108864 weights; 0: no logistic regression."),
     {0}};
 
 static bool has_positions(const nm_options *options)
@@ -128,6 +128,15 @@ static nm_tensor *add_constant(nm_model *model, int32_t rows, const char *name)
     return matrix;
 }
 
+/* Number of weights per class for bigrams: those of the option, if the regression then has at most NM_LOGISTIC_MAX_WEIGHTS. */
+static int32_t logistic_buckets(const nm_model *model)
+{
+    const nm_classifier_model_config *c = model->config;
+    int64_t room = NM_LOGISTIC_MAX_WEIGHTS / model->target_size - model->source_size;
+    int64_t buckets = c->logistic_buckets < room ? c->logistic_buckets : room;
+    return buckets > 1 ? (int32_t)buckets : 1;
+}
+
 static nm_status classifier_build(nm_model *model, nm_error *err)
 {
     const nm_classifier_model_config *c = model->config;
@@ -150,7 +159,7 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
     if (c->logistic_buckets)
         self->logistic = (nm_classifier_model_logistic){
             add_constant(model, model->source_size, "words"),
-            add_constant(model, (int32_t)c->logistic_buckets, "bigrams"), add_constant(model, 1, "bias")};
+            add_constant(model, logistic_buckets(model), "bigrams"), add_constant(model, 1, "bias")};
     self->output_weight = nm_params_add(&model->params, model->target_size, d + k, linear, "output.weight");
     self->output_bias = nm_params_add(&model->params, 1, model->target_size, linear, "output.bias");
     return NM_OK;
@@ -287,11 +296,12 @@ static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_model
 }
 
 /* z' = [hidden | s] [W | I]^T + bias + b, s: the sums over L and M. */
-static nm_model_output add_logistic(classifier *self, int64_t buckets, nm_tape *tape, const nm_batch *batch,
+static nm_model_output add_logistic(classifier *self, nm_tape *tape, const nm_batch *batch,
                                     const nm_packing *texts, nm_model_output output)
 {
     const nm_packing *source = &batch->source;
-    const int32_t *ids = batch->source_ids, *entries = find_buckets(tape, source, ids, buckets);
+    const int32_t *ids = batch->source_ids;
+    const int32_t *entries = find_buckets(tape, source, ids, self->logistic.bigrams->rows);
     nm_tensor *words = nm_embed(tape, self->logistic.words, ids, NULL, source->n_tokens, 1, NULL, 0);
     nm_tensor *bigrams = nm_embed(tape, self->logistic.bigrams, entries, NULL, source->n_tokens, 1, NULL, 0);
     nm_tensor *sums = nm_pool(tape, nm_residual(tape, words, bigrams, 0), texts, NM_POOL_SQRTN);
@@ -317,9 +327,7 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
             (nm_tensor *[]){pooled, embed_ngrams(self, c, tape, &batch->source, batch->source_ids, &texts)},
             2);
     nm_model_output output = {.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
-    return self->logistic.words && !tape->training
-               ? add_logistic(self, c->logistic_buckets, tape, batch, &texts, output)
-               : output;
+    return self->logistic.words && !tape->training ? add_logistic(self, tape, batch, &texts, output) : output;
 }
 
 const nm_model_type nm_model_classifier = {

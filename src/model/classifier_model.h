@@ -37,9 +37,13 @@ typedef struct nm_classifier_model_ngrams {
 void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams *words,
                                      nm_classifier_model_ngrams *bigrams);
 
+enum { NM_LOGISTIC_MAX_WEIGHTS = 1 << 26 };
+
 typedef struct nm_classifier_model_logistic { /* not learned; NULL without logistic_buckets */
-    nm_tensor *words, *bigrams;               /* [vocabulary, classes], [logistic_buckets, classes] */
-    nm_tensor *bias;                          /* [1, classes] */
+    /* [vocabulary, classes]; [buckets, classes], logistic_buckets or less, so that there are at most NM_LOGISTIC_MAX_WEIGHTS
+     * elements in both, but at least 1 row. */
+    nm_tensor *words, *bigrams;
+    nm_tensor *bias; /* [1, classes] */
 } nm_classifier_model_logistic;
 
 /* The parameters of the logistic regression, owned by the model. */

@@ -31,6 +31,7 @@ static const nm_option classification_options[] = {
     ROW(batch, "64", 1, 1 << 20, "Maximum number of texts in a batch, within train.max_tokens."),
     ROW(valid_fraction, "0.3", 0, 0.99, "Fraction of the training texts held out for validation; unused if data.valid is set."),
     ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
+    ROW(class_balance, "0", 0, 1, "Exponent b of the repetition of training texts of rare classes, which are repeated (N / n)^b times for a class with n texts, and N texts of the most frequent class; 0: no repetition, 1: all classes are equally frequent."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
     {0}};
 /* clang-format on */
@@ -129,14 +130,14 @@ static void classification_close(nm_task *task)
     nm_vocab_free(parts->vocab);
     nm_counter_release(&parts->labels);
     nm_text_coder_close(&parts->coder);
-    free(parts->columns);
+    free(parts->note);
     free(parts);
     task->parts = NULL;
 }
 
 static const char *classification_note(const nm_task *task)
 {
-    return nm_classification_parts_of(task)->columns;
+    return nm_classification_parts_of(task)->note;
 }
 
 static char *classification_data_warning(const nm_task *task)

@@ -17,7 +17,7 @@ typedef struct nm_classification_config { /* section [data] */
     const char *tokenizer, *language, *codes;
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;
-    double valid_fraction, word_dropout;
+    double valid_fraction, class_balance, word_dropout;
 } nm_classification_config;
 
 typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and their classes */
@@ -30,7 +30,7 @@ typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and 
 typedef struct nm_classification_parts {
     char *texts[NM_CLASS_TEXTS]; /* dictionary, label names (one per line), BPE codes or NULL */
     nm_vocab *vocab;
-    char *columns;     /* of the reader of the training table (data/labeled.h), or NULL */
+    char *note;        /* about columns, truncated texts and missing classes; NULL: none */
     nm_counter labels; /* item i is the name of class i */
     nm_text_coder coder;
     nm_labeled_set sets[NM_CLASS_SPLITS];

@@ -1,11 +1,12 @@
 /* Reading of tables. Every file is read once: words are numbered in order of occurrence, and those of training texts are
  * counted; then the dictionary is built from the counts, and the numbers are replaced by its ids. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/random.h"
 #include "task/classification.h"
+#include "task/held_out.h"
 #include "task/model_texts.h"
 #include "text/words.h"
 
@@ -96,12 +97,9 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
-/* Depends on the row number, data.valid_seed and data.valid_fraction only, so that other options do not change the held-out
- * texts. */
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
-    uint32_t word = nm_random4((uint64_t)config->valid_seed, NM_RANDOM_SHUFFLE, 2, 0, (uint64_t)row).w[0];
-    return !*config->valid && nm_random_unit(word) < config->valid_fraction;
+    return !*config->valid && nm_held_out(config->valid_seed, config->valid_fraction, row);
 }
 
 static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, int32_t *label, nm_error *err)
@@ -168,7 +166,7 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
     if (status == NM_OK)
         status = read_rows(at, &texts, split, err);
     if (status == NM_OK && split == NM_SPLIT_TRAIN && texts.columns)
-        at->parts->columns = nm_duplicate(texts.columns);
+        at->parts->note = nm_duplicate(texts.columns);
     nm_labeled_close(&texts);
     return status;
 }
@@ -293,6 +291,78 @@ static void assign_ids(reading *at)
     free(id_of);
 }
 
+static void add_note(nm_classification_parts *parts, char *text)
+{
+    char *both = parts->note ? nm_format("%s; %s", parts->note, text) : nm_duplicate(text);
+    free(parts->note);
+    free(text);
+    parts->note = both;
+}
+
+/* Adds the number of truncated training texts to the note about the columns. */
+static void describe_truncation(nm_classification_parts *parts, const nm_classification_config *config)
+{
+    const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
+    if (!train->cut)
+        return;
+    add_note(parts, nm_format("%lld of %zu training texts have more than %lld tokens and are truncated "
+                              "(data.max_length)",
+                              (long long)train->cut, train->n, (long long)config->max_length));
+}
+
+/* Repeats the texts of a class with n texts so that it has about n (n_max / n)^exponent, n_max: number of the most frequent class.
+ * The numbers of copies of two texts of a class differ by at most 1. */
+static void balance_classes(nm_labeled_set *set, size_t classes, double exponent)
+{
+    nm_labeled_set more = {0};
+    size_t *n = nm_allocate(classes * sizeof *n), *seen = nm_allocate(classes * sizeof *seen), most = 0;
+    for (size_t i = 0; i < set->n; i++)
+        n[set->labels.data[i]]++;
+    for (size_t k = 0; k < classes; k++)
+        most = n[k] > most ? n[k] : most;
+    for (size_t i = 0; i < set->n; i++) {
+        int32_t label = set->labels.data[i];
+        double each = pow((double)most / (double)n[label], exponent), j = (double)seen[label]++;
+        for (double copies = floor((j + 1) * each) - floor(j * each); copies > 0; copies--) {
+            for (uint64_t t = set->offsets[i]; t < set->offsets[i + 1]; t++)
+                nm_ids_append(&more.ids, set->ids.data[t]);
+            end_text(&more);
+            nm_ids_append(&more.labels, label);
+        }
+    }
+    more.cut = set->cut;
+    free(n);
+    free(seen);
+    nm_labeled_set_release(set);
+    *set = more;
+}
+
+/* Classes of the training file without texts in a split: the rare ones, if texts are held out. */
+static void describe_missing_classes(nm_classification_parts *parts, nm_split split)
+{
+    enum { NAMED = 3 };
+    const nm_labeled_set *set = &parts->sets[split];
+    size_t classes = parts->labels.n, n = 0;
+    bool *found = nm_allocate(classes * sizeof *found);
+    nm_buffer names = {0};
+    nm_buffer_clear(&names);
+    for (size_t i = 0; i < set->n; i++)
+        found[set->labels.data[i]] = true;
+    for (size_t k = 0; k < classes; k++) {
+        if (found[k] || ++n > NAMED)
+            continue;
+        char *name = nm_format("%s\"%.40s\"", n > 1 ? ", " : "", parts->labels.items[k].text);
+        nm_buffer_append(&names, name, strlen(name));
+        free(name);
+    }
+    if (set->n && n)
+        add_note(parts, nm_format("%zu of %zu classes have no %s text: %s%s", n, classes,
+                                  split == NM_SPLIT_TRAIN ? "training" : "validation", names.data,
+                                  n > NAMED ? ", ..." : ""));
+    nm_buffer_release(&names);
+    free(found);
+}
+
 static nm_status read_all(reading *at, nm_error *err)
 {
     nm_classification_parts *parts = at->parts;
@@ -313,6 +383,11 @@ static nm_status read_all(reading *at, nm_error *err)
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
     NM_TRY(make_dictionary(at, err));
     assign_ids(at);
+    describe_truncation(parts, config);
+    describe_missing_classes(parts, NM_SPLIT_TRAIN);
+    describe_missing_classes(parts, NM_SPLIT_VALID);
+    if (config->class_balance > 0)
+        balance_classes(&parts->sets[NM_SPLIT_TRAIN], parts->labels.n, config->class_balance);
     return NM_OK;
 }
 

@@ -15,7 +15,7 @@
 #include "model/logistic.h"
 #include "task/classification.h"
 
-enum { MAX_WEIGHTS = 1 << 26, LOGIT_WEIGHT = 2 };
+enum { LOGIT_WEIGHT = 2 };
 
 /* The word at position i, or with buckets > 0 the entry of the bigram that ends there. */
 static int32_t entry_at(int64_t buckets, const int32_t *ids, size_t i)
@@ -156,12 +156,13 @@ nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err)
     if (!found.words)
         return NM_OK;
     int64_t n = ((int64_t)found.words->rows + found.bigrams->rows) * found.bias->cols;
-    return n <= MAX_WEIGHTS
+    return n <= NM_LOGISTIC_MAX_WEIGHTS
                ? NM_OK
-               : nm_fail(err, NM_USAGE,
-                         "the logistic regression has %lld weights for %d classes, more than %d: decrease "
-                         "model.logistic_buckets or data.max_words",
-                         (long long)n, found.bias->cols, MAX_WEIGHTS);
+               : nm_fail(
+                     err, NM_USAGE,
+                     "the logistic regression has %lld weights for %d words and %d classes, more than %d: "
+                     "decrease data.max_words or set model.logistic_buckets = 0",
+                     (long long)n, found.words->rows, found.bias->cols, NM_LOGISTIC_MAX_WEIGHTS);
 }
 
 nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error *err)

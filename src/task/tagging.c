@@ -14,8 +14,9 @@
 /* clang-format off */
 static const nm_option tagging_options[] = {
     ROW(train, "", 0, 0, "Training file in columns: one token per line, a blank line after each sentence."),
-    ROW(valid, "", 0, 0, "Validation file in columns."),
+    ROW(valid, "", 0, 0, "Validation file in columns; empty: the fraction data.valid_fraction of the training sentences."),
     ROW(test, "", 0, 0, "Test file in columns."),
+    ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
     PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: detected from the prefixes that occur."),
@@ -31,6 +32,8 @@ static const nm_option tagging_options[] = {
     ROW(batch, "16", 1, 1 << 20, "Maximum number of sentences in a batch, within train.max_tokens."),
     PICK(order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length, or random."),
     ROW(max_length, "512", 1, 1 << 16, "Maximum length of a sentence in tokens; longer ones are excluded from training and from the validation loss."),
+    ROW(valid_fraction, "0", 0, 0.99, "Fraction of the training sentences held out for validation; unused if data.valid is set."),
+    ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out sentences, independent of train.seed."),
     ROW(word_dropout, "0.02", 0, 0.99, "Fraction of words that are replaced by the unknown word in training, with their characters."),
     ROW(bigram_dropout, "0.02", 0, 0.99, "Fraction of bigrams that are replaced by the unknown bigram in training."),
     {0}};
@@ -64,11 +67,17 @@ static void tagging_close(nm_task *task)
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
     free(parts->tags);
+    free(parts->coverage);
     free(parts->form_words);
     free(parts->form_chars);
     free(parts->char_starts);
     free(parts);
     task->parts = NULL;
+}
+
+static const char *tagging_note(const nm_task *task)
+{
+    return nm_tagging_parts_of(task)->coverage;
 }
 
 /* Files of different corpora have other labels; no model of the one can score well on the other. */
@@ -213,6 +222,7 @@ const nm_task_type nm_task_tagging = {
     .mean_loss = true,
     .open = tagging_open,
     .open_model = tagging_open_model,
+    .note = tagging_note,
     .data_warning = tagging_data_warning,
     .measure = nm_tagging_measure,
     .size_unit = "sentences",

@@ -11,13 +11,13 @@
 enum { NM_TAGGING_SPLITS = 3, NM_FILE_SCHEME_AUTO = 0 };
 
 typedef struct nm_tagging_config { /* section [data] */
-    const char *train, *valid, *test, *vectors, *bigram_vectors;
+    const char *train, *valid, *test, *encoding, *vectors, *bigram_vectors;
     nm_tag_scheme scheme;
     int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + an nm_tag_scheme */
     nm_example_order order;
-    int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count;
+    int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count, valid_seed;
     bool lowercase, zero_digits, repair;
-    double word_dropout, bigram_dropout;
+    double word_dropout, bigram_dropout, valid_fraction;
 } nm_tagging_config;
 
 typedef struct nm_tag_corpus { /* sentences: token t of sentence s is at index offsets[s] + t */
@@ -46,6 +46,7 @@ typedef struct nm_tagging_parts {
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];
     nm_word_vectors vectors, bigram_vectors; /* released after they have initialized the model */
+    char *coverage;                          /* heap text: how many words have a vector; NULL: no vectors */
 } nm_tagging_parts;
 
 enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/held_out.h"
 #include "task/model_texts.h"
 #include "base/text_input.h"
 #include "task/tagging.h"
@@ -179,7 +180,7 @@ static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
         r->tags[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
         if (!nm_tag_valid(r->tags[i]))
             return nm_fail(err, NM_FORMAT,
-                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, "
+                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, L, U, "
                            "a hyphen and a label)",
                            c->lines.path, (long long)c->line + i, r->tags[i]);
     }
@@ -202,27 +203,31 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 
-/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. */
-static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus, nm_error *err)
+/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. held: receives
+ * the sentences that are held out for validation; NULL: none are. */
+static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus,
+                      nm_tag_corpus *held, nm_error *err)
 {
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    NM_TRY(nm_text_open(&stream, path, r->config->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
-    nm_status status = NM_OK;
+    nm_status status = nm_text_refuse_utf16(stream, path, r->config->encoding, err);
+    int64_t sentence = -1;
     for (bool more = true; status == NM_OK;) {
         status = nm_columns_next(&columns, &more, err);
         if (status != NM_OK || !more)
             break;
         if (nm_columns_document(&columns))
             continue;
+        bool out = held && nm_held_out(r->config->valid_seed, r->config->valid_fraction, ++sentence);
         status = read_fields(r, &columns, err);
         if (status == NM_OK && guess)
             nm_tag_guess_add(guess, r->tags, columns.n);
         if (status == NM_OK && corpus)
             status = check_legal(r, &columns, err);
         if (status == NM_OK && corpus)
-            nm_tagging_add(r->parts, corpus, r->tokens, r->tags, columns.n);
+            nm_tagging_add(r->parts, out ? held : corpus, r->tokens, r->tags, columns.n);
     }
     nm_columns_release(&columns);
     fclose(stream);
@@ -237,12 +242,13 @@ static nm_status check_train(const nm_tagging_config *config, nm_error *err)
 
 nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error *err)
 {
-    const char *path = ((const nm_tagging_config *)config)->train;
+    const nm_tagging_config *c = config;
+    const char *path = c->train;
     FILE *stream;
     *n_sentences = 0;
-    NM_TRY(check_train(config, err));
+    NM_TRY(check_train(c, err));
     NM_TRY(nm_file_check_rereadable(path, err));
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    NM_TRY(nm_text_open(&stream, path, c->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;
@@ -256,7 +262,7 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
 }
 
 static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
-                           nm_tag_corpus *corpus, nm_error *err)
+                           nm_tag_corpus *corpus, nm_tag_corpus *held, nm_error *err)
 {
     reader r = {.parts = parts, .config = config};
     nm_tag_guess guess = {0};
@@ -267,11 +273,14 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
         r.scheme = (nm_tag_scheme)(config->file_scheme - 1);
     } else {
         NM_TRY(nm_file_check_rereadable(path, err));
-        status = pass(&r, path, &guess, NULL, err);
+        status = pass(&r, path, &guess, NULL, NULL, err);
         r.scheme = nm_tag_guess_scheme(&guess);
     }
     if (status == NM_OK)
-        status = pass(&r, path, NULL, corpus, err);
+        status = pass(&r, path, NULL, corpus, held, err);
+    if (status == NM_OK && !corpus->forms.n && held && held->forms.n)
+        status =
+            nm_fail(err, NM_USAGE, "%s: data.valid_fraction leaves no sentence for training: lower it", path);
     if (status == NM_OK && !corpus->forms.n)
         status = nm_fail(err, NM_FORMAT, "%s: contains no sentence", path);
     free(r.tokens);
@@ -315,6 +324,15 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
     nm_buffer_release(&text);
 }
 
+/* A line about the words of the vocabulary that have a vector; heap. */
+static char *describe_coverage(const nm_counter *vocabulary, const nm_word_vectors *vectors, const char *path)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < vocabulary->n; i++)
+        n += nm_word_vectors_find(vectors, vocabulary->items[i].text) != NULL;
+    return nm_format("%s: %zu of %zu words of the training text have a vector", path, n, vocabulary->n);
+}
+
 /* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data only. */
 static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
 {
@@ -342,6 +360,8 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
         status = nm_word_vectors_read(&parts->vectors, config->vectors, &words, err);
     if (status == NM_OK && *config->bigram_vectors)
         status = nm_word_vectors_read(&parts->bigram_vectors, config->bigram_vectors, &bigrams, err);
+    if (status == NM_OK && *config->vectors)
+        parts->coverage = describe_coverage(&parts->words, &parts->vectors, config->vectors);
     if (status == NM_OK) {
         add_with_vectors(&words, &parts->vectors, &parts->words);
         add_with_vectors(&bigrams, &parts->bigram_vectors, &parts->bigrams);
@@ -417,6 +437,15 @@ static void count_unknown_tags(nm_tagging_parts *parts)
     }
 }
 
+/* Replaces the numbers in `names` of the gold tags by those in parts->gold_names. */
+static void rename_gold(nm_tagging_parts *parts, nm_tag_corpus *corpus, const nm_counter *names)
+{
+    for (uint64_t at = 0; at < corpus->offsets[corpus->forms.n]; at++) {
+        const nm_count *name = &names->items[corpus->gold[at]];
+        corpus->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);
+    }
+}
+
 /* Reads the training text and defines the tags of the model, which become the first gold names; the gold tags of the training
  * text, which were numbered in order of occurrence, are renumbered. */
 static nm_status read_train(nm_task *task, nm_error *err)
@@ -424,7 +453,8 @@ static nm_status read_train(nm_task *task, nm_error *err)
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
-    NM_TRY(read_file(parts, config, config->train, train, err));
+    nm_tag_corpus *held = *config->valid ? NULL : &parts->splits[NM_SPLIT_VALID];
+    NM_TRY(read_file(parts, config, config->train, train, held, err));
     if (parts->gold_names.n == 1 && nm_tag_outside(parts->gold_names.items[0].text))
         return nm_fail(err, NM_FORMAT, "%s: every token has the tag O: there is nothing to learn",
                        config->train);
@@ -433,10 +463,9 @@ static nm_status read_train(nm_task *task, nm_error *err)
     make_tags(parts, &names);
     for (int32_t t = 0; t < parts->n_tags; t++)
         NM_ASSERT(nm_counter_add(&parts->gold_names, parts->tags[t], strlen(parts->tags[t]), 0) == (size_t)t);
-    for (uint64_t at = 0; at < train->offsets[train->forms.n]; at++) {
-        const nm_count *name = &names.items[train->gold[at]];
-        train->gold[at] = (int32_t)nm_counter_add(&parts->gold_names, name->text, name->bytes, 1);
-    }
+    rename_gold(parts, train, &names);
+    if (held && held->forms.n)
+        rename_gold(parts, held, &names);
     nm_counter_release(&names);
     return NM_OK;
 }
@@ -451,12 +480,14 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     NM_TRY(read_train(task, err));
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
         if (*paths[split])
-            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], err));
+            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], NULL, err));
     NM_TRY(make_vocabularies(task, err));
     nm_tagging_look_up(parts, config);
     set_sizes(parts);
     count_unknown_tags(parts);
     task->size = parts->splits[NM_SPLIT_TRAIN].forms.n;
+    if (!*config->valid)
+        task->size += parts->splits[NM_SPLIT_VALID].forms.n;
     task->fingerprint = fingerprint(parts, NM_SPLIT_TRAIN);
     task->valid_fingerprint = fingerprint(parts, NM_SPLIT_VALID);
     return NM_OK;

@@ -98,19 +98,22 @@ static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
         *more = true;
         return NM_OK;
     }
+    c->line_invalid = false;
     NM_TRY(nm_lines_next(&c->lines, more, err));
     if (!*more)
         return NM_OK;
-    NM_TRY(nm_line_check(&c->lines, err));
-    return memchr(c->lines.text, 0, c->lines.bytes) ? fail_here(c, err, "not text: contains a zero byte")
-                                                    : NM_OK;
+    nm_status status = nm_line_check(&c->lines, err);
+    if (status == NM_OK && memchr(c->lines.text, 0, c->lines.bytes))
+        status = fail_here(c, err, "not text: contains a zero byte");
+    c->line_invalid = status != NM_OK && c->skip_invalid;
+    return c->line_invalid ? NM_OK : status;
 }
 
 nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
 {
     do
         NM_TRY(next_line(c, more, err));
-    while (*more && blank(&c->lines));
+    while (*more && !c->line_invalid && blank(&c->lines));
     c->peeked = *more;
     return NM_OK;
 }
@@ -128,26 +131,32 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
     bool document = false;
     nm_buffer_clear(&c->text);
     c->n = 0;
+    c->invalid = 0;
     c->joined = false;
     for (;;) {
         NM_TRY(next_line(c, more, err));
         if (!*more)
             break;
-        if (blank(&c->lines)) {
-            if (c->n)
+        bool begun = c->n || c->invalid;
+        if (!c->line_invalid && blank(&c->lines)) {
+            if (begun)
                 break;
             continue;
         }
-        if (c->n && (document || starts_document(c->lines.text))) {
+        if (begun && (document || (!c->line_invalid && starts_document(c->lines.text)))) {
             c->peeked = c->joined = true;
             break;
+        }
+        if (c->line_invalid) {
+            c->invalid = c->invalid ? c->invalid : c->lines.number;
+            continue;
         }
         document = starts_document(c->lines.text);
         if (!c->n)
             c->line = c->lines.number;
         NM_TRY(add_line(c, err));
     }
-    *more = c->n > 0;
+    *more = c->n > 0 || c->invalid;
     return NM_OK;
 }
 

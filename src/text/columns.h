@@ -14,12 +14,15 @@ typedef struct nm_columns {
     int32_t n_columns; /* 0 before the first token */
     bool peeked;       /* the current line of `lines` is the first one of the next sentence */
     bool joined;       /* no blank line before the next sentence: one of the two is a line "-DOCSTART-" */
+    bool skip_invalid; /* set by the caller: a line that is not UTF-8 or contains a zero byte is no error */
+    bool line_invalid; /* the current line of `lines` is such a line */
     /* The current sentence: */
-    int32_t n;      /* tokens */
-    int64_t line;   /* number of its first line, from 1 */
-    nm_buffer text; /* for each token its line, then its fields, NUL-terminated */
-    size_t *starts; /* [n]: positions of the lines in text */
-    size_t *fields; /* [n, n_columns]: positions of the fields in text */
+    int32_t n;       /* tokens */
+    int64_t line;    /* number of its first line, from 1 */
+    int64_t invalid; /* number of its first invalid line, which is not among its tokens; 0: none */
+    nm_buffer text;  /* for each token its line, then its fields, NUL-terminated */
+    size_t *starts;  /* [n]: positions of the lines in text */
+    size_t *fields;  /* [n, n_columns]: positions of the fields in text */
     size_t starts_capacity, fields_capacity;
 } nm_columns;
 
@@ -31,7 +34,8 @@ void nm_columns_release(nm_columns *columns);
  * limits. NM_IO. */
 nm_status nm_columns_next(nm_columns *columns, bool *more, nm_error *err);
 
-/* Reads up to the first line of the next sentence, for example to detect the format: columns->lines is that line. *more is
+/* Reads up to the first line of the next sentence, for example to detect the format: columns->lines is that line, which may be
+ * invalid with skip_invalid. *more is
  * false if there is no further sentence. Errors as above. */
 nm_status nm_columns_peek(nm_columns *columns, bool *more, nm_error *err);
 

@@ -5,8 +5,8 @@
 
 #include "base/memory.h"
 
-static const char *const scheme_names[] = {"iob1", "bio", "bioes", "bmeso"};
-static const char *const scheme_marks[] = {"BI", "BI", "BIES", "BMES"};
+static const char *const scheme_names[] = {"iob1", "bio", "bioes", "bmeso", "bilou"};
+static const char *const scheme_marks[] = {"BI", "BI", "BIES", "BMES", "BILU"};
 
 const char *nm_tag_scheme_name(nm_tag_scheme scheme)
 {
@@ -28,7 +28,7 @@ const char *nm_tag_marks(nm_tag_scheme scheme)
 
 bool nm_tag_valid(const char *tag)
 {
-    return nm_tag_outside(tag) || (*tag && strchr("BIMES", *tag) && tag[1] == '-' && tag[2]);
+    return nm_tag_outside(tag) || (*tag && strchr("BIMESLU", *tag) && tag[1] == '-' && tag[2]);
 }
 
 static bool has_mark(const char *tag, const char *marks)
@@ -44,7 +44,7 @@ static bool same_label(const char *a, const char *b)
 /* Whether `tag` continues the span of `before`. */
 static bool continues(const char *before, const char *tag)
 {
-    return before && has_mark(before, "BIM") && has_mark(tag, "IME") && same_label(before, tag);
+    return before && has_mark(before, "BIM") && has_mark(tag, "IMEL") && same_label(before, tag);
 }
 
 int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans)
@@ -64,7 +64,7 @@ int32_t nm_tag_spans(const char *const *tags, int32_t n, nm_span *spans)
 /* Whether no span continues after the tag. NULL: start of the sentence. */
 static bool is_closed(const char *tag)
 {
-    return !tag || nm_tag_outside(tag) || has_mark(tag, "ES");
+    return !tag || nm_tag_outside(tag) || has_mark(tag, "ESLU");
 }
 
 bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
@@ -80,7 +80,7 @@ bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
     case NM_TAGS_BIO:
         return outside || *to == 'B' || continues(from, to);
     default:
-        return outside || has_mark(to, "BS") ? is_closed(from) : continues(from, to);
+        return outside || has_mark(to, "BSU") ? is_closed(from) : continues(from, to);
     }
 }
 
@@ -100,6 +100,8 @@ char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool join
         return first && joins ? 'B' : 'I';
     case NM_TAGS_BIO:
         return first ? 'B' : 'I';
+    case NM_TAGS_BILOU:
+        return first && last ? 'U' : first ? 'B' : last ? 'L' : 'I';
     default:
         return first && last ? 'S' : first ? 'B' : last ? 'E' : scheme == NM_TAGS_BIOES ? 'I' : 'M';
     }
@@ -131,7 +133,8 @@ void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n)
 
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess)
 {
-    static const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, NM_TAGS_BIOES, NM_TAGS_BMESO};
+    static const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, NM_TAGS_BIOES, NM_TAGS_BMESO,
+                                                 NM_TAGS_BILOU};
     nm_tag_scheme best = by_frequency[0];
     for (int i = 1; i < NM_TAGS_N_SCHEMES; i++)
         if (guess->illegal[by_frequency[i]] < guess->illegal[best])

@@ -1,11 +1,12 @@
-/* Span tags such as "B-PER", "I-PER", "O" in four schemes. A tag is a mark, "-" and the label of its span, or "O".
+/* Span tags such as "B-PER", "I-PER", "O" in five schemes. A tag is a mark, "-" and the label of its span, or "O".
  *
  *     iob1    I inside; B only directly after another span of the same label
  *     bio     B first, I inside
  *     bioes   B first, I inside, E last, S single token
  *     bmeso   B first, M inside, E last, S single token (also called BMES)
+ *     bilou   B first, I inside, L last, U single token (also called BILUO)
  *
- * Spans are read as by conlleval, which accepts invalid sequences: B and S start a span; I, M and E continue the span of the
+ * Spans are read as by conlleval, which accepts invalid sequences: B, S and U start a span; I, M, E and L continue the span of the
  * previous token if its mark is B, I or M with the same label, and start a span otherwise. */
 #ifndef NM_TAGS_H
 #define NM_TAGS_H
@@ -17,10 +18,11 @@ typedef enum nm_tag_scheme {
     NM_TAGS_BIO,
     NM_TAGS_BIOES,
     NM_TAGS_BMESO,
+    NM_TAGS_BILOU,
     NM_TAGS_N_SCHEMES
 } nm_tag_scheme;
 
-#define NM_TAG_SCHEMES "iob1|bio|bioes|bmeso"
+#define NM_TAG_SCHEMES "iob1|bio|bioes|bmeso|bilou"
 
 /* Name of a scheme ("bio"), and the scheme of a valid name. */
 const char *nm_tag_scheme_name(nm_tag_scheme scheme);
@@ -61,7 +63,7 @@ char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool join
 void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags);
 
 /* Detects the scheme of sentences: the one in which the fewest transitions between tags are illegal, so that a few wrong tags
- * do not hide the scheme of a file. The first of bio, iob1, bioes and bmeso if several have the fewest. */
+ * do not hide the scheme of a file. The first of bio, iob1, bioes, bmeso and bilou if several have the fewest. */
 typedef struct nm_tag_guess {
     /* number of illegal transitions, including those from the start and to the end of a sentence */
     int64_t illegal[NM_TAGS_N_SCHEMES];

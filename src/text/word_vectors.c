@@ -49,6 +49,22 @@ static nm_status read_numbers(nm_word_vectors *v, const nm_lines *lines, size_t 
     return NM_OK;
 }
 
+/* Position after the first n fields of the line, whose last one is returned in *field. */
+static size_t skip_fields(const nm_lines *lines, int32_t n, const char **field, size_t *bytes)
+{
+    size_t at = 0;
+    for (int32_t i = 0; i < n; i++)
+        NM_ASSERT(nm_word_next(lines->text, lines->bytes, &at, field, bytes));
+    return at;
+}
+
+static bool is_number(const char *field, size_t bytes)
+{
+    char *end;
+    nm_parse_float(field, &end);
+    return end == field + bytes;
+}
+
 static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_counter *vocabulary,
                           nm_error *err)
 {
@@ -59,12 +75,15 @@ static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_co
         return fail_here(lines, fields < 2 ? "a word without numbers" : "more than 65536 numbers", err);
     if (!v->width)
         v->width = fields - 1;
-    if (fields - 1 != v->width)
+    int32_t parts = fields - v->width; /* of the word: GloVe has words such as ". . ." */
+    size_t bytes, last_bytes;
+    const char *word, *last;
+    skip_fields(lines, 1, &word, &bytes);
+    size_t at = skip_fields(lines, parts > 1 ? parts : 1, &last, &last_bytes);
+    if (parts < 1 || (parts > 1 && is_number(last, last_bytes)))
         return nm_fail(err, NM_FORMAT, "%s:%lld: %d numbers, the preceding lines have %d", lines->path,
                        (long long)lines->number, fields - 1, v->width);
-    size_t at = 0, bytes;
-    const char *word;
-    nm_word_next(lines->text, lines->bytes, &at, &word, &bytes);
+    bytes = (size_t)(last - word) + last_bytes;
     if (nm_counter_find(vocabulary, word, bytes) == SIZE_MAX ||
         nm_counter_find(&v->words, word, bytes) != SIZE_MAX)
         return NM_OK;

@@ -223,9 +223,21 @@ tensor logistic.bigrams logistic/last.safetensors >fitted
 has err "resumed at update 1"
 grep -q "logistic regression" err && fail "the logistic regression was fitted again: $(cat err)"
 tensor logistic.bigrams logistic/last.safetensors | cmp -s - fitted || fail "the logistic regression has changed"
-perl -e 'print "c$_\tword$_\n" for 1 .. 50' >classes.tsv
-refuses 2 "the logistic regression has " train reviews.ini --run.folder none --data.train classes.tsv --data.test= \
-    --data.valid_fraction 0 --model.logistic-buckets 2000000
+# 4096 classes of 20,000 words have more weights than are supported, without bigrams.
+perl -e 'for $c (1 .. 4096) { for $t (1 .. 2) { print "c$c\tw$c-$t x$c-$t y$c-$t\n" } }' >classes.tsv
+refuses 2 "words and 4096 classes, more than 67108864: decrease data.max_words or set model.logistic_buckets = 0" train reviews.ini \
+    --run.folder none --data.train classes.tsv --data.test= --data.valid_fraction 0 --model.logistic-buckets 2000
+
+awk 'BEGIN { for (i = 0; i < 40; i++) print (i % 2 ? "good\tfine" : "bad\tdull") (i < 7 ? " a b c d" : "") }' >lengths.tsv
+"$NORMA" train reviews.ini --run.folder cut --train.updates 1 --data.train lengths.tsv --data.test= --data.valid= --data.valid_fraction 0 \
+    --data.max_length 6 2>err || fail "train with long texts: $(cat err)"
+has err 'norma: 7 of 40 training texts have more than 6 tokens and are truncated (data.max_length)'
+
+{ cat lengths.tsv && printf 'rare\tonly once\n'; } >rare.tsv
+"$NORMA" train reviews.ini --run.folder rare --train.updates 1 --data.train rare.tsv --data.valid lengths.tsv --data.test= 2>err ||
+    fail "train with a rare class: $(cat err)"
+has err 'norma: 1 of 3 classes have no validation text: "rare"'
+lacks err 'no training text'
 
 # ---- help ----
 "$NORMA" classify --help >help || fail "help"

@@ -111,12 +111,25 @@ printf 'good one\nfine\n\n\n\nbad film\n' >valid.txt
 "$NORMA" classify run valid.txt >whole
 try classify run mixed.txt --on-invalid skip
 [ "$got" = 0 ] && sed '3s/.*//; 4s/.*//' whole | cmp - out || fail "skipped lines: $(cat out err)"
-has err 'norma: 2 lines are not UTF-8 or contain zero bytes and have no label (lines 3, 4)'
+has err 'norma: 2 of 6 lines are not UTF-8 or contain zero bytes and have no label (lines 3, 4)'
 try classify run mixed.txt --on-invalid skip --probabilities
 [ "$(awk -F '\t' '{ print NF }' out | sort -u | wc -l)" = 1 ] && [ -z "$(sed -n 4p out | tr -d '\t')" ] || fail "fields of skipped lines: $(cat out)"
 try classify run mixed.txt --on-invalid skip --json --probabilities
-[ "$(sed -n 3p out)" = '{"label":null}' ] && [ "$(wc -l <out)" = 6 ] || fail "JSON of skipped lines: $(cat out)"
-refuses 2 'only invalid lines can be skipped' classify run mixed.txt --on-invalid skip --format tsv
+[ "$(sed -n 3p out)" = '{"label":null,"truncated":false}' ] && [ "$(wc -l <out)" = 6 ] || fail "JSON of skipped lines: $(cat out)"
+{ printf 'label\ttext\n' && sed '/^$/d; s/^/good\t/' mixed.txt; } >mixed.tsv
+try classify run mixed.tsv --on-invalid skip
+[ "$got" = 0 ] && sed 5d whole | sed '3s/.*//; 4s/.*//' | cmp - out ||
+    fail "skipped rows: $(cat out err)"
+has err 'norma: 2 of 5 rows are not UTF-8 or contain zero bytes and have no label (lines 4, 5)'
+iconv -f utf-8 -t utf-16 test.tsv >utf16.tsv
+refuses 4 'utf16.tsv: is UTF-16, not UTF-8: --encoding utf-16 is required' classify run utf16.tsv
+# The first row of a table determines the columns.
+printf 'good\tab\377\n' >first.tsv
+refuses 4 'first.tsv:1: not UTF-8' classify run first.tsv --on-invalid skip
+awk 'BEGIN { for (i = 0; i < 3; i++) { for (n = i == 1 ? 1 : 600; n; n--) printf i ? "bad " : "good "; print "" } }' >lengths.txt
+accepts 'norma: 2 of 3 texts have more than 512 tokens and were truncated (lines 1, 3)' classify run lengths.txt
+try classify run lengths.txt --json
+[ "$(sed 's/.*,//' out | tr -d '\n')" = '"truncated":true}"truncated":false}"truncated":true}' ] || fail "JSON of truncated texts: $(cat out)"
 refuses 2 'classify.on_invalid = skip has no effect' classify run mixed.txt --on-invalid skip --evaluate
 printf 'fine\000\n' >bytes.txt
 refuses 4 'bytes.txt:1: not text: contains a zero byte' classify run bytes.txt

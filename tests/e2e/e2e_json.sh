@@ -102,6 +102,8 @@ run tag run-t untagged --json
 "$NORMA" tag run-t untagged | cmp - tagged || fail "tag --json: other tags than without"
 grep -q '"spans":\[{"begin":1,"end":[23],"label":"' out || fail "tag --json: no span: $(head -n 1 out)"
 documented tag
+run tag run-t columns --evaluate --json
+documented 'tag --evaluate'
 run score bleu target --reference target --json --sentence
 run score bleu valid.en --reference valid.en --json --bootstrap 20
 run score bleu valid.en --reference valid.en --json --bootstrap 20 --against valid.en

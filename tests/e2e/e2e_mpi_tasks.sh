@@ -57,10 +57,11 @@ has err '2 of '
 has err 'sentences have more than'
 has err 'precision'
 check_divided tag tagging-shard tag.test --json
+check_divided tag tagging-shard tag.test --evaluate --json
 check_divided tag tagging-update tag.valid --scheme iob1
 check_divided classify classification-shard texts.test.txt --probabilities
 [ "$(wc -l <out)" = 4501 ] || fail "not a line for every text: $(wc -l <out)"
-has err '5 texts have more than'
+has err '5 of 4500 texts have more than'
 check_divided classify classification-shard texts.test.tsv --evaluate
 check_divided classify classification-update texts.test.tsv --evaluate --json
 # The lines that precede an error are written by all processes.

@@ -85,6 +85,21 @@ chatty=yes # the sentences of the short validation set occur in the training fil
 refuses 5 'the run was trained on other data' train tiny.ini --run.folder part --resume --train.updates 9
 chatty=''
 
+# Without a validation file a part of the training sentences is held out, the same with other options.
+for lowercase in true false; do
+    accepts 'done: 1 update,' train tiny.ini --run.folder held-$lowercase --train.updates 1 --data.valid '' \
+        --data.valid_fraction 0.2 --data.lowercase $lowercase
+    has err 'validation at update 1:'
+    sed -n '/gold:/p' err >held-$lowercase.txt
+    grep -q '"data_size":200,"size_unit":"sentences"' held-$lowercase/log.jsonl || fail "size: $(head -n 1 held-$lowercase/log.jsonl)"
+done
+same held-true.txt held-false.txt
+[ -s held-true.txt ] || fail 'no held-out sentence was printed'
+head -n 5 train.txt >short.txt
+refuses 2 'short.txt: data.valid_fraction leaves no sentence for training: lower it' train tiny.ini --run.folder none \
+    --data.train short.txt --data.valid '' --data.valid_fraction 0.99 --data.valid_seed 3
+accepts 'done: 1 update,' train tag --run.folder of_recipe --data.train train.txt --train.updates 1 --model.preset tiny
+
 # ---- inference ----
 
 accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate
@@ -125,11 +140,51 @@ try tag run three
 same out alone
 # A long sentence is tagged in pieces, completely.
 for i in $(seq 600); do echo "w$i"; done >long
-input=long accepts 'were tagged in pieces' tag run
+input=long accepts 'were tagged in pieces (line 1)' tag run
 [ "$(wc -l <out)" = 601 ] || fail "a long sentence lost lines: $(wc -l <out)"
 printf 'Anna X B-PER\nsees X O\nNile X B-RIVER\n' >unknown
 accepts 'not among' tag run unknown --evaluate
 has err '(2 gold spans,'
+has err 'RIVER       0.00    0.00    0.00       1 '
+try tag run unknown --evaluate --json
+perl -MJSON::PP -0 -ne '$o = decode_json($_); $river = $o->{labels}[-1];
+    exit !($o->{gold} == 2 && $o->{unknown_tags} == 1 && $river->{label} eq "RIVER" && $river->{gold} == 1 && $river->{f1} == 0)' out ||
+    fail "tag --evaluate --json: $(cat out)"
+try tag run test.txt --evaluate --json # lines that start a document are no sentences
+has out '"sentences": 30,'
+# Other encodings, such as that of CoNLL-2002; the output is UTF-8.
+sed 's/Anna/Änna/' valid.txt >umlaut.txt
+iconv -f utf-8 -t latin1 umlaut.txt >latin1.txt
+iconv -f utf-8 -t utf-16 umlaut.txt >utf16.txt
+"$NORMA" tag run umlaut.txt >wanted 2>err || fail "tag: $(cat err)"
+try tag run latin1.txt --encoding latin1
+same out wanted
+try tag run utf16.txt --encoding utf-16
+same out wanted
+refuses 4 'utf16.txt: is UTF-16, not UTF-8: --encoding utf-16 is required' tag run utf16.txt
+accepts 'done: 1 update,' train tiny.ini --run.folder umlaut --train.updates 1 --data.train umlaut.txt
+accepts 'done: 1 update,' train tiny.ini --run.folder latin1 --train.updates 1 --data.train latin1.txt --data.valid latin1.txt \
+    --data.encoding latin1 # the validation set is the training set
+refuses 4 'utf16.txt: is UTF-16' train tiny.ini --run.folder none --data.train utf16.txt
+# Sentences with invalid lines are left out; text has one sentence per line.
+awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 3' valid.txt >three
+{ cat three && printf 'Anna X O\nb\377 X O\nc X O\n\n' && cat three; } >invalid.txt
+{ "$NORMA" tag run three && "$NORMA" tag run three; } >wanted 2>err || fail "tag: $(cat err)"
+try tag run invalid.txt --on-invalid skip
+same out wanted
+has err "norma: 1 of 7 sentences are not UTF-8 or contain zero bytes and were left out (line $(($(wc -l <three) + 2)))"
+printf 'Emil lives in Rom .\nb\000 a\nAnna lives in Bonn .\n' >invalid.txt
+sed 2d invalid.txt >whole.txt
+"$NORMA" tag run whole.txt --json >wanted 2>err || fail "tag: $(cat err)"
+try tag run invalid.txt --json --on-invalid skip
+same out wanted
+has err 'were left out (line 2)'
+refuses 2 'tag.on_invalid = skip has no effect with tag.evaluate = true' tag run valid.txt --evaluate --on-invalid skip
+# Tags of spaCy.
+"$NORMA" tag run three --scheme bilou | cut -d ' ' -f 1,2,4 >bilou.txt 2>err || fail "tag: $(cat err)"
+has bilou.txt ' U-LOC'
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run bilou.txt --evaluate
+accepts 'done: 1 update,' train tiny.ini --run.folder bilou --train.updates 1 --data.train bilou.txt --data.valid valid.txt
 
 # ---- other data formats and models ----
 
@@ -139,6 +194,7 @@ try tag bm valid.txt --scheme bmeso
 printf '3 24\n' >vec
 for word in anna rom quokka; do printf '%s%s\n' "$word" "$(printf ' 0.5%.0s' $(seq 24))" >>vec; done
 accepts 'done: 1 update,' train tiny.ini --run.folder vectors --train.updates 1 --data.vectors vec
+has err "norma: vec: 2 of $(awk 'NF { w = tolower($1); gsub(/[0-9]/, "0", w); print w }' train.txt | sort -u | wc -l) words of the training text have a vector"
 "$NORMA" compare tiny.ini --compare.folder cmp --norms layer,batch --train.updates 4 >table 2>err || fail "compare: $(cat err)"
 has table F1
 accepts 'warning: 200 of 200 sentences of the validation set are also training sentences' train tiny.ini --run.folder repeated \
@@ -221,7 +277,7 @@ refuses 3 'absent' tag run absent
 refuses 2 'inspect.data: the data of run are files, not a folder' inspect run --data .
 refuses 3 'absent' tag absent text
 refuses 4 'malformed' tag text text
-refuses 2 'tag.scheme' tag run text --scheme bilou
+refuses 2 'tag.scheme' tag run text --scheme bile
 if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/full; fi
 # Labels in the model file that do not match the model.
 forge() { # FROM TO: of equal length

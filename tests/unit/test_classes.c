@@ -49,24 +49,80 @@ static void figures(void **state)
     nm_confusion_release(&empty);
 }
 
-static void printed(void **state)
+static void assert_printed(const nm_confusion *confusion, const char *const *names, const char *wanted)
 {
-    (void)state;
-    static const char *const names[] = {"a", "b", "somewhat longer", "d"};
-    static const char wanted[] =
-        "gold                   a        b somewhat        d  precision  recall      F1\n"
-        "a                      3        1        0        0      75.00   75.00   75.00\n"
-        "b                      0        2        0        0      66.67  100.00   80.00\n"
-        "somewhat longer        1        0        0        0       0.00    0.00    0.00\n"
-        "d                      0        0        0        0       0.00    0.00    0.00\n";
-    nm_confusion confusion = example();
     char *text = NULL;
     size_t bytes;
     FILE *memory = open_memstream(&text, &bytes);
-    nm_confusion_print(&confusion, names, memory);
+    nm_confusion_print(confusion, names, memory);
     fclose(memory);
     assert_string_equal(text, wanted);
     free(text);
+}
+
+/* Widths are in characters: the second name has three of two bytes. */
+static void printed(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "Übergröße", "somewhat longer", "d"};
+    static const char wanted[] =
+        "gold                   a Übergröß somewhat        d  precision  recall      F1\n"
+        "a                      3        1        0        0      75.00   75.00   75.00\n"
+        "Übergröße              0        2        0        0      66.67  100.00   80.00\n"
+        "somewhat longer        1        0        0        0       0.00    0.00    0.00\n"
+        "d                      0        0        0        0       0.00    0.00    0.00\n";
+    nm_confusion confusion = example();
+    assert_printed(&confusion, names, wanted);
+    nm_confusion_release(&confusion);
+}
+
+/* Many classes have no matrix, but a line each, if they occur, and the ten most frequent errors. */
+static void printed_with_many_classes(void **state)
+{
+    (void)state;
+    enum { CLASSES = 30 };
+    static const char wanted[] = "gold         texts  precision  recall      F1\n"
+                                 "k10              3     100.00   66.67   80.00\n"
+                                 "k11             13       0.00    0.00    0.00\n"
+                                 "k12              0       0.00    0.00    0.00\n"
+                                 "k13              0       0.00    0.00    0.00\n"
+                                 "k14              0       0.00    0.00    0.00\n"
+                                 "k15              0       0.00    0.00    0.00\n"
+                                 "k16              0       0.00    0.00    0.00\n"
+                                 "k17              0       0.00    0.00    0.00\n"
+                                 "k18              0       0.00    0.00    0.00\n"
+                                 "k19              0       0.00    0.00    0.00\n"
+                                 "k20              0       0.00    0.00    0.00\n"
+                                 "k21              0       0.00    0.00    0.00\n"
+                                 "k22              0       0.00    0.00    0.00\n"
+                                 "\n"
+                                 "most frequent errors\n"
+                                 "gold      predicted   texts\n"
+                                 "k11       k22             3\n"
+                                 "k10       k12             1\n"
+                                 "k11       k12             1\n"
+                                 "k11       k13             1\n"
+                                 "k11       k14             1\n"
+                                 "k11       k15             1\n"
+                                 "k11       k16             1\n"
+                                 "k11       k17             1\n"
+                                 "k11       k18             1\n"
+                                 "k11       k19             1\n";
+    char text[CLASSES][8];
+    const char *names[CLASSES];
+    nm_confusion confusion = nm_confusion_create(CLASSES);
+    for (int k = 0; k < CLASSES; k++) {
+        snprintf(text[k], sizeof text[k], "k%d", k + 10);
+        names[k] = text[k];
+    }
+    nm_confusion_add(&confusion, 0, 0);
+    nm_confusion_add(&confusion, 0, 0);
+    nm_confusion_add(&confusion, 0, 2);
+    for (int32_t k = 2; k <= 11; k++)
+        nm_confusion_add(&confusion, 1, k);
+    for (int i = 0; i < 3; i++)
+        nm_confusion_add(&confusion, 1, 12);
+    assert_printed(&confusion, names, wanted);
     nm_confusion_release(&confusion);
 }
 
@@ -85,6 +141,7 @@ static void paired_test_of_equal_systems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(figures), cmocka_unit_test(printed),
+                                       cmocka_unit_test(printed_with_many_classes),
                                        cmocka_unit_test(paired_test_of_equal_systems)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

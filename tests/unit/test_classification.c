@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/classifier_model.h"
 #include "support/tiny_data.h"
 #include "task/classification.h"
 #include "train/trainer.h"
@@ -190,6 +191,53 @@ static void test_class_order(void **state)
     free(path);
 }
 
+/* Seven texts of class a, three of b, one of c: class_balance repeats those of b and c evenly and changes no other split. */
+static void test_class_balance(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *balance;
+        int64_t texts[3], least_of_b, most_of_b;
+    } cases[] = {{"0", {7, 3, 1}, 1, 1}, {"0.5", {7, 4, 2}, 1, 2}, {"1", {7, 7, 7}, 2, 3}};
+    char *path = in_folder("rare.tsv");
+    FILE *file = fopen(path, "wb");
+    for (int i = 0; i < 11; i++)
+        fprintf(file, "%c\tword%d of\n", "abaabacaaba"[i], i);
+    fclose(file);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const char *const settings[] = {"data.train", path, "data.valid",         path,
+                                        "data.test",  path, "data.class_balance", cases[c].balance,
+                                        NULL};
+        nm_options *options = options_with(settings);
+        nm_task task = task_of(options);
+        nm_error err;
+        assert_int_equal(task.type->open(&task, &err), NM_OK);
+        const nm_classification_parts *parts = nm_classification_parts_of(&task);
+        const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
+        int64_t texts[3] = {0}, copies[11] = {0};
+        for (size_t i = 0; i < train->n; i++) {
+            const int32_t *ids = train->ids.data + train->offsets[i];
+            assert_int_equal(train->offsets[i + 1] - train->offsets[i], 4);
+            texts[train->labels.data[i]]++;
+            copies[atoi(nm_vocab_symbol(parts->vocab, ids[1]) + 4)]++;
+        }
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(texts[k], cases[c].texts[k]);
+        for (int i = 0; i < 11; i++)
+            if ("abaabacaaba"[i] == 'b')
+                assert_in_range(copies[i], cases[c].least_of_b, cases[c].most_of_b);
+            else if ("abaabacaaba"[i] == 'a')
+                assert_int_equal(copies[i], 1);
+        assert_int_equal(parts->corpora[NM_SPLIT_TRAIN].n, train->n);
+        assert_int_equal(parts->sets[NM_SPLIT_VALID].n, 11);
+        assert_int_equal(parts->sets[NM_SPLIT_TEST].n, 11);
+        assert_int_equal(task.size, 11);
+        task.type->close(&task);
+        nm_options_free(options);
+    }
+    free(path);
+}
+
 /* ---- inference and training ---- */
 
 /* Probabilities of all test texts in one call and in a call per text, after some training with the norm. */
@@ -334,14 +382,54 @@ static void test_largest_batch(void **state)
     nm_options_free(options);
 }
 
+/* Rows of the weights of bigrams with 1,000,000 buckets. */
+static int32_t bigram_rows(int32_t words, int32_t classes, bool *valid)
+{
+    const nm_backend_options device = {.name = "ref", .dtype = NM_F32};
+    const nm_model_sizes sizes = {.source = words, .target = classes};
+    nm_options *options = nm_options_create();
+    nm_backend *backend;
+    nm_model *model;
+    nm_error err;
+    assert_int_equal(nm_backend_create(&backend, &device, &err), NM_OK);
+    nm_model_options_add(options, &nm_model_classifier);
+    assert_int_equal(nm_options_set(options, "model.width", "8", NM_ORIGIN_COMMAND, &err), NM_OK);
+    assert_int_equal(nm_options_set(options, "model.logistic_buckets", "1000000", NM_ORIGIN_COMMAND, &err),
+                     NM_OK);
+    nm_backend_dry_run(backend, true);
+    if (nm_model_create(&model, &nm_model_classifier, backend, options, &sizes, false, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    int32_t rows = nm_classifier_model_find_logistic(model).bigrams->rows;
+    *valid = nm_classification_check_logistic(model, &err) == NM_OK;
+    nm_model_free(model);
+    nm_options_free(options);
+    nm_backend_free(backend);
+    return rows;
+}
+
+/* The number of buckets is limited by that of the weights, 2^26. */
+static void test_buckets_of_many_classes(void **state)
+{
+    (void)state;
+    bool valid;
+    assert_int_equal(bigram_rows(1000, 2, &valid), 1000000);
+    assert_true(valid);
+    assert_int_equal(bigram_rows(1000, 1000, &valid), (1 << 26) / 1000 - 1000);
+    assert_true(valid);
+    assert_int_equal(bigram_rows(70000, 1000, &valid), 1);
+    assert_false(valid);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reading),
                                        cmocka_unit_test(test_held_out_texts),
                                        cmocka_unit_test(test_class_order),
+                                       cmocka_unit_test(test_class_balance),
                                        cmocka_unit_test(test_texts_are_independent),
                                        cmocka_unit_test(test_resume_is_exact),
                                        cmocka_unit_test(test_largest_batch),
-                                       cmocka_unit_test(test_penalty_is_added_to_the_mean_loss)};
+                                       cmocka_unit_test(test_penalty_is_added_to_the_mean_loss),
+                                       cmocka_unit_test(test_buckets_of_many_classes)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -94,6 +94,34 @@ static void splits_documents_without_blank_lines(void **state)
     fclose(stream);
 }
 
+/* A sentence with invalid lines is marked; those before and after it are whole. */
+static void skips_invalid_lines(void **state)
+{
+    (void)state;
+    static const char text[] = "a O\n\n\xff O\nb O\nc\xff O\n\n-DOCSTART- O\nd\0 O\ne O\n\nf O\n\n\xff\n";
+    static const struct {
+        int32_t n;
+        int64_t invalid;
+        bool document;
+    } wanted[] = {{1, 0, false}, {1, 3, false}, {1, 0, true}, {1, 8, false}, {1, 0, false}, {0, 13, false}};
+    nm_columns c;
+    nm_error err;
+    bool more;
+    FILE *stream = reader(&c, text, sizeof text - 1);
+    c.skip_invalid = true;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        assert_int_equal(nm_columns_next(&c, &more, &err), NM_OK);
+        assert_true(more);
+        assert_int_equal(c.n, wanted[i].n);
+        assert_int_equal(c.invalid, wanted[i].invalid);
+        assert_int_equal(nm_columns_document(&c), wanted[i].document);
+    }
+    assert_int_equal(nm_columns_next(&c, &more, &err), NM_OK);
+    assert_false(more);
+    nm_columns_release(&c);
+    fclose(stream);
+}
+
 static void check_broken(const char *text, size_t bytes, const char *message)
 {
     nm_columns c;
@@ -179,8 +207,9 @@ static void check_vectors(const char *text, size_t bytes)
 static void reads_vectors(void **state)
 {
     (void)state;
-    VECTORS("a 3 -4\nb 1 2\nc 0 0\na 9 9\n"); /* GloVe */
-    VECTORS("3 2\na 3e0 -4 \nb 1 2\nc 0 0");  /* word2vec */
+    VECTORS("a 3 -4\nb 1 2\nc 0 0\na 9 9\n");       /* GloVe */
+    VECTORS("a 3 -4\n. . . 1 2\na b 5 6\nc 0 0\n"); /* words with spaces */
+    VECTORS("3 2\na 3e0 -4 \nb 1 2\nc 0 0");        /* word2vec */
 }
 
 static void check_bad_vectors(const char *text, size_t bytes, const char *message)
@@ -217,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(reads_sentences),
                                        cmocka_unit_test(knows_documents),
                                        cmocka_unit_test(splits_documents_without_blank_lines),
+                                       cmocka_unit_test(skips_invalid_lines),
                                        cmocka_unit_test(refuses_broken_columns),
                                        cmocka_unit_test(refuses_endless_sentences),
                                        cmocka_unit_test(reads_vectors),

@@ -94,6 +94,27 @@ static void columns_by_header(void **state)
     check(&csv, "text,label\na day,good\n", "text|label;a day|good;");
 }
 
+static void semicolons(void **state)
+{
+    (void)state;
+    nm_labeled_config csv = config_of(NM_LABELED_CSV, true);
+    csv.label = csv.text = "auto";
+    check(&csv, "label;text\ngood;a day, fine\nbad;\"rain; cold\"\n", "good|a day, fine;bad|rain; cold;");
+    check(&csv, "good;\"a \"\"day\"\"\"\nbad;rain\n", "good|a \"day\";bad|rain;");
+    check(&csv, "\"label\";\"text\"\n\"good\";\"a day\"\n", "good|a day;");
+    check(&csv, "label,text\ngood,a; day\n", "good|a; day;"); /* the first row has commas */
+    check(&csv, "good,a; day\nbad;rain,x\n", "good|a; day;bad;rain|x;");
+    check(&csv, "good;a day\nbad\n", ":2: 1 field, the first row has 2");
+    /* Texts without labels are a table of one column unless the first row names one. */
+    csv.with_label = false;
+    check(&csv, "id;text\n1;a day\n", "|a day;");
+    check(&csv, "fine; a day\nrain; cold\n", "|fine; a day;|rain; cold;");
+    csv.text = "body";
+    check(&csv, "id;body\n1;a day\n", "|a day;");
+    nm_labeled_config tsv = config_of(NM_LABELED_TSV, true);
+    check(&tsv, "good;a day\n", ":1: no column 2: the first row has 1 field");
+}
+
 static void json_lines(void **state)
 {
     (void)state;
@@ -104,7 +125,7 @@ static void json_lines(void **state)
           "good|a day;3|rain;");
     check(&json, "{\"label\": \"good\"}\n", ":1: the object has no text \"text\"");
     check(&json, "{\"label\": \"good\", \n", ":1: not a JSON object");
-    check(&json, "[1]\n", ":1: not a JSON object");
+    check(&json, "[1]\n", ":1: not a JSON object: an array; JSON lines have an object per line");
     check(&json, "{\"label\": true, \"text\": \"a day\"}\n",
           ":1: \"label\" is a boolean, not a string or a number");
     check(&json, "{\"label\": 1, \"text\": [\"a day\"]}\n", ":1: \"text\" is an array, not");
@@ -137,6 +158,7 @@ static void other_encodings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(label_in_front), cmocka_unit_test(columns_by_header),
-                                       cmocka_unit_test(json_lines), cmocka_unit_test(other_encodings)};
+                                       cmocka_unit_test(semicolons), cmocka_unit_test(json_lines),
+                                       cmocka_unit_test(other_encodings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

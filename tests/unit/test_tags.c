@@ -72,6 +72,8 @@ static void converts(void **state)
     check_convert(NM_TAGS_IOB1, bio, "I-X I-X B-X O I-Y I-X I-X I-X");
     check_convert(NM_TAGS_BIOES, bio, "B-X E-X S-X O S-Y B-X I-X E-X");
     check_convert(NM_TAGS_BMESO, bio, "B-X E-X S-X O S-Y B-X M-X E-X");
+    check_convert(NM_TAGS_BILOU, bio, "B-X L-X U-X O U-Y B-X I-X L-X");
+    check_convert(NM_TAGS_BIO, "B-X L-X U-X O U-Y B-X I-X L-X", bio);
     check_convert(NM_TAGS_BIO, "I-X I-X B-X O I-Y I-X I-X I-X", bio);
     check_convert(NM_TAGS_BIO, "B-X E-X S-X O S-Y B-X M-X E-X", bio);
 }
@@ -99,6 +101,11 @@ static void knows_what_is_legal(void **state)
     assert_int_equal(first_bad(NM_TAGS_BIOES, "E-X"), 0);
     assert_int_equal(first_bad(NM_TAGS_BMESO, "B-X M-X E-X"), -1);
     assert_int_equal(first_bad(NM_TAGS_BMESO, "B-X I-X E-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BILOU, "B-X I-X L-X U-X U-X O B-X L-X B-X L-X"), -1);
+    assert_int_equal(first_bad(NM_TAGS_BILOU, "B-X U-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BILOU, "U-X L-X"), 1);
+    assert_int_equal(first_bad(NM_TAGS_BILOU, "B-X I-X O"), 2);
+    assert_int_equal(first_bad(NM_TAGS_BILOU, "B-X I-X E-X"), 2);
     static const char *const good[] = {"O", "B-X", "S-a-b", "E-\xc3\xa9"}, *const bad[] = {
                                                                                "",    "X",  "o",
                                                                                "B",   "B-", "BX-1",
@@ -131,6 +138,8 @@ static void guesses_schemes(void **state)
     assert_int_equal(guessed("B-X O I-X I-X O I-Y"), NM_TAGS_IOB1);
     assert_int_equal(guessed("B-X I-X O B-X O E-X O B-Y I-Y I-Y O"), NM_TAGS_BIO);
     assert_int_equal(guessed("B-X M-X O S-X B-Y E-Y O B-X M-X E-X"), NM_TAGS_BMESO);
+    assert_int_equal(guessed("B-X I-X L-X O U-Y"), NM_TAGS_BILOU);
+    assert_int_equal(guessed("O U-X"), NM_TAGS_BILOU);
     assert_int_equal(guessed("O O"), NM_TAGS_BIO);
 }
 
@@ -145,6 +154,19 @@ static void counts_spans(void **state)
     assert_int_equal(counts.correct, 1);
     assert_int_equal(counts.predicted, 3);
     assert_int_equal(counts.gold, 3);
+    nm_counter labels = {0};
+    nm_span_counts each[3] = {{0}};
+    for (const char *label = "XYZ"; *label; label++)
+        nm_counter_add(&labels, label, 1, 1);
+    nm_span_count_labels(found, gold, n, &labels, each);
+    nm_span_count_labels(gold, gold, n, &labels, each);
+    const nm_span_counts wanted[] = {{3, 3, 4}, {1, 2, 2}, {0, 1, 0}};
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(each[k].correct, wanted[k].correct);
+        assert_int_equal(each[k].predicted, wanted[k].predicted);
+        assert_int_equal(each[k].gold, wanted[k].gold);
+    }
+    nm_counter_release(&labels);
     const nm_span_counts uneven = {2, 4, 8}, none = {0, 0, 0};
     nm_span_score score = nm_span_compute(&uneven);
     assert_true(fabs(score.precision - 0.5) < 1e-15 && fabs(score.recall - 0.25) < 1e-15);
