@@ -81,6 +81,11 @@ def _list_of(what: str, items: Any, texts: str = "texts") -> List[Any]:
     return list(items)
 
 
+def _paths(path: Any) -> List[Any]:
+    """The paths of a model or an ensemble."""
+    return [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
+
+
 def _batches(what: str, items: Iterable[Any], size: int) -> Iterator[Tuple[int, List[Any]]]:
     """Lists of up to size items, with the number of the first one."""
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
@@ -112,15 +117,17 @@ class _Model(Closeable):
     """A handle that is opened from a path and closed with the object."""
 
     _name = ""  # nm_NAME_open, nm_NAME_close
+    _ensembles = False  # of several paths
 
     def __init__(self, path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[str, Any]] = None,
                  **more: Any) -> None:
         handle, err = c_void_p(), ErrorText()
-        paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
-        encoded_paths = [encoded_path("path", one) for one in paths]
+        encoded_paths = [encoded_path("path", one) for one in _paths(path)]
         self.path = ",".join(map(os.fsdecode, encoded_paths))
         if not all(encoded_paths) or not encoded_paths:
             raise UsageError("path: empty")
+        if len(encoded_paths) > 1 and not self._ensembles:
+            raise UsageError(f"path: {len(encoded_paths)} paths; only translation models form ensembles")
         if len(encoded_paths) > 1 and any(b"," in one for one in encoded_paths):
             raise UsageError(f"path = {self.path!r}: the paths of an ensemble must not contain commas")
         lib = library()
@@ -197,6 +204,7 @@ class Translator(_Model):
     """
 
     _name = "translator"
+    _ensembles = True
 
     @property
     def max_tokens(self) -> int:
@@ -535,9 +543,10 @@ def load(path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[st
     """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Options and errors as
     ``Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier``."""
     problem: Optional[UnsupportedError] = None
-    for kind in (Translator, LanguageModel, Tagger, Classifier):
+    paths = _paths(path)
+    for kind in (Translator, LanguageModel, Tagger, Classifier) if len(paths) == 1 else (Translator,):
         try:
-            return kind(path, options, **more)
+            return kind(paths, options, **more)
         except UnsupportedError as error:
             problem = problem or error
     raise problem  # type: ignore[misc]

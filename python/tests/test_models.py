@@ -446,6 +446,22 @@ def test_load(folder, language_model, tagger, classifier):
     with pytest.raises(norma.FileError):
         norma.load(folder / "nowhere")
     assert norma.load(folder / "run", {"decode.beam": 2}, nbest=2).nbest == 2
+    assert norma.load(iter([folder / "run", folder / "run"]), nbest=2).nbest == 2
+
+
+def test_load_with_options_of_the_task(folder, language_model, tagger, classifier):
+    assert len(norma.load(language_model, {"perplexity.context": 4}, tokens=3).generate(["haus"])[0].split()) <= 3
+    assert norma.load(tagger, {"tag.scheme": "bio"}, threads=1).tag([["Anna"]])
+    for path, options, message in ((language_model, {"beam": 2}, "sample.beam"), (tagger, {"tokens": 3}, "tag.tokens"),
+                                   (classifier, {"scheme": "bio"}, "device.scheme")):
+        with pytest.raises(norma.UsageError, match=f"unknown option {message}"):
+            norma.load(path, options)
+    for path in ([language_model, language_model], [folder / "run", language_model]):
+        with pytest.raises(norma.UnsupportedError, match="run-lm.*: the task of the model is lm, not translation"):
+            norma.load(path)
+    for kind, path in ((norma.LanguageModel, language_model), (norma.Tagger, tagger), (norma.Classifier, classifier)):
+        with pytest.raises(norma.UsageError, match="path: 2 paths; only translation models form ensembles"):
+            kind([path, path])
 
 
 def test_run_folder(folder):
