@@ -5,14 +5,13 @@ import contextlib
 import math
 import os
 import re
-import warnings
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
 from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded,
-                       encoded_path, integer, library)
+                       encoded_path, integer, library, warn)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -124,7 +123,7 @@ class _Model(Closeable):
         handle, err = c_void_p(), ErrorText()
         encoded_paths = [encoded_path("path", one) for one in _paths(path)]
         self.path = ",".join(map(os.fsdecode, encoded_paths))
-        if not all(encoded_paths) or not encoded_paths:
+        if not encoded_paths:
             raise UsageError("path: empty")
         if len(encoded_paths) > 1 and not self._ensembles:
             raise UsageError(f"path: {len(encoded_paths)} paths; only translation models form ensembles")
@@ -136,7 +135,7 @@ class _Model(Closeable):
         self._owned = Handle(handle.value or 0, getattr(lib, f"nm_{self._name}_close"))
         warning = getattr(lib, f"nm_{self._name}_warning")(self._handle)
         if warning:
-            warnings.warn(warning.decode(), stacklevel=2)
+            warn(warning.decode())
 
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the (first) model as text, ``model.option("model.norm")``; None: there is no such option."""
@@ -240,7 +239,7 @@ class Translator(_Model):
             results = self.run(texts)
         for i, found in enumerate(results, first):
             if found.too_long:
-                warnings.warn(f"text {i} has more than {self.max_tokens} tokens and was not translated", stacklevel=3)
+                warn(f"text {i} has more than {self.max_tokens} tokens and was not translated")
             best.append(found[0].text if found else "")
         return best
 

@@ -1,5 +1,6 @@
 """Training, run folders and trained models: results are those of the program."""
 import copy
+import errno
 import json
 import math
 import os
@@ -143,7 +144,7 @@ def test_errors_of_models(folder, tmp_path):
             list(stream(["haus"], batch=0))
     for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (["x", ""], "path: empty"),
                           (["a,b", "c"], "must not contain commas"), (3, "path = 3"),
-                          ([folder, 3], "path = 3: expected a path")):
+                          ([folder, 3], "path = 3: expected a path"), ("", "path: empty")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Translator(path)
     for options in ("beam=4", ["beam"], {3: 4}):
@@ -472,6 +473,7 @@ def test_run_folder(folder):
     assert isinstance(train["loss"], np.ndarray) and train["update"].tolist() == [4, 8, 12]
     assert valid["update"].tolist() == [6, 12] and valid["best"].dtype == bool
     assert (valid["batch_loss"] > 0).all() and run.log["nothing"] == {}
+    assert repr(run.log) == f"<norma.Log, {len(run.log.records)} records: {', '.join(run.log.types)}>"
     with pytest.raises(FileNotFoundError, match="nowhere: No such file") as missing:
         norma.Run(folder / "nowhere")
     assert missing.value.filename == str(folder / "nowhere")
@@ -745,8 +747,13 @@ def test_messages_of_training(folder, tmp_path):
     with pytest.warns(UserWarning) as caught:
         norma.train(recipe, tmp_path / "module", {"train.updates": 1})
     assert [(str(one.message), one.filename) for one in caught] == [(line, __file__) for line in expected]
-    with pytest.warns(UserWarning, match="threads"):
-        norma.train(RECIPE.format(folder=folder), tmp_path / "threads", {"train.updates": 1, "device.threads": 500})
+    plain, few = RECIPE.format(folder=folder), {"train.updates": 1, "train.validate_every": 1}
+    for call, match in ((lambda: norma.train(plain, tmp_path / "t", {"train.updates": 1, "device.threads": 500}), "threads"),
+                        (lambda: norma.compare(plain, tmp_path / "compared", "layer,same=layer:train.log_every=2", few),
+                         "the trained weights are identical")):
+        with pytest.warns(UserWarning, match=match) as caught:
+            call()
+        assert {one.filename for one in caught} == {__file__}, match
 
 
 def test_lists_as_values(folder, tmp_path):
@@ -769,6 +776,7 @@ def test_errors_of_training(folder, tmp_path, process):
         with pytest.raises(norma.UsageError, match="callbacks = .*: expected norma.Callbacks"):
             norma.train(RECIPE.format(folder=folder), tmp_path / "x", callbacks=wrong, process=process)
     for arguments, message in (((None, tmp_path / "x"), "recipe = None: expected a path"), (("translate", None), "folder = None"),
+                               (("translate", ""), "folder: empty"), (("", tmp_path / "x"), "recipe: empty"),
                                (("translate", tmp_path / "x", [("a", "b")]), "expected a dict")):
         with pytest.raises(norma.UsageError, match=message):
             norma.train(*arguments, process=process)
@@ -779,8 +787,29 @@ def test_errors_of_training(folder, tmp_path, process):
 
 
 def test_recipes_by_name(folder, tmp_path):
-    with pytest.raises(norma.Error, match="nowhere"):  # the recipe is found, its data are not
-        norma.train("multi30k-de-en", tmp_path / "x", {"data.folder": tmp_path / "nowhere"})
+    """The recipe is found, its data are not."""
+    for recipe in ("multi30k-de-en", "multi30k-de-en.ini", "pn/table3-ptb-ln"):
+        for process in (False, True):
+            with pytest.raises(FileNotFoundError, match="nowhere/data.ini: No such file: data.folder") as missing:
+                norma.train(recipe, tmp_path / "x", {"data.folder": tmp_path / "nowhere"}, process=process)
+            assert missing.value.filename == f"{tmp_path}/nowhere/data.ini" and missing.value.errno == errno.ENOENT
+        with pytest.raises(norma.FileError, match="nowhere"):
+            norma.compare(recipe, tmp_path / "x", "layer", {"data.folder": tmp_path / "nowhere"})
+    for call in (norma.train, norma.compare):
+        with pytest.raises(norma.MissingFileError, match="no-such/recipe: No such file, and no recipe of this name"):
+            call("no-such/recipe", tmp_path / "x")
+
+
+def test_version_and_names():
+    """As the program and tracebacks print them."""
+    assert f"norma {norma.__version__}\n" == norma_program("--version").stdout
+    with pytest.raises(AttributeError, match="module 'norma' has no attribute 'nothing'"):
+        norma.nothing
+    errors = [value for value in map(norma.__dict__.get, norma.__all__) if isinstance(value, type) and issubclass(value, norma.Error)]
+    assert {kind.__module__ for kind in errors} == {"norma"} and norma.MissingFileError in errors
+    for kind in errors:
+        problem = pickle.loads(pickle.dumps(kind("nowhere: No such file or directory")))
+        assert type(problem) is kind and str(problem) == "nowhere: No such file or directory"
 
 
 # ---- data folders and scores ----
@@ -884,6 +913,8 @@ def test_scores_of_labels_and_tags():
             (norma.UsageError, "0 references", ("bleu", ["a"])),
             (norma.UsageError, "got a list of list; each reference is an argument", ("bleu", ["a"], [["a"]])),
             (norma.UsageError, "hypotheses = None: expected a list", ("bleu", None, ["a"])),
+            (norma.UsageError, "hypothesis 0: expected str, got int", ("accuracy", [1, 2], [1, 3])),
+            (norma.UsageError, "hypotheses: empty", ("bleu", "", "text")),
             (norma.UsageError, "metric = None", (None, ["a"], ["a"])),
             (norma.UsageError, "no segments", ("bleu", [], [])),
             (norma.FormatError, 'hypothesis 0: "B" is not a tag', ("f1", ["B"], ["O"])),
