@@ -274,7 +274,7 @@ class Translator(_Model):
                      for i, one in enumerate(_list_of("constraints", constraints, "lists of phrases"))]
             for i, one in enumerate(lists):
                 _texts(f"constraints {i}, phrase", one)
-            phrases, n_given = _texts("constraints", ["\t".join(one) for one in lists])
+            phrases, n_given = _texts("constraints", ["\t".join(phrase.replace("\t", " ") for phrase in one) for one in lists])
             if n != n_given:
                 raise UsageError(f"{n} texts and {n_given} lists of constraints")
             call = self._call("nm_translator_run_constraints", "nm_translations_free", array, given, phrases, n)

@@ -68,6 +68,8 @@ def test_prefixes_and_alignments(folder, texts, tmp_path):
     assert [(w.text, w.begin) for w in scored.words] == [("A", 0), ("hoüse", 2), ("☃", 8), ("x", 10)]
     assert norma.Translator(folder / "run").run(lines)[0][0].words == []
     assert translator.run(lines[:1], [""])[0][0] == translator.run(lines[:1])[0][0]
+    phrase, with_tab, phrases = (translator.run(lines[:1], None, [one])[0] for one in (["dog red"], ["dog\tred"], ["dog", "red"]))
+    assert with_tab == phrase != phrases
     with pytest.raises(norma.UsageError, match="1 texts and 2 prefixes"):
         translator.run(["a"], ["b", "c"])
 
