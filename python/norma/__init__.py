@@ -5,7 +5,7 @@
 folders, ``norma.train`` and ``norma.compare`` train models, ``norma.score`` computes scores, and ``norma.Run`` reads a
 run folder. Errors are subclasses of ``norma.Error``.
 """
-from typing import TYPE_CHECKING, Any as _Any
+import typing as _typing
 
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError, OutOfMemoryError,
                        UnsupportedError, UsageError, library as _library_of_package)
@@ -24,10 +24,10 @@ __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedE
            "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
            "UsageError", "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     __version__: str
 else:
-    def __getattr__(name: str) -> _Any:
+    def __getattr__(name: str) -> _typing.Any:
         """``__version__``, that of the library, which is loaded when it is needed."""
         if name == "__version__":
             return _library_of_package().nm_version().decode()
