@@ -5,8 +5,10 @@
 folders, ``norma.train`` and ``norma.compare`` train models, ``norma.score`` computes scores, and ``norma.Run`` reads a
 run folder. Errors are subclasses of ``norma.Error``.
 """
-from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, OutOfMemoryError,
-                       UnsupportedError, UsageError)
+import typing as _typing
+
+from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError, OutOfMemoryError,
+                       UnsupportedError, UsageError, library as _library_of_package)
 from ._comparisons import Comparison, compare
 from ._models import (Classification, Classifier, LanguageModel, LineScore, Perplexity, Span, Tagged, Tagger,
                       Translation, Translations, Translator, Word, load)
@@ -17,7 +19,16 @@ from ._runs import Callbacks, Log, Progress, Run, Validation, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
 __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError", "FormatError",
-           "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "Norm", "NormOption", "NormType",
-           "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run",
+           "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
+           "NormType", "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run",
            "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
            "UsageError", "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]
+
+if _typing.TYPE_CHECKING:
+    __version__: str
+else:
+    def __getattr__(name: str) -> _typing.Any:
+        """``__version__``, that of the library, which is loaded when it is needed."""
+        if name == "__version__":
+            return _library_of_package().nm_version().decode()
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

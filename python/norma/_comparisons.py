@@ -5,7 +5,6 @@ import functools
 import json
 import os
 import time
-import warnings
 from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
@@ -13,8 +12,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ComparisonEvents, ErrorText, UsageError, check, comparison_finished, comparison_message,
-                       comparison_progress, comparison_trained, encoded_path, file_error, library)
-from ._models import _option_list
+                       comparison_progress, comparison_trained, encoded_path, file_error, library, warn)
+from ._models import _list_of, _option_list
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
 
 _FORMATS = ("text", "markdown", "latex", "csv")
@@ -104,13 +103,12 @@ class _LogsReader:
         for reader in self.readers.values():
             reader.follow()
 
-    def due(self) -> bool:
-        """Whether ``interval`` seconds have passed since the last time that this was true."""
+    def follow_if_due(self) -> None:
+        """Follows the logs every ``interval`` seconds."""
         now = time.monotonic()
-        if now - self.last < self.interval:
-            return False
-        self.last = now
-        return True
+        if now - self.last >= self.interval:
+            self.last = now
+            self.follow()
 
 
 def _recipe_path(recipe: PathLike, folder: Path) -> str:
@@ -125,6 +123,13 @@ def _recipe_path(recipe: PathLike, folder: Path) -> str:
     except OSError as problem:
         raise file_error(f"{path}: {problem.strerror}") from None
     return str(path)
+
+
+def _norms(norms: Any) -> List[str]:
+    names = _list_of("norms", norms, "variants")
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"norms = {names!r}: expected a list of texts")
+    return names
 
 
 def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str], None] = None,
@@ -155,20 +160,19 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))
     options: Dict[str, Any] = {**(settings or {}), "compare.folder": folder, "compare.seeds": seeds}
     if norms is not None:
-        options["compare.norms"] = norms if isinstance(norms, str) else ",".join(norms)
+        options["compare.norms"] = norms if isinstance(norms, str) else ",".join(_norms(norms))
     logs = _LogsReader(Path(folder), callback, interval)
     path = _recipe_path(recipe, Path(folder))
     with Interruptible(lambda: lib.nm_comparison_stop(handle)) as calls:
         def on_progress(*_: Any) -> None:
-            if logs.due():
-                calls.call(logs.follow)
+            calls.call(logs.follow_if_due)
 
         def on_message(_: Any, text: bytes) -> None:
             line = text.decode("utf-8", "replace")
             if message is not None:
                 calls.call(message, line)
             elif line.startswith("warning: "):
-                calls.call(warnings.warn, line[len("warning: "):])
+                calls.call(warn, line[len("warning: "):])
 
         events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_finished(),
                                   comparison_trained(), comparison_message(on_message))

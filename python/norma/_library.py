@@ -12,8 +12,10 @@ import glob
 import importlib.util
 import operator
 import os
+import re
 import sys
 import threading
+import warnings
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_uint, c_uint64, c_void_p)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -42,7 +44,8 @@ class FileError(Error, OSError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        path, _, reason = text.rpartition(": ")
+        explained = re.match("(.+?): No such file[:,] ", text)
+        path, reason = (explained[1], os.strerror(errno.ENOENT)) if explained else text.rpartition(": ")[::2]
         self.errno = _ERROR_NUMBERS.get(reason)
         if self.errno is not None and ": " not in path and not path.startswith("cannot "):
             self.filename = path
@@ -89,6 +92,10 @@ class DivergedError(Error, ArithmeticError):
     status = 8
 
 
+for _kind in (Error, UsageError, FileError, MissingFileError, FormatError, MismatchError, OutOfMemoryError, UnsupportedError,
+              DivergedError):
+    _kind.__module__ = __name__.rpartition(".")[0]  # in tracebacks and pickles: norma.UsageError
+
 _ERRORS = {kind.status: kind for kind in (UsageError, FileError, FormatError, MismatchError, OutOfMemoryError,
                                           UnsupportedError, DivergedError)}
 
@@ -113,6 +120,14 @@ def check(status: int, err: ErrorText) -> None:
         raise error_of(status, err.text.decode("utf-8", "replace"))
 
 
+def warn(text: str) -> None:
+    """A warning at the line that called the package."""
+    package, level, frame = __name__.rpartition(".")[0], 1, sys._getframe()
+    while frame.f_back and str(frame.f_globals.get("__name__")).split(".")[0] == package:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
 # ---- arguments of functions ----
 
 def encoded(what: str, text: Any) -> bytes:
@@ -131,7 +146,10 @@ def encoded_path(what: str, path: Any) -> bytes:
     """A path for C."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise UsageError(f"{what} = {path!r}: expected a path")
-    return encoded(what, os.fsdecode(path))
+    text = os.fsdecode(path)
+    if not text:
+        raise UsageError(f"{what}: empty")
+    return encoded(what, text)
 
 
 MAX_THREADS = 4096  # of the option device.threads

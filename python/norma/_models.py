@@ -5,14 +5,13 @@ import contextlib
 import math
 import os
 import re
-import warnings
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, overload
 
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
 from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded,
-                       encoded_path, integer, library)
+                       encoded_path, integer, library, warn)
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -81,6 +80,11 @@ def _list_of(what: str, items: Any, texts: str = "texts") -> List[Any]:
     return list(items)
 
 
+def _paths(path: Any) -> List[Any]:
+    """The paths of a model or an ensemble."""
+    return [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
+
+
 def _batches(what: str, items: Iterable[Any], size: int) -> Iterator[Tuple[int, List[Any]]]:
     """Lists of up to size items, with the number of the first one."""
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
@@ -112,15 +116,17 @@ class _Model(Closeable):
     """A handle that is opened from a path and closed with the object."""
 
     _name = ""  # nm_NAME_open, nm_NAME_close
+    _ensembles = False  # of several paths
 
     def __init__(self, path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[str, Any]] = None,
                  **more: Any) -> None:
         handle, err = c_void_p(), ErrorText()
-        paths = [path] if isinstance(path, (str, bytes, os.PathLike)) else _list_of("path", path, "paths")
-        encoded_paths = [encoded_path("path", one) for one in paths]
+        encoded_paths = [encoded_path("path", one) for one in _paths(path)]
         self.path = ",".join(map(os.fsdecode, encoded_paths))
-        if not all(encoded_paths) or not encoded_paths:
+        if not encoded_paths:
             raise UsageError("path: empty")
+        if len(encoded_paths) > 1 and not self._ensembles:
+            raise UsageError(f"path: {len(encoded_paths)} paths; only translation models form ensembles")
         if len(encoded_paths) > 1 and any(b"," in one for one in encoded_paths):
             raise UsageError(f"path = {self.path!r}: the paths of an ensemble must not contain commas")
         lib = library()
@@ -129,7 +135,7 @@ class _Model(Closeable):
         self._owned = Handle(handle.value or 0, getattr(lib, f"nm_{self._name}_close"))
         warning = getattr(lib, f"nm_{self._name}_warning")(self._handle)
         if warning:
-            warnings.warn(warning.decode(), stacklevel=2)
+            warn(warning.decode())
 
     def option(self, name: str) -> Optional[str]:
         """The value of an option of the (first) model as text, ``model.option("model.norm")``; None: there is no such option."""
@@ -197,6 +203,7 @@ class Translator(_Model):
     """
 
     _name = "translator"
+    _ensembles = True
 
     @property
     def max_tokens(self) -> int:
@@ -232,7 +239,7 @@ class Translator(_Model):
             results = self.run(texts)
         for i, found in enumerate(results, first):
             if found.too_long:
-                warnings.warn(f"text {i} has more than {self.max_tokens} tokens and was not translated", stacklevel=3)
+                warn(f"text {i} has more than {self.max_tokens} tokens and was not translated")
             best.append(found[0].text if found else "")
         return best
 
@@ -267,7 +274,7 @@ class Translator(_Model):
                      for i, one in enumerate(_list_of("constraints", constraints, "lists of phrases"))]
             for i, one in enumerate(lists):
                 _texts(f"constraints {i}, phrase", one)
-            phrases, n_given = _texts("constraints", ["\t".join(one) for one in lists])
+            phrases, n_given = _texts("constraints", ["\t".join(phrase.replace("\t", " ") for phrase in one) for one in lists])
             if n != n_given:
                 raise UsageError(f"{n} texts and {n_given} lists of constraints")
             call = self._call("nm_translator_run_constraints", "nm_translations_free", array, given, phrases, n)
@@ -535,9 +542,10 @@ def load(path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[st
     """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Options and errors as
     ``Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier``."""
     problem: Optional[UnsupportedError] = None
-    for kind in (Translator, LanguageModel, Tagger, Classifier):
+    paths = _paths(path)
+    for kind in (Translator, LanguageModel, Tagger, Classifier) if len(paths) == 1 else (Translator,):
         try:
-            return kind(path, options, **more)
+            return kind(paths, options, **more)
         except UnsupportedError as error:
             problem = problem or error
     raise problem  # type: ignore[misc]

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ._interrupt import Interruptible
 from ._library import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents, check,
-                       encoded_path, library, prepare_message, prepare_progress)
+                       encoded_path, library, prepare_message, prepare_progress, warn)
 from ._models import PathLike, _options
 
 
@@ -62,7 +61,7 @@ def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[P
             return not ended
 
         def on_message(_: Any, text: bytes) -> None:
-            calls.call(lambda: warnings.warn(text.decode("utf-8", "replace"), stacklevel=5))
+            calls.call(warn, text.decode("utf-8", "replace"))
 
         events = PrepareEvents(None, prepare_progress(on_progress), prepare_message(on_message))
         status = lib.nm_prepare_folder(byref(prepared), encoded_path("settings", settings) if settings is not None else None,

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import warnings
 from ctypes import byref, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Union
@@ -16,7 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, encoded, encoded_path, error_of,
-                       file_error, library, package_path, training_message, training_progress, training_validated)
+                       file_error, library, package_path, training_message, training_progress, training_validated, warn)
 from ._models import _option_list, _option_pairs
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -56,6 +55,9 @@ class Log:
         """The same as a DataFrame of pandas. ImportError: pandas is not installed."""
         import pandas  # type: ignore[import-untyped,unused-ignore]
         return pandas.DataFrame(self[type])
+
+    def __repr__(self) -> str:
+        return f"<norma.Log, {len(self.records)} records: {', '.join(self.types)}>"
 
 
 def _column(values: List[Any]) -> Any:
@@ -287,16 +289,18 @@ class _LogReader:
 
 
 def _recipe_file(recipe: PathLike) -> str:
-    """The path of a recipe: of a file, or of a recipe that comes with Norma. The text of a recipe, and a name that is
-    neither of these, are returned unchanged."""
+    """The path of a recipe: of a file, or of a recipe that comes with Norma, such as ``lm`` or ``pn/table3-ptb-ln``. The text of
+    a recipe is returned unchanged. FileError: there is none."""
     name = os.fspath(recipe)
-    if "\n" in name or os.path.isfile(name) or os.sep in name:
+    if "\n" in name or os.path.isfile(name) or os.path.isabs(name):
         return name
     for folder in (package_path("share", "norma", "recipes"), os.path.join(_here, "..", "..", "recipes")):
         path = os.path.join(folder, name if name.endswith(".ini") else name + ".ini")
         if os.path.isfile(path):
             return path
-    return name
+    if os.path.exists(name):
+        return name
+    raise file_error(f"{name}: No such file, and no recipe of this name; the command norma recipes lists the recipes")
 
 
 def _fields(kind: Any, struct: Any) -> Any:
@@ -324,7 +328,7 @@ def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], res
             if callbacks.message:
                 calls.call(callbacks.message, line)
             elif line.startswith("warning: "):
-                calls.call(lambda: warnings.warn(line[len("warning: "):], stacklevel=6))
+                calls.call(warn, line[len("warning: "):])
 
         events = TrainingEvents(None, training_progress(on_progress), training_validated(on_validated),
                                 training_message(on_message), b"norma.train")
@@ -347,7 +351,7 @@ def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], res
 
 def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], resume: Union[bool, str],
                    log: _LogReader, interval: float) -> Run:
-    with _Recipe(recipe) as path, tempfile.TemporaryFile() as messages:
+    with _Recipe(_recipe_file(recipe)) as path, tempfile.TemporaryFile() as messages:
         words = [program_path(), "train", path, "--run.folder", str(folder), "--run.quiet", *_words(settings)]
         if resume:
             words.append("--resume" if resume is True else f"--resume={resume}")

@@ -120,15 +120,15 @@ class Scorer(Closeable):
             raise UsageError("hypotheses and references must all be files, or all be lists")
         handle, err, lib = c_void_p(), ErrorText(), library()
         if kinds == {True}:
+            hypotheses_path = encoded_path("hypotheses", hypotheses)
             paths = (c_char_p * max(len(references), 1))(*(encoded_path("references", path) for path in references))
-            call = functools.partial(lib.nm_scorer_run_files, self._handle, encoded_path("hypotheses", hypotheses), paths,
-                                     len(references))
+            call = functools.partial(lib.nm_scorer_run_files, self._handle, hypotheses_path, paths, len(references))
         else:
             lists: Sequence[List[str]] = [_list_of(what, segments, "segments") for what, segments in
                                           (("hypotheses", hypotheses), *(("references", one) for one in references))]
             n = len(lists[0])
             for one in lists:
-                if len(one) and not any(isinstance(segment, str) for segment in one):
+                if one and isinstance(one[0], (list, tuple)):
                     raise UsageError(f"expected a list of segments, got a list of {type(one[0]).__name__}; each reference is an "
                                      "argument: score(hypotheses, first, second)")
                 if len(one) != n:

@@ -143,7 +143,9 @@ def test_errors(folder, tmp_path):
             (norma.UsageError, "train.updates = many", "layer", {"train.updates": "many"}),
             (norma.UsageError, "option train.updates = None: expected a text", "layer", {"train.updates": None}),
             (norma.UsageError, "layer is listed twice", ["layer", "layer"], {}),
-            (norma.UsageError, "laier", "laier", {})):
+            (norma.UsageError, "laier", "laier", {}),
+            (norma.UsageError, "norms = 3: expected a list of variants", 3, {}),
+            (norma.UsageError, r"norms = \[3\]: expected a list of texts", [3], {})):
         with pytest.raises(problem, match=match):
             norma.compare(recipe, tmp_path / "wrong", norms, settings)
     with pytest.raises(norma.FileError, match="nowhere.ini"):

@@ -1,5 +1,6 @@
 """Training, run folders and trained models: results are those of the program."""
 import copy
+import errno
 import json
 import math
 import os
@@ -67,6 +68,8 @@ def test_prefixes_and_alignments(folder, texts, tmp_path):
     assert [(w.text, w.begin) for w in scored.words] == [("A", 0), ("hoüse", 2), ("☃", 8), ("x", 10)]
     assert norma.Translator(folder / "run").run(lines)[0][0].words == []
     assert translator.run(lines[:1], [""])[0][0] == translator.run(lines[:1])[0][0]
+    phrase, with_tab, phrases = (translator.run(lines[:1], None, [one])[0] for one in (["dog red"], ["dog\tred"], ["dog", "red"]))
+    assert with_tab == phrase != phrases
     with pytest.raises(norma.UsageError, match="1 texts and 2 prefixes"):
         translator.run(["a"], ["b", "c"])
 
@@ -143,7 +146,7 @@ def test_errors_of_models(folder, tmp_path):
             list(stream(["haus"], batch=0))
     for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (["x", ""], "path: empty"),
                           (["a,b", "c"], "must not contain commas"), (3, "path = 3"),
-                          ([folder, 3], "path = 3: expected a path")):
+                          ([folder, 3], "path = 3: expected a path"), ("", "path: empty")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Translator(path)
     for options in ("beam=4", ["beam"], {3: 4}):
@@ -446,6 +449,22 @@ def test_load(folder, language_model, tagger, classifier):
     with pytest.raises(norma.FileError):
         norma.load(folder / "nowhere")
     assert norma.load(folder / "run", {"decode.beam": 2}, nbest=2).nbest == 2
+    assert norma.load(iter([folder / "run", folder / "run"]), nbest=2).nbest == 2
+
+
+def test_load_with_options_of_the_task(folder, language_model, tagger, classifier):
+    assert len(norma.load(language_model, {"perplexity.context": 4}, tokens=3).generate(["haus"])[0].split()) <= 3
+    assert norma.load(tagger, {"tag.scheme": "bio"}, threads=1).tag([["Anna"]])
+    for path, options, message in ((language_model, {"beam": 2}, "sample.beam"), (tagger, {"tokens": 3}, "tag.tokens"),
+                                   (classifier, {"scheme": "bio"}, "device.scheme")):
+        with pytest.raises(norma.UsageError, match=f"unknown option {message}"):
+            norma.load(path, options)
+    for path in ([language_model, language_model], [folder / "run", language_model]):
+        with pytest.raises(norma.UnsupportedError, match="run-lm.*: the task of the model is lm, not translation"):
+            norma.load(path)
+    for kind, path in ((norma.LanguageModel, language_model), (norma.Tagger, tagger), (norma.Classifier, classifier)):
+        with pytest.raises(norma.UsageError, match="path: 2 paths; only translation models form ensembles"):
+            kind([path, path])
 
 
 def test_run_folder(folder):
@@ -456,6 +475,7 @@ def test_run_folder(folder):
     assert isinstance(train["loss"], np.ndarray) and train["update"].tolist() == [4, 8, 12]
     assert valid["update"].tolist() == [6, 12] and valid["best"].dtype == bool
     assert (valid["batch_loss"] > 0).all() and run.log["nothing"] == {}
+    assert repr(run.log) == f"<norma.Log, {len(run.log.records)} records: {', '.join(run.log.types)}>"
     with pytest.raises(FileNotFoundError, match="nowhere: No such file") as missing:
         norma.Run(folder / "nowhere")
     assert missing.value.filename == str(folder / "nowhere")
@@ -729,8 +749,13 @@ def test_messages_of_training(folder, tmp_path):
     with pytest.warns(UserWarning) as caught:
         norma.train(recipe, tmp_path / "module", {"train.updates": 1})
     assert [(str(one.message), one.filename) for one in caught] == [(line, __file__) for line in expected]
-    with pytest.warns(UserWarning, match="threads"):
-        norma.train(RECIPE.format(folder=folder), tmp_path / "threads", {"train.updates": 1, "device.threads": 500})
+    plain, few = RECIPE.format(folder=folder), {"train.updates": 1, "train.validate_every": 1}
+    for call, match in ((lambda: norma.train(plain, tmp_path / "t", {"train.updates": 1, "device.threads": 500}), "threads"),
+                        (lambda: norma.compare(plain, tmp_path / "compared", "layer,same=layer:train.log_every=2", few),
+                         "the trained weights are identical")):
+        with pytest.warns(UserWarning, match=match) as caught:
+            call()
+        assert {one.filename for one in caught} == {__file__}, match
 
 
 def test_lists_as_values(folder, tmp_path):
@@ -753,6 +778,7 @@ def test_errors_of_training(folder, tmp_path, process):
         with pytest.raises(norma.UsageError, match="callbacks = .*: expected norma.Callbacks"):
             norma.train(RECIPE.format(folder=folder), tmp_path / "x", callbacks=wrong, process=process)
     for arguments, message in (((None, tmp_path / "x"), "recipe = None: expected a path"), (("translate", None), "folder = None"),
+                               (("translate", ""), "folder: empty"), (("", tmp_path / "x"), "recipe: empty"),
                                (("translate", tmp_path / "x", [("a", "b")]), "expected a dict")):
         with pytest.raises(norma.UsageError, match=message):
             norma.train(*arguments, process=process)
@@ -763,8 +789,29 @@ def test_errors_of_training(folder, tmp_path, process):
 
 
 def test_recipes_by_name(folder, tmp_path):
-    with pytest.raises(norma.Error, match="nowhere"):  # the recipe is found, its data are not
-        norma.train("multi30k-de-en", tmp_path / "x", {"data.folder": tmp_path / "nowhere"})
+    """The recipe is found, its data are not."""
+    for recipe in ("multi30k-de-en", "multi30k-de-en.ini", "pn/table3-ptb-ln"):
+        for process in (False, True):
+            with pytest.raises(FileNotFoundError, match="nowhere/data.ini: No such file: data.folder") as missing:
+                norma.train(recipe, tmp_path / "x", {"data.folder": tmp_path / "nowhere"}, process=process)
+            assert missing.value.filename == f"{tmp_path}/nowhere/data.ini" and missing.value.errno == errno.ENOENT
+        with pytest.raises(norma.FileError, match="nowhere"):
+            norma.compare(recipe, tmp_path / "x", "layer", {"data.folder": tmp_path / "nowhere"})
+    for call in (norma.train, norma.compare):
+        with pytest.raises(norma.MissingFileError, match="no-such/recipe: No such file, and no recipe of this name"):
+            call("no-such/recipe", tmp_path / "x")
+
+
+def test_version_and_names():
+    """As the program and tracebacks print them."""
+    assert f"norma {norma.__version__}\n" == norma_program("--version").stdout
+    with pytest.raises(AttributeError, match="module 'norma' has no attribute 'nothing'"):
+        norma.nothing
+    errors = [value for value in map(norma.__dict__.get, norma.__all__) if isinstance(value, type) and issubclass(value, norma.Error)]
+    assert {kind.__module__ for kind in errors} == {"norma"} and norma.MissingFileError in errors
+    for kind in errors:
+        problem = pickle.loads(pickle.dumps(kind("nowhere: No such file or directory")))
+        assert type(problem) is kind and str(problem) == "nowhere: No such file or directory"
 
 
 # ---- data folders and scores ----
@@ -868,6 +915,8 @@ def test_scores_of_labels_and_tags():
             (norma.UsageError, "0 references", ("bleu", ["a"])),
             (norma.UsageError, "got a list of list; each reference is an argument", ("bleu", ["a"], [["a"]])),
             (norma.UsageError, "hypotheses = None: expected a list", ("bleu", None, ["a"])),
+            (norma.UsageError, "hypothesis 0: expected str, got int", ("accuracy", [1, 2], [1, 3])),
+            (norma.UsageError, "hypotheses: empty", ("bleu", "", "text")),
             (norma.UsageError, "metric = None", (None, ["a"], ["a"])),
             (norma.UsageError, "no segments", ("bleu", [], [])),
             (norma.FormatError, 'hypothesis 0: "B" is not a tag', ("f1", ["B"], ["O"])),

@@ -25,6 +25,61 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     return NM_OK;
 }
 
+/* ---- models ---- */
+
+typedef struct model_file {
+    char *path;
+    nm_options *options;
+} model_file;
+
+typedef struct model_files {
+    model_file *files; /* [n] */
+    size_t n, capacity;
+} model_files;
+
+static void model_files_release(model_files *self)
+{
+    for (size_t i = 0; i < self->n; i++) {
+        free(self->files[i].path);
+        nm_options_free(self->files[i].options);
+    }
+    free(self->files);
+}
+
+/* Appends the model of a file or a run folder. */
+static nm_status add_file(model_files *self, const nm_task_type *task, const char *path, nm_error *err)
+{
+    if (!*path)
+        return nm_fail(err, NM_USAGE, "the path of a model is empty");
+    model_file file;
+    const nm_task_type *found;
+    NM_TRY(nm_loaded_model_options(path, &file.options, &found, &file.path, err));
+    NM_GROW(self->files, self->n, self->capacity);
+    self->files[self->n++] = file;
+    if (found != task)
+        return nm_fail(err, NM_UNSUPPORTED, "%s: the task of the model is %s, not %s", file.path, found->name,
+                       task->name);
+    return NM_OK;
+}
+
+/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a comma. */
+static nm_status find_files(model_files *self, const nm_inference_type *type, const char *paths,
+                            nm_error *err)
+{
+    bool one;
+    NM_TRY(nm_file_find(paths, &one, err));
+    bool several = type->ensemble && !one;
+    char *copy = nm_duplicate(paths), *rest = copy;
+    nm_status status = NM_OK;
+    while (status == NM_OK && rest) {
+        char *path = several ? strsep(&rest, ",") : rest;
+        rest = several ? rest : NULL;
+        status = add_file(self, type->task, path, err);
+    }
+    free(copy);
+    return status;
+}
+
 /* Overrides the options of a model file with the settings that it has. */
 static nm_status override(nm_options *model_options, const nm_inference *self, const nm_inference_type *type,
                           const char *const *settings, nm_error *err)
@@ -40,52 +95,31 @@ static nm_status override(nm_options *model_options, const nm_inference *self, c
     return NM_OK;
 }
 
-/* ---- models ---- */
-
-static nm_status open_model(nm_inference *self, const nm_inference_type *type, const char *path,
-                            const char *const *settings, nm_error *err)
-{
-    const nm_device_config *device = nm_options_find(self->options, "device");
-    if (!*path)
-        return nm_fail(err, NM_USAGE, "the path of a model is empty");
-    nm_options *options;
-    const nm_task_type *found;
-    char *file;
-    NM_TRY(nm_loaded_model_options(path, &options, &found, &file, err));
-    nm_status status;
-    if (found != type->task)
-        status = nm_fail(err, NM_UNSUPPORTED, "%s: the task of the model is %s, not %s", file, found->name,
-                         type->task->name);
-    else
-        status = override(options, self, type, settings, err);
-    if (status != NM_OK)
-        nm_options_free(options);
-    else
-        status = nm_loaded_model_open(&self->models[self->n_models], file, found, options, self->backend,
-                                      device->fold, device->precision == NM_PRECISION_INT8, err);
-    self->n_models += status == NM_OK;
-    free(file);
-    return status;
-}
-
-/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a comma. */
-static nm_status open_models(nm_inference *self, const nm_inference_type *type, const char *paths,
+static nm_status open_models(nm_inference *self, const nm_inference_type *type, model_files *files,
                              const char *const *settings, nm_error *err)
 {
-    bool one;
-    NM_TRY(nm_file_find(paths, &one, err));
-    bool several = type->ensemble && !one;
-    char *copy = nm_duplicate(paths), *rest = copy;
-    size_t capacity = 0;
-    nm_status status = NM_OK;
-    while (status == NM_OK && rest) {
-        char *path = several ? strsep(&rest, ",") : rest;
-        rest = several ? rest : NULL;
-        NM_GROW(self->models, (size_t)self->n_models, capacity);
-        status = open_model(self, type, path, settings, err);
+    const nm_device_config *device = nm_options_find(self->options, "device");
+    self->models = nm_allocate(files->n * sizeof *self->models);
+    for (size_t i = 0; i < files->n; i++) {
+        model_file *file = &files->files[i];
+        NM_TRY(override(file->options, self, type, settings, err));
+        nm_options *options = file->options;
+        file->options = NULL; /* nm_loaded_model_open takes them, also after an error */
+        NM_TRY(nm_loaded_model_open(&self->models[i], file->path, type->task, options, self->backend,
+                                    device->fold, device->precision == NM_PRECISION_INT8, err));
+        self->n_models++;
     }
-    free(copy);
-    return status;
+    return NM_OK;
+}
+
+static nm_status open_with_settings(nm_inference *self, const nm_inference_type *type, model_files *files,
+                                    const char *const *settings, nm_error *err)
+{
+    NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));
+    NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
+    NM_TRY(open_models(self, type, files, settings, err));
+    nm_option_values_list(&self->values, self->models[0].options);
+    return NM_OK;
 }
 
 nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, const char *path,
@@ -98,11 +132,13 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
     nm_device_inference_options_add(self->options);
     if (!path)
         return nm_fail(err, NM_USAGE, "the path of the model is NULL");
-    NM_TRY(nm_settings_apply(self->options, type->sections, settings, err));
-    NM_TRY(nm_device_open(nm_options_find(self->options, "device"), &self->backend, err));
-    NM_TRY(open_models(self, type, path, settings, err));
-    nm_option_values_list(&self->values, self->models[0].options);
-    return NM_OK;
+    /* First the task: the settings may be those of another one. */
+    model_files files = {0};
+    nm_status status = find_files(&files, type, path, err);
+    if (status == NM_OK)
+        status = open_with_settings(self, type, &files, settings, err);
+    model_files_release(&files);
+    return status;
 }
 
 void nm_inference_close(nm_inference *self)

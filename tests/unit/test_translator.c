@@ -264,6 +264,8 @@ static void bad_files(void **state)
     }
     char *path = changed_file("lm.safetensors", 0);
     refused(path, NULL, NM_UNSUPPORTED, "the task of the model is lm, not translation");
+    /* also with an option of its task */
+    refused(path, (const char *[]){"tokens", "3", NULL}, NM_UNSUPPORTED, "the task of the model is lm");
     free(path);
     assert_int_equal(nm_translator_open(NULL, run, NULL, NULL), NM_USAGE);
     nm_translator_close(NULL);
