@@ -428,8 +428,8 @@ void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_f
         const nm_variant_summary *summary = &table->summaries[g];
         if (format != NM_TABLE_CSV && summary->selected && summary->variant->point)
             fprintf(out, "%s%sselected by validation loss%s: %s\n", format != NM_TABLE_LATEX ? "\n" : "",
-                    format != NM_TABLE_LATEX ? "" : "% ",
-                    summary->by_nll ? " without label smoothing" : "", summary->variant->name);
+                    format != NM_TABLE_LATEX ? "" : "% ", summary->by_nll ? " without label smoothing" : "",
+                    summary->variant->name);
     }
     fputc('\n', out);
 }

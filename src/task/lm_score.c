@@ -146,7 +146,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
     if (by_logits)
         NM_TRY(alloc_token_workspace(self, &space, err));
     for (int32_t at = 0, count; at < n; at += count) {
-        int64_t block = (first + at) / NM_LM_BLOCK_TOKENS, rest = (block + 1) * NM_LM_BLOCK_TOKENS - first - at;
+        int64_t block = (first + at) / NM_LM_BLOCK_TOKENS,
+                rest = (block + 1) * NM_LM_BLOCK_TOKENS - first - at;
         count = one_by_one ? 1 : n - at < rest ? n - at : (int32_t)rest;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
