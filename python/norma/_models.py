@@ -383,8 +383,8 @@ class LanguageModel(_Model):
             yield from found
 
     def perplexity(self, lines: Iterable[str], text: bool = True) -> float:
-        """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``. Errors as
-        ``score``."""
+        """exp of the mean negative log probability of all tokens; by default of one text, as ``norma perplexity``, from
+        which it differs by rounding (int8: docs/precision.md). Errors as ``score``."""
         return self._score(lines, text)[1]
 
     def perplexity_of_file(self, path: PathLike) -> Perplexity:

@@ -58,24 +58,56 @@ void nm_comparison_table_summarize_logs(nm_comparison_table *table)
 
 /* ---- the grid ---- */
 
-static bool is_better_point(const nm_variant_summary *a, const nm_variant_summary *b)
+/* The value that the settings give to an option; "" if they do not contain it. */
+static const char *setting_of(const nm_settings *settings, const char *key)
+{
+    const char *value = "";
+    for (size_t i = 0; i < settings->n; i++)
+        if (!strcmp(settings->list[i].key, key))
+            value = settings->list[i].value;
+    return value;
+}
+
+/* Losses with different label smoothing are not comparable. */
+static bool same_smoothing(const nm_variant *a, const nm_variant *b)
+{
+    static const char *const keys[] = {"train.label_smoothing", "train.smoothing"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(setting_of(&a->settings, keys[i]), setting_of(&b->settings, keys[i])) != 0)
+            return false;
+    return true;
+}
+
+static bool is_better_point(const nm_variant_summary *a, const nm_variant_summary *b, bool by_nll)
 {
     bool whole_a = a->finished == (double)a->n, whole_b = b->finished == (double)b->n;
     if (whole_a != whole_b)
         return whole_a;
-    return isfinite(a->loss) && !(a->loss >= b->loss);
+    double loss_a = by_nll ? a->nll : a->loss, loss_b = by_nll ? b->nll : b->loss;
+    return isfinite(loss_a) && !(loss_a >= loss_b);
+}
+
+/* Selects one of n points. */
+static void select_point(nm_variant_summary *points, size_t n)
+{
+    bool by_nll = false;
+    for (size_t i = 1; i < n; i++)
+        by_nll = by_nll || !same_smoothing(points[0].variant, points[i].variant);
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (is_better_point(&points[i], &points[best], by_nll))
+            best = i;
+    points[best].selected = true;
+    points[best].by_nll = by_nll;
 }
 
 void nm_comparison_table_select(nm_comparison_table *table)
 {
-    for (size_t g = 0; g < table->n;) {
-        size_t best = g, end = g;
-        for (; end < table->n && table->summaries[end].variant->origin == table->summaries[g].variant->origin;
-             end++)
-            if (is_better_point(&table->summaries[end], &table->summaries[best]))
-                best = end;
-        table->summaries[best].selected = true;
-        g = end;
+    for (size_t g = 0, end; g < table->n; g = end) {
+        for (end = g + 1; end < table->n; end++)
+            if (table->summaries[end].variant->origin != table->summaries[g].variant->origin)
+                break;
+        select_point(&table->summaries[g], end - g);
     }
 }
 
@@ -395,8 +427,9 @@ void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_f
     for (size_t g = 0; g < table->n; g++) {
         const nm_variant_summary *summary = &table->summaries[g];
         if (format != NM_TABLE_CSV && summary->selected && summary->variant->point)
-            fprintf(out, "%s%sselected by validation loss: %s\n", format != NM_TABLE_LATEX ? "\n" : "",
-                    format != NM_TABLE_LATEX ? "" : "% ", summary->variant->name);
+            fprintf(out, "%s%sselected by validation loss%s: %s\n", format != NM_TABLE_LATEX ? "\n" : "",
+                    format != NM_TABLE_LATEX ? "" : "% ", summary->by_nll ? " without label smoothing" : "",
+                    summary->variant->name);
     }
     fputc('\n', out);
 }

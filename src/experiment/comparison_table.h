@@ -12,6 +12,7 @@ typedef struct nm_variant_summary { /* the runs of one variant, or of one grid p
     nm_run_result **results; /* [n], one per seed; the array is owned, the results are not */
     size_t n;
     bool selected; /* a row of the main table; for a grid, the point with the lowest validation loss */
+    bool by_nll;   /* selected by the lowest nll, because the label smoothing of the grid points differs */
     /* All following numbers are NaN if unknown. Number of finished runs; test score: mean, deviation over the seeds and ends of
      * the 95 % interval. */
     double finished, value, value_deviation, low, high;
@@ -33,8 +34,8 @@ typedef struct nm_comparison_table {
 
 /* Computes the means of the values from the logs and sets all others to NaN. */
 void nm_comparison_table_summarize_logs(nm_comparison_table *table);
-/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses. A point with
- * an unfinished run is selected only if all points have one. */
+/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses; of their nll if
+ * the points differ in label smoothing. A point with an unfinished run is selected only if all points have one. */
 void nm_comparison_table_select(nm_comparison_table *table);
 /* Computes means and intervals of the scores, tests against the first selected variant (metric/seed_test.h) with Holm's
  * correction over the selected variants, and tests of single runs (stored in test.json), and finds runs of different

@@ -12,10 +12,12 @@ typedef struct window {
     bool starts;            /* at the beginning of a text */
 } window;
 
-typedef struct scored_block { /* a block of tokens of one batch */
+/* Tokens of a block that are in the same batch. Block k consists of the tokens k NM_LM_BLOCK_TOKENS, ... of the text, so that
+ * blocks are the same for any batches and segments. */
+typedef struct block_part {
     double nll;
-    int64_t batch, tokens; /* index of the batch, number of tokens */
-} scored_block;
+    int64_t batch, block, tokens; /* indices of the batch and of the block, number of tokens */
+} block_part;
 
 typedef struct scorer {
     nm_model *model;
@@ -24,8 +26,8 @@ typedef struct scorer {
     nm_lm_scored *out;
     nm_tape tape;
     nm_arena host;
-    scored_block *blocks; /* of the batches of this process */
-    size_t n_blocks, blocks_capacity;
+    block_part *parts; /* of the batches of this process */
+    size_t n_parts, parts_capacity;
     int64_t batch; /* index of the next batch */
     size_t text;   /* index of the text of the next window */
     int64_t next;  /* index of the window in the text */
@@ -139,12 +141,14 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
     size_t row_bytes = (size_t)rows->cols * nm_dtype_bytes(b->dtype);
     double *token_nll = self->how->token_nll ? self->how->token_nll + first : NULL;
     bool by_logits = token_nll && !nm_lm_of(self->model)->cluster_weight;
-    int32_t block = token_nll && !by_logits ? 1 : NM_LM_BLOCK_TOKENS;
+    bool one_by_one = token_nll && !by_logits;
     token_workspace space = {0};
     if (by_logits)
         NM_TRY(alloc_token_workspace(self, &space, err));
-    for (int32_t at = 0; at < n; at += block) {
-        int32_t count = n - at < block ? n - at : block;
+    for (int32_t at = 0, count; at < n; at += count) {
+        int64_t block = (first + at) / NM_LM_BLOCK_TOKENS,
+                rest = (block + 1) * NM_LM_BLOCK_TOKENS - first - at;
+        count = one_by_one ? 1 : n - at < rest ? n - at : (int32_t)rest;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
         const int32_t *targets = self->ids + first + at;
@@ -157,9 +161,9 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
             nll += token_nll[at + i];
         if (!isfinite(nll))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
-        NM_GROW(self->blocks, self->n_blocks, self->blocks_capacity);
-        self->blocks[self->n_blocks++] = (scored_block){nll, self->batch, count};
-        if (token_nll && !by_logits)
+        NM_GROW(self->parts, self->n_parts, self->parts_capacity);
+        self->parts[self->n_parts++] = (block_part){nll, self->batch, block, count};
+        if (one_by_one)
             token_nll[at] = nll;
     }
     return NM_OK;
@@ -219,22 +223,37 @@ static bool window_next(scorer *self, int64_t n, window *w)
     return false;
 }
 
-/* Adds the blocks of all processes in the order of the batches: the sums are bitwise identical to those of a single process. */
+/* Adds a part to its block, which is added to the result when the next one begins. */
+static void add_part(nm_lm_scored *out, block_part *block, const block_part *part)
+{
+    if (part->block == block->block) {
+        block->nll += part->nll;
+        block->tokens += part->tokens;
+        return;
+    }
+    if (block->tokens)
+        nm_lm_scored_add(out, block->nll, block->tokens);
+    *block = *part;
+}
+
+/* Adds the parts of all processes in the order of the batches: the sums are bitwise identical to those of a single process. */
 static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
 {
     char *all;
     size_t *ends = nm_allocate((size_t)comm->size * sizeof *ends),
            *next = nm_allocate((size_t)comm->size * sizeof *next);
     nm_status status =
-        nm_comm_gather_bytes(comm, self->blocks, self->n_blocks * sizeof *self->blocks, &all, ends, err);
-    const scored_block *blocks = (const scored_block *)(const void *)all;
+        nm_comm_gather_bytes(comm, self->parts, self->n_parts * sizeof *self->parts, &all, ends, err);
+    const block_part *parts = (const block_part *)(const void *)all;
+    block_part block = {.block = -1};
     for (int32_t rank = 1; rank < comm->size && status == NM_OK; rank++)
-        next[rank] = ends[rank - 1] / sizeof *blocks;
+        next[rank] = ends[rank - 1] / sizeof *parts;
     for (int64_t batch = 0; batch < self->batch && status == NM_OK; batch++) {
         int32_t rank = (int32_t)(batch % comm->size);
-        for (; next[rank] < ends[rank] / sizeof *blocks && blocks[next[rank]].batch == batch; next[rank]++)
-            nm_lm_scored_add(self->out, blocks[next[rank]].nll, blocks[next[rank]].tokens);
+        for (; next[rank] < ends[rank] / sizeof *parts && parts[next[rank]].batch == batch; next[rank]++)
+            add_part(self->out, &block, &parts[next[rank]]);
     }
+    add_part(self->out, &block, &(block_part){.block = -1});
     free(all);
     free(next);
     free(ends);
@@ -265,7 +284,7 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
     free(windows);
     if (status == NM_OK)
         status = add_blocks(self, comm, err);
-    free(self->blocks);
+    free(self->parts);
     return status;
 }
 

@@ -101,12 +101,35 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
 }
 
-/* Selects the best checkpoint, updates the schedule, and logs the validation, whose score it releases. */
+static bool validation_is_due(const nm_trainer *trainer)
+{
+    int64_t every = trainer->config->validate_every;
+    return every ? trainer->state.update % every == 0
+                 : finished_epochs(trainer) > trainer->state.checked_epochs;
+}
+
+/* Score: higher is better. */
+static void update_schedule(nm_trainer *trainer, double score, bool has_score)
+{
+    nm_train_state *state = &trainer->state;
+    if (trainer->schedule.state.n_scores && state->schedule_by_score != has_score)
+        trainer->schedule.state.n_scores = 0;
+    state->schedule_by_score = has_score;
+    nm_schedule_evaluated(&trainer->schedule, score, state->update);
+    if (trainer->config->patience)
+        nm_schedule_skip(&trainer->schedule, state->update, nm_trainer_time_fraction(trainer),
+                         (double)state->bad_checks / (double)trainer->config->patience);
+    state->schedule = trainer->schedule.state;
+}
+
+/* Selects the best checkpoint, updates the schedule, and logs the validation, whose score it releases. A validation that only
+ * the end of the run causes counts for neither schedule nor patience: a run that is extended continues as if it had not ended. */
 static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     nm_validation v = *validation;
-    bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name;
+    bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name,
+         counts = validation_is_due(trainer);
     double score = v.score.lower_is_better ? -v.score.value : v.score.value;
     double selection = by_score ? score : -v.loss;
     if (state->best_by_score != by_score) { /* a resumed run with another train.best_by or train.score */
@@ -121,18 +144,11 @@ static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, 
         state->best_value = v.score.name ? v.score.value : NAN;
         snprintf(state->score_title, sizeof state->score_title, "%s", v.score.name ? v.score.title : "");
         state->bad_checks = 0;
-    } else {
+    } else if (counts) {
         state->bad_checks++;
     }
-    bool has_score = v.score.name != NULL;
-    if (trainer->schedule.state.n_scores && state->schedule_by_score != has_score)
-        trainer->schedule.state.n_scores = 0;
-    state->schedule_by_score = has_score;
-    nm_schedule_evaluated(&trainer->schedule, has_score ? score : -v.loss, state->update);
-    if (trainer->config->patience)
-        nm_schedule_skip(&trainer->schedule, state->update, nm_trainer_time_fraction(trainer),
-                         (double)state->bad_checks / (double)trainer->config->patience);
-    state->schedule = trainer->schedule.state;
+    if (counts)
+        update_schedule(trainer, v.score.name ? score : -v.loss, v.score.name != NULL);
     state->checked_epochs = finished_epochs(trainer);
     state->checked_update = state->update;
     nm_status status = nm_log_validation(trainer, &v, err);
@@ -189,13 +205,6 @@ static nm_status log_hook_records(nm_trainer *trainer, nm_error *err)
     const nm_train_hooks *hooks = trainer->callbacks.hooks;
     json_t *objects = trainer->hooks_due ? hooks->on_update(hooks->user, trainer->model) : NULL;
     return objects ? nm_log_objects(trainer, objects, err) : NM_OK;
-}
-
-static bool validation_is_due(const nm_trainer *trainer)
-{
-    int64_t every = trainer->config->validate_every;
-    return every ? trainer->state.update % every == 0
-                 : finished_epochs(trainer) > trainer->state.checked_epochs;
 }
 
 /* The validation of this update was interrupted, or the run was resumed with another train.validate_every. */

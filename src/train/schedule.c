@@ -117,6 +117,8 @@ static double inverse_sqrt(const nm_schedule *s, double n)
 
 static double half_cosine(double lr, double done, double length)
 {
+    if (done <= 0)
+        return lr;
     return done >= length ? 0 : 0.5 * lr * (1 + cos(3.14159265358979323846 * done / length));
 }
 

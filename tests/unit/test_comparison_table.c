@@ -86,6 +86,31 @@ static void test_best_finished_point_is_selected(void **state)
     nm_comparison_table_release(&table);
 }
 
+/* The losses of points with different label smoothing are not comparable; their nll is. */
+static void test_points_with_different_smoothing(void **state)
+{
+    (void)state;
+    static const double nll[POINTS] = {1, 1.5, 1.4, 1.6};
+    for (int differ = 0; differ < 2; differ++) {
+        nm_run_result results[POINTS][SEEDS];
+        nm_variant variants[POINTS];
+        nm_setting settings[POINTS];
+        nm_comparison_table table = make_table(results, variants);
+        for (size_t p = 0; p < POINTS; p++) {
+            settings[p] = (nm_setting){"train.label_smoothing", p == 3 && differ ? "0" : "0.1"};
+            variants[p].settings = (nm_settings){.list = &settings[p], .n = 1};
+            for (size_t s = 0; s < SEEDS; s++)
+                results[p][s].nll = nll[p];
+        }
+        nm_comparison_table_summarize_logs(&table);
+        nm_comparison_table_select(&table);
+        assert_true(table.summaries[differ ? 2 : 3].selected);
+        assert_false(table.summaries[differ ? 3 : 2].selected);
+        assert_int_equal(table.summaries[differ ? 2 : 3].by_nll, differ);
+        nm_comparison_table_release(&table);
+    }
+}
+
 /* Runs with the same seed are compared; 0 is an unknown hash. */
 static void test_identical_weights_are_found(void **state)
 {
@@ -223,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table_formats),
         cmocka_unit_test(test_best_finished_point_is_selected),
+        cmocka_unit_test(test_points_with_different_smoothing),
         cmocka_unit_test(test_identical_weights_are_found),
         cmocka_unit_test(test_long_causes_are_whole_characters),
         cmocka_unit_test(test_smallest_p),

@@ -14,7 +14,7 @@
 #include "decode/sampler.h"
 #include "task/lm_task.h"
 
-enum { WORDS = 23, SEGMENT = 6, TEXT = 50 };
+enum { WORDS = 23, SEGMENT = 6, TEXT = 150 };
 
 typedef struct rig {
     nm_backend *backend;
@@ -145,17 +145,25 @@ static void test_inputs_are_preceding_tokens(void **state)
 
 /* ---- scoring ---- */
 
-static double score(rig *r, int64_t n, int64_t context, int64_t max_tokens)
+/* All blocks have NM_LM_BLOCK_TOKENS tokens, except the last one. */
+static nm_lm_scored score_blocks(rig *r, int64_t n, int64_t context, int64_t max_tokens)
 {
     nm_lm_scoring how = {.context = context, .max_tokens = max_tokens, .before = 2};
     nm_lm_scored scored = {0};
     nm_error err;
     check(nm_lm_score_ids(r->model, r->text, n, &how, &scored, &err), &err);
     assert_int_equal(scored.tokens, n);
-    int64_t tokens = 0;
-    for (size_t i = 0; i < scored.n_blocks; i++)
-        tokens += scored.counts[2 * i + 1];
-    assert_int_equal(tokens, n);
+    assert_int_equal(scored.n_blocks, (n + NM_LM_BLOCK_TOKENS - 1) / NM_LM_BLOCK_TOKENS);
+    for (size_t i = 0; i < scored.n_blocks; i++) {
+        int64_t rest = n - (int64_t)i * NM_LM_BLOCK_TOKENS;
+        assert_int_equal(scored.counts[2 * i + 1], rest < NM_LM_BLOCK_TOKENS ? rest : NM_LM_BLOCK_TOKENS);
+    }
+    return scored;
+}
+
+static double score(rig *r, int64_t n, int64_t context, int64_t max_tokens)
+{
+    nm_lm_scored scored = score_blocks(r, n, context, max_tokens);
     double nll = scored.nll;
     nm_lm_scored_release(&scored);
     return nll;
@@ -228,6 +236,27 @@ static void test_scores_do_not_depend_on_batches(void **state)
                 for (int64_t tokens = 1; tokens < 40; tokens += 9)
                     assert_near(score(&r, n, context, tokens), whole, 1e-6);
             }
+        rig_close(&r);
+    }
+}
+
+/* The blocks of bootstrap resamples, so that paired tests compare the same tokens. */
+static void test_blocks_do_not_depend_on_batches(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        rig_open(&r, kinds[kind]);
+        for (int32_t context = 0; context <= SEGMENT; context += 3) {
+            nm_lm_scored whole = score_blocks(&r, TEXT, context, 1000);
+            for (int64_t tokens = 1; tokens < 100; tokens += 31) {
+                nm_lm_scored scored = score_blocks(&r, TEXT, context, tokens);
+                for (size_t i = 0; i < whole.n_blocks; i++)
+                    assert_near((double)scored.counts[2 * i], (double)whole.counts[2 * i], 1e-6);
+                nm_lm_scored_release(&scored);
+            }
+            nm_lm_scored_release(&whole);
+        }
         rig_close(&r);
     }
 }
@@ -602,6 +631,7 @@ int main(void)
         cmocka_unit_test(test_inputs_are_preceding_tokens),
         cmocka_unit_test(test_scores_equal_single_tokens),
         cmocka_unit_test(test_scores_do_not_depend_on_batches),
+        cmocka_unit_test(test_blocks_do_not_depend_on_batches),
         cmocka_unit_test(test_windows_limit_what_a_token_depends_on),
         cmocka_unit_test(test_long_windows_have_no_effect),
         cmocka_unit_test(test_noncausal_scores_whole_segments),

@@ -74,6 +74,9 @@ static void test_cosine_starts_low_and_ends_at_zero(void **state)
     assert_true(fabs(nm_schedule_lr(&s, (TOTAL + WARMUP) / 2) - 0.0005) < 1e-12);
     assert_true(nm_schedule_lr(&s, TOTAL) == 0);
     assert_true(nm_schedule_lr(&s, TOTAL + 1) == 0);
+    s.total = WARMUP; /* the training ends with the warm-up */
+    assert_true(nm_schedule_lr(&s, WARMUP) == 0.001);
+    assert_true(nm_schedule_lr(&s, WARMUP + 1) == 0);
 }
 
 static void test_wsd_is_constant_between_warmup_and_decay(void **state)
