@@ -28,6 +28,10 @@ nm_sample_options *nm_sample_options_add(nm_options *options)
     return nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
 }
 
+/* Limits of a step: decoder inputs, and cache rows to which they attend. PROJECTED_ROWS: prompts for which the output projection,
+ * which reads all its weights, is computed together. */
+enum { STEP_INPUTS = 256, STEP_CACHE_ROWS = 1 << 20, PROJECTED_ROWS = 16 };
+
 struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
@@ -42,6 +46,7 @@ struct nm_sampler {
     nm_tape tape;
     void *raw;                       /* host: downloaded logits, in the type of the backend */
     double *log_p;                   /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
+    void *logits, *cluster_logits;   /* device: [PROJECTED_ROWS, V] and [PROJECTED_ROWS, NM_MAX_CLUSTERS] */
     nm_sample_candidate *candidates; /* host, [V] */
 };
 
@@ -57,18 +62,24 @@ typedef struct batch {
     sequence *live;
     int32_t n;
     int64_t begin; /* index of the first input of the current context */
-    int32_t *rows; /* [sample.batch][context] KV cache rows of each sequence's inputs */
+    int64_t next;  /* and of the first input that is not in the KV cache */
+    /* the inputs of a step, position by position: the KV cache has those of all sequences at one position in consecutive rows */
+    int32_t inputs, *ids, *positions, *offsets, *self_rows;
+    size_t ids_capacity, positions_capacity, offsets_capacity, self_capacity;
 } batch;
 
 /* ---- creation ---- */
 
-static void alloc_workspace(nm_sampler *self)
+static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
 {
-    size_t words = (size_t)self->model->target_size;
-    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * nm_dtype_bytes(self->model->backend->dtype));
+    nm_backend *b = self->model->backend;
+    size_t words = (size_t)self->model->target_size, unit = nm_dtype_bytes(b->dtype);
+    self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * unit);
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->candidates = nm_allocate(words * sizeof *self->candidates);
-    nm_tape_init_growing(&self->tape, self->model->backend);
+    nm_tape_init_growing(&self->tape, b);
+    NM_TRY(nm_backend_alloc(b, PROJECTED_ROWS * words * unit, &self->logits, err));
+    return nm_backend_alloc(b, PROJECTED_ROWS * NM_MAX_CLUSTERS * unit, &self->cluster_logits, err);
 }
 
 static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
@@ -120,9 +131,8 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
                          .newlines = texts->documents ? count_newlines(texts->vocab, texts->spm) : NULL,
                          .excluded = find_excluded(texts->vocab, options->unknown),
                          .owns_tables = true};
-    nm_status status = NM_OK;
-    alloc_workspace(self);
-    if (generator->decoder(model))
+    nm_status status = alloc_workspace(self, err);
+    if (status == NM_OK && generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
     if (status == NM_OK && self->incremental)
         status = nm_incremental_refresh(self->incremental, err);
@@ -143,9 +153,8 @@ nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_
                          .first_input = main->first_input,
                          .newlines = main->newlines,
                          .excluded = main->excluded};
-    nm_status status = NM_OK;
-    alloc_workspace(self);
-    if (main->incremental)
+    nm_status status = alloc_workspace(self, err);
+    if (status == NM_OK && main->incremental)
         status = nm_incremental_create_worker(&self->incremental, main->incremental, model->backend, err);
     if (status != NM_OK) {
         nm_sampler_free(self);
@@ -161,6 +170,10 @@ void nm_sampler_free(nm_sampler *self)
         return;
     nm_incremental_free(self->incremental);
     nm_tape_release(&self->tape);
+    if (self->logits)
+        nm_backend_dealloc(self->model->backend, self->logits);
+    if (self->cluster_logits)
+        nm_backend_dealloc(self->model->backend, self->cluster_logits);
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
@@ -197,6 +210,12 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
 
 /* ---- hidden vectors ---- */
 
+static nm_mat rows_of(const nm_sampler *self, nm_mat x, int32_t first, int32_t n)
+{
+    size_t row_bytes = (size_t)x.stride * nm_dtype_bytes(self->model->backend->dtype);
+    return (nm_mat){(char *)x.data + (size_t)first * row_bytes, n, x.cols, x.stride};
+}
+
 /* Input `at`, from 0, of a sequence: the first input of texts, the prompt, the generated tokens. */
 static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
 {
@@ -205,31 +224,53 @@ static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
                                 : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }
 
-/* Runs the decoder on input `at` of every sequence, at position at - begin of its context. */
+/* Number of positions of every sequence that a step processes, at most `left`: prompts are known, so that their positions do not
+ * need a step each. The inputs and the cache rows to which they attend bound the memory. */
+static int32_t step_positions(int32_t sequences, int32_t position, int64_t left)
+{
+    int32_t positions = 1;
+    while (positions < left && sequences * (positions + 1) <= STEP_INPUTS &&
+           (int64_t)sequences * (positions + 1) * (position + positions + 1) <= STEP_CACHE_ROWS)
+        positions++;
+    return positions;
+}
+
+/* Adds an input of sequence i to the step: its position, token, and the cache rows up to its own. */
+static void add_input(const nm_sampler *self, batch *b, int32_t i, int32_t position)
+{
+    int32_t *rows = b->self_rows + b->offsets[b->inputs];
+    b->ids[b->inputs] = input_id(self, &b->live[i], b->begin + position);
+    b->positions[b->inputs] = position;
+    for (int32_t p = 0; p <= position; p++)
+        rows[p] = p * b->n + i;
+    b->inputs++;
+    b->offsets[b->inputs] = b->offsets[b->inputs - 1] + position + 1;
+}
+
+/* Runs the decoder on the next inputs of every sequence, up to input `at`, as many as one step processes. hidden: of the last
+ * one of each. */
 static nm_status decode_step(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
-    int32_t context = self->model->type->generator->context(self->model), position = (int32_t)(at - b->begin);
-    size_t n = (size_t)b->n;
-    int32_t *ids = nm_allocate(n * sizeof *ids), *offsets = nm_allocate((n + 1) * sizeof *offsets);
-    int32_t *rows = nm_allocate(n * (size_t)(position + 1) * sizeof *rows);
-    for (int32_t i = 0; i < b->n; i++) {
-        int32_t *own = b->rows + (size_t)i * (size_t)context;
-        ids[i] = input_id(self, &b->live[i], at);
-        own[position] = position * b->n + i;
-        memcpy(rows + (size_t)i * (size_t)(position + 1), own, (size_t)(position + 1) * sizeof *rows);
-        offsets[i + 1] = (i + 1) * (position + 1);
-    }
-    nm_decode_step step = {.n = b->n,
-                           .position = position,
-                           .ids = ids,
-                           .first_row = position * b->n,
-                           .self_rows = rows,
-                           .self_offsets = offsets};
-    nm_status status = nm_incremental_step(self->incremental, &step, hidden, err);
-    free(ids);
-    free(offsets);
-    free(rows);
-    return status;
+    int32_t first = (int32_t)(b->next - b->begin), positions = step_positions(b->n, first, at - b->next + 1);
+    size_t inputs = (size_t)b->n * (size_t)positions, end = (size_t)(first + positions);
+    NM_RESERVE(b->ids, inputs, b->ids_capacity);
+    NM_RESERVE(b->positions, inputs, b->positions_capacity);
+    NM_RESERVE(b->offsets, inputs + 1, b->offsets_capacity);
+    NM_RESERVE(b->self_rows, inputs * end, b->self_capacity);
+    b->inputs = b->offsets[0] = 0;
+    for (int32_t position = first; position < first + positions; position++)
+        for (int32_t i = 0; i < b->n; i++)
+            add_input(self, b, i, position);
+    const nm_decode_step step = {.n = b->inputs,
+                                 .positions = b->positions,
+                                 .ids = b->ids,
+                                 .first_row = first * b->n,
+                                 .self_rows = b->self_rows,
+                                 .self_offsets = b->offsets};
+    b->next += positions;
+    NM_TRY(nm_incremental_step(self->incremental, &step, hidden, err));
+    *hidden = rows_of(self, *hidden, b->inputs - b->n, b->n);
+    return NM_OK;
 }
 
 /* Runs the model on the whole context of every sequence; hidden: the last row of each. */
@@ -268,49 +309,62 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
 }
 
 /* Hidden vectors of input `at`, [sequences, d]. When the context is full, its second half becomes the new context. */
-static nm_status advance(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
+static nm_status advance(nm_sampler *self, batch *b, int64_t at, const nm_stop *stop, nm_mat *hidden,
+                         nm_error *err)
 {
-    int64_t context = self->model->type->generator->context(self->model), from = at;
+    int64_t context = self->model->type->generator->context(self->model);
     if (at - b->begin >= context)
-        from = b->begin = at - context / 2 + 1;
+        b->next = b->begin = at - context / 2 + 1;
     if (!self->incremental)
         return recompute(self, b, at, hidden, err);
-    for (; from <= at; from++)
-        NM_TRY(decode_step(self, b, from, hidden, err));
+    while (b->next <= at) {
+        NM_TRY(nm_check_stop(stop, err));
+        NM_TRY(decode_step(self, b, at, hidden, err));
+    }
     return NM_OK;
 }
 
 /* ---- a batch ---- */
 
-static void to_host(nm_sampler *self, const void *device, int32_t n, double *to)
+/* Rows of hidden for which the output projection is computed together. */
+typedef struct projection {
+    int32_t first, n;
+    void *words, *clusters; /* device: logits [n, V] and [n, clusters] */
+} projection;
+
+static void to_host(nm_sampler *self, const void *device, int32_t row, int32_t n, double *to)
 {
     nm_backend *b = self->model->backend;
-    nm_backend_download(b, self->raw, device, (size_t)n * nm_dtype_bytes(b->dtype));
+    size_t bytes = (size_t)n * nm_dtype_bytes(b->dtype);
+    nm_backend_download(b, self->raw, (const char *)device + (size_t)row * bytes, bytes);
     for (int32_t i = 0; i < n; i++)
         to[i] = nm_dtype_get(b->dtype, self->raw, (size_t)i);
 }
 
-/* Writes the log probabilities of one row of hidden to self->log_p. logits, cluster_logits: device workspace for one row. */
-static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row, void *logits,
-                                   void *cluster_logits, nm_error *err)
+static void project(nm_sampler *self, nm_mat hidden, const projection *p)
 {
-    static const nm_adaptive_clusters no_clusters;
     nm_backend *b = self->model->backend;
     const nm_model_output *out = &self->output;
-    const nm_adaptive_clusters *clusters = out->clusters ? out->clusters : &no_clusters;
-    int32_t words = self->model->target_size;
     nm_dropout none = {0};
-    hidden.data = (char *)hidden.data + (size_t)row * (size_t)hidden.stride * nm_dtype_bytes(b->dtype);
-    hidden.rows = 1;
-    NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->weight),
-            .bias = out->bias ? out->bias->data : NULL, .drop = &none, .y = nm_mat_of(logits, 1, words));
-    to_host(self, logits, words, self->log_p);
-    if (clusters->n) {
-        NM_CALL(b, linear, .x = hidden, .weight = nm_tensor_mat(out->cluster_weight),
+    nm_mat x = rows_of(self, hidden, p->first, p->n);
+    NM_CALL(b, linear, .x = x, .weight = nm_tensor_mat(out->weight),
+            .bias = out->bias ? out->bias->data : NULL, .drop = &none,
+            .y = nm_mat_of(p->words, p->n, self->model->target_size));
+    if (out->clusters && out->clusters->n)
+        NM_CALL(b, linear, .x = x, .weight = nm_tensor_mat(out->cluster_weight),
                 .bias = out->cluster_bias->data, .drop = &none,
-                .y = nm_mat_of(cluster_logits, 1, clusters->n));
-        to_host(self, cluster_logits, clusters->n, self->log_p + words);
-    }
+                .y = nm_mat_of(p->clusters, p->n, out->clusters->n));
+}
+
+/* Writes the log probabilities of one row of the projection to self->log_p. */
+static nm_status row_probabilities(nm_sampler *self, const projection *p, int32_t row, nm_error *err)
+{
+    static const nm_adaptive_clusters no_clusters;
+    const nm_adaptive_clusters *clusters = self->output.clusters ? self->output.clusters : &no_clusters;
+    int32_t words = self->model->target_size;
+    to_host(self, p->words, row, words, self->log_p);
+    if (clusters->n)
+        to_host(self, p->clusters, row, clusters->n, self->log_p + words);
     nm_adaptive_log_probs(clusters, words, self->log_p + words, self->log_p);
     for (int32_t i = 0; i < words; i++)
         if (isnan(self->log_p[i]))
@@ -318,29 +372,30 @@ static nm_status row_probabilities(nm_sampler *self, nm_mat hidden, int32_t row,
     return NM_OK;
 }
 
+static nm_status sample_next(nm_sampler *self, sequence *g, const projection *p, int32_t row, nm_error *err)
+{
+    NM_TRY(row_probabilities(self, p, row, err));
+    int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
+    nm_ids_append(g->out, id);
+    g->lines += newlines_of(self, id);
+    g->ended = g->ended || ends_document(self, id);
+    return NM_OK;
+}
+
 /* Appends one token to every sequence whose prompt has been processed. */
 static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
 {
-    void *logits, *clusters = NULL;
-    nm_backend *backend = self->model->backend;
-    size_t unit = nm_dtype_bytes(backend->dtype);
-    NM_TRY(nm_backend_alloc(backend, (size_t)self->model->target_size * unit, &logits, err));
-    nm_status status = nm_backend_alloc(backend, NM_MAX_CLUSTERS * unit, &clusters, err);
-    for (int32_t i = 0; i < b->n && status == NM_OK; i++) {
-        sequence *g = &b->live[i];
-        if (at < g->prompt->n)
-            continue;
-        status = row_probabilities(self, hidden, i, logits, clusters, err);
-        if (status != NM_OK)
-            break;
-        int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
-        nm_ids_append(g->out, id);
-        g->lines += newlines_of(self, id);
-        g->ended = g->ended || ends_document(self, id);
+    projection p = {.words = self->logits, .clusters = self->cluster_logits};
+    for (; p.first < b->n; p.first += p.n) {
+        p.n = b->n - p.first < PROJECTED_ROWS ? b->n - p.first : PROJECTED_ROWS;
+        project(self, hidden, &p);
+        for (int32_t row = 0; row < p.n; row++) {
+            sequence *g = &b->live[p.first + row];
+            if (at >= g->prompt->n)
+                NM_TRY(sample_next(self, g, &p, row, err));
+        }
     }
-    nm_backend_dealloc(backend, logits);
-    nm_backend_dealloc(backend, clusters);
-    return status;
+    return NM_OK;
 }
 
 static bool is_done(const nm_sampler *self, const sequence *g)
@@ -349,8 +404,8 @@ static bool is_done(const nm_sampler *self, const sequence *g)
     return g->ended || (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
 }
 
-/* Sets b->begin to the first input of the context in which the first token is generated, after the shortest prompt: no output
- * depends on earlier inputs. Returns the first input that must be processed. */
+/* Begins with the context in which the first token is generated, after the shortest prompt: no output depends on earlier inputs.
+ * Returns the last input of that prompt. */
 static int64_t skip_prompts(const nm_sampler *self, batch *b)
 {
     int64_t context = self->model->type->generator->context(self->model), step = context - context / 2 + 1;
@@ -358,8 +413,8 @@ static int64_t skip_prompts(const nm_sampler *self, batch *b)
     for (int32_t i = 0; i < b->n; i++)
         if (b->live[i].prompt->n < shortest)
             shortest = b->live[i].prompt->n;
-    b->begin = shortest < context ? 0 : ((shortest - context) / step + 1) * step;
-    return self->incremental ? b->begin : shortest;
+    b->next = b->begin = shortest < context ? 0 : ((shortest - context) / step + 1) * step;
+    return shortest;
 }
 
 static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_error *err)
@@ -368,7 +423,7 @@ static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_e
     for (int64_t at = skip_prompts(self, b); left; at++) {
         nm_mat hidden;
         NM_TRY(nm_check_stop(stop, err));
-        NM_TRY(advance(self, b, at, &hidden, err));
+        NM_TRY(advance(self, b, at, stop, &hidden, err));
         NM_TRY(sample_tokens(self, b, at, hidden, err));
         left = 0;
         for (int32_t i = 0; i < b->n; i++)
@@ -391,13 +446,20 @@ static void truncate_output(const nm_sampler *self, nm_ids *out)
     }
 }
 
+static void batch_release(batch *b)
+{
+    free(b->live);
+    free(b->ids);
+    free(b->positions);
+    free(b->offsets);
+    free(b->self_rows);
+}
+
 nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, uint64_t number,
                          const nm_stop *stop, nm_ids *out, nm_error *err)
 {
     int64_t most = self->options->batch;
-    size_t context = (size_t)self->model->type->generator->context(self->model);
-    batch b = {.live = nm_allocate((size_t)most * sizeof *b.live),
-               .rows = nm_allocate((size_t)most * context * sizeof *b.rows)};
+    batch b = {.live = nm_allocate((size_t)most * sizeof *b.live)};
     nm_status status = NM_OK;
     if (self->incremental)
         self->output = *nm_incremental_output(self->incremental);
@@ -411,7 +473,6 @@ nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, 
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
             truncate_output(self, b.live[i].out);
     }
-    free(b.live);
-    free(b.rows);
+    batch_release(&b);
     return status;
 }

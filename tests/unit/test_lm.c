@@ -572,6 +572,42 @@ static void test_samples_do_not_depend_on_batches(void **state)
     nm_vocab_free(vocab);
 }
 
+/* Long prompts take several steps. Beside an empty prompt, which generates from the beginning, each position is a step. */
+static void test_prompts_are_processed_in_steps(void **state)
+{
+    (void)state;
+    enum { LONG = 600, NEW = 12 };
+    static const char *const contexts[][5] = {{"model.context", "640"},
+                                              {"model.context", "603"}, /* full after three tokens */
+                                              {"model.context", "640", "model.window", "300"}};
+    nm_vocab *vocab = numbered_words();
+    int32_t words[LONG];
+    for (int32_t i = 0; i < LONG; i++)
+        words[i] = 4 + (i * i + i / 7) % (WORDS - 4);
+    const nm_id_list prompts[] = {{words, LONG}, {words, 0}, {words, LONG}, {words, LONG}};
+    for (size_t kind = 0; kind < sizeof contexts / sizeof *contexts; kind++) {
+        rig r;
+        nm_error err;
+        nm_sampler *sampler;
+        nm_ids out[4] = {{0}};
+        const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
+        nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = NEW, .batch = 2};
+        rig_open(&r, contexts[kind]);
+        check(nm_sampler_create(&sampler, r.model, &options, &texts, &err), &err);
+        check(nm_sampler_run(sampler, prompts, 4, 0, NULL, out, &err), &err);
+        for (int i = 2; i < 4; i++) {
+            assert_int_equal(out[i].n, NEW);
+            assert_memory_equal(out[0].data, out[i].data, NEW * sizeof *out[0].data);
+        }
+        assert_memory_not_equal(out[0].data, out[1].data, NEW * sizeof *out[0].data);
+        for (int i = 0; i < 4; i++)
+            nm_ids_release(&out[i]);
+        nm_sampler_free(sampler);
+        rig_close(&r);
+    }
+    nm_vocab_free(vocab);
+}
+
 /* A dictionary is padded with entries that no text contains. */
 static void test_padding_is_not_generated(void **state)
 {
@@ -641,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_greedy_tokens_are_most_probable),
         cmocka_unit_test(test_low_temperatures_are_greedy),
         cmocka_unit_test(test_samples_do_not_depend_on_batches),
+        cmocka_unit_test(test_prompts_are_processed_in_steps),
         cmocka_unit_test(test_padding_is_not_generated),
         cmocka_unit_test(test_top_1_is_greedy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
