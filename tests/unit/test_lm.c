@@ -572,7 +572,7 @@ static void test_samples_do_not_depend_on_batches(void **state)
     nm_vocab_free(vocab);
 }
 
-/* Long prompts take several steps. Beside an empty prompt, which generates from the beginning, each position is a step. */
+/* Long prompts take several steps. Next to an empty prompt, which generates from the beginning, each position is a step. */
 static void test_prompts_are_processed_in_steps(void **state)
 {
     (void)state;
