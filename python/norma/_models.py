@@ -360,7 +360,7 @@ class Perplexity(NamedTuple):
 class LanguageModel(_Model):
     """A language model. It may be used by any number of threads at the same time.
 
-    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, tokens, seed, ...)
+    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, min_p, tokens, seed, ...)
     and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows,
     ``perplexity.documents`` and ``perplexity.document_separator`` specify the documents of a file. If documents have
     several lines, as in training or by this option, a "line" below is a document. Errors as ``Translator``;

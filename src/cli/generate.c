@@ -42,6 +42,7 @@ static const nm_option_rule generate_rules[] = {
     {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
+    {"sample.min_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.seed", "sample.temperature", "!", "greedy search has no random numbers", NULL},
     {0}};
 /* clang-format on */

@@ -304,8 +304,11 @@ static void sample_next(beam_search *s, nm_beam_sentence *sentence, int32_t firs
     if (id == NM_TARGET_IGNORED && s->position >= sentence->limit)
         id = s->special->eos;
     if (id == NM_TARGET_IGNORED) {
-        const nm_sampling how = {
-            .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};
+        const nm_sampling how = {.temperature = o->temperature,
+                                 .top_p = o->top_p,
+                                 .min_p = o->min_p,
+                                 .top_k = o->top_k,
+                                 .seed = (uint64_t)o->seed};
         for (int32_t v = 0; v < words; v++)
             if (may_be_output(s, v) && all[v] > -INFINITY &&
                 (v != s->special->eos || s->position >= o->min_length))

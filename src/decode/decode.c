@@ -29,6 +29,7 @@ static const nm_option decode_options[] = {
     ROW(temperature, "1", 0, 1e3, "Sampling: divisor of the log probabilities; 0: the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(min_p, "0", 0, 1, "Sampling: minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
     ROW(seed, "1", 0, 4294967295.0, "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
     ROW(unknown, "true", 0, 1, "Allow <unk> in the output. false: its probability is not given to other tokens, whose scores do not change; a prefix may contain it."),
     {0}};
@@ -40,9 +41,11 @@ static const nm_option_rule decode_rules[] = {
     {"decode.temperature", "decode.search", "sample", "only sampling has a temperature (decode.search = sample)", NULL},
     {"decode.top_k", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.top_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.min_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
     {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)", NULL},
     {"decode.top_k", "decode.temperature", "!", "it always chooses the most probable token", NULL},
     {"decode.top_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
+    {"decode.min_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
     {"decode.seed", "decode.temperature", "!", "it has no random numbers", NULL},
     {0}};
 

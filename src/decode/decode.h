@@ -17,7 +17,7 @@ typedef struct nm_decode_options { /* section [decode] */
     double alpha, max_length_a;
     int64_t beam, max_length_b, min_length, nbest, batch_tokens;
     int64_t diverse_groups; /* of the beam; below 2: plain beam search */
-    double diverse_strength, temperature, top_p;
+    double diverse_strength, temperature, top_p, min_p;
     int64_t top_k, seed;
     bool unknown;
 } nm_decode_options;

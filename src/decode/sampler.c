@@ -15,6 +15,7 @@ static const nm_option sample_options[] = {
     ROW(temperature, "1", 0, 1e3, "Divisor of the log probabilities; 0: greedy, the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(min_p, "0", 0, 1, "Minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
     ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops, also within a document; 0: no limit."),
     ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
@@ -203,8 +204,11 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
     for (int32_t id = 0; id < words; id++)
         if (!self->excluded[id])
             self->candidates[n++] = (nm_sample_candidate){self->log_p[id], id};
-    const nm_sampling how = {
-        .temperature = o->temperature, .top_p = o->top_p, .top_k = o->top_k, .seed = (uint64_t)o->seed};
+    const nm_sampling how = {.temperature = o->temperature,
+                             .top_p = o->top_p,
+                             .min_p = o->min_p,
+                             .top_k = o->top_k,
+                             .seed = (uint64_t)o->seed};
     return nm_token_sample(&how, self->candidates, n, (nm_sample_position){0, (uint32_t)step, number});
 }
 

@@ -10,7 +10,7 @@
 #include "text/vocab.h"
 
 typedef struct nm_sample_options { /* section [sample] */
-    double temperature, top_p;
+    double temperature, top_p, min_p;
     int64_t top_k, tokens, lines, seed, batch;
     bool unknown;
 } nm_sample_options;

@@ -1,51 +1,100 @@
 #include "decode/token_sampling.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <stdbool.h>
 
 #include "base/random.h"
 
-static int by_probability(const void *left, const void *right)
+static bool precedes(const nm_sample_candidate *a, const nm_sample_candidate *b)
 {
-    const nm_sample_candidate *a = left, *b = right;
-    if (a->log_p != b->log_p)
-        return a->log_p > b->log_p ? -1 : 1;
-    return a->id < b->id ? -1 : a->id > b->id;
+    return a->log_p > b->log_p || (a->log_p == b->log_p && a->id < b->id);
 }
 
-/* Applies temperature, top_k and top_p: the first n candidates remain, with unnormalized probabilities in log_p, whose sum is
- * *mass. Returns n. */
-static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n, double *mass)
+static void swap(nm_sample_candidate *a, nm_sample_candidate *b)
 {
-    double temperature = how->temperature > 0 ? how->temperature : 1, total = 0, top = -INFINITY;
-    if (how->top_k || how->top_p < 1 || how->temperature <= 0)
-        qsort(candidates, (size_t)n, sizeof *candidates, by_probability);
-    if (how->temperature <= 0)
-        n = 1;
-    else if (how->top_k && how->top_k < n)
-        n = (int32_t)how->top_k;
+    nm_sample_candidate before = *a;
+    *a = *b;
+    *b = before;
+}
+
+/* Restores the order of a heap, in which no child precedes its parent, below item i. */
+static void sift_down(nm_sample_candidate *heap, int32_t n, int32_t i)
+{
+    for (int32_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && precedes(&heap[child + 1], &heap[child]))
+            child++;
+        if (!precedes(&heap[child], &heap[i]))
+            return;
+        swap(&heap[child], &heap[i]);
+    }
+}
+
+/* Moves the best candidates in descending order to the front, until they are `most` or their log_p have the sum `mass`, at least
+ * one. Returns their number. Only these few are sorted, with a heap. */
+static int32_t best_first(nm_sample_candidate *candidates, int32_t n, int64_t most, double mass)
+{
+    int32_t left = n;
+    double sum = 0;
+    for (int32_t i = n / 2; i-- > 0;)
+        sift_down(candidates, n, i);
+    do {
+        sum += candidates[0].log_p;
+        left--;
+        swap(&candidates[0], &candidates[left]);
+        sift_down(candidates, left, 0);
+    } while (left && n - left < most && sum < mass);
+    for (int32_t i = 0; i < n / 2; i++)
+        swap(&candidates[i], &candidates[n - 1 - i]);
+    return n - left;
+}
+
+/* Replaces log_p by the probabilities at the temperature, relative to the largest, so that not all underflow at low ones. */
+static void exponentiate(nm_sample_candidate *candidates, int32_t n, double temperature)
+{
+    double top = -INFINITY;
     for (int32_t i = 0; i < n; i++)
         top = fmax(top, candidates[i].log_p);
-    /* relative to the largest, so that not all underflow at low temperatures */
     for (int32_t i = 0; i < n; i++)
-        total += candidates[i].log_p = exp((candidates[i].log_p - top) / temperature);
-    double kept = 0;
-    for (int32_t i = 0; how->top_p < 1 && i < n; i++) {
-        kept += candidates[i].log_p;
-        if (kept >= how->top_p * total) {
-            n = i + 1;
-            total = kept;
-        }
-    }
-    *mass = total;
-    return n;
+        candidates[i].log_p = exp((candidates[i].log_p - top) / temperature);
+}
+
+static double sum_of(const nm_sample_candidate *candidates, int32_t n)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += candidates[i].log_p;
+    return sum;
+}
+
+/* Moves the candidates with at least this probability to the front. Returns their number. */
+static int32_t keep_probable(nm_sample_candidate *candidates, int32_t n, double least)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (candidates[i].log_p >= least)
+            candidates[kept++] = candidates[i];
+    return kept;
+}
+
+/* Applies temperature, top_k, top_p and min_p, in this order: the first candidates remain, with unnormalized probabilities in
+ * log_p. Returns their number. */
+static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n)
+{
+    if (how->temperature <= 0)
+        return best_first(candidates, n, 1, INFINITY);
+    if (how->top_k && how->top_k < n)
+        n = best_first(candidates, n, how->top_k, INFINITY);
+    exponentiate(candidates, n, how->temperature);
+    if (how->top_p < 1)
+        n = best_first(candidates, n, n, how->top_p * sum_of(candidates, n));
+    return keep_probable(candidates, n, how->min_p);
 }
 
 int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
                         nm_sample_position at)
 {
-    double total, sum = 0;
-    n = shortlist(how, candidates, n, &total);
+    n = shortlist(how, candidates, n);
+    double total = sum_of(candidates, n), sum = 0;
     nm_random_words words = nm_random4(how->seed, NM_RANDOM_SAMPLE, at.site, at.step, at.index);
     double point = (nm_random_unit(words.w[0]) + (double)words.w[1] * 0x1p-64) * total;
     for (int32_t i = 0; i < n; i++) {

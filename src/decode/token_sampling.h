@@ -1,4 +1,5 @@
-/* One token from a distribution: temperature, top-k and nucleus sampling (Fan et al. 2018, Holtzman et al. 2020). */
+/* One token from a distribution: temperature, top-k, nucleus and min-p sampling (Fan et al. 2018, Holtzman et al. 2020, Nguyen et
+ * al. 2025). */
 #ifndef NM_TOKEN_SAMPLING_H
 #define NM_TOKEN_SAMPLING_H
 
@@ -6,6 +7,7 @@
 
 typedef struct nm_sampling {
     double temperature, top_p; /* temperature 0: the most probable token */
+    double min_p;              /* relative to the most probable token, from 0 to 1; 0: all */
     int64_t top_k;             /* 0: all */
     uint64_t seed;
 } nm_sampling;

@@ -190,6 +190,7 @@ refuses 4 'broken.txt' perplexity softmax broken.txt --tokens
 stops 1 4 'broken.txt:2: not UTF-8' perplexity softmax broken.txt --tokens --each-line
 refuses 2 'perplexity.each_line = true has no effect with perplexity.tokens = false' perplexity softmax test.txt --each-line
 refuses 2 'perplexity.interval = true has no effect with perplexity.tokens = true' perplexity softmax test.txt --tokens --interval
+refuses 2 'sample.min_p = 0.5 has no effect with sample.temperature = 0: greedy search' generate softmax test.txt --temperature 0 --min-p 0.5
 refuses 2 'sample.top_p = 0.5 has no effect with sample.temperature = 0: greedy search' generate softmax test.txt --temperature 0 --top-p 0.5
 refuses 2 'perplexity.split has no effect on a language model' perplexity softmax test.txt --split test
 refuses 4 'empty.txt: no text to score' perplexity softmax empty.txt
