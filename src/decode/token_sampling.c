@@ -48,14 +48,16 @@ static int32_t best_first(nm_sample_candidate *candidates, int32_t n, int64_t mo
     return n - left;
 }
 
-/* Replaces log_p by the probabilities at the temperature, relative to the largest, so that not all underflow at low ones. */
-static void exponentiate(nm_sample_candidate *candidates, int32_t n, double temperature)
+/* Replaces log_p by the probabilities at the temperature, relative to the largest, so that not all underflow at low ones.
+ * Returns their sum. */
+static double exponentiate(nm_sample_candidate *candidates, int32_t n, double temperature)
 {
-    double top = -INFINITY;
+    double top = -INFINITY, total = 0;
     for (int32_t i = 0; i < n; i++)
         top = fmax(top, candidates[i].log_p);
     for (int32_t i = 0; i < n; i++)
-        candidates[i].log_p = exp((candidates[i].log_p - top) / temperature);
+        total += candidates[i].log_p = exp((candidates[i].log_p - top) / temperature);
+    return total;
 }
 
 static double sum_of(const nm_sample_candidate *candidates, int32_t n)
@@ -77,24 +79,31 @@ static int32_t keep_probable(nm_sample_candidate *candidates, int32_t n, double 
 }
 
 /* Applies temperature, top_k, top_p and min_p, in this order: the first candidates remain, with unnormalized probabilities in
- * log_p. Returns their number. */
-static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n)
+ * log_p, whose sum is *mass. Returns their number. */
+static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n, double *mass)
 {
-    if (how->temperature <= 0)
-        return best_first(candidates, n, 1, INFINITY);
-    if (how->top_k && how->top_k < n)
+    bool greedy = how->temperature <= 0;
+    if (greedy)
+        n = best_first(candidates, n, 1, INFINITY);
+    else if (how->top_k && how->top_k < n)
         n = best_first(candidates, n, how->top_k, INFINITY);
-    exponentiate(candidates, n, how->temperature);
-    if (how->top_p < 1)
-        n = best_first(candidates, n, n, how->top_p * sum_of(candidates, n));
-    return keep_probable(candidates, n, how->min_p);
+    *mass = exponentiate(candidates, n, greedy ? 1 : how->temperature);
+    if (how->top_p < 1) {
+        n = best_first(candidates, n, n, how->top_p * *mass);
+        *mass = sum_of(candidates, n);
+    }
+    if (how->min_p > 0) {
+        n = keep_probable(candidates, n, how->min_p);
+        *mass = sum_of(candidates, n);
+    }
+    return n;
 }
 
 int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
                         nm_sample_position at)
 {
-    n = shortlist(how, candidates, n);
-    double total = sum_of(candidates, n), sum = 0;
+    double total, sum = 0;
+    n = shortlist(how, candidates, n, &total);
     nm_random_words words = nm_random4(how->seed, NM_RANDOM_SAMPLE, at.site, at.step, at.index);
     double point = (nm_random_unit(words.w[0]) + (double)words.w[1] * 0x1p-64) * total;
     for (int32_t i = 0; i < n; i++) {

@@ -291,23 +291,16 @@ static void assign_ids(reading *at)
     free(id_of);
 }
 
-static void add_note(nm_classification_parts *parts, char *text)
-{
-    char *both = parts->note ? nm_format("%s; %s", parts->note, text) : nm_duplicate(text);
-    free(parts->note);
-    free(text);
-    parts->note = both;
-}
-
-/* Adds the number of truncated training texts to the note about the columns. */
+/* Adds the number of truncated training texts to the note. */
 static void describe_truncation(nm_classification_parts *parts, const nm_classification_config *config)
 {
     const nm_labeled_set *train = &parts->sets[NM_SPLIT_TRAIN];
     if (!train->cut)
         return;
-    add_note(parts, nm_format("%lld of %zu training texts have more than %lld tokens and are truncated "
-                              "(data.max_length)",
-                              (long long)train->cut, train->n, (long long)config->max_length));
+    nm_format_append(&parts->note,
+                     "%s%lld of %zu training texts have more than %lld tokens and are truncated "
+                     "(data.max_length)",
+                     parts->note ? "; " : "", (long long)train->cut, train->n, (long long)config->max_length);
 }
 
 /* Repeats the texts of a class with n texts so that it has about n (n_max / n)^exponent, n_max: number of the most frequent class.
@@ -344,22 +337,17 @@ static void describe_missing_classes(nm_classification_parts *parts, nm_split sp
     const nm_labeled_set *set = &parts->sets[split];
     size_t classes = parts->labels.n, n = 0;
     bool *found = nm_allocate(classes * sizeof *found);
-    nm_buffer names = {0};
-    nm_buffer_clear(&names);
+    char *names = NULL;
     for (size_t i = 0; i < set->n; i++)
         found[set->labels.data[i]] = true;
-    for (size_t k = 0; k < classes; k++) {
-        if (found[k] || ++n > NAMED)
-            continue;
-        char *name = nm_format("%s\"%.40s\"", n > 1 ? ", " : "", parts->labels.items[k].text);
-        nm_buffer_append(&names, name, strlen(name));
-        free(name);
-    }
+    for (size_t k = 0; k < classes; k++)
+        if (!found[k] && ++n <= NAMED)
+            nm_format_append(&names, "%s\"%.40s\"", n > 1 ? ", " : "", parts->labels.items[k].text);
     if (set->n && n)
-        add_note(parts, nm_format("%zu of %zu classes have no %s text: %s%s", n, classes,
-                                  split == NM_SPLIT_TRAIN ? "training" : "validation", names.data,
-                                  n > NAMED ? ", ..." : ""));
-    nm_buffer_release(&names);
+        nm_format_append(&parts->note, "%s%zu of %zu classes have no %s text: %s%s", parts->note ? "; " : "",
+                         n, classes, split == NM_SPLIT_TRAIN ? "training" : "validation", names,
+                         n > NAMED ? ", ..." : "");
+    free(names);
     free(found);
 }
 

@@ -24,8 +24,8 @@ typedef struct nm_tokenizer_options {
     bool escape;                  /* & | < > ' " [ ] become &amp; &#124; ... */
     const nm_spm *spm;            /* for the tokenizer sentencepiece; must outlive it */
     nm_pretokenizer pretokenizer; /* for the tokenizer byte_level */
-    const char
-        *user_symbols; /* comma-separated (user_symbols.h), unless the tokenizer keeps the text; NULL: none */
+    /* comma-separated (user_symbols.h), unless the tokenizer keeps the text; NULL: none */
+    const char *user_symbols;
 } nm_tokenizer_options;
 
 /* English, without splitting of hyphens, with escaping: the defaults of the Moses scripts. */

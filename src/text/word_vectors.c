@@ -53,8 +53,10 @@ static nm_status read_numbers(nm_word_vectors *v, const nm_lines *lines, size_t 
 static size_t skip_fields(const nm_lines *lines, int32_t n, const char **field, size_t *bytes)
 {
     size_t at = 0;
-    for (int32_t i = 0; i < n; i++)
-        NM_ASSERT(nm_word_next(lines->text, lines->bytes, &at, field, bytes));
+    for (int32_t i = 0; i < n; i++) {
+        bool found = nm_word_next(lines->text, lines->bytes, &at, field, bytes);
+        NM_ASSERT(found);
+    }
     return at;
 }
 
