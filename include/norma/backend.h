@@ -145,6 +145,15 @@ typedef struct nm_linear_args {
     nm_mat y;               /* = */
 } nm_linear_args;
 
+/* y[i][j] = x[i] . weight[rows[j]] + bias[rows[j]]: a linear layer with some rows of the weight only. In
+ * float also where `linear` computes in bf16 or int8. */
+typedef struct nm_linear_selected_args {
+    nm_mat x, weight;
+    const void *bias;    /* [rows of weight] or NULL */
+    const int32_t *rows; /* [columns of y] */
+    nm_mat y;            /* = */
+} nm_linear_selected_args;
+
 /* dz: gradient before the activation and the dropout of `linear`, elementwise:
  *     dz = dy * dropout factor                      without an activation
  *     dz = y > 0 ? dy * dropout scale : 0           for relu */
@@ -771,7 +780,7 @@ typedef struct nm_sgd_args {
     K(upload) K(download) K(copy) K(zero)                                                   \
     K(random_init)                                                                          \
     K(gemm)                                                                                 \
-    K(linear) K(pack) K(round_int8) K(pack_int8) K(linear_int8)                             \
+    K(linear) K(linear_selected) K(pack) K(round_int8) K(pack_int8) K(linear_int8)          \
     K(act_grad) K(linear_grad_input) K(linear_grad_weight)                                  \
     K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad) K(gate) K(gate_grad)       \
     K(store_bf16) K(load_bf16)                                                              \

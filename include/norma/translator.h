@@ -20,7 +20,8 @@ typedef struct nm_translations nm_translations; /* of the texts of one call */
  * form an ensemble: the probabilities of the models are averaged.
  *
  * options: alternating names and values that end with NULL, or NULL. Names are those of `norma translate --help`: options of
- * [decode] and [device], translate.input_format and translate.output_format. The section may be omitted:
+ * [decode] and [device], translate.input_format, translate.output_format, translate.shortlist and translate.alignment with
+ * their options. The section may be omitted:
  *     const char *const options[] = {"beam", "4", "nbest", "2", "device.threads", "1", NULL};
  * Options of the search that are not set have the values of the (first) model file.
  *

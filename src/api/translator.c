@@ -18,6 +18,8 @@ enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are too long to be translated
 
 typedef struct format_config { /* section [translate] */
     nm_text_format input_format, output_format;
+    const char *shortlist;
+    int64_t shortlist_best, shortlist_frequent;
     bool alignment;
     int64_t alignment_layer, alignment_head;
 } format_config;
@@ -26,6 +28,7 @@ typedef struct format_config { /* section [translate] */
 static const nm_option format_rows[] = {
     NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
+    NM_SHORTLIST_OPTIONS(format_config),
     NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
     NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the penultimate one."),
     NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads."),
@@ -47,6 +50,7 @@ struct nm_translator {
     nm_decode_options search;
     const format_config *formats;
     nm_attention_choice attention;     /* with translate.alignment */
+    nm_shortlist shortlist;            /* with translate.shortlist */
     const nm_translation_parts *parts; /* of the first model */
     workspace *main;                   /* its decoder owns the tables that all decoders share */
     nm_workspaces pool;
@@ -115,6 +119,8 @@ static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, n
         models[m] = inference->models[m].model;
     nm_status status = nm_decoder_create(decoder, models, inference->n_models, &self->search, &words, err);
     free(models);
+    if (status == NM_OK && *self->formats->shortlist)
+        nm_decoder_set_shortlist(*decoder, &self->shortlist);
     return status;
 }
 
@@ -194,6 +200,21 @@ static nm_status choose_attention(nm_translator *self, nm_error *err)
     return NM_OK;
 }
 
+static nm_status open_shortlist(nm_translator *self, nm_error *err)
+{
+    const format_config *formats = self->formats;
+    const nm_translation_parts *parts = self->parts;
+    const nm_shortlist_config config = {formats->shortlist_best, formats->shortlist_frequent};
+    static const char *const of_shortlist[] = {"translate.shortlist_best", "translate.shortlist_frequent"};
+    for (int i = 0; i < 2 && !*formats->shortlist; i++)
+        if (nm_options_origin(self->inference.options, of_shortlist[i]) == NM_ORIGIN_COMMAND)
+            return nm_fail(err, NM_USAGE, "%s has no effect without translate.shortlist", of_shortlist[i]);
+    if (!*formats->shortlist)
+        return NM_OK;
+    return nm_shortlist_read(&self->shortlist, formats->shortlist, &config, parts->source_vocab,
+                             parts->target_vocab, parts->allowed, err);
+}
+
 static nm_status open_translator(nm_translator *self, const char *path, const char *const *options,
                                  nm_error *err)
 {
@@ -204,6 +225,7 @@ static nm_status open_translator(nm_translator *self, const char *path, const ch
     self->formats = nm_options_find(self->inference.options, "translate");
     if (!self->parts->texts[NM_TEXT_SETTINGS])
         return nm_fail(err, NM_FORMAT, "the model has no data.ini: the preparation of its text is unknown");
+    NM_TRY(open_shortlist(self, err));
     workspace *main;
     NM_TRY(workspace_create(self, &main, err));
     self->main = main;
@@ -240,6 +262,7 @@ void nm_translator_close(nm_translator *self)
     nm_workspaces_release(&self->pool, workspace_free);
     if (main)
         workspace_free(main);
+    nm_shortlist_release(&self->shortlist);
     nm_inference_close(&self->inference);
     free(self);
 }

@@ -38,6 +38,7 @@
     C(export) \
     C(convert) \
     C(average) \
+    C(shortlist) \
     C(bench) \
     C(completion)
 

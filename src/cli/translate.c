@@ -13,7 +13,8 @@
 typedef struct translate_config { /* section [translate] */
     const char *output, *prefix, *constraints;
     nm_text_format input_format, output_format;
-    int64_t buffer, alignment_layer, alignment_head;
+    const char *shortlist;
+    int64_t buffer, shortlist_best, shortlist_frequent, alignment_layer, alignment_head;
     bool json, alignment;
     nm_on_invalid on_invalid;
 } translate_config;
@@ -25,6 +26,7 @@ static const nm_option translate_rows[] = {
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length; 1: each line is translated immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
+    NM_SHORTLIST_OPTIONS(translate_config),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
     NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),

@@ -75,6 +75,7 @@ struct nm_decoder {
     nm_special_tokens special;
     const nm_beam_rule *rule;
     int32_t max_positions, layers, heads; /* minimum over the ensemble */
+    const nm_shortlist *shortlist;        /* NULL: none */
     const nm_stop *stop;
 };
 
@@ -171,6 +172,7 @@ nm_status nm_decoder_create_worker(nm_decoder **out, const nm_decoder *main, nm_
                             .options = main->options,
                             .special = main->special,
                             .rule = main->rule,
+                            .shortlist = main->shortlist,
                             .max_positions = main->max_positions,
                             .layers = main->layers,
                             .heads = main->heads};
@@ -200,6 +202,11 @@ void nm_decoder_free(nm_decoder *decoder)
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err)
 {
     return nm_token_scorer_refresh(&decoder->scorer, err);
+}
+
+void nm_decoder_set_shortlist(nm_decoder *decoder, const nm_shortlist *shortlist)
+{
+    decoder->shortlist = shortlist;
 }
 
 void nm_decoder_set_stop(nm_decoder *decoder, const nm_stop *stop)
@@ -310,6 +317,65 @@ static int32_t required_tokens(const decode_job *job, size_t i)
            (job->constraints ? nm_constraints_tokens(&job->constraints[i]) : 0);
 }
 
+/* The tokens of the prefix and the constraints of translation i, appended to *ids. */
+static void append_required(const decode_job *job, size_t i, nm_ids *ids)
+{
+    for (int32_t t = 0; job->prefixes && t < job->prefixes[i].n; t++)
+        nm_ids_append(ids, job->prefixes[i].ids[t]);
+    for (int32_t p = 0; job->constraints && p < job->constraints[i].n; p++)
+        for (int32_t t = 0; t < job->constraints[i].phrases[p].n; t++)
+            nm_ids_append(ids, job->constraints[i].phrases[p].ids[t]);
+}
+
+/* The tokens that the shortlist selects for each source of a batch; the caller releases them. ids: those of the sources. */
+static nm_token_selection select_tokens(const decode_job *job, const ordered *order,
+                                        const nm_packing *sources, const int32_t *ids)
+{
+    const nm_shortlist *shortlist = job->decoder->shortlist;
+    nm_ids selected = {0}, required = {0};
+    nm_token_selection out = {.n = sources->n_seqs,
+                              .offsets = nm_allocate(((size_t)sources->n_seqs + 1) * sizeof(int32_t)),
+                              .source_of = nm_allocate((size_t)sources->n_tokens * sizeof(int32_t))};
+    uint8_t *mark = nm_allocate((size_t)shortlist->target_size);
+    for (int32_t i = 0; i < out.n; i++) {
+        const int32_t *range = &sources->offsets[i];
+        required.n = 0;
+        append_required(job, order[i].index, &required);
+        nm_shortlist_select(shortlist, ids + range[0], range[1] - range[0], &required, mark, &selected);
+        out.offsets[i + 1] = (int32_t)selected.n;
+        for (int32_t t = range[0]; t < range[1]; t++)
+            out.source_of[t] = i;
+    }
+    out.ids = selected.data;
+    nm_ids_release(&required);
+    free(mark);
+    return out;
+}
+
+static void selection_release(nm_token_selection *selection)
+{
+    free(selection->ids);
+    free(selection->offsets);
+    free(selection->source_of);
+}
+
+/* Searches translations of a batch, or scores given ones. */
+static nm_status run_batch(const decode_job *job, const ordered *order, const nm_beam_batch *search,
+                           nm_token_scorer *scorer, nm_translation *done, nm_error *err)
+{
+    const nm_decoder *decoder = job->decoder;
+    nm_token_selection selection = {0};
+    if (decoder->shortlist)
+        selection = select_tokens(job, order, search->sources, search->ids);
+    nm_status status = nm_token_scorer_select(scorer, decoder->shortlist ? &selection : NULL, err);
+    if (status == NM_OK)
+        status = job->targets ? score_batch(job, order, search->sources, search->ids, scorer, done, err)
+                              : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
+                                            search, done, err);
+    selection_release(&selection);
+    return status;
+}
+
 static nm_status decode_batch(const decode_job *job, const batch *here, nm_token_scorer *scorer,
                               nm_error *err)
 {
@@ -339,9 +405,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
         .n_seqs = n, .n_tokens = offsets[n], .longest = order[0].length, .offsets = offsets};
     const nm_beam_batch search = {
         .sources = &packing, .ids = ids, .limits = limits, .prefixes = prefixes, .constraints = constraints};
-    nm_status status = job->targets ? score_batch(job, order, &packing, ids, scorer, done, err)
-                                    : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
-                                                  &search, done, err);
+    nm_status status = run_batch(job, order, &search, scorer, done, err);
     for (int32_t i = 0; i < n; i++)
         job->out[order[i].index] = done[i];
     free(offsets);

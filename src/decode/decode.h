@@ -8,6 +8,7 @@
 
 #include "base/stop.h"
 #include "decode/constraints.h"
+#include "decode/shortlist.h"
 #include "model/model.h"
 
 typedef struct nm_decode_options { /* section [decode] */
@@ -71,6 +72,11 @@ nm_status nm_decoder_create_worker(nm_decoder **decoder, const nm_decoder *main,
 void nm_decoder_free(nm_decoder *decoder);
 /* Updates tables and packed weights; must be called after the parameters have changed. NM_MEMORY. */
 nm_status nm_decoder_refresh(nm_decoder *decoder, nm_error *err);
+
+/* Restricts the tokens of each translation to those that the shortlist selects for its source, and those of its prefix and its
+ * constraints. In forced decoding the log probabilities of other tokens are -infinity. Workers that are created afterwards have
+ * it, too. It must outlive the decoder; NULL: none. */
+void nm_decoder_set_shortlist(nm_decoder *decoder, const nm_shortlist *shortlist);
 
 /* Translations end with NM_INTERRUPTED before the next step after a request to stop; NULL: never. stop must be valid during the
  * calls. */

@@ -6,6 +6,14 @@
 #include "base/stop.h"
 #include "decode/incremental.h"
 
+/* The tokens that may be output for each source of a batch, in place of all tokens of the vocabulary: ids[offsets[s]] ..
+ * ids[offsets[s + 1] - 1] for source s, ascending, with eos. */
+typedef struct nm_token_selection {
+    int32_t n;              /* sources */
+    int32_t *ids, *offsets; /* [offsets[n]], [n + 1] */
+    int32_t *source_of;     /* [source tokens] the source of each row of the packed sources */
+} nm_token_selection;
+
 typedef struct nm_token_scorer {
     nm_backend *backend;
     const nm_stop *stop; /* requested: nm_token_scorer_step returns NM_INTERRUPTED; NULL: never */
@@ -14,8 +22,11 @@ typedef struct nm_token_scorer {
     int32_t n_models, vocab_size, eos, k;
     /* device, for a block of rows: [rows, V], [rows, k], [rows], [rows] */
     void *logits, *top, *eos_column, *given_column;
-    int32_t *top_columns, *given; /* device: [rows, k], [rows] */
-    void *raw;                    /* host: downloaded values, in the type of the backend */
+    int32_t *top_columns, *given;        /* device: [rows, k], [rows] */
+    void *raw;                           /* host: downloaded values, in the type of the backend */
+    const nm_token_selection *selection; /* of the batch; NULL: all tokens */
+    void *selected;                      /* device: selection->ids */
+    size_t selected_bytes;
     double *mixture; /* host, for a block of rows: log of the sum of the models' probabilities, [rows, V] */
     double *values, *eos_values;    /* results, host: [n, k] in descending order, [n] */
     double *given_values;           /* results, host: [n] */
@@ -38,6 +49,9 @@ void nm_token_scorer_release(nm_token_scorer *scorer);
 nm_status nm_token_scorer_refresh(nm_token_scorer *scorer, nm_error *err);
 nm_status nm_token_scorer_start(nm_token_scorer *scorer, const nm_packing *sources, const int32_t *ids,
                                 nm_error *err);
+/* Restricts the steps that follow to tokens selected for each source; their probabilities have the sum 1. The selection must be
+ * valid during these steps; NULL: all tokens. NM_MEMORY. */
+nm_status nm_token_scorer_select(nm_token_scorer *scorer, const nm_token_selection *selection, nm_error *err);
 /* Computes log probabilities: values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four; with
  * step->given also given_values. Those of tokens that may not be output are -infinity. The attention of an ensemble is the mean
  * over the models. NM_DIVERGED if log probabilities are not finite; NM_MEMORY. */

@@ -191,7 +191,7 @@ refuses 2 'unknown option run.output; the most similar one is run.folder' train 
 refuses 2 'unknown option model.depth; the most similar one is model.layers' train lm --model.depth 3
 refuses 2 'unknown option model.depth; the most similar one is model.encoder_layers' train translate --model.depth 3
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
-refuses 2 'unknown option translate.shortlist; --help lists the options' translate model --shortlist lex.s2t
+refuses 2 'unknown option translate.mert_weights; --help lists the options' translate model --mert-weights tuned.ini
 refuses 2 'unknown command run; norma --help lists the commands' run
 printf '[run]\ntask = lm\n[data]\nfolder = of-this-file\n' >multi30k-de-en
 refuses 3 'of-this-file' train multi30k-de-en

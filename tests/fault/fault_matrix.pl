@@ -74,6 +74,9 @@ my @all = (
     {name => 'train classify', run => [qw(train classify.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'translate', run => [qw(translate run-translate --beam 2)], stdin => 'few.de'},
     {name => 'translate --output', run => [qw(translate run-translate few.de --output try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'translate --shortlist', run => [qw(translate run-translate few.de --shortlist list --output try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'shortlist', run => [qw(shortlist data --threads 1 --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'tag', run => [qw(tag run-tag names.few --input-format text --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'tag --evaluate', run => [qw(tag run-tag tags.few --evaluate)]},
     {name => 'classify', run => [qw(classify run-classify reviews.few --probabilities --output try/out)], copy => ['out'],
@@ -295,6 +298,7 @@ head('tags.txt', 'tags.few', 30);
 head('reviews.txt', 'reviews.few', 6);
 head('lm.txt', 'lm.few', 6);
 system('gzip -kf few.de');
+system("$norma shortlist data --threads 1 --output list 2>/dev/null");
 if (!-e 'runs/comparison.json') {
     system("$norma compare classify.ini --norms layer,rms --compare.folder runs --train.epochs 1 --jobs 1 --data.test reviews.tsv >stdout 2>stderr") == 0
         or die slurp('stderr');

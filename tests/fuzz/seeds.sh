@@ -49,6 +49,8 @@ awk 'BEGIN { srand(3); split("a the 3 ä w1 Anna film", w); print "7 4"
     for (i = 1; i <= 7; i++) print w[i], rand(), -rand(), rand() * 1e-3, i }' | put word_vectors word2vec
 tail -n +2 "$out/word_vectors/word2vec" | put word_vectors glove
 
+{ printf '\16'; "$NORMA" shortlist data 2>/dev/null | head -n 60; } | put shortlist table
+
 { cat data/codes.bpe; printf '\0'; head -n 1 train.de; } | put bpe learned
 { printf '\0'; cat lm-data/dict.txt; } | put vocab text
 two_bytes "$(stat -c %s data/valid.source.ids)" | cat - data/valid.source.ids data/valid.source.off | put corpus valid

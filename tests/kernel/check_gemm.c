@@ -37,6 +37,20 @@ void check_linear(pair *p, size z)
     }
 }
 
+/* More rows of the weight than there are, in any order, with repetitions; a number of them that is no multiple of four. */
+void check_linear_selected(pair *p, size z)
+{
+    int32_t out = other_width(z.cols), n = out + 2;
+    for (int variant = 0; variant < 2; variant++) {
+        test_mat x = pair_random(p, z.rows, z.cols, z.gap), w = pair_random(p, out, z.cols, z.gap);
+        test_mat bias = random_vector(p, out), y = pair_random(p, z.rows, n, z.gap);
+        pair_list rows = pair_ids(p, n, out);
+        BOTH(p, linear_selected, .x = x.m[s], .weight = w.m[s], .bias = variant ? NULL : bias.m[s].data,
+             .rows = rows.memory[s], .y = y.m[s]);
+        mat_compare(p, "y", y, sum_ulps(z.cols), 1);
+    }
+}
+
 /* `linear` gives the same result with a packed weight, if the backend has a packed layout. */
 void check_pack(pair *p, size z)
 {

@@ -94,6 +94,32 @@ static void check_packed_weight(nm_backend *b, const char *level)
     nm_backend_unregister_weight(b, packed);
 }
 
+/* Rows of the weight in other numbers and at other positions, for rows of x in other numbers. */
+static void check_selected(nm_backend *b, const char *level)
+{
+    enum { SELECTED = 90 };
+    static const int32_t counts[] = {1, 2, 3, 4, 5, 9};
+    float *x = alloc_floats(b, (size_t)ROWS * IN, 20), *weight = alloc_floats(b, (size_t)OUT * IN, 21),
+          *bias = alloc_floats(b, OUT, 22);
+    float *all = alloc_floats(b, 9 * SELECTED, 0), *some = alloc_floats(b, 9 * SELECTED, 0);
+    int32_t *rows = (int32_t *)(void *)alloc_floats(b, SELECTED, 0);
+    nm_mat w = nm_mat_of(weight, OUT, IN);
+    for (int32_t i = 0; i < SELECTED; i++)
+        rows[i] = i * 37 % OUT;
+    NM_CALL(b, linear_selected, .x = nm_mat_of(x, 9, IN), .weight = w, .bias = bias, .rows = rows,
+            .y = nm_mat_of(all, 9, SELECTED));
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int32_t first = 0; first + counts[i] <= 9; first++)
+            for (int32_t from = 0; from < SELECTED; from += 11) {
+                int32_t n = (SELECTED - from + 1) / 2;
+                NM_CALL(b, linear_selected, .x = nm_mat_of(x + (size_t)first * IN, counts[i], IN),
+                        .weight = w, .bias = bias, .rows = rows + from, .y = nm_mat_of(some, counts[i], n));
+                for (int32_t r = 0; r < counts[i]; r++)
+                    check_same(some + (size_t)(r * n), all + (size_t)((first + r) * SELECTED + from),
+                               (size_t)n, "linear_selected", level, counts[i]);
+            }
+}
+
 /* Queries over a gathered KV cache in float and in bf16, all at once and each alone. */
 static void check_attention_cached(nm_backend *b, const char *level)
 {
@@ -234,6 +260,7 @@ static void test_rows_are_independent(void **state)
         check_gemm_blocks(backend, cpu_levels[i]);
         check_packed_weight(backend, cpu_levels[i]);
         check_attention(backend, cpu_levels[i]);
+        check_selected(backend, cpu_levels[i]);
         check_attention_cached(backend, cpu_levels[i]);
         check_norms(backend, cpu_levels[i]);
         check_gate(backend, cpu_levels[i]);

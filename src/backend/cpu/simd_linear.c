@@ -86,6 +86,82 @@ static void linear(nm_backend *b, const nm_linear_args *args)
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
+#if !defined(NM_BF16)
+/* Rows of x and of the weight that are multiplied at once: as many as the registers hold partial sums for. */
+enum { SELECTED_X = NM_SUM_VECTORS == 1 ? 4 : 1, SELECTED_W = 4, CACHE_LINE = 64 };
+
+typedef struct selected_rows { /* SELECTED_W rows of the weight, and those after them */
+    const float *now[SELECTED_W], *next[SELECTED_W];
+} selected_rows;
+
+/* After the last column, it is repeated. */
+static selected_rows selected_at(const nm_linear_selected_args *args, int32_t col)
+{
+    selected_rows w;
+    for (int32_t k = 0; k < SELECTED_W; k++) {
+        int32_t row = args->rows[nm_min_i32(col + k, args->y.cols - 1)];
+        NM_ASSERT(row >= 0 && row < args->weight.rows);
+        w.now[k] = nm_row(args->weight, row);
+        w.next[k] = nm_row(args->weight, args->rows[nm_min_i32(col + SELECTED_W + k, args->y.cols - 1)]);
+    }
+    return w;
+}
+
+/* sums[i][k] = x[i] . w[k]. Prefetches the next rows, because the hardware prefetcher does not predict them. */
+NM_INLINE void selected_products(const float *const *x, const selected_rows *w, int32_t width,
+                                 float sums[SELECTED_X][SELECTED_W])
+{
+    vf parts[SELECTED_X][SELECTED_W][NM_SUM_VECTORS] = {{{{0}}}};
+#define DOT(v, j, count)                                                                                     \
+    do {                                                                                                     \
+        vf rows[SELECTED_W];                                                                                 \
+        for (int k = 0; k < SELECTED_W; k++) {                                                               \
+            rows[k] = v_load_upto(w->now[k] + (j), count);                                                   \
+            if ((j) % (CACHE_LINE / (int32_t)sizeof(float)) == 0)                                            \
+                __builtin_prefetch(w->next[k] + (j));                                                        \
+        }                                                                                                    \
+        for (int i = 0; i < SELECTED_X; i++) {                                                               \
+            vf part = v_load_upto(x[i] + (j), count);                                                        \
+            for (int k = 0; k < SELECTED_W; k++)                                                             \
+                parts[i][k][v] = v_fma(part, rows[k], parts[i][k][v]);                                       \
+        }                                                                                                    \
+    } while (0)
+    NM_SUM_COLUMNS(width, DOT);
+#undef DOT
+    for (int i = 0; i < SELECTED_X; i++)
+        v_sums(parts[i], sums[i]);
+}
+
+/* Columns col .. col + SELECTED_W - 1 of y. */
+static void selected_columns(const nm_linear_selected_args *args, int32_t col)
+{
+    const nm_mat x = args->x, y = args->y;
+    const float *bias = args->bias;
+    const selected_rows w = selected_at(args, col);
+    const int32_t cols = nm_min_i32(SELECTED_W, y.cols - col);
+    for (int32_t i = 0; i < y.rows; i += SELECTED_X) {
+        const float *rows[SELECTED_X];
+        float sums[SELECTED_X][SELECTED_W];
+        for (int32_t r = 0; r < SELECTED_X; r++)
+            rows[r] = nm_row(x, nm_min_i32(i + r, y.rows - 1));
+        selected_products(rows, &w, x.cols, sums);
+        for (int32_t r = 0; r < nm_min_i32(SELECTED_X, y.rows - i); r++)
+            for (int32_t k = 0; k < cols; k++)
+                nm_row(y, i + r)[col + k] = sums[r][k] + (bias ? bias[args->rows[col + k]] : 0);
+    }
+}
+
+static void linear_selected(nm_backend *b, const nm_linear_selected_args *args)
+{
+    const nm_mat x = args->x, y = args->y;
+    NM_ASSERT(x.rows == y.rows && x.cols == args->weight.cols);
+    int32_t threads = nm_threads_for(b, (size_t)x.cols * (size_t)y.cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int32_t col = 0; col < y.cols; col += SELECTED_W)
+        selected_columns(args, col);
+}
+#endif
+
 /* With relu, the gradient passes where y > 0, which is neither dropped nor negative before the activation, so the dropout mask is
  * not needed. Without an activation it is. */
 static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const float *y, const float *dy,
@@ -172,6 +248,7 @@ void NM_SIMD(nm_cpu_linear)(nm_kernels *k)
 {
 #if !defined(NM_BF16)
     k->gemm = gemm;
+    k->linear_selected = linear_selected;
 #endif
     k->linear = linear;
     k->pack = pack;

@@ -1,0 +1,191 @@
+#include "decode/shortlist.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text_input.h"
+#include "text/words.h"
+
+typedef struct translation { /* a line of the file */
+    int32_t source, target;
+    double probability;
+    size_t line;
+} translation;
+
+typedef struct table { /* the lines of a file whose tokens are known */
+    translation *items;
+    size_t n, capacity, unknown;
+} table;
+
+/* ---- reading ---- */
+
+/* The next field of a line and its length; NULL at the end. */
+static const char *next_field(const char **at, size_t *bytes)
+{
+    const char *begin = *at + strspn(*at, " \t");
+    *bytes = strcspn(begin, " \t");
+    *at = begin + *bytes;
+    return *bytes ? begin : NULL;
+}
+
+static bool is_known(const nm_vocab *vocab, const char *symbol, size_t bytes, int32_t *id)
+{
+    *id = nm_vocab_find(vocab, symbol, bytes);
+    return *id != vocab->unk;
+}
+
+static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab *source,
+                            const nm_vocab *target, nm_error *err)
+{
+    const char *at = reader->text, *fields[4];
+    size_t bytes[4];
+    int n = 0;
+    while (n < 4 && (fields[n] = next_field(&at, &bytes[n])))
+        n++;
+    if (n == 0)
+        return NM_OK;
+    char *end = NULL;
+    double probability = n == 3 ? strtod(fields[2], &end) : NAN;
+    if (!end || end != fields[2] + bytes[2] || !(probability >= 0 && probability <= 1))
+        return nm_fail(err, NM_FORMAT, "%s:%lld: not a line TARGET SOURCE PROBABILITY", reader->path,
+                       (long long)reader->number);
+    translation item = {.probability = probability, .line = (size_t)reader->number};
+    if ((bytes[0] == 4 && !memcmp(fields[0], "NULL", 4)) || (bytes[1] == 4 && !memcmp(fields[1], "NULL", 4)))
+        return NM_OK;
+    if (!is_known(target, fields[0], bytes[0], &item.target) ||
+        !is_known(source, fields[1], bytes[1], &item.source)) {
+        lines->unknown++;
+        return NM_OK;
+    }
+    NM_GROW(lines->items, lines->n, lines->capacity);
+    lines->items[lines->n++] = item;
+    return NM_OK;
+}
+
+static nm_status read_lines(table *lines, const char *path, const nm_vocab *source, const nm_vocab *target,
+                            nm_error *err)
+{
+    FILE *stream;
+    nm_lines reader;
+    NM_TRY(nm_text_open(&stream, path, NULL, err));
+    nm_lines_init(&reader, stream, nm_input_name(path));
+    bool more = true;
+    nm_status status = NM_OK;
+    while (status == NM_OK && (status = nm_lines_next(&reader, &more, err)) == NM_OK && more) {
+        status = nm_line_check_text(&reader, err);
+        if (status == NM_OK)
+            status = parse_line(lines, &reader, source, target, err);
+    }
+    nm_lines_release(&reader);
+    if (stream != stdin)
+        fclose(stream);
+    if (status != NM_OK)
+        return status;
+    if (!lines->n || lines->n < lines->unknown)
+        return nm_fail(
+            err, NM_MISMATCH,
+            "%s: the dictionaries of the model have the tokens of %zu of %zu lines: the shortlist is for "
+            "another model",
+            nm_input_name(path), lines->n, lines->n + lines->unknown);
+    return NM_OK;
+}
+
+/* By source token, most probable first. */
+static int by_source(const void *a, const void *b)
+{
+    const translation *x = a, *y = b;
+    if (x->source != y->source)
+        return x->source < y->source ? -1 : 1;
+    if (x->probability != y->probability)
+        return x->probability > y->probability ? -1 : 1;
+    return (x->line > y->line) - (x->line < y->line);
+}
+
+static bool may_be_selected(int32_t id, const nm_vocab *target, const uint8_t *allowed)
+{
+    return (!allowed || allowed[id]) && !nm_vocab_omits(target, id) && !nm_vocab_is_padding(target, id) &&
+           id != target->pad && id != target->bos;
+}
+
+static void keep_best(nm_shortlist *self, table *lines, int64_t best, const nm_vocab *target,
+                      const uint8_t *allowed)
+{
+    qsort(lines->items, lines->n, sizeof *lines->items, by_source);
+    self->offsets = nm_allocate(((size_t)self->source_size + 1) * sizeof *self->offsets);
+    self->targets = nm_allocate(lines->n * sizeof *self->targets);
+    size_t kept = 0, i = 0;
+    for (int32_t s = 0; s < self->source_size; s++) {
+        for (int64_t rank = 0; i < lines->n && lines->items[i].source == s; i++)
+            if (may_be_selected(lines->items[i].target, target, allowed) && rank++ < best)
+                self->targets[kept++] = lines->items[i].target;
+        self->offsets[s + 1] = kept;
+    }
+}
+
+static void add_frequent(nm_shortlist *self, int64_t frequent, const nm_vocab *target, const uint8_t *allowed)
+{
+    const int32_t special[] = {target->eos, target->unk};
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (may_be_selected(special[i], target, allowed))
+            nm_ids_append(&self->always, special[i]);
+    for (int32_t id = NM_VOCAB_N_SPECIAL; id < self->target_size && id - NM_VOCAB_N_SPECIAL < frequent; id++)
+        if (may_be_selected(id, target, allowed))
+            nm_ids_append(&self->always, id);
+}
+
+nm_status nm_shortlist_read(nm_shortlist *self, const char *path, const nm_shortlist_config *config,
+                            const nm_vocab *source, const nm_vocab *target, const uint8_t *allowed,
+                            nm_error *err)
+{
+    *self = (nm_shortlist){.source_size = nm_vocab_size(source), .target_size = nm_vocab_size(target)};
+    table lines = {0};
+    nm_status status = read_lines(&lines, path, source, target, err);
+    if (status == NM_OK) {
+        keep_best(self, &lines, config->best, target, allowed);
+        add_frequent(self, config->frequent, target, allowed);
+    }
+    free(lines.items);
+    return status;
+}
+
+void nm_shortlist_release(nm_shortlist *self)
+{
+    free(self->offsets);
+    free(self->targets);
+    nm_ids_release(&self->always);
+    *self = (nm_shortlist){0};
+}
+
+/* ---- selection ---- */
+
+static void select_ids(const int32_t *ids, size_t n, uint8_t *mark, nm_ids *selected)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!mark[ids[i]]) {
+            mark[ids[i]] = 1;
+            nm_ids_append(selected, ids[i]);
+        }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+void nm_shortlist_select(const nm_shortlist *self, const int32_t *ids, int32_t n, const nm_ids *required,
+                         uint8_t *mark, nm_ids *selected)
+{
+    const size_t first = selected->n;
+    select_ids(self->always.data, self->always.n, mark, selected);
+    select_ids(required->data, required->n, mark, selected);
+    for (int32_t i = 0; i < n; i++) {
+        const size_t *range = &self->offsets[ids[i]];
+        select_ids(self->targets + range[0], range[1] - range[0], mark, selected);
+    }
+    for (size_t i = first; i < selected->n; i++)
+        mark[selected->data[i]] = 0;
+    qsort(selected->data + first, selected->n - first, sizeof *selected->data, ascending);
+}
