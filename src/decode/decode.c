@@ -334,7 +334,7 @@ static nm_token_selection select_tokens(const decode_job *job, const ordered *or
     const nm_shortlist *shortlist = job->decoder->shortlist;
     nm_ids selected = {0}, required = {0};
     nm_token_selection out = {.n = sources->n_seqs,
-                              .offsets = nm_allocate(((size_t)sources->n_seqs + 1) * sizeof(int32_t)),
+                              .offsets = nm_allocate(((size_t)sources->n_seqs + 1) * sizeof(size_t)),
                               .source_of = nm_allocate((size_t)sources->n_tokens * sizeof(int32_t))};
     uint8_t *mark = nm_allocate((size_t)shortlist->target_size);
     for (int32_t i = 0; i < out.n; i++) {
@@ -342,7 +342,7 @@ static nm_token_selection select_tokens(const decode_job *job, const ordered *or
         required.n = 0;
         append_required(job, order[i].index, &required);
         nm_shortlist_select(shortlist, ids + range[0], range[1] - range[0], &required, mark, &selected);
-        out.offsets[i + 1] = (int32_t)selected.n;
+        out.offsets[i + 1] = selected.n;
         for (int32_t t = range[0]; t < range[1]; t++)
             out.source_of[t] = i;
     }

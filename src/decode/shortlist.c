@@ -109,8 +109,7 @@ static bool may_be_selected(int32_t id, const nm_vocab *target, const uint8_t *a
            id != target->pad && id != target->bos;
 }
 
-static void keep_best(nm_shortlist *self, table *lines, int64_t best, const nm_vocab *target,
-                      const uint8_t *allowed)
+static void keep_best(nm_shortlist *self, table *lines, int64_t best)
 {
     qsort(lines->items, lines->n, sizeof *lines->items, by_source);
     self->offsets = nm_allocate(((size_t)self->source_size + 1) * sizeof *self->offsets);
@@ -118,20 +117,20 @@ static void keep_best(nm_shortlist *self, table *lines, int64_t best, const nm_v
     size_t kept = 0, i = 0;
     for (int32_t s = 0; s < self->source_size; s++) {
         for (int64_t rank = 0; i < lines->n && lines->items[i].source == s; i++)
-            if (may_be_selected(lines->items[i].target, target, allowed) && rank++ < best)
+            if (self->allowed[lines->items[i].target] && rank++ < best)
                 self->targets[kept++] = lines->items[i].target;
         self->offsets[s + 1] = kept;
     }
 }
 
-static void add_frequent(nm_shortlist *self, int64_t frequent, const nm_vocab *target, const uint8_t *allowed)
+static void add_frequent(nm_shortlist *self, int64_t frequent, const nm_vocab *target)
 {
     const int32_t special[] = {target->eos, target->unk};
     for (size_t i = 0; i < sizeof special / sizeof *special; i++)
-        if (may_be_selected(special[i], target, allowed))
+        if (self->allowed[special[i]])
             nm_ids_append(&self->always, special[i]);
     for (int32_t id = NM_VOCAB_N_SPECIAL; id < self->target_size && id - NM_VOCAB_N_SPECIAL < frequent; id++)
-        if (may_be_selected(id, target, allowed))
+        if (self->allowed[id])
             nm_ids_append(&self->always, id);
 }
 
@@ -143,8 +142,11 @@ nm_status nm_shortlist_read(nm_shortlist *self, const char *path, const nm_short
     table lines = {0};
     nm_status status = read_lines(&lines, path, source, target, err);
     if (status == NM_OK) {
-        keep_best(self, &lines, config->best, target, allowed);
-        add_frequent(self, config->frequent, target, allowed);
+        self->allowed = nm_allocate((size_t)self->target_size);
+        for (int32_t id = 0; id < self->target_size; id++)
+            self->allowed[id] = may_be_selected(id, target, allowed);
+        keep_best(self, &lines, config->best);
+        add_frequent(self, config->frequent, target);
     }
     free(lines.items);
     return status;
@@ -154,6 +156,7 @@ void nm_shortlist_release(nm_shortlist *self)
 {
     free(self->offsets);
     free(self->targets);
+    free(self->allowed);
     nm_ids_release(&self->always);
     *self = (nm_shortlist){0};
 }
@@ -180,7 +183,9 @@ void nm_shortlist_select(const nm_shortlist *self, const int32_t *ids, int32_t n
 {
     const size_t first = selected->n;
     select_ids(self->always.data, self->always.n, mark, selected);
-    select_ids(required->data, required->n, mark, selected);
+    for (size_t i = 0; i < required->n; i++)
+        if (!self->allowed || self->allowed[required->data[i]])
+            select_ids(&required->data[i], 1, mark, selected);
     for (int32_t i = 0; i < n; i++) {
         const size_t *range = &self->offsets[ids[i]];
         select_ids(self->targets + range[0], range[1] - range[0], mark, selected);

@@ -14,6 +14,7 @@ typedef struct nm_shortlist {
     size_t *offsets;  /* [source_size + 1] */
     int32_t *targets; /* of source token s: targets[offsets[s]] .. targets[offsets[s + 1] - 1] */
     nm_ids always;    /* the most frequent target tokens, eos, unk */
+    uint8_t *allowed; /* [target_size] 1 for tokens that may be selected; NULL: all */
 } nm_shortlist;
 
 typedef struct nm_shortlist_config {
@@ -39,7 +40,7 @@ nm_status nm_shortlist_read(nm_shortlist *shortlist, const char *path, const nm_
 void nm_shortlist_release(nm_shortlist *shortlist);
 
 /* Appends the selected tokens of a source to *selected, ascending, each once: the translations of its n ids, the frequent
- * tokens, and the required ones. mark: [target size], zero at the call and afterwards. */
+ * tokens, and the required ones that are allowed. mark: [target size], zero at the call and afterwards. */
 void nm_shortlist_select(const nm_shortlist *shortlist, const int32_t *ids, int32_t n, const nm_ids *required,
                          uint8_t *mark, nm_ids *selected);
 

@@ -114,7 +114,7 @@ nm_status nm_token_scorer_select(nm_token_scorer *scorer, const nm_token_selecti
     scorer->selection = selection;
     if (!selection)
         return NM_OK;
-    size_t bytes = (size_t)selection->offsets[selection->n] * sizeof *selection->ids;
+    size_t bytes = selection->offsets[selection->n] * sizeof *selection->ids;
     if (bytes > scorer->selected_bytes) {
         NM_TRY(nm_backend_realloc(b, bytes, &scorer->selected, err));
         scorer->selected_bytes = bytes;
@@ -156,14 +156,15 @@ static row_block block_at(const nm_token_scorer *scorer, const nm_decode_step *s
     block.k = scorer->k;
     if (!selection)
         return block;
-    int32_t source = source_of(scorer, step, first), rows = 1, begin = selection->offsets[source];
+    int32_t source = source_of(scorer, step, first), rows = 1;
+    const size_t *range = &selection->offsets[source];
     while (rows < block.rows && source_of(scorer, step, first + rows) == source)
         rows++;
     block.rows = rows;
-    block.cols = selection->offsets[source + 1] - begin;
+    block.cols = (int32_t)(range[1] - range[0]);
     block.k = scorer->k < block.cols ? scorer->k : block.cols;
-    block.ids = selection->ids + begin;
-    block.device_ids = (const int32_t *)scorer->selected + begin;
+    block.ids = selection->ids + range[0];
+    block.device_ids = (const int32_t *)scorer->selected + range[0];
     return block;
 }
 

@@ -9,9 +9,10 @@
 /* The tokens that may be output for each source of a batch, in place of all tokens of the vocabulary: ids[offsets[s]] ..
  * ids[offsets[s + 1] - 1] for source s, ascending, with eos. */
 typedef struct nm_token_selection {
-    int32_t n;              /* sources */
-    int32_t *ids, *offsets; /* [offsets[n]], [n + 1] */
-    int32_t *source_of;     /* [source tokens] the source of each row of the packed sources */
+    int32_t n;          /* sources */
+    int32_t *ids;       /* [offsets[n]] */
+    size_t *offsets;    /* [n + 1] */
+    int32_t *source_of; /* [source tokens] the source of each row of the packed sources */
 } nm_token_selection;
 
 typedef struct nm_token_scorer {

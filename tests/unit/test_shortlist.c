@@ -89,6 +89,9 @@ static void test_selection(void **state)
     const uint8_t allowed[10] = {0, 0, 1, 0, 1, 0, 1, 0, 1, 1};
     assert_int_equal(read_list(&list, text, (nm_shortlist_config){2, 2}, allowed, &err), NM_OK);
     check_selected(&list, a_eos, 2, &none, "2 4 6 8 ");
+    nm_ids_append(&required, 9);
+    nm_ids_append(&required, 7);
+    check_selected(&list, a_eos, 2, &required, "2 4 6 8 9 ");
     nm_shortlist_release(&list);
     nm_ids_release(&required);
 }
