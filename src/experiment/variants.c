@@ -383,23 +383,67 @@ static bool section_applies(const char *line, const nm_options *options)
     return applies;
 }
 
+/* The norm of an option of [model], heap. An empty one is that of another option; the decoder has LayerNorm in place of batch
+ * statistics. */
+static char *resolved_norm(const nm_options *options, const char *name)
+{
+    static const char *const fallbacks[][2] = {{"encoder_norm", "norm"},
+                                               {"encoder_final_norm", "encoder_norm"},
+                                               {"decoder_norm", "norm"},
+                                               {"decoder_final_norm", "decoder_norm"},
+                                               {"final_norm", "norm"}};
+    char *path = nm_format("model.%s", name), *norm = nm_options_get(options, path);
+    free(path);
+    for (size_t i = 0; i < sizeof fallbacks / sizeof *fallbacks && norm && !*norm; i++)
+        if (!strcmp(name, fallbacks[i][0])) {
+            free(norm);
+            norm = resolved_norm(options, fallbacks[i][1]);
+            const nm_norm_type *type = nm_norm_type_find(norm);
+            if (!strcmp(name, "decoder_norm") && type && type->traits & NM_USES_BATCH) {
+                free(norm);
+                norm = nm_duplicate("layer");
+            }
+        }
+    return norm;
+}
+
+/* A setting "KEY = VALUE" of [model]; an empty norm is written as the one that results. */
+static void write_model_setting(const nm_options *options, const char *line, FILE *stream)
+{
+    size_t length = strcspn(line, " ");
+    bool norm =
+        length > strlen("_norm") && !strncmp(line + length - strlen("_norm"), "_norm", strlen("_norm"));
+    char *name = nm_format("%.*s", (int)length, line), *value = norm ? resolved_norm(options, name) : NULL;
+    if (value)
+        fprintf(stream, "%s = %s\n", name, value);
+    else
+        fprintf(stream, "%s\n", line);
+    free(name);
+    free(value);
+}
+
 char *nm_configuration_text(const nm_options *options, const nm_options *like)
 {
-    char *text = NULL;
+    char *all = NULL, *text = NULL;
     size_t bytes;
-    FILE *stream = nm_text_stream_open(&text, &bytes);
+    FILE *stream = nm_text_stream_open(&all, &bytes);
     nm_options_write_values(options, like, stream);
     nm_text_stream_close(stream);
-    char *out = text, *rest = nm_duplicate(text), *copy = rest;
-    bool applies = true;
+    stream = nm_text_stream_open(&text, &bytes);
+    bool applies = true, model = false;
+    char *rest = all;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        if (*line == '[')
+        if (*line == '[') {
             applies = section_applies(line, options);
-        if (applies && *line)
-            out += sprintf(out, "%s\n", line);
+            model = !strcmp(line, "[model]");
+        }
+        if (applies && *line && model)
+            write_model_setting(options, line, stream);
+        else if (applies && *line)
+            fprintf(stream, "%s\n", line);
     }
-    *out = 0;
-    free(copy);
+    nm_text_stream_close(stream);
+    free(all);
     return text;
 }
 

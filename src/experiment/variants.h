@@ -84,7 +84,7 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
                               nm_error *err);
 
 /* The options that determine a model as text, without origins: every section of `like`, except norm.X if no norm is of
- * the type X. Equal texts mean equal configurations. Heap. */
+ * the type X. An empty norm of [model] is the one that results. Equal texts mean equal configurations. Heap. */
 char *nm_configuration_text(const nm_options *options, const nm_options *like);
 
 void nm_variants_release(nm_variants *variants);

@@ -84,6 +84,7 @@ refuses 2 'train.seed has no effect: the runs of a variant have the seeds 1, 2, 
 refuses 2 'train.seed has no effect' compare recipe.ini --norms layer --train.seed 9 --folder early
 refuses 2 'train.seed has no effect' compare recipe.ini --norms layer --grid train.seed=8,9 --folder early
 refuses 2 'batch and layer:model.norm=batch have the same configuration' compare recipe.ini --norms batch,layer:model.norm=batch --folder early
+refuses 2 'layer and final have the same configuration' compare recipe.ini --norms layer,final=layer:model.final_norm=layer --folder early
 refuses 2 'layer is listed twice' compare recipe.ini --norms layer,layer --folder early
 refuses 2 'enc.1 is not the name of a variant; a value that contains commas is written in braces' \
     compare recipe.ini --norms base=layer,mixed=layer:norm.at=enc.0=batch,enc.1=rms --folder early

@@ -3,11 +3,11 @@
 # characters, subwords and tags; empty and very long lines; a label that occurs once). Each recipe is trained for a few
 # updates, validated, used, exported and inspected.
 #
-#     RECIPES=sample   a ninth of the recipes and three comparisons (default)
+#     RECIPES=sample   a ninth of the recipes, three reduced profiles and three comparisons (default)
 #     RECIPES=all      every recipe, its reduced profile, and every `norma compare` line of the documentation
 #     JOBS=2           recipes at a time
 #
-# tests/unit/test_recipe_settings.c checks the resolved settings of all recipes.
+# The settings of a run must be those that tests/unit/recipe_settings.ini lists for the recipe, except the sizes given here.
 set -euo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
@@ -166,6 +166,9 @@ check_recipe() { # RECIPE [PROFILE]
     run_norma "done: 3 updates" train "recipes/$1.ini" "${arguments[@]}" --run.folder "$run" || return 1
     check_log "$run" || return 1
     check_counters "$run" "$1" || return 1
+    case $1 in
+        */*) perl "$SOURCE/tests/support/check_settings.pl" "$SOURCE/tests/unit/recipe_settings.ini" "$1" "$profile" "$run/config.ini" || return 1 ;;
+    esac
     grep -q "^task = $task ;" "$run/config.ini" || { echo "task is not $task" >&2 && return 1; }
     case $1 in
         tears/*wmt) ;;
@@ -215,15 +218,18 @@ while read -r name; do
     grep -q '^# ' <(head -n 1 "$recipe") || fail "$recipe does not begin with a description"
     grep -q '^# Data: ' "$recipe" || fail "$recipe does not name its data"
     n_recipes=$((n_recipes + 1))
+    # In the sample: one profile each of language models, tagging and classification.
+    case $recipes+$(task_of "$name")+$name in
+        all+translation+* | all+*+classify | all+*+tag | all+*+lm | all+*+demo*) ;;
+        all+* | sample+*+pn/table3-wt103-pn | sample+*+rbn/resume-post-pn-ls | sample+*+rbn/imdb-pre-rbn)
+            check_in_background "$name --profile small" check_recipe "$name" small
+            ;;
+    esac
     case $recipes+$name in
         all+* | sample+pn/table1-wmt-pn | sample+pn/figure5-pn-512 | sample+translate | sample+lm) ;;
         *) [ $((n_recipes % 9)) = 4 ] || continue ;;
     esac
     check_in_background "$name" check_recipe "$name"
-    case $recipes+$(task_of "$name") in
-        all+translation) ;;
-        all+*) case $name in classify | tag | lm | demo*) ;; *) check_in_background "$name --profile small" check_recipe "$name" small ;; esac ;;
-    esac
 done < <(names)
 [ $n_recipes = 290 ] || fail "$n_recipes recipes instead of 290"
 

@@ -448,6 +448,29 @@ static void test_configurations_are_compared_by_effect(void **state)
         free(texts[i]);
 }
 
+/* An empty norm is the one that it defaults to: norms that are set to it make no difference. */
+static void test_empty_norms_are_resolved(void **state)
+{
+    (void)state;
+    static const char *const settings[][3] = {
+        {"layer", "encoder_norm", "layer"},       {"layer", "encoder_final_norm", "layer"},
+        {"rms", "decoder_norm", "rms"},           {"rms", "decoder_final_norm", "rms"},
+        {"batch", "decoder_norm", "layer"},       {"batch", "decoder_final_norm", "layer"},
+        {"batch", "encoder_final_norm", "batch"}, {"layer", "encoder_final_norm", "rms"},
+        {"batch", "decoder_norm", "batch"},       {"rms", "decoder_final_norm", "layer"}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char *recipe = nm_format("[model]\nnorm = %s\n", settings[i][0]);
+        char *path = nm_format("model.%s", settings[i][1]);
+        char *empty = configuration(recipe, NM_ORIGIN_COMMAND, path, ""),
+             *given = configuration(recipe, NM_ORIGIN_COMMAND, path, settings[i][2]);
+        assert_int_equal(!strcmp(empty, given), i < 7);
+        free(recipe);
+        free(path);
+        free(empty);
+        free(given);
+    }
+}
+
 /* The examples of a validation hide neither the validation nor the progress, the messages of a launcher not that of Norma. */
 static void test_last_line_of_a_run(void **state)
 {
@@ -504,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_variant_replaces_the_norm_that_the_recipe_varies),
         cmocka_unit_test(test_norms_of_single_sites),
         cmocka_unit_test(test_configurations_are_compared_by_effect),
+        cmocka_unit_test(test_empty_norms_are_resolved),
         cmocka_unit_test(test_last_line_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
