@@ -59,6 +59,12 @@ double nm_confusion_accuracy(const nm_confusion *confusion)
     return nm_accuracy_of_counts(sums, NULL);
 }
 
+/* In percent; 0 without classes that occur. */
+static double mean_f1(double sum, int32_t n_classes)
+{
+    return n_classes ? 100 * sum / n_classes : 0;
+}
+
 double nm_confusion_macro_f1(const nm_confusion *confusion)
 {
     double sum = 0;
@@ -68,7 +74,7 @@ double nm_confusion_macro_f1(const nm_confusion *confusion)
         seen += score.gold || score.predicted;
         sum += score.f1;
     }
-    return seen ? 100 * sum / seen : 0;
+    return mean_f1(sum, seen);
 }
 
 double nm_accuracy_of_counts(const int64_t *counts, const void *context)
@@ -94,7 +100,7 @@ double nm_macro_f1_of_counts(const int64_t *counts, const void *context)
         seen += of_class[1] || of_class[2];
         sum += ratio(2 * of_class[0], of_class[1] + of_class[2]);
     }
-    return seen ? 100 * sum / seen : 0;
+    return mean_f1(sum, seen);
 }
 
 /* Maximum number of classes of a printed matrix, and number of listed errors. */

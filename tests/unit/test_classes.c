@@ -160,8 +160,7 @@ static void paired_test_of_equal_systems(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(figures), cmocka_unit_test(macro_f1_of_counts),
-                                       cmocka_unit_test(printed),
-                                       cmocka_unit_test(printed_with_many_classes),
+                                       cmocka_unit_test(printed), cmocka_unit_test(printed_with_many_classes),
                                        cmocka_unit_test(paired_test_of_equal_systems)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
