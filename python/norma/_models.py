@@ -44,7 +44,7 @@ def _option_text(name: str, value: Any) -> str:
 
 
 # Options that may be given several times, as a list.
-_REPEATED = ("grid", "compare.grid")
+_REPEATED = ("grid", "compare.grid", "stop", "sample.stop")
 
 
 def _option_pairs(options: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
@@ -360,8 +360,8 @@ class Perplexity(NamedTuple):
 class LanguageModel(_Model):
     """A language model. It may be used by any number of threads at the same time.
 
-    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, min_p, tokens, seed, ...)
-    and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows,
+    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, min_p,
+    repetition_penalty, tokens, seed, ...; ``stop``: a stop string or a list of them) and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows,
     ``perplexity.documents`` and ``perplexity.document_separator`` specify the documents of a file. If documents have
     several lines, as in training or by this option, a "line" below is a document. Errors as ``Translator``;
     UnsupportedError also in the calls of a non-causal model.
@@ -412,7 +412,8 @@ class LanguageModel(_Model):
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. The text of
-        a model that was trained on documents ends with the document. first: number of the first prompt; a continuation depends
+        a model that was trained on documents ends with the document, and any text before the first of the stop strings
+        (option ``stop``). first: number of the first prompt; a continuation depends
         on its prompt, its number and the option seed only. FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)

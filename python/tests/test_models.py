@@ -329,6 +329,26 @@ def test_language_model(language_model, folder):
             model.generate(lines[:1], first)
 
 
+def test_stop_strings(language_model):
+    prompts = ["der hund", "", "die katze", "das haus"] * 3
+    options = {"tokens": 12, "seed": 3, "threads": 1}
+    whole = norma.LanguageModel(language_model, options).generate(prompts)
+    word = next(word for text in whole for word in text.split()[1:])
+    stops = [word[1:], " " + word[:2]]
+    for stop in (stops, tuple(stops), word[1:]):
+        cut = norma.LanguageModel(language_model, options, stop=stop).generate(prompts)
+        strings = [stop] if isinstance(stop, str) else stop
+        for prompt, text, got in zip(prompts, whole, cut):
+            text = " " * bool(prompt) + text  # the space after the prompt
+            end = min((text.index(string) for string in strings if string in text), default=len(text))
+            assert got == text[:end][bool(prompt):]
+        assert cut != whole
+    assert norma.LanguageModel(language_model, options, stop=[]).generate(prompts) == whole
+    assert norma.LanguageModel(language_model, options, repetition_penalty=5).generate(prompts) != whole
+    with pytest.raises(norma.UsageError, match="repetition_penalty = 0: outside"):
+        norma.LanguageModel(language_model, repetition_penalty=0)
+
+
 def test_documents(folder):
     stories = [f"Story {i}\n\n  A cat sat.\n\tThe end." for i in range(40)]
     with open(folder / "stories.jsonl", "w", encoding="utf-8") as out:

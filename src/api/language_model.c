@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/stop_strings.h"
 #include "base/text_input.h"
 #include "decode/sampler.h"
 #include "metric/bootstrap.h"
@@ -48,6 +49,7 @@ struct nm_language_model {
     nm_document_rule trained;   /* documents of the training text */
     int32_t first_input;        /* from which the first token of a text is predicted */
     nm_document_rule documents; /* those of texts to score */
+    nm_stop_strings stops;
 };
 
 struct nm_lm_scores {
@@ -126,6 +128,8 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
     nm_status status = nm_options_check(self->inference.options, &warning, err);
     free(warning);
     NM_TRY(status);
+    NM_TRY(nm_stop_strings_read(&self->stops, self->inference.options, inference_type.sections, "sample.stop",
+                                options, err));
     nm_model *model = self->inference.models[0].model;
     const nm_lm_config *config = nm_lm_config_of(model);
     self->parts = self->inference.models[0].task.parts;
@@ -168,6 +172,7 @@ void nm_language_model_close(nm_language_model *self)
     nm_workspaces_release(&self->pool, workspace_free);
     nm_sampler_free(self->sampler);
     nm_lm_text_free(self->text);
+    nm_stop_strings_release(&self->stops);
     nm_inference_close(&self->inference);
     free(self);
 }
@@ -462,42 +467,113 @@ static void encode_prompt(const nm_language_model *self, workspace *w, const cha
     }
 }
 
-static char *text_of(workspace *w, const nm_ids *ids)
+static char *text_of(workspace *w, const int32_t *ids, size_t n)
 {
     nm_buffer text = {0};
     nm_buffer_clear(&text);
-    nm_lm_decode(w->text, ids->data, ids->n, &text);
+    nm_lm_decode(w->text, ids, n, &text);
     return text.data;
+}
+
+/* The text of the tokens from index `begin` on of a prompt and its continuation. */
+static char *text_from(workspace *w, const nm_id_list *prompt, const nm_ids *found, size_t begin)
+{
+    const size_t head = (size_t)prompt->n;
+    nm_ids ids = {0};
+    for (size_t i = begin; i < head + found->n; i++)
+        nm_ids_append(&ids, i < head ? prompt->ids[i] : found->data[i - head]);
+    char *text = text_of(w, ids.data, ids.n);
+    nm_ids_release(&ids);
+    return text;
 }
 
 /* The part of `whole` that continues a prompt. A SentencePiece model has no space before the first word of a text, so the
  * continuation alone would lack the space after the prompt. */
-static char *continuation_of(workspace *w, const nm_ids *prompt, const nm_ids *found, const char *whole)
+static char *continuation_of(workspace *w, const nm_id_list *prompt, const nm_ids *found, const char *whole)
 {
     if (!nm_lm_keeps_text(w->text))
-        return text_of(w, found);
-    char *head = text_of(w, prompt);
+        return text_of(w, found->data, found->n);
+    char *head = text_of(w, prompt->ids, (size_t)prompt->n);
     size_t bytes = strlen(head);
     bool begins = !strncmp(whole, head, bytes);
     free(head);
-    return begins ? nm_format("%s", whole + bytes) : text_of(w, found);
+    return begins ? nm_format("%s", whole + bytes) : text_of(w, found->data, found->n);
 }
 
-static nm_lm_texts *texts_of(workspace *w, const nm_ids *prompts, const nm_ids *found, size_t n)
+typedef struct generation {
+    const nm_stop_strings *stops;
+    int32_t eos;
+    workspace *w;
+} generation;
+
+/* The first stop string in the text with its prompt, after the prompt; NULL: there is none. */
+static char *find_stop(const generation *g, const nm_id_list *prompt, char *whole)
+{
+    char *head = text_of(g->w, prompt->ids, (size_t)prompt->n);
+    size_t begin = 0;
+    while (head[begin] && head[begin] == whole[begin])
+        begin++;
+    free(head);
+    return nm_stop_strings_find(g->stops, whole + begin);
+}
+
+/* First token of the part of a text that is searched for a stop string after each token: it is longer than the strings and, where
+ * the detokenizer depends on the words before, begins with a line. */
+static size_t search_from(const generation *g, const nm_id_list *prompt, const nm_ids *found)
+{
+    enum { MORE_TOKENS = 8 }; /* those without text, and those in which a string begins and ends */
+    const size_t head = (size_t)prompt->n, n = head + found->n, most = g->stops->longest + MORE_TOKENS;
+    size_t begin = n > most ? n - most : 0;
+    while (begin && !nm_lm_keeps_text(g->w->text) &&
+           (begin > head ? found->data[begin - 1 - head] : prompt->ids[begin - 1]) != g->eos)
+        begin--;
+    return begin;
+}
+
+static bool contains_stop(void *user, const nm_id_list *prompt, const nm_ids *found)
+{
+    const generation *g = user;
+    char *end = text_from(g->w, prompt, found, search_from(g, prompt, found));
+    bool contains = nm_stop_strings_find(g->stops, end) != NULL;
+    free(end);
+    if (!contains)
+        return false;
+    char *whole = text_from(g->w, prompt, found, 0);
+    contains = find_stop(g, prompt, whole) != NULL;
+    free(whole);
+    return contains;
+}
+
+/* Removes from the end of the text what follows `at` in the whole text. They may differ in spaces: the detokenizer writes quotation
+ * marks that open or close depending on the prompt. */
+static void cut_text(char *text, const char *whole, const char *at)
+{
+    const char *from = whole + strlen(whole);
+    size_t n = strlen(text);
+    while (from > at && n) {
+        const bool space = *--from == ' ';
+        while (!space && n && text[n - 1] == ' ')
+            n--;
+        if (n && (!space || text[n - 1] == ' '))
+            n--;
+    }
+    text[n] = 0;
+}
+
+static nm_lm_texts *texts_of(const generation *g, const nm_id_list *prompts, const nm_ids *found, size_t n)
 {
     nm_lm_texts *texts = nm_allocate(sizeof *texts);
     *texts = (nm_lm_texts){.n = n,
                            .texts = nm_allocate(n * sizeof *texts->texts),
                            .whole = nm_allocate(n * sizeof *texts->whole)};
     for (size_t i = 0; i < n; i++) {
-        nm_ids all = {0};
-        for (size_t k = 0; k < prompts[i].n; k++)
-            nm_ids_append(&all, prompts[i].data[k]);
-        for (size_t k = 0; k < found[i].n; k++)
-            nm_ids_append(&all, found[i].data[k]);
-        texts->whole[i] = text_of(w, &all);
-        texts->texts[i] = continuation_of(w, &prompts[i], &found[i], texts->whole[i]);
-        nm_ids_release(&all);
+        char *whole = texts->whole[i] = text_from(g->w, &prompts[i], &found[i], 0);
+        texts->texts[i] = continuation_of(g->w, &prompts[i], &found[i], whole);
+        char *at = g->stops->n ? find_stop(g, &prompts[i], whole) : NULL;
+        if (at) {
+            cut_text(texts->texts[i], whole, at);
+            *at = 0;
+        }
     }
     return texts;
 }
@@ -520,9 +596,11 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
         encode_prompt(self, w, prompts[i], &heads[i]);
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
     }
-    nm_status status = nm_sampler_run(w->sampler, lists, n, number, &call.stop, found, err);
+    generation g = {&self->stops, self->parts->vocab->eos, w};
+    const nm_sampler_prompts all = {lists, n, number, self->stops.n ? contains_stop : NULL, &g};
+    nm_status status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
     if (status == NM_OK)
-        *texts = texts_of(w, heads, found, n);
+        *texts = texts_of(&g, lists, found, n);
     for (size_t i = 0; i < n; i++) {
         nm_ids_release(&heads[i]);
         nm_ids_release(&found[i]);

@@ -237,10 +237,12 @@ const nm_command nm_command_generate = {
     .name = "generate",
     .summary = "continue prompts with a language model",
     .usage = "MODEL [FILE] [--prompt TEXT] [--lines N] [--tokens N] [--temperature T] [--top-k K] "
-             "[--top-p P] [--seed N]",
+             "[--top-p P] [--stop STRING] [--seed N]",
     .details =
         "Samples one token after another until --tokens tokens or --lines lines have been generated, or, "
         "with a model of documents of several lines (norma prepare --documents), until the document ends. "
+        "--stop ends a text before the first occurrence of a string, several --stop before that of any of "
+        "them. docs/generation.md defines the order of penalty, temperature, top-k, top-p and min-p. "
         "Prompts are the lines of FILE or of standard input, with --documents several lines, or --prompt. "
         "Texts may contain newlines: with "
         "--lines 1 the output has one line for each prompt, with --json one object. A continuation depends "

@@ -1,6 +1,5 @@
 /* norma inspect: measurements of the papers on trained models, for the best model of each run or for every saved checkpoint, as
  * tables or JSON, with advice on which remedies of the papers they indicate. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "cli/open_comm.h"
 #include "cli/open_backend.h"
 #include "task/model_loader.h"
+#include "train/checkpoint.h"
 #include "experiment/variants.h"
 
 typedef struct inspect_config { /* section [inspect] */
@@ -72,41 +72,6 @@ static void inspect_options(nm_options *options)
 }
 
 /* ---- model files ---- */
-
-static int is_model(const struct dirent *entry)
-{
-    char *end;
-    strtoll(entry->d_name, &end, 10);
-    return end != entry->d_name && !strcmp(end, ".safetensors");
-}
-
-typedef struct model_files {
-    char **paths;
-    int n;
-} model_files;
-
-static void model_files_release(model_files *files)
-{
-    for (int i = 0; i < files->n; i++)
-        free(files->paths[i]);
-    free(files->paths);
-}
-
-static nm_status list_checkpoints(const char *run, model_files *files, nm_error *err)
-{
-    struct dirent **entries;
-    char *folder = nm_path_join(run, "checkpoints");
-    int n = scandir(folder, &entries, is_model, alphasort); /* names have eight digits: sorted by update */
-    *files = (model_files){.paths = nm_allocate((size_t)(n > 0 ? n : 1) * sizeof(char *))};
-    for (int i = 0; i < n; i++) {
-        files->paths[files->n++] = nm_path_join(folder, entries[i]->d_name);
-        free(entries[i]);
-    }
-    if (n >= 0)
-        free(entries);
-    free(folder);
-    return n > 0 ? NM_OK : nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
-}
 
 /* *update: number of updates of the model; -1 if the file does not contain it. */
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
@@ -267,17 +232,17 @@ static nm_status inspect_model(job *self, const char *run, const char *path, nm_
 static nm_status inspect_run(job *self, const char *run, nm_error *err)
 {
     nm_loaded_model loaded;
-    char *best;
-    model_files files = {0};
+    char *best, **checkpoints = NULL;
+    size_t n = 0;
     NM_TRY(open_run(self, run, &loaded, &best, err));
     nm_status status = NM_OK;
     if (!self->config->checkpoints)
         status = inspect_model(self, run, best, &loaded, err);
-    else
-        status = list_checkpoints(run, &files, err);
-    for (int i = 0; i < files.n && status == NM_OK; i++)
-        status = inspect_model(self, run, files.paths[i], &loaded, err);
-    model_files_release(&files);
+    else if (!(checkpoints = nm_checkpoint_list(run, &n)))
+        status = nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
+    for (size_t i = 0; i < n && status == NM_OK; i++)
+        status = inspect_model(self, run, checkpoints[i], &loaded, err);
+    nm_checkpoint_list_free(checkpoints, n);
     nm_loaded_model_close(&loaded);
     free(best);
     return status;

@@ -16,7 +16,9 @@ static const nm_option sample_options[] = {
     ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
     ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
     ROW(min_p, "0", 0, 1, "Minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
+    ROW(repetition_penalty, "1", 1e-3, 1e3, "Repetition penalty: logits of tokens of the prompt and of the text generated so far are divided by it if they are positive, and multiplied if negative; 1: none."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
+    ROW(stop, "", 0, 0, "Stop string: the generated text ends before its first occurrence; can be given several times; empty: none."),
     ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops, also within a document; 0: no limit."),
     ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
     ROW(batch, "16", 1, 4096, "Number of prompts per batch; changes speed and memory, not the text."),
@@ -47,6 +49,7 @@ struct nm_sampler {
     nm_tape tape;
     void *raw;                       /* host: downloaded logits, in the type of the backend */
     double *log_p;                   /* host: log probabilities of one prompt, [V + NM_MAX_CLUSTERS] */
+    bool *penalized;                 /* host, [V], all false between calls of penalize */
     void *logits, *cluster_logits;   /* device: [PROJECTED_ROWS, V] and [PROJECTED_ROWS, NM_MAX_CLUSTERS] */
     nm_sample_candidate *candidates; /* host, [V] */
 };
@@ -56,7 +59,7 @@ typedef struct sequence { /* a prompt and its continuation */
     nm_ids *out;
     uint64_t number; /* of the prompt, for the random numbers */
     int64_t lines;   /* number of generated newlines */
-    bool ended;      /* the document */
+    size_t length;   /* number of tokens of the text when it ended; 0: it has not ended */
 } sequence;
 
 typedef struct batch {
@@ -78,6 +81,7 @@ static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
     self->raw = nm_allocate((words + NM_MAX_CLUSTERS) * unit);
     self->log_p = nm_allocate((words + NM_MAX_CLUSTERS) * sizeof *self->log_p);
     self->candidates = nm_allocate(words * sizeof *self->candidates);
+    self->penalized = nm_allocate(words * sizeof *self->penalized);
     nm_tape_init_growing(&self->tape, b);
     NM_TRY(nm_backend_alloc(b, PROJECTED_ROWS * words * unit, &self->logits, err));
     return nm_backend_alloc(b, PROJECTED_ROWS * NM_MAX_CLUSTERS * unit, &self->cluster_logits, err);
@@ -178,6 +182,7 @@ void nm_sampler_free(nm_sampler *self)
     free(self->raw);
     free(self->log_p);
     free(self->candidates);
+    free(self->penalized);
     if (self->owns_tables) {
         free(self->newlines);
         free(self->excluded);
@@ -360,8 +365,31 @@ static void project(nm_sampler *self, nm_mat hidden, const projection *p)
                 .y = nm_mat_of(p->clusters, p->n, out->clusters->n));
 }
 
-/* Writes the log probabilities of one row of the projection to self->log_p. */
-static nm_status row_probabilities(nm_sampler *self, const projection *p, int32_t row, nm_error *err)
+/* The repetition penalty r of Keskar et al. 2019, section 4.1, as in transformers: each token of the prompt and of the text so
+ * far has the score
+ *     x / r   if x > 0
+ *     x r     otherwise
+ * once, however often it occurs. The first input of texts does not count. */
+static void penalize(nm_sampler *self, const sequence *g, double *scores)
+{
+    const double penalty = self->options->repetition_penalty;
+    const int64_t inputs = g->prompt->n + (int64_t)g->out->n;
+    if (penalty == 1)
+        return;
+    for (int64_t at = 1; at <= inputs; at++) {
+        const int32_t id = input_id(self, g, at);
+        if (!self->penalized[id])
+            scores[id] = scores[id] > 0 ? scores[id] / penalty : scores[id] * penalty;
+        self->penalized[id] = true;
+    }
+    for (int64_t at = 1; at <= inputs; at++)
+        self->penalized[input_id(self, g, at)] = false;
+}
+
+/* Writes the log probabilities of the next token of a sequence to self->log_p. The penalty applies to logits, with an adaptive
+ * softmax to log probabilities, because logits of different clusters are not comparable. */
+static nm_status row_probabilities(nm_sampler *self, const sequence *g, const projection *p, int32_t row,
+                                   nm_error *err)
 {
     static const nm_adaptive_clusters no_clusters;
     const nm_adaptive_clusters *clusters = self->output.clusters ? self->output.clusters : &no_clusters;
@@ -369,25 +397,42 @@ static nm_status row_probabilities(nm_sampler *self, const projection *p, int32_
     to_host(self, p->words, row, words, self->log_p);
     if (clusters->n)
         to_host(self, p->clusters, row, clusters->n, self->log_p + words);
+    else
+        penalize(self, g, self->log_p);
     nm_adaptive_log_probs(clusters, words, self->log_p + words, self->log_p);
+    if (clusters->n)
+        penalize(self, g, self->log_p);
     for (int32_t i = 0; i < words; i++)
         if (isnan(self->log_p[i]))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
     return NM_OK;
 }
 
-static nm_status sample_next(nm_sampler *self, sequence *g, const projection *p, int32_t row, nm_error *err)
+/* Whether the text ends with the token that was appended last. */
+static bool ends_text(const nm_sampler *self, const nm_sampler_prompts *prompts, const sequence *g)
 {
-    NM_TRY(row_probabilities(self, p, row, err));
+    const nm_sample_options *o = self->options;
+    return ends_document(self, g->out->data[g->out->n - 1]) || (int64_t)g->out->n >= o->tokens ||
+           (o->lines && g->lines >= o->lines) ||
+           (prompts->ends && prompts->ends(prompts->user, g->prompt, g->out));
+}
+
+/* A text that has ended is continued while other texts of the batch have not. */
+static nm_status sample_next(nm_sampler *self, const nm_sampler_prompts *prompts, sequence *g,
+                             const projection *p, int32_t row, nm_error *err)
+{
+    NM_TRY(row_probabilities(self, g, p, row, err));
     int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
     nm_ids_append(g->out, id);
     g->lines += newlines_of(self, id);
-    g->ended = g->ended || ends_document(self, id);
+    if (!g->length && ends_text(self, prompts, g))
+        g->length = g->out->n;
     return NM_OK;
 }
 
 /* Appends one token to every sequence whose prompt has been processed. */
-static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hidden, nm_error *err)
+static nm_status sample_tokens(nm_sampler *self, const nm_sampler_prompts *prompts, batch *b, int64_t at,
+                               nm_mat hidden, nm_error *err)
 {
     projection p = {.words = self->logits, .clusters = self->cluster_logits};
     for (; p.first < b->n; p.first += p.n) {
@@ -396,16 +441,10 @@ static nm_status sample_tokens(nm_sampler *self, batch *b, int64_t at, nm_mat hi
         for (int32_t row = 0; row < p.n; row++) {
             sequence *g = &b->live[p.first + row];
             if (at >= g->prompt->n)
-                NM_TRY(sample_next(self, g, &p, row, err));
+                NM_TRY(sample_next(self, prompts, g, &p, row, err));
         }
     }
     return NM_OK;
-}
-
-static bool is_done(const nm_sampler *self, const sequence *g)
-{
-    const nm_sample_options *o = self->options;
-    return g->ended || (int64_t)g->out->n >= o->tokens || (o->lines && g->lines >= o->lines);
 }
 
 /* Begins with the context in which the first token is generated, after the shortest prompt: no output depends on earlier inputs.
@@ -421,33 +460,20 @@ static int64_t skip_prompts(const nm_sampler *self, batch *b)
     return shortest;
 }
 
-static nm_status run_batch(nm_sampler *self, batch *b, const nm_stop *stop, nm_error *err)
+static nm_status run_batch(nm_sampler *self, const nm_sampler_prompts *prompts, batch *b, const nm_stop *stop,
+                           nm_error *err)
 {
     int32_t left = b->n;
     for (int64_t at = skip_prompts(self, b); left; at++) {
         nm_mat hidden;
         NM_TRY(nm_check_stop(stop, err));
         NM_TRY(advance(self, b, at, stop, &hidden, err));
-        NM_TRY(sample_tokens(self, b, at, hidden, err));
+        NM_TRY(sample_tokens(self, prompts, b, at, hidden, err));
         left = 0;
         for (int32_t i = 0; i < b->n; i++)
-            left += !is_done(self, &b->live[i]);
+            left += !b->live[i].length;
     }
     return NM_OK;
-}
-
-/* Removes the tokens after the limits, which were sampled while other sequences of the batch were not done. */
-static void truncate_output(const nm_sampler *self, nm_ids *out)
-{
-    const int64_t most = self->options->lines;
-    int64_t lines = 0;
-    if ((int64_t)out->n > self->options->tokens)
-        out->n = (size_t)self->options->tokens;
-    for (size_t i = 0; i < out->n; i++) {
-        lines += newlines_of(self, out->data[i]);
-        if (ends_document(self, out->data[i]) || (most && lines >= most))
-            out->n = i + 1;
-    }
 }
 
 static void batch_release(batch *b)
@@ -459,23 +485,23 @@ static void batch_release(batch *b)
     free(b->self_rows);
 }
 
-nm_status nm_sampler_run(nm_sampler *self, const nm_id_list *prompts, size_t n, uint64_t number,
-                         const nm_stop *stop, nm_ids *out, nm_error *err)
+nm_status nm_sampler_run(nm_sampler *self, const nm_sampler_prompts *prompts, const nm_stop *stop,
+                         nm_ids *out, nm_error *err)
 {
     int64_t most = self->options->batch;
     batch b = {.live = nm_allocate((size_t)most * sizeof *b.live)};
     nm_status status = NM_OK;
     if (self->incremental)
         self->output = *nm_incremental_output(self->incremental);
-    for (size_t first = 0; first < n && status == NM_OK; first += (size_t)b.n) {
-        b.n = (int32_t)(n - first < (size_t)most ? n - first : (size_t)most);
+    for (size_t first = 0; first < prompts->n && status == NM_OK; first += (size_t)b.n) {
+        b.n = (int32_t)(prompts->n - first < (size_t)most ? prompts->n - first : (size_t)most);
         for (int32_t i = 0; i < b.n; i++)
-            b.live[i] = (sequence){.prompt = prompts + first + (size_t)i,
+            b.live[i] = (sequence){.prompt = prompts->list + first + (size_t)i,
                                    .out = out + first + (size_t)i,
-                                   .number = number + first + (size_t)i};
-        status = run_batch(self, &b, stop, err);
+                                   .number = prompts->number + first + (size_t)i};
+        status = run_batch(self, prompts, &b, stop, err);
         for (int32_t i = 0; i < b.n && status == NM_OK; i++)
-            truncate_output(self, b.live[i].out);
+            b.live[i].out->n = b.live[i].length;
     }
     batch_release(&b);
     return status;

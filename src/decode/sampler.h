@@ -1,4 +1,5 @@
-/* Text generation with a language model: temperature, top-k and nucleus sampling (Holtzman et al. 2020).
+/* Text generation with a language model: temperature, top-k and nucleus sampling (Holtzman et al. 2020), and the repetition
+ * penalty of CTRL (Keskar et al. 2019).
  *
  * Deterministic: the text depends on the prompt, its number, the options and the seed only, not on the other prompts of the
  * batch or the number of threads. */
@@ -10,8 +11,9 @@
 #include "text/vocab.h"
 
 typedef struct nm_sample_options { /* section [sample] */
-    double temperature, top_p, min_p;
+    double temperature, top_p, min_p, repetition_penalty;
     int64_t top_k, tokens, lines, seed, batch;
+    const char *stop; /* the last one of the stop strings, for the caller of the sampler */
     bool unknown;
 } nm_sample_options;
 
@@ -41,9 +43,20 @@ nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_samp
 nm_status nm_sampler_create_worker(nm_sampler **sampler, const nm_sampler *main, nm_model *model,
                                    nm_error *err);
 void nm_sampler_free(nm_sampler *sampler);
-/* Continues n prompts with the numbers number .. number + n - 1 and appends the generated tokens of each to out[i].
+
+/* The prompts of a call: n, with the numbers number .. number + n - 1. */
+typedef struct nm_sampler_prompts {
+    const nm_id_list *list;
+    size_t n;
+    uint64_t number;
+    /* Whether a text ends with these generated tokens of a prompt, also before the limits of the options; NULL: no text does. */
+    bool (*ends)(void *user, const nm_id_list *prompt, const nm_ids *generated);
+    void *user;
+} nm_sampler_prompts;
+
+/* Continues the prompts and appends the generated tokens of each to out[i].
  * NM_DIVERGED if outputs of the model are not finite; NM_INTERRUPTED after a request to stop (NULL: never); NM_MEMORY. */
-nm_status nm_sampler_run(nm_sampler *sampler, const nm_id_list *prompts, size_t n, uint64_t number,
-                         const nm_stop *stop, nm_ids *out, nm_error *err);
+nm_status nm_sampler_run(nm_sampler *sampler, const nm_sampler_prompts *prompts, const nm_stop *stop,
+                         nm_ids *out, nm_error *err);
 
 #endif

@@ -1,6 +1,5 @@
 #include "experiment/run_result.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include "model/model_average.h"
 #include "probe/tid.h"
 #include "task/model_loader.h"
+#include "train/checkpoint.h"
 #include "train/train_options.h"
 
 void nm_run_result_release(nm_run_result *result)
@@ -209,39 +209,11 @@ static char *scored_model(const char *folder, const nm_run_measurement *measurem
     return measurement->average ? nm_path_join(folder, "average.safetensors") : nm_model_path(folder);
 }
 
-static int compare_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The model files of the run's checkpoints, oldest first; file names begin with the update, zero-padded. Heap. */
-static char **list_checkpoints(const char *folder, size_t *n)
-{
-    static const char suffix[] = ".safetensors";
-    char **paths = NULL, *checkpoints = nm_path_join(folder, "checkpoints");
-    size_t capacity = 0;
-    *n = 0;
-    DIR *dir = opendir(checkpoints);
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        size_t digits = strspn(entry->d_name, "0123456789");
-        if (!digits || strcmp(entry->d_name + digits, suffix))
-            continue;
-        NM_GROW(paths, *n, capacity);
-        paths[(*n)++] = nm_path_join(checkpoints, entry->d_name);
-    }
-    if (dir)
-        closedir(dir);
-    if (*n)
-        qsort(paths, *n, sizeof *paths, compare_text);
-    free(checkpoints);
-    return paths;
-}
-
 /* Writes the mean of the last checkpoints to path. */
 static nm_status average_checkpoints(const char *folder, int64_t count, const char *path, nm_error *err)
 {
     size_t n;
-    char **paths = list_checkpoints(folder, &n);
+    char **paths = nm_checkpoint_list(folder, &n);
     nm_status status;
     if ((int64_t)n < count)
         status = nm_fail(
@@ -250,9 +222,7 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
             folder, n, (long long)count);
     else
         status = nm_model_average((const char *const *)paths + n - count, (int)count, path, err);
-    for (size_t i = 0; i < n; i++)
-        free(paths[i]);
-    free(paths);
+    nm_checkpoint_list_free(paths, n);
     return status;
 }
 

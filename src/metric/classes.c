@@ -59,6 +59,12 @@ double nm_confusion_accuracy(const nm_confusion *confusion)
     return nm_accuracy_of_counts(sums, NULL);
 }
 
+/* In percent; 0 without classes that occur. */
+static double mean_f1(double sum, int32_t n_classes)
+{
+    return n_classes ? 100 * sum / n_classes : 0;
+}
+
 double nm_confusion_macro_f1(const nm_confusion *confusion)
 {
     double sum = 0;
@@ -68,13 +74,33 @@ double nm_confusion_macro_f1(const nm_confusion *confusion)
         seen += score.gold || score.predicted;
         sum += score.f1;
     }
-    return seen ? 100 * sum / seen : 0;
+    return mean_f1(sum, seen);
 }
 
 double nm_accuracy_of_counts(const int64_t *counts, const void *context)
 {
     (void)context;
     return 100 * ratio(counts[0], counts[1]);
+}
+
+void nm_macro_f1_count(int64_t *row, int32_t n_classes, int32_t gold, int32_t predicted)
+{
+    memset(row, 0, nm_macro_f1_counts(n_classes) * sizeof *row);
+    row[3 * gold] = gold == predicted;
+    row[3 * gold + 1] = row[3 * predicted + 2] = 1;
+    row[3 * n_classes] = -1;
+}
+
+double nm_macro_f1_of_counts(const int64_t *counts, const void *context)
+{
+    (void)context;
+    double sum = 0;
+    int32_t seen = 0;
+    for (const int64_t *of_class = counts; *of_class >= 0; of_class += 3) {
+        seen += of_class[1] || of_class[2];
+        sum += ratio(2 * of_class[0], of_class[1] + of_class[2]);
+    }
+    return mean_f1(sum, seen);
 }
 
 /* Maximum number of classes of a printed matrix, and number of listed errors. */

@@ -1,5 +1,5 @@
-/* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy is a function of summed counts
- * per example, for bootstrap and paired test (metric/bootstrap.h). */
+/* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy and macro F1 are functions of summed
+ * counts per example, for bootstrap and paired test (metric/bootstrap.h). */
 #ifndef NM_CLASSES_H
 #define NM_CLASSES_H
 
@@ -34,5 +34,16 @@ void nm_confusion_print(const nm_confusion *confusion, const char *const *names,
 enum { NM_ACCURACY_COUNTS = 2 };
 /* Accuracy in percent of summed rows; context is unused. */
 double nm_accuracy_of_counts(const int64_t *counts, const void *context);
+
+/* Length of the row of an example for macro F1: three columns of each class, whether it is the class of a correct prediction, the
+ * gold class, and the predicted class; and -1, which ends the row, also after summation. */
+static inline size_t nm_macro_f1_counts(int32_t n_classes)
+{
+    return 3 * (size_t)n_classes + 1;
+}
+/* Writes the row of an example. */
+void nm_macro_f1_count(int64_t *row, int32_t n_classes, int32_t gold, int32_t predicted);
+/* Macro F1 in percent of summed rows, as nm_confusion_macro_f1; context is unused. */
+double nm_macro_f1_of_counts(const int64_t *counts, const void *context);
 
 #endif

@@ -33,6 +33,7 @@ static const nm_option classification_options[] = {
     ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
     ROW(class_balance, "0", 0, 1, "Exponent b of the repetition of training texts of rare classes, which are repeated (N / n)^b times for a class with n texts, and N texts of the most frequent class; 0: no repetition, 1: all classes are equally frequent."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
+    NM_CHOICE(nm_classification_config, score, "accuracy", "accuracy|macro_f1", "Score of validations (by which train.best_by = score selects the best checkpoint), of norma compare and of norma baseline: accuracy, or the mean of F1 over the classes that occur, in which rare classes count as much as frequent ones."),
     {0}};
 /* clang-format on */
 
@@ -70,6 +71,20 @@ static uint64_t fingerprint(const nm_labeled_set *set)
     return ids ^ XXH3_64bits_withSeed(set->offsets, (set->n + 1) * sizeof *set->offsets, labels);
 }
 
+/* NM_USAGE if the counts of macro F1, which are those of each class for each text, are too large. */
+static nm_status check_score(const nm_classification_parts *parts, nm_error *err)
+{
+    const size_t most = (size_t)1 << 26, row = nm_macro_f1_counts(nm_classification_classes(parts));
+    for (int split = NM_SPLIT_VALID; split < NM_CLASS_SPLITS && parts->macro_f1; split++)
+        if (parts->sets[split].n > most / row)
+            return nm_fail(err, NM_USAGE,
+                           "data.score = macro_f1: %d classes and %zu %s texts are too many, the limit of "
+                           "their product is about %zu; use accuracy",
+                           nm_classification_classes(parts), parts->sets[split].n,
+                           nm_prepare_split_names[split], most / 3);
+    return NM_OK;
+}
+
 static nm_status classification_open(nm_task *task, nm_error *err)
 {
     const nm_classification_config *config = task->config;
@@ -78,6 +93,8 @@ static nm_status classification_open(nm_task *task, nm_error *err)
         NM_TRY(nm_model_text_read(config->codes, &parts->texts[NM_CLASS_TEXT_CODES], err));
     NM_TRY(nm_classification_open_coder(parts, config, config->codes, err));
     NM_TRY(nm_classification_read(task, err));
+    parts->macro_f1 = config->score == NM_CLASSIFICATION_MACRO_F1;
+    NM_TRY(check_score(parts, err));
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
         parts->corpora[split] = nm_labeled_set_corpus(&parts->sets[split]);
         parts->batching[split] = (nm_batching){.source = &parts->corpora[split],

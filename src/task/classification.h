@@ -18,6 +18,7 @@ typedef struct nm_classification_config { /* section [data] */
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;
     double valid_fraction, class_balance, word_dropout;
+    enum { NM_CLASSIFICATION_ACCURACY, NM_CLASSIFICATION_MACRO_F1 } score;
 } nm_classification_config;
 
 typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and their classes */
@@ -36,6 +37,7 @@ typedef struct nm_classification_parts {
     nm_labeled_set sets[NM_CLASS_SPLITS];
     nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty after open_model */
     nm_batching batching[NM_CLASS_SPLITS];
+    bool macro_f1; /* the score is macro F1; false: accuracy */
 } nm_classification_parts;
 
 static inline nm_classification_parts *nm_classification_parts_of(const nm_task *task)

@@ -98,22 +98,29 @@ nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const 
 void nm_classification_count(const nm_classification_parts *parts, nm_split split, const int32_t *predicted,
                              size_t n, nm_task_score *score)
 {
+    const bool macro = parts->macro_f1;
     int32_t classes = nm_classification_classes(parts);
+    size_t columns = macro ? nm_macro_f1_counts(classes) : NM_ACCURACY_COUNTS;
     nm_confusion confusion = nm_confusion_create(classes);
-    int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
+    int64_t *rows = nm_allocate((n + 1) * columns * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         int32_t gold = parts->sets[split].labels.data[i];
+        int64_t *row = rows + columns * i;
         nm_confusion_add(&confusion, gold, predicted[i]);
-        rows[NM_ACCURACY_COUNTS * i] = gold == predicted[i];
-        rows[NM_ACCURACY_COUNTS * i + 1] = 1;
+        row[0] = gold == predicted[i];
+        row[1] = 1;
+        if (macro)
+            nm_macro_f1_count(row, classes, gold, predicted[i]);
     }
-    score->name = "accuracy";
-    score->title = "accuracy";
-    score->value = nm_confusion_accuracy(&confusion);
-    score->counts = (nm_counts){rows, n, NM_ACCURACY_COUNTS};
-    score->of_counts = nm_accuracy_of_counts;
-    score->samples = nm_format("  macro-F1 %.2f\n", nm_confusion_macro_f1(&confusion));
-    snprintf(score->signature, sizeof score->signature, "accuracy|classes:%d|examples:%zu", classes, n);
+    const double accuracy = nm_confusion_accuracy(&confusion), f1 = nm_confusion_macro_f1(&confusion);
+    score->name = macro ? "macro_f1" : "accuracy";
+    score->title = macro ? "macro-F1" : "accuracy";
+    score->value = macro ? f1 : accuracy;
+    score->counts = (nm_counts){rows, n, (int)columns};
+    score->of_counts = macro ? nm_macro_f1_of_counts : nm_accuracy_of_counts;
+    score->samples = nm_format("  %s %.2f\n", macro ? "accuracy" : "macro-F1", macro ? accuracy : f1);
+    snprintf(score->signature, sizeof score->signature, "%s|classes:%d|examples:%zu", score->name, classes,
+             n);
     nm_confusion_release(&confusion);
 }
 

@@ -1,8 +1,10 @@
 #include "train/checkpoint.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "train/train_options.h"
@@ -17,6 +19,41 @@ char *nm_model_path(const char *path)
         free(inside);
     }
     return nm_duplicate(path);
+}
+
+static int is_checkpoint(const struct dirent *entry)
+{
+    const size_t digits = strspn(entry->d_name, "0123456789");
+    return digits && !strcmp(entry->d_name + digits, ".safetensors");
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+char **nm_checkpoint_list(const char *run, size_t *n)
+{
+    struct dirent **entries = NULL;
+    char *folder = nm_path_join(run, "checkpoints"), **paths = NULL;
+    const int found = scandir(folder, &entries, is_checkpoint, compare_names); /* updates of eight digits */
+    *n = found > 0 ? (size_t)found : 0;
+    if (*n)
+        paths = nm_allocate(*n * sizeof *paths);
+    for (size_t i = 0; i < *n; i++) {
+        paths[i] = nm_path_join(folder, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    free(folder);
+    return paths;
+}
+
+void nm_checkpoint_list_free(char **paths, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+    free(paths);
 }
 
 /* Without origins, which differ between an uninterrupted run and a resumed one. */

@@ -10,6 +10,11 @@
  * unchanged. Heap. */
 char *nm_model_path(const char *path);
 
+/* The model files of the checkpoints that a run folder keeps, oldest first, the initial one (train.save_initial) included. NULL and
+ * *n 0: there are none. Free with nm_checkpoint_list_free. */
+char **nm_checkpoint_list(const char *run, size_t *n);
+void nm_checkpoint_list_free(char **paths, size_t n);
+
 /* Writes the model, the texts of the task and the options. update: stored as metadata "update". NM_IO. */
 nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_task *task, int64_t update,
                               nm_error *err);

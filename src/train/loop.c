@@ -132,7 +132,8 @@ static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, 
          counts = validation_is_due(trainer);
     double score = v.score.lower_is_better ? -v.score.value : v.score.value;
     double selection = by_score ? score : -v.loss;
-    if (state->best_by_score != by_score) { /* a resumed run with another train.best_by or train.score */
+    const bool other_score = by_score && state->best_update && strcmp(state->score_title, v.score.title) != 0;
+    if (state->best_by_score != by_score || other_score) { /* a resumed run with other options */
         state->best_by_score = by_score;
         state->best_update = state->bad_checks = 0;
     }

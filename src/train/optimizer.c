@@ -16,7 +16,8 @@ int64_t nm_optimizer_state_kind(const nm_optim_config *config)
 static void add_range(nm_optimizer *optimizer, nm_param_range range)
 {
     nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
-    if (optimizer->n_trainable && next[-1].first + next[-1].n == range.first) {
+    if (optimizer->n_trainable && next[-1].first + next[-1].n == range.first &&
+        next[-1].decays == range.decays) {
         next[-1].n += range.n;
     } else {
         *next = range;
@@ -56,8 +57,9 @@ static void find_trainable(nm_optimizer *optimizer)
                 add_blocks(optimizer, param);
             continue;
         }
+        const bool decays = optimizer->config->decayed_parameters == NM_DECAYED_ALL || param->tensor.rows > 1;
         if (!param->fixed)
-            add_range(optimizer, (nm_param_range){first, end - first, optimizer->n_v});
+            add_range(optimizer, (nm_param_range){first, end - first, optimizer->n_v, decays});
         optimizer->n_v += end - first;
     }
 }
@@ -213,7 +215,6 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
                     .beta1 = c->beta1,
                     .beta2 = c->beta2,
                     .eps = c->eps,
-                    .weight_decay = c->weight_decay,
                     .grad_scale = grad_scale,
                     .step = step,
                     .variant = c->name == NM_OPTIM_MUON ? NM_ADAMW_TORCH : (nm_adam_variant)c->name};
@@ -222,6 +223,7 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
         size_t at = range.first * unit, state = (range.first - optimizer->part.first) * unit;
         char *p = (char *)params->values + at, *g = (char *)params->grads + at;
         char *v = (char *)optimizer->v + range.v * unit;
+        adam.weight_decay = range.decays ? c->weight_decay : 0;
         if (c->name == NM_OPTIM_SGD)
             NM_CALL(b, sgd, .lr = lr, .momentum = c->momentum, .grad_scale = grad_scale,
                     .clip = optimizer->clip_value, .n = range.n, .p = p, .g = g, .v = v);

@@ -18,7 +18,8 @@
 /* Consecutive trainable elements of the parameter memory. */
 typedef struct nm_param_range {
     size_t first, n;
-    size_t v; /* first element of v */
+    size_t v;    /* first element of v */
+    bool decays; /* whether weight decay applies */
 } nm_param_range;
 
 /* A block of rows of a hidden weight (nm_params_mark_hidden), which Muon updates. */

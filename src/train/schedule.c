@@ -10,12 +10,14 @@
  *     inv-sqrt-decay   f d^-0.5 min(n^-0.5, n W^-1.5)
  *     val-decay        c f d^-0.5 min(n, W-1) W^-1.5
  *     no-warmup        c lr
- *     cosine           lr n/W                     if n < W,    lr/2 (1 + cos(pi (n-W)/(T-W)))    otherwise
+ *     cosine           lr n/W                     if n < W,    lr F(1/2 (1 + cos(pi (n-W)/(T-W))))   otherwise
  *     cosine-ma2019    lr                         if n = 1,
- *                      lr (n-1)/W                 if n <= W,   lr/2 (1 + cos(pi (n-1)/T))        otherwise
- *     linear           lr n/W                     if n <= W,   lr (T-n)/(T-W)                    otherwise
+ *                      lr (n-1)/W                 if n <= W,   lr F(1/2 (1 + cos(pi (n-1)/T)))       otherwise
+ *     linear           lr n/W                     if n <= W,   lr F((T-n)/(T-W))                     otherwise
  *     constant         lr
- *     wsd              lr min(n/W, 1, (T-n)/(f T))    f = schedule.decay_fraction
+ *     wsd              lr min(n/W, F(min(1, (T-n)/(D T))))    D = schedule.decay_fraction
+ *
+ *     F(x) = x + r (1 - x), from 1 to r    r = schedule.final_fraction
  *
  * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and no-warmup are those of
  * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP;
@@ -50,7 +52,7 @@
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
               "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant|wsd",
-              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; wsd (warm-up, stable, decay): warm-up to lr, then lr, which the last decay_fraction of the planned updates decrease linearly to 0."),
+              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; wsd (warm-up, stable, decay): warm-up to lr, then lr, which decreases linearly in the last decay_fraction of the planned updates."),
     ROW(lr, "0.0005", 0, 100, "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
     ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
@@ -58,11 +60,21 @@ const nm_option nm_schedule_options[] = {
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
     ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be worse than to cause a decay (val-decay, no-warmup)."),
-    ROW(decay_fraction, "0.2", 0, 1, "Fraction of the planned updates in which the rate decreases to 0 (wsd); 0: constant after the warm-up."),
+    ROW(decay_fraction, "0.2", 0, 1, "Fraction of the planned updates in which the rate decreases (wsd); 0: constant after the warm-up."),
+    ROW(final_fraction, "0", 0, 1, "Final learning rate as a fraction of schedule.lr (cosine, cosine-ma2019, linear, wsd)."),
     ROW(updates, "0", 0, 1e12, "Planned updates of cosine, cosine-ma2019, linear and wsd; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
-    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019, linear and wsd by each validation without a new best, so that the rate is 0 when train.patience ends the training."),
+    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019, linear and wsd by each validation without a new best, so that the rate is final when train.patience ends the training."),
     ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
+/* clang-format on */
+
+static bool rate_decreases(const nm_options *options)
+{
+    const nm_schedule_config *config = nm_options_find(options, "schedule");
+    return config->name != NM_SCHEDULE_WSD || config->decay_fraction > 0;
+}
+
+/* clang-format off */
 const nm_option_rule nm_schedule_rules[] = {
     RULE(lr, "!inv-sqrt-decay|val-decay", "the rate follows from schedule.scale, schedule.warmup and model.width"),
     RULE(init_lr, "inverse-sqrt", "only inverse-sqrt has an initial rate"),
@@ -73,6 +85,8 @@ const nm_option_rule nm_schedule_rules[] = {
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(decay_fraction, "wsd", "only wsd has a constant rate before its decay"),
+    RULE(final_fraction, "cosine|cosine-ma2019|linear|wsd", "the rate does not decrease to a final value"),
+    {"schedule.final_fraction", "schedule.decay_fraction", NULL, "the rate does not decrease", rate_decreases},
     RULE(updates, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
     RULE(early_stopping, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
     {"schedule.early_stopping", "train.patience", "!0", "early stopping is disabled", NULL},
@@ -115,17 +129,23 @@ static double inverse_sqrt(const nm_schedule *s, double n)
     return done > 0 ? lr * sqrt(w > 0 ? w : 1) / sqrt(done) : lr;
 }
 
-static double half_cosine(double lr, double done, double length)
+/* F. factor: from 1 to 0. */
+static double to_final(const nm_schedule *s, double factor)
+{
+    return factor + s->config.final_fraction * (1 - factor);
+}
+
+static double half_cosine(double done, double length)
 {
     if (done <= 0)
-        return lr;
-    return done >= length ? 0 : 0.5 * lr * (1 + cos(3.14159265358979323846 * done / length));
+        return 1;
+    return done >= length ? 0 : 0.5 * (1 + cos(3.14159265358979323846 * done / length));
 }
 
 static double cosine(const nm_schedule *s, double n)
 {
     double total = s->total, w = warmup_length(s);
-    return n < w ? s->config.lr * n / w : half_cosine(s->config.lr, n - w, total - w);
+    return n < w ? s->config.lr * n / w : s->config.lr * to_final(s, half_cosine(n - w, total - w));
 }
 
 /* The authors' code sets the rate after each update, so that the first update uses the peak rate. */
@@ -134,14 +154,14 @@ static double cosine_ma2019(const nm_schedule *s, double n)
     double done = n - 1, w = warmup_length(s), total = s->total;
     if (done == 0)
         return s->config.lr;
-    return done < w ? s->config.lr * done / w : half_cosine(s->config.lr, done, total);
+    return done < w ? s->config.lr * done / w : s->config.lr * to_final(s, half_cosine(done, total));
 }
 
 static double linear(const nm_schedule *s, double n)
 {
     double total = s->total, w = fmax(warmup_length(s), 1);
-    double factor = n <= w ? n / w : isinf(total) ? 1 : (total - n) / (total - w);
-    return s->config.lr * (factor > 0 ? factor : 0);
+    double factor = n <= w ? n / w : isinf(total) ? 1 : to_final(s, fmax((total - n) / (total - w), 0));
+    return s->config.lr * factor;
 }
 
 static double constant(const nm_schedule *s, double n)
@@ -153,8 +173,8 @@ static double constant(const nm_schedule *s, double n)
 static double warmup_stable_decay(const nm_schedule *s, double n)
 {
     double decay = s->config.decay_fraction * s->total, w = fmax(warmup_length(s), 1);
-    double factor = decay > 0 && !isinf(decay) ? fmin(1, (s->total - n) / decay) : 1;
-    return s->config.lr * fmax(fmin(n / w, factor), 0);
+    double factor = decay > 0 && !isinf(decay) ? fmax(fmin(1, (s->total - n) / decay), 0) : 1;
+    return s->config.lr * fmin(n / w, to_final(s, factor));
 }
 
 static const struct {

@@ -19,7 +19,7 @@ typedef enum nm_schedule_name {
 
 typedef struct nm_schedule_config {
     nm_schedule_name name;
-    double lr, init_lr, scale, decay, min_lr, warmup_fraction, decay_fraction;
+    double lr, init_lr, scale, decay, min_lr, warmup_fraction, decay_fraction, final_fraction;
     int64_t warmup, updates, patience;
     bool early_stopping;
 } nm_schedule_config;

@@ -37,7 +37,8 @@ static const nm_option optim_options[] = {
     OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam; AdamW of Muon)."),
     OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam; AdamW of Muon)."),
     OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam; AdamW of Muon)."),
-    OPTIM(weight_decay, "0", 0, 1, "Weight decay of all parameters (Adam, Muon)."),
+    OPTIM(weight_decay, "0", 0, 1, "Weight decay (Adam, Muon)."),
+    NM_CHOICE(nm_optim_config, decayed_parameters, "all", "all|matrices", "Parameters to which optim.weight_decay applies: all, or only matrices, that is, weights of linear layers and embeddings, but no biases, parameters of norms and other vectors."),
     OPTIM(momentum, "0.9", 0, 1, "Momentum (SGD)."),
     OPTIM(muon_momentum, "0.95", 0, 0.999999, "Momentum of the matrices that Muon updates."),
     OPTIM(muon_nesterov, "true", 0, 1, "Nesterov momentum of the matrices that Muon updates; otherwise plain momentum."),
@@ -51,6 +52,12 @@ static bool best_by_applies(const nm_options *options)
 {
     const nm_train_config *train = nm_options_find(options, "train");
     return train->score || train->best_by != NM_BEST_BY_SCORE;
+}
+
+static bool decayed_parameters_applies(const nm_options *options)
+{
+    const nm_optim_config *optim = nm_options_find(options, "optim");
+    return optim->weight_decay > 0 || optim->decayed_parameters == NM_DECAYED_ALL;
 }
 
 static const nm_option_rule rules[] = {
@@ -71,6 +78,8 @@ static const nm_option_rule rules[] = {
     {"optim.beta1", "optim.name", "!sgd", "SGD has optim.momentum", NULL},
     {"optim.beta2", "optim.name", "!sgd", "SGD has no second moment", NULL},
     {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
+    {"optim.decayed_parameters", "optim.weight_decay", NULL, "there is no weight decay",
+     decayed_parameters_applies},
     {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam and Muon only", NULL},
     {0}};
 

@@ -16,6 +16,9 @@ typedef enum nm_optimizer_name {
     NM_OPTIM_MUON
 } nm_optimizer_name;
 
+/* Matrices are parameters with more than one row. */
+typedef enum nm_decayed { NM_DECAYED_ALL, NM_DECAYED_MATRICES } nm_decayed;
+
 /* Section [train]; the help texts in train_options.c describe the fields. */
 typedef struct nm_train_config {
     nm_smoothing smoothing;
@@ -31,6 +34,7 @@ typedef struct nm_train_config {
 typedef struct nm_optim_config {
     nm_optimizer_name name;
     nm_muon_scale muon_scale;
+    nm_decayed decayed_parameters;
     double beta1, beta2, eps, weight_decay, momentum, muon_momentum, muon_lr_factor;
     int64_t muon_steps;
     bool muon_nesterov;

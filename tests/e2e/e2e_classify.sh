@@ -129,6 +129,29 @@ fi
     --run.folder csv 2>err || fail "train from CSV: $(cat err)"
 cmp -s <(tail -c 2000 runs/reviews/last.safetensors) <(tail -c 2000 csv/last.safetensors) || fail "CSV gave other weights"
 
+# ---- macro-F1 as the score: validations, the best checkpoint, comparisons and baselines ----
+awk -F '\t' '$1 != "bad" || ++n <= 9' train.tsv >rare.tsv
+macro=(--data.train rare.tsv --data.score macro_f1)
+"$NORMA" train reviews.ini "${macro[@]}" --run.folder macro 2>err || fail "macro-F1: $(cat err)"
+grep -qE 'best at update [0-9]+: loss [0-9.]+, macro-F1 [0-9.]+ ' err || fail "macro-F1 is not the score: $(tail -n 1 err)"
+has err '  accuracy '
+[ "$(grep -c '"signature":"macro_f1|classes:3|' macro/log.jsonl)" = 6 ] || fail "the log has not 6 scores: $(head -c 600 macro/log.jsonl)"
+# The first one of the highest scores.
+perl -ne 'if (/"type":"valid","update":(\d+).*"macro_f1":([0-9.]+)/) { ($best, $at) = ($2, $1) if !defined $best || $2 > $best }
+    END { print "best at update $at" }' macro/log.jsonl >best
+has err "$(cat best):"
+"$NORMA" compare reviews.ini "${macro[@]}" --norms layer,batch --train.epochs 2 --folder macro-compare --format json >macro.json 2>err ||
+    fail "compare by macro-F1: $(cat err)"
+for norm in layer batch; do
+    "$NORMA" classify macro-compare/$norm-1 test.tsv --evaluate --json --bootstrap 0 >report.json || fail "evaluate --json"
+    perl -MJSON::PP -0777 -e '($table, $report) = map { open my $in, "<", $_; decode_json(readline $in) } @ARGV[0, 1];
+        ($one) = grep { $_->{norm} eq $ARGV[2] } @{$table->{runs}};
+        exit !(abs($one->{macro_f1} - $report->{macro_f1}) < 1e-3 && $one->{low} < $one->{macro_f1} && $one->{macro_f1} < $one->{high})' \
+        macro.json report.json $norm || fail "the score of $norm is another one: $(cat macro.json report.json)"
+done
+accepts 'macro-F1' baseline reviews.ini "${macro[@]}"
+lacks out 'accuracy '
+
 # ---- a joint dictionary of subwords ----
 cut -f 2 train.tsv >words.en && cp words.en words.de
 "$NORMA" prepare --train words --source-lang en --target-lang de --tokenizer none --bpe-merges 40 --output codes 2>err ||

@@ -1,6 +1,6 @@
 #!/bin/bash
-# comm.shard_optimizer: bitwise the model and the log of one process, with Adam and SGD, clipping, fixed parameters, balanced
-# shards and instruments; checkpoints contain the whole state, so that every number of ranks continues them, with or without sharding.
+# comm.shard_optimizer: bitwise the model and the log of one process, with Adam and SGD, clipping, weight decay of matrices, fixed
+# parameters, balanced shards and instruments; checkpoints contain the whole state, so that every number of ranks continues them, with or without sharding.
 # Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
 set -uo pipefail
 # shellcheck source=tests/e2e/ranks_helper.sh
@@ -31,9 +31,11 @@ as_one() { # NAME OPTIONS...: 2 and 3 ranks with sharding equal one process
         [ "$(plain "$name")" = "$(plain "$name-$n")" ] || fail "$name, $n ranks: the log differs: $(diff <(plain "$name") <(plain "$name-$n") | head -n 4)"
     done
 }
-adam=(--train.max_grad_norm 0.05 --probe.every 2 --optim.weight_decay 0.1 --model.freeze 'enc.*' --train.balance_shards)
+adam=(--train.max_grad_norm 0.05 --probe.every 2 --optim.weight_decay 0.1 --optim.decayed_parameters matrices --model.freeze 'enc.*' --train.balance_shards)
 as_one adam "${adam[@]}"
 grep -q '"type":"probe"' adam/log.jsonl || fail "no instruments: $(head -c 2000 adam/log.jsonl)"
+"$NORMA" train recipe.ini "${adam[@]}" --optim.decayed_parameters all --run.quiet --run.folder decayed 2>err || fail "decayed: $(cat err)"
+[ "$(weights adam/last.safetensors)" != "$(weights decayed/last.safetensors)" ] || fail "the weight decay of vectors changes nothing"
 as_one sgd --optim.name sgd --device.backend ref --norm.statistics update
 
 # Stopped with 3 ranks, continued by 2 ranks without sharding, by one process, and by 4 ranks with sharding.
@@ -50,8 +52,8 @@ has err 'resumed at update 6'
 for n in 1 3; do
     cp -r stopped "changed$n"
 done
-"$NORMA" train recipe.ini --optim.name sgd --optim.weight_decay 0 --train.updates 11 --run.quiet --run.folder changed1 --resume=override 2>err || fail "changed: $(cat err)"
-ranks 3 --optim.name sgd --optim.weight_decay 0 --train.updates 11 --comm.shard_optimizer --run.folder changed3 --resume=override
+"$NORMA" train recipe.ini --optim.name sgd --optim.weight_decay 0 --optim.decayed_parameters all --train.updates 11 --run.quiet --run.folder changed1 --resume=override 2>err || fail "changed: $(cat err)"
+ranks 3 --optim.name sgd --optim.weight_decay 0 --optim.decayed_parameters all --train.updates 11 --comm.shard_optimizer --run.folder changed3 --resume=override
 has err 'the optimizer state starts from zero'
 [ "$(weights changed1/last.safetensors)" = "$(weights changed3/last.safetensors)" ] || fail "another optimizer: the weights differ"
 
@@ -61,7 +63,8 @@ ranks 2 --schedule.lr 100 --schedule.warmup 0 --comm.shard_optimizer --run.folde
 ends 8 "$(grep -o 'update [0-9]*: .*' one)"
 
 # Balanced shards are other shards. Those of language models are equal.
-"$NORMA" train recipe.ini --train.max_grad_norm 0.05 --optim.weight_decay 0.1 --model.freeze 'enc.*' --run.quiet --run.folder unbalanced 2>err || fail "unbalanced: $(cat err)"
+"$NORMA" train recipe.ini --train.max_grad_norm 0.05 --optim.weight_decay 0.1 --optim.decayed_parameters matrices --model.freeze 'enc.*' \
+    --run.quiet --run.folder unbalanced 2>err || fail "unbalanced: $(cat err)"
 [ "$(weights adam/last.safetensors)" != "$(weights unbalanced/last.safetensors)" ] || fail "train.balance_shards did not change the shards"
 # Without effect.
 "$NORMA" train recipe.ini --train.balance_shards --train.shards 1 --run.folder alone 2>err && fail "one shard was balanced"
@@ -70,9 +73,10 @@ has err 'train.balance_shards = true has no effect'
 has err 'comm.shard_optimizer: it requires several processes'
 
 # Muon updates whole matrices: without sharding, as one process.
-"$NORMA" train recipe.ini --optim.name muon --run.quiet --run.folder muon 2>err || fail "muon: $(cat err)"
+muon=(--optim.name muon --optim.weight_decay 0.1 --optim.decayed_parameters matrices)
+"$NORMA" train recipe.ini "${muon[@]}" --run.quiet --run.folder muon 2>err || fail "muon: $(cat err)"
 has err 'muon updates '
-ranks 3 --optim.name muon --train.updates 5 --run.folder muon-3
+ranks 3 "${muon[@]}" --train.updates 5 --run.folder muon-3
 ranks 2 --train.updates 9 --run.folder muon-3 --resume
 has err 'resumed at update 5'
 [ "$(weights muon/last.safetensors)" = "$(weights muon-3/last.safetensors)" ] || fail "Muon: the weights of 3 and 2 ranks differ"

@@ -242,6 +242,25 @@ done
 "$NORMA" average mean.safetensors runs/small/last.safetensors again/last.safetensors 2>err || fail "average: $(cat err)"
 cmp -s <(tail -c 4000 mean.safetensors) <(tail -c 4000 again/last.safetensors) || fail "the average of two equal models differs from them"
 
+# ---- the average of a run: the checkpoints that it has kept, without the initial one ----
+accepts 'done: 12 updates' train small.ini --run.folder kept --train.updates 12 --train.save_every 2 --train.keep_last 4 --train.save_initial
+[ -e kept/checkpoints/00000000.safetensors ] || fail "no initial checkpoint"
+for last in 0 1 3 4; do
+    "$NORMA" average run.safetensors kept --last $last 2>err || fail "average of a run: $(cat err)"
+    mapfile -t files < <(find kept/checkpoints -name '*[1-9]*.safetensors' ! -name '*.state.*' | sort | tail -n $((last ? last : 4)))
+    has err "run.safetensors: average of ${#files[@]} model"
+    "$NORMA" average files.safetensors "${files[@]}" 2>err || fail "average of files: $(cat err)"
+    cmp -s run.safetensors files.safetensors || fail "--last $last is not the average of ${files[*]}"
+done
+"$NORMA" average run.safetensors kept runs/small/last.safetensors kept --last 2 2>err || fail "average of runs: $(cat err)"
+has err 'kept: checkpoints of updates 10, 12'
+has err 'average of 5 models'
+rm run.safetensors
+refuses 5 'kept: 4 checkpoints, but --last is 5; train.keep_last' average run.safetensors kept --last 5
+refuses 2 'average.last has no effect without a run folder' average run.safetensors runs/small/last.safetensors --last 2
+refuses 3 'kept/checkpoints: is a folder, but no run with saved checkpoints' average run.safetensors kept kept/checkpoints
+[ ! -e run.safetensors ] || fail 'an average that failed left a file'
+
 # ---- a recipe that varies the encoder's norm: variants and --model.norm replace that norm ----
 printf 'include = small.ini\n[model]\nnorm = layer\nencoder_norm = power\nencoder_final_norm = layer\n' >encoder.ini
 "$NORMA" compare encoder.ini --norms layer,batch,rms --train.updates 5 --jobs 2 --format json >table.json 2>err ||

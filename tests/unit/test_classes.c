@@ -49,6 +49,25 @@ static void figures(void **state)
     nm_confusion_release(&empty);
 }
 
+/* The sums of rows per example are those of the matrix, in any order. */
+static void macro_f1_of_counts(void **state)
+{
+    (void)state;
+    enum { CLASSES = 4, ROW = 3 * CLASSES + 1 };
+    static const int32_t pairs[][2] = {{2, 0}, {0, 0}, {0, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}};
+    int64_t sum[ROW] = {0}, row[ROW];
+    assert_int_equal(nm_macro_f1_counts(CLASSES), ROW);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        nm_macro_f1_count(row, CLASSES, pairs[i][0], pairs[i][1]);
+        for (int k = 0; k < ROW; k++)
+            sum[k] += row[k];
+    }
+    nm_confusion confusion = example();
+    assert_true(nm_macro_f1_of_counts(sum, NULL) == nm_confusion_macro_f1(&confusion));
+    near(nm_macro_f1_of_counts(sum, NULL), 100 * (0.75 + 0.8 + 0) / 3);
+    nm_confusion_release(&confusion);
+}
+
 static void assert_printed(const nm_confusion *confusion, const char *const *names, const char *wanted)
 {
     char *text = NULL;
@@ -140,8 +159,8 @@ static void paired_test_of_equal_systems(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(figures), cmocka_unit_test(printed),
-                                       cmocka_unit_test(printed_with_many_classes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures), cmocka_unit_test(macro_f1_of_counts),
+                                       cmocka_unit_test(printed), cmocka_unit_test(printed_with_many_classes),
                                        cmocka_unit_test(paired_test_of_equal_systems)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -394,6 +394,41 @@ static void check_prompt_lines(nm_language_model *model)
     nm_lm_texts_free(second);
 }
 
+/* Two stop strings: each text ends before the first occurrence of one of them, which one text has within the first words. */
+static void check_stops(nm_language_model *model)
+{
+    nm_error err;
+    nm_language_model *stopped = NULL;
+    nm_lm_texts *all, *cut;
+    int n_cut = 0;
+    const char *const options[] = {"device.threads", "1", "sample.stop", "5 w", "tokens", "9",
+                                   "stop",           "",  "stop",        "2",   NULL};
+    assert_int_equal(nm_language_model_open(&stopped, lm_run, options, &err), NM_OK);
+    assert_int_equal(nm_language_model_generate(model, texts, N_TEXTS, 0, &all, &err), NM_OK);
+    assert_int_equal(nm_language_model_generate(stopped, texts, N_TEXTS, 0, &cut, &err), NM_OK);
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        const char *whole = nm_lm_texts_get(all, i), *text = nm_lm_texts_get(cut, i);
+        const char *first = strstr(whole, "5 w"), *second = strstr(whole, "2");
+        const char *end = second && (!first || second < first) ? second : first;
+        size_t bytes = end ? (size_t)(end - whole) : strlen(whole);
+        assert_int_equal(strlen(text), bytes);
+        assert_memory_equal(text, whole, bytes);
+        const char *with_prompt = nm_lm_texts_with_prompt(cut, i);
+        assert_string_equal(with_prompt + strlen(with_prompt) - bytes, text);
+        n_cut += end != NULL;
+    }
+    assert_in_range(n_cut, 2, N_TEXTS - 1);
+    nm_lm_texts_free(all);
+    nm_lm_texts_free(cut);
+    nm_language_model_close(stopped);
+    stopped = NULL;
+    assert_int_equal(
+        nm_language_model_open(&stopped, lm_run, (const char *const[]){"stop", "a\xff", NULL}, &err),
+        NM_USAGE);
+    assert_string_equal(err.text, "sample.stop: not UTF-8: byte 0xff at position 2");
+    assert_null(stopped);
+}
+
 /* All resamples are the same block of tokens. */
 static void check_one_block(nm_language_model *model, const char *path)
 {
@@ -514,6 +549,7 @@ static void language_model(void **state)
     assert_true(!one && !found);
     assert_true(isnan(nm_lm_scores_perplexity(NULL)));
     check_prompt_lines(model);
+    check_stops(model);
     check_perplexity(model);
     check_threads(score, model);
     check_threads(generate, model);

@@ -419,17 +419,20 @@ static void test_omitted_symbols_have_no_probability(void **state)
 
 enum { PROMPTS = 5, DRAWN = 17 };
 
+static const int32_t prompt_words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};
+static const nm_id_list some_prompts[PROMPTS] = {
+    {prompt_words, 3}, {prompt_words, 0}, {prompt_words + 3, 8}, {prompt_words, 1}, {prompt_words + 1, 2}};
+
 static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *options,
                      int32_t out[PROMPTS][DRAWN])
 {
-    static const int32_t words[] = {5, 9, 7, 12, 4, 4, 8, 20, 11, 6, 19};
-    static const nm_id_list prompts[] = {{words, 3}, {words, 0}, {words + 3, 8}, {words, 1}, {words + 1, 2}};
     nm_ids drawn[PROMPTS] = {{0}};
     nm_sampler *sampler;
     nm_error err;
     const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
+    const nm_sampler_prompts prompts = {.list = some_prompts, .n = PROMPTS};
     check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
-    check(nm_sampler_run(sampler, prompts, PROMPTS, 0, NULL, drawn, &err), &err);
+    check(nm_sampler_run(sampler, &prompts, NULL, drawn, &err), &err);
     for (int i = 0; i < PROMPTS; i++) {
         assert_int_equal(drawn[i].n, DRAWN);
         memcpy(out[i], drawn[i].data, sizeof out[i]);
@@ -438,25 +441,58 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_sampler_free(sampler);
 }
 
-/* Greedy sampling returns the token with the lowest loss in the same context; a full context is replaced by its second half. */
-static void check_greedy(rig *r, const int32_t drawn[DRAWN])
+/* The logit of r->text[at] given the `seen` inputs before it, of a model without clusters. */
+static double logit_of(rig *r, nm_tape *tape, int32_t at, int32_t seen)
 {
+    int32_t in[SEGMENT], pos[SEGMENT], offsets[] = {0, seen};
+    for (int32_t i = 0; i < seen; i++) {
+        in[i] = at - seen + i < 0 ? 2 : r->text[at - seen + i];
+        pos[i] = i;
+    }
+    nm_batch batch = {.n = 1, .target = {1, seen, seen, offsets, NULL}, .target_in = in, .target_pos = pos};
+    nm_tape_start(tape, false, 0, 0);
+    const nm_model_output out = r->model->type->forward(r->model, tape, &batch);
+    const float *hidden = (float *)out.hidden->data + (size_t)(seen - 1) * (size_t)out.hidden->cols;
+    const float *weight = (float *)out.weight->data + (size_t)r->text[at] * (size_t)out.weight->cols;
+    double sum = out.bias ? (double)((float *)out.bias->data)[r->text[at]] : 0;
+    for (int32_t i = 0; i < out.hidden->cols; i++)
+        sum += (double)hidden[i] * (double)weight[i];
+    return sum;
+}
+
+/* Greedy sampling returns the token with the highest score after the prompt in the same context; a full context is replaced by its
+ * second half. The scores are the logits, with clusters the log probabilities, those of repeated tokens with the penalty. */
+static void check_greedy(rig *r, const nm_id_list *prompt, const int32_t drawn[DRAWN], double penalty)
+{
+    const bool clusters = nm_lm_config_of(r->model)->adaptive;
     nm_tape tape;
     nm_error err;
     check(nm_tape_init(&tape, r->backend, (size_t)64 << 20, &err), &err);
-    for (int32_t at = 0, begin = 0; at < DRAWN; at++) {
+    memcpy(r->text, prompt->ids, (size_t)prompt->n * sizeof *r->text);
+    memcpy(r->text + prompt->n, drawn, DRAWN * sizeof *drawn);
+    for (int32_t at = 0, begin = 0; at < prompt->n + DRAWN; at++) {
+        bool seen[WORDS] = {false};
         if (at - begin >= SEGMENT)
             begin = at - SEGMENT / 2 + 1;
-        double best = INFINITY;
-        int32_t choice = -1;
+        if (at < prompt->n)
+            continue;
+        double best = -INFINITY;
+        int32_t choice = -1, chosen = r->text[at];
+        for (int32_t i = 0; i < at; i++)
+            seen[r->text[i]] = true;
         for (int32_t word = 2; word < WORDS; word++) {
-            memcpy(r->text, drawn, (size_t)at * sizeof *drawn);
             r->text[at] = word;
-            double cost = word == 3 ? INFINITY : score_one(r, &tape, at, at - begin + 1);
-            choice = cost < best ? word : choice;
-            best = cost < best ? cost : best;
+            double score =
+                clusters ? -score_one(r, &tape, at, at - begin + 1) : logit_of(r, &tape, at, at - begin + 1);
+            if (seen[word])
+                score = score > 0 ? score / penalty : score * penalty;
+            if (word != 3 && score > best) {
+                choice = word;
+                best = score;
+            }
         }
-        assert_int_equal(drawn[at], choice);
+        r->text[at] = chosen;
+        assert_int_equal(chosen, choice);
     }
     nm_tape_release(&tape);
 }
@@ -516,12 +552,103 @@ static void test_greedy_tokens_are_most_probable(void **state)
     for (int kind = 0; kind < N_KINDS; kind++) {
         rig r;
         int32_t out[PROMPTS][DRAWN];
-        nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 3};
+        nm_sample_options options = {
+            .temperature = 0, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 3};
         rig_open(&r, kinds[kind]);
         write_on(&r, vocab, &options, out);
-        check_greedy(&r, out[1]);
+        check_greedy(&r, &some_prompts[1], out[1], 1);
+        check_greedy(&r, &some_prompts[2], out[2], 1);
         rig_close(&r);
     }
+    nm_vocab_free(vocab);
+}
+
+/* Keskar et al. 2019: the tokens of the prompt and of the text are less probable, with a penalty below 1 more probable. */
+static void test_repetition_penalty(void **state)
+{
+    (void)state;
+    static const double penalties[] = {1.3, 4, 0.8};
+    nm_vocab *vocab = numbered_words();
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        int32_t out[PROMPTS][DRAWN], plain[PROMPTS][DRAWN];
+        nm_sample_options options = {.top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 3};
+        rig_open(&r, kinds[kind]);
+        write_on(&r, vocab, &options, plain);
+        for (size_t i = 0; i < sizeof penalties / sizeof *penalties; i++) {
+            options.repetition_penalty = penalties[i];
+            write_on(&r, vocab, &options, out);
+            assert_memory_not_equal(out, plain, sizeof out);
+            for (int k = 0; k < PROMPTS; k++)
+                check_greedy(&r, &some_prompts[k], out[k], penalties[i]);
+        }
+        rig_close(&r);
+    }
+    nm_vocab_free(vocab);
+}
+
+typedef struct ending { /* texts end with the second one of these tokens after the prompt */
+    int32_t token;
+    size_t longest; /* length of the longest text so far */
+} ending;
+
+static size_t length_until(const int32_t *ids, size_t n, int32_t token)
+{
+    int count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == token && ++count == 2)
+            return i + 1;
+    return n;
+}
+
+static bool ends_with_second(void *user, const nm_id_list *prompt, const nm_ids *generated)
+{
+    ending *self = user;
+    assert_true(prompt >= some_prompts && prompt < some_prompts + PROMPTS);
+    self->longest = generated->n > self->longest ? generated->n : self->longest;
+    int count = 0;
+    for (size_t i = 0; i < generated->n; i++)
+        count += generated->data[i] == self->token;
+    return count == 2 && generated->data[generated->n - 1] == self->token;
+}
+
+/* A text that ends early is a beginning of the text that does not, whatever the other texts of its batch. */
+static void test_texts_end_where_the_caller_ends_them(void **state)
+{
+    (void)state;
+    nm_vocab *vocab = numbered_words();
+    rig r;
+    int32_t whole[PROMPTS][DRAWN];
+    nm_sample_options options = {
+        .temperature = 1.5, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .seed = 3};
+    rig_open(&r, softmax);
+    size_t shorter = 0;
+    for (options.batch = 1; options.batch <= PROMPTS; options.batch++) {
+        write_on(&r, vocab, &options, whole);
+        for (int32_t token = 4; token < WORDS; token++) {
+            ending end = {.token = token};
+            nm_ids out[PROMPTS] = {{0}};
+            nm_sampler *sampler;
+            nm_error err;
+            const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
+            const nm_sampler_prompts prompts = {some_prompts, PROMPTS, 0, ends_with_second, &end};
+            check(nm_sampler_create(&sampler, r.model, &options, &texts, &err), &err);
+            check(nm_sampler_run(sampler, &prompts, NULL, out, &err), &err);
+            size_t longest = 0;
+            for (int i = 0; i < PROMPTS; i++) {
+                const size_t n = length_until(whole[i], DRAWN, token);
+                assert_int_equal(out[i].n, n);
+                assert_memory_equal(out[i].data, whole[i], n * sizeof *whole[i]);
+                longest = n > longest ? n : longest;
+                shorter += n < DRAWN;
+                nm_ids_release(&out[i]);
+            }
+            assert_true(end.longest <= longest); /* not called after the end */
+            nm_sampler_free(sampler);
+        }
+    }
+    assert_true(shorter > PROMPTS);
+    rig_close(&r);
     nm_vocab_free(vocab);
 }
 
@@ -533,7 +660,8 @@ static void test_low_temperatures_are_greedy(void **state)
     nm_vocab *vocab = numbered_words();
     rig r;
     int32_t greedy[PROMPTS][DRAWN], next[PROMPTS][DRAWN];
-    nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 3, .seed = 2};
+    nm_sample_options options = {
+        .temperature = 0, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 3, .seed = 2};
     rig_open(&r, kinds[0]);
     write_on(&r, vocab, &options, greedy);
     for (size_t i = 0; i < sizeof temperatures / sizeof *temperatures; i++) {
@@ -552,8 +680,13 @@ static void test_samples_do_not_depend_on_batches(void **state)
     for (int kind = 0; kind < N_KINDS; kind++) {
         rig r;
         int32_t first[PROMPTS][DRAWN], next[PROMPTS][DRAWN];
-        nm_sample_options options = {
-            .temperature = 1.3, .top_p = 0.95, .top_k = 15, .tokens = DRAWN, .batch = 1, .seed = 4};
+        nm_sample_options options = {.temperature = 1.3,
+                                     .top_p = 0.95,
+                                     .repetition_penalty = 1,
+                                     .top_k = 15,
+                                     .tokens = DRAWN,
+                                     .batch = 1,
+                                     .seed = 4};
         rig_open(&r, kinds[kind]);
         write_on(&r, vocab, &options, first);
         for (options.batch = 2; options.batch <= 5; options.batch++) {
@@ -591,10 +724,11 @@ static void test_prompts_are_processed_in_steps(void **state)
         nm_sampler *sampler;
         nm_ids out[4] = {{0}};
         const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
-        nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = NEW, .batch = 2};
+        nm_sample_options options = {
+            .temperature = 0, .top_p = 1, .repetition_penalty = 1, .tokens = NEW, .batch = 2};
         rig_open(&r, contexts[kind]);
         check(nm_sampler_create(&sampler, r.model, &options, &texts, &err), &err);
-        check(nm_sampler_run(sampler, prompts, 4, 0, NULL, out, &err), &err);
+        check(nm_sampler_run(sampler, &(nm_sampler_prompts){.list = prompts, .n = 4}, NULL, out, &err), &err);
         for (int i = 2; i < 4; i++) {
             assert_int_equal(out[i].n, NEW);
             assert_memory_equal(out[0].data, out[i].data, NEW * sizeof *out[0].data);
@@ -623,7 +757,8 @@ static void test_padding_is_not_generated(void **state)
     for (int i = first; i < WORDS; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "madeupword%04d 0\n", i);
     check(nm_vocab_parse(text, strlen(text), "words", NM_VOCAB_FAIRSEQ, &vocab, &err), &err);
-    const nm_sample_options options = {.temperature = 100, .top_p = 1, .tokens = DRAWN, .batch = 5};
+    const nm_sample_options options = {
+        .temperature = 100, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 5};
     rig_open(&r, softmax);
     write_on(&r, vocab, &options, out);
     for (int i = 0; i < PROMPTS * DRAWN; i++)
@@ -638,13 +773,16 @@ static void test_top_1_is_greedy(void **state)
     nm_vocab *vocab = numbered_words();
     rig r;
     int32_t greedy[PROMPTS][DRAWN], other[PROMPTS][DRAWN];
-    nm_sample_options options = {.temperature = 0, .top_p = 1, .tokens = DRAWN, .batch = 5};
+    nm_sample_options options = {
+        .temperature = 0, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 5};
     rig_open(&r, softmax);
     write_on(&r, vocab, &options, greedy);
-    options = (nm_sample_options){.temperature = 2, .top_p = 1, .top_k = 1, .tokens = DRAWN, .batch = 5};
+    options = (nm_sample_options){
+        .temperature = 2, .top_p = 1, .repetition_penalty = 1, .top_k = 1, .tokens = DRAWN, .batch = 5};
     write_on(&r, vocab, &options, other);
     assert_memory_equal(greedy, other, sizeof greedy);
-    options = (nm_sample_options){.temperature = 1, .top_p = 1e-9, .tokens = DRAWN, .batch = 5};
+    options = (nm_sample_options){
+        .temperature = 1, .top_p = 1e-9, .repetition_penalty = 1, .tokens = DRAWN, .batch = 5};
     write_on(&r, vocab, &options, other);
     assert_memory_equal(greedy, other, sizeof greedy);
     rig_close(&r);
@@ -675,6 +813,8 @@ int main(void)
         cmocka_unit_test(test_omitted_symbols_have_no_probability),
         cmocka_unit_test(test_cache_equals_forward_pass),
         cmocka_unit_test(test_greedy_tokens_are_most_probable),
+        cmocka_unit_test(test_repetition_penalty),
+        cmocka_unit_test(test_texts_end_where_the_caller_ends_them),
         cmocka_unit_test(test_low_temperatures_are_greedy),
         cmocka_unit_test(test_samples_do_not_depend_on_batches),
         cmocka_unit_test(test_prompts_are_processed_in_steps),

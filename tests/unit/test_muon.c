@@ -1,5 +1,5 @@
-/* Muon: singular values of the updates, which parameters it updates and in which blocks, weight decay, frozen weights, memory,
- * and training with 1, 2 and 3 threads. The golden cases of family "optim" compare its steps with computed values. */
+/* Muon: singular values of the updates, which parameters it updates and in which blocks, weight decay (also that of Adam), frozen
+ * weights, memory, and training with 1, 2 and 3 threads. The golden cases of family "optim" compare its steps with computed values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -324,6 +324,37 @@ static void test_every_block_and_the_others(void **state)
     close_run(&other);
 }
 
+/* After one update matrices are those of the weight decay of all parameters, and vectors those without weight decay. */
+static void test_decay_of_matrices(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"adam", "adam-fairseq", "adamw", "muon"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const char *const all[] = {FIRST_UPDATE, "optim.name", names[k], NULL};
+        const char *const none[] = {FIRST_UPDATE, "optim.name", names[k], "optim.weight_decay", "0", NULL};
+        const char *const matrices[] = {
+            FIRST_UPDATE, "optim.name",   names[k],           "optim.decayed_parameters",
+            "matrices",   "model.freeze", "dec.0.ffn.*.bias", NULL};
+        trained r[] = {open_run(matrices), open_run(all), open_run(none)};
+        int n_decayed[2] = {0}; /* vectors and matrices that the decay of all parameters changes */
+        for (int i = 0; i < 3; i++)
+            free(update(&r[i]));
+        for (size_t i = 0; i < params_of(&r[0])->n; i++) {
+            const nm_param *param = params_of(&r[0])->list[i];
+            const bool matrix = param->tensor.rows > 1;
+            const size_t bytes = (size_t)param->tensor.rows * (size_t)param->tensor.cols * sizeof(float);
+            const float *with = params_of(&r[1])->list[i]->tensor.data,
+                        *without = params_of(&r[2])->list[i]->tensor.data;
+            if (!param->fixed)
+                assert_memory_equal(param->tensor.data, matrix ? with : without, bytes);
+            n_decayed[matrix] += memcmp(with, without, bytes) != 0;
+        }
+        assert_true(n_decayed[0] > 5 && n_decayed[1] > 5);
+        for (int i = 0; i < 3; i++)
+            close_run(&r[i]);
+    }
+}
+
 /* With match-rms an update is about 0.2 of the learning rate, with the original factor 1/sqrt(columns) of a wide matrix. */
 static void test_scales(void **state)
 {
@@ -474,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_which_parameters),
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_every_block_and_the_others),
+        cmocka_unit_test(test_decay_of_matrices),
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_gradients_below_eps),
         cmocka_unit_test(test_frozen_weights),

@@ -62,6 +62,8 @@ static void test_command_line_is_an_error(void **state)
     assert_refused("schedule.lr", "0.001", "schedule.name", "val-decay", "schedule.scale");
     assert_refused("schedule.scale", "2", "schedule.name", "cosine", "schedule.lr");
     assert_refused("schedule.patience", "5", "schedule.name", "linear", "validations");
+    assert_refused("schedule.final_fraction", "0.1", "schedule.name", "inverse-sqrt", "final value");
+    assert_refused("optim.decayed_parameters", "matrices", "optim.weight_decay", "0", "no weight decay");
     assert_refused("schedule.updates", "1000", "schedule.name", "constant", "number of updates");
     nm_options *options = training_options(NULL);
     nm_error err;
@@ -70,6 +72,15 @@ static void test_command_line_is_an_error(void **state)
     set(options, "train.best_by", "score");
     assert_int_equal(nm_options_check(options, &warning, &err), NM_USAGE);
     nm_options_free(options);
+    static const char *const names[] = {"wsd", "cosine"}; /* only the rate of wsd would be constant */
+    for (int i = 0; i < 2; i++) {
+        options = training_options(NULL);
+        set(options, "schedule.name", names[i]);
+        set(options, "schedule.decay_fraction", "0");
+        set(options, "schedule.final_fraction", "0.1");
+        assert_int_equal(nm_options_check(options, &warning, &err), i ? NM_OK : NM_USAGE);
+        nm_options_free(options);
+    }
 }
 
 static void test_effective_options_pass(void **state)

@@ -158,9 +158,19 @@ static void test_resume_is_exact_with_muon(void **state)
 {
     (void)state;
     static const char *const steps[] = {"1", "10"};
-    static const char *const settings[] = {
-        "optim.name", "muon",         "optim.weight_decay", "0.1", "train.shards", "2", "train.max_grad_norm",
-        "0.5",        "model.freeze", "enc.0.ffn",          NULL};
+    static const char *const settings[] = {"optim.name",
+                                           "muon",
+                                           "optim.weight_decay",
+                                           "0.1",
+                                           "train.shards",
+                                           "2",
+                                           "train.max_grad_norm",
+                                           "0.5",
+                                           "model.freeze",
+                                           "enc.0.ffn",
+                                           "optim.decayed_parameters",
+                                           "matrices",
+                                           NULL};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         assert_resume_is_exact("layer", steps[i], settings);
 }

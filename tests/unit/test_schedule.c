@@ -98,6 +98,31 @@ static void test_wsd_is_constant_between_warmup_and_decay(void **state)
     assert_true(fabs(nm_schedule_lr(&s, TOTAL / 2) - 0.0005) < 1e-15);
 }
 
+/* With r the rate is r lr + (1 - r) times the rate without it, from the peak on. */
+static void test_the_final_rate_is_a_fraction_of_the_peak(void **state)
+{
+    (void)state;
+    static const nm_schedule_name names[] = {NM_SCHEDULE_COSINE, NM_SCHEDULE_COSINE_MA2019,
+                                             NM_SCHEDULE_LINEAR, NM_SCHEDULE_WSD};
+    static const double fractions[] = {0.1, 0.5, 1};
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < 3; i++) {
+            nm_schedule s = create(names[k], 0), plain = create(names[k], 0);
+            const double r = s.config.final_fraction = fractions[i];
+            for (int64_t n = 1; n <= TOTAL + 5; n++) {
+                const double without = nm_schedule_lr(&plain, n);
+                const double rate = n <= WARMUP ? without : r * 0.001 + (1 - r) * without;
+                assert_true(fabs(nm_schedule_lr(&s, n) - rate) < 1e-15);
+            }
+            assert_true(fabs(nm_schedule_lr(&s, TOTAL + 1) - r * 0.001) < 1e-18);
+        }
+    nm_schedule s = create(NM_SCHEDULE_WSD, 0);
+    s.config.decay_fraction = 1; /* the decay begins in the warm-up */
+    s.config.final_fraction = 0.5;
+    assert_true(nm_schedule_lr(&s, 1) == 0.001 / WARMUP);
+    assert_true(fabs(nm_schedule_lr(&s, TOTAL / 2) - 0.00075) < 1e-15);
+}
+
 /* The released code of Ma et al. 2019 sets the rate after each update. */
 static void test_released_cosine_starts_at_the_full_rate(void **state)
 {
@@ -268,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_warmup_as_a_fraction),
         cmocka_unit_test(test_cosine_starts_low_and_ends_at_zero),
         cmocka_unit_test(test_wsd_is_constant_between_warmup_and_decay),
+        cmocka_unit_test(test_the_final_rate_is_a_fraction_of_the_peak),
         cmocka_unit_test(test_released_cosine_starts_at_the_full_rate),
         cmocka_unit_test(test_a_limit_of_time_ends_the_schedule),
         cmocka_unit_test(test_the_nearer_limit_counts),
