@@ -31,9 +31,10 @@ typedef enum nm_norm_site_kind {
 } nm_norm_site_kind;
 
 typedef struct nm_norm_site {
-    const char *name;  /* "enc.3.ffn.norm", for messages; copied; NULL: the type's name */
-    int32_t width;     /* number of features */
-    int32_t groups;    /* of features, for GroupNorm and group scaling: the number of attention heads */
+    const char *name; /* "enc.3.ffn.norm", for messages; copied; NULL: the type's name */
+    int32_t width;    /* number of features */
+    /* Of features, at least 1, for GroupNorm and group scaling: the number of attention heads. Others ignore it. */
+    int32_t groups;
     nm_norm_plan plan; /* for warm-ups and ramps */
     nm_norm_site_kind kind;
 } nm_norm_site;
@@ -91,7 +92,8 @@ NM_API bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name);
 /* Counters of updates by name ("iters", "num_batches_tracked"); NULL: none of that name. */
 NM_API int64_t *nm_norm_counter(nm_norm *norm, const char *name);
 
-/* Parameters, state and counters in a safetensors file. Load checks type, width and lengths: NM_MISMATCH. */
+/* Parameters, state and counters in a safetensors file. NM_IO: the file cannot be written or read; of nm_norm_load NM_FORMAT: it is
+ * malformed, NM_MISMATCH: it has another type, width or length of a vector. */
 NM_API nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err);
 NM_API nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err);
 

@@ -395,11 +395,11 @@ const nm_command nm_command_classify = {
     .summary = "classify texts with a trained model",
     .usage = "MODEL [FILE] [--probabilities] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
-        "Reads one text per line, or a table (file name ending in .tsv or .csv, or --format), from FILE "
-        "or standard input, and writes one label per line. MODEL is a model file or a run folder, of "
-        "which the best model is used, or else the last one. Tokenizer, dictionary, labels and columns "
-        "come from the model; the options of [data] override them. Texts with more than data.max_length "
-        "tokens are truncated, counted, and named by their line numbers.\n\n"
+        "Reads one text per line, or a table (file name ending in .tsv, .csv, .jsonl, .ndjson or .json, "
+        "or --format), from FILE or standard input, and writes one label per line. MODEL is a model file "
+        "or a run folder, of which the best model is used, or else the last one. Tokenizer, dictionary, "
+        "labels and columns come from the model; the options of [data] override them. Texts with more "
+        "than data.max_length tokens are truncated, counted, and named by their line numbers.\n\n"
         "With --evaluate the file is a table of labels and texts, and the output is the accuracy with "
         "its 95 % bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and "
         "predicted classes in columns.\n",

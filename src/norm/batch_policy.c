@@ -22,7 +22,7 @@ static int32_t groups_of(const nm_norm *norm)
 nm_status nm_batch_norm_check(const void *policy, const nm_norm_site *site, nm_error *err)
 {
     const nm_batch_norm_policy *p = policy;
-    return nm_norm_check_groups(nm_norm_scaling_groups(p->scaling, site), site, err);
+    return nm_norm_check_scaling(p->scaling, site, err);
 }
 
 void nm_batch_norm_shape_centered(const void *policy, const nm_norm_site *site, nm_norm_shape *shape)

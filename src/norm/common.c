@@ -205,10 +205,17 @@ int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site
 
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err)
 {
-    if (groups < 0 || groups > site->width || (groups > 0 && site->width % groups))
+    if (groups < 1 || groups > site->width || site->width % groups)
         return nm_fail(err, NM_USAGE, "norm '%s': %lld groups do not divide %d features", site->name,
                        (long long)groups, site->width);
     return NM_OK;
+}
+
+nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *site, nm_error *err)
+{
+    return scaling == NM_SCALING_NONE
+               ? NM_OK
+               : nm_norm_check_groups(nm_norm_scaling_groups(scaling, site), site, err);
 }
 
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale)

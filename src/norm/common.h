@@ -61,8 +61,10 @@ typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GRO
     "Scaling of rows by their root mean square before the norm: none, over the row, or per group (head)."
 /* Number of groups; 0 without scaling. */
 int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site);
-/* NM_USAGE unless groups divides the width; 0: no groups. */
+/* NM_USAGE unless groups is at least 1 and divides the width. */
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
+/* The same for the groups of a scaling. */
+nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *site, nm_error *err);
 /* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups > 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
 /* Inference with running statistics: y = weight (x - shift) scale + bias, rows scaled in `groups` groups. set_scale writes the

@@ -81,7 +81,7 @@ static nm_status mabn_check(const void *settings, const nm_norm_site *site, nm_e
     if (config->window > INT32_MAX / site->width)
         return nm_fail(err, NM_USAGE, "norm '%s': window = %lld is too long", site->name,
                        (long long)config->window);
-    NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err));
+    NM_TRY(nm_norm_check_scaling(config->scaling, site, err));
     return nm_norm_check_warmup(&nm_norm_mabn, config->warmup, err);
 }
 

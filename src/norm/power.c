@@ -88,7 +88,7 @@ static int32_t groups_of(const nm_norm *norm)
 static nm_status power_check(const void *settings, const nm_norm_site *site, nm_error *err)
 {
     const power_config *config = settings;
-    NM_TRY(nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err));
+    NM_TRY(nm_norm_check_scaling(config->scaling, site, err));
     return nm_norm_check_warmup(&nm_norm_power, config->warmup, err);
 }
 

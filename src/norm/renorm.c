@@ -84,7 +84,7 @@ static nm_status renorm_check(const void *settings, const nm_norm_site *site, nm
             return nm_fail(err, NM_USAGE, "norm '%s': ramp_start = %lld is after %s = %lld", site->name,
                            (long long)config->ramp_start, i ? "d_ramp_end" : "r_ramp_end",
                            (long long)ends[i]);
-    return nm_norm_check_groups(nm_norm_scaling_groups(config->scaling, site), site, err);
+    return nm_norm_check_scaling(config->scaling, site, err);
 }
 
 static void renorm_shape(const void *config, const nm_norm_site *site, nm_norm_shape *shape)

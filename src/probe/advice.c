@@ -24,9 +24,9 @@
  * warm-up.
  * DEPTH: ratio of the gradient norms of the first and the last layer, in either direction.
  * LOSS: ratio of the loss of the first update to ln V. Far above 1 the logits are too large, which a smaller initialization avoids.
- * MIN_WARMUP: fraction of the updates from which warm-up counts as enabled. */
+ * MIN_WARMUP: fraction of the updates from which warm-up counts as enabled. USUAL_WARMUP: fraction that is recommended. */
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
-                    LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005;
+                    LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005, USUAL_WARMUP = 0.1;
 
 /* ---- inputs ---- */
 
@@ -219,6 +219,8 @@ static void advise_power(const nm_advice_inputs *f, nm_advice *a)
 static void advise_warmup(const nm_advice_inputs *f, nm_advice *a)
 {
     double spike = f->early_gradient / f->later_gradient;
+    if (f->warmup_fraction >= USUAL_WARMUP)
+        a->setting = "larger schedule.warmup_fraction or schedule.warmup";
     if (!isfinite(spike))
         SET(a, f->warmup_fraction >= MIN_WARMUP ? NM_VERDICT_ENABLED : NM_VERDICT_UNKNOWN,
             "warm-up is %.1f %% of the updates; the log has too few gradient norms",

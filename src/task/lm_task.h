@@ -113,7 +113,7 @@ typedef struct nm_lm_text nm_lm_text;
 #define NM_LM_DOCUMENT_OPTIONS(type)                                                                         \
     NM_CHOICE(type, documents, "auto", "auto|" NM_DOCUMENT_UNITS,                                            \
               "Documents of the text, which end with </s>: lines, the lines between separators, or the "     \
-              "whole file; auto: as in training. Several lines require the tokenizer byte_level."),          \
+              "whole file; auto: as in training. Several lines require a tokenizer that keeps newlines."),   \
         NM_OPTION(type, document_separator, "", 0, 0,                                                        \
                   "Line that separates documents; empty: an empty line.")
 #define NM_LM_DOCUMENT_RULE                                                                                  \

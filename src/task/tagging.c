@@ -19,7 +19,7 @@ static const nm_option tagging_options[] = {
     ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
-    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: detected from the prefixes that occur."),
+    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
     PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
     ROW(repair, "false", 0, 1, "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
     ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),

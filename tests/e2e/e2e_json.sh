@@ -112,6 +112,8 @@ run baseline mt.ini --json
 run baseline c.ini --json
 documented baseline
 run inspect run-mt --json
+accepts 'done: 4 updates' train mt.ini --run.folder power --run.quiet --model.encoder_norm power
+run inspect power --json --advise
 documented inspect
 run compare mt.ini --norms 'layer,same=layer:train.log_every=7,none:train.divergence_factor=0.01' --folder compared --format json
 documented compare

@@ -603,6 +603,26 @@ static nm_verdict verdict(const nm_advice_inputs *inputs, const char *remedy, co
     return NM_VERDICT_UNKNOWN;
 }
 
+/* A run is not advised to use the warm-up that it has. */
+static void test_advice_exceeds_warmup(void **state)
+{
+    (void)state;
+    const double fractions[] = {0.02, 0.1, 0.3};
+    for (size_t i = 0; i < sizeof fractions / sizeof *fractions; i++) {
+        nm_advice_inputs f = {.early_gradient = 9, .later_gradient = 1, .warmup_fraction = fractions[i]};
+        nm_advice advice[NM_N_ADVICE];
+        nm_advise(&f, advice);
+        int k = 0;
+        while (k < NM_N_ADVICE && strcmp(advice[k].remedy, "warm-up"))
+            k++;
+        assert_true(k < NM_N_ADVICE);
+        assert_int_equal(advice[k].verdict, NM_VERDICT_INDICATED);
+        assert_string_equal(advice[k].setting, fractions[i] < 0.1
+                                                   ? "schedule.warmup_fraction = 0.1"
+                                                   : "larger schedule.warmup_fraction or schedule.warmup");
+    }
+}
+
 static void test_advice_follows_inputs(void **state)
 {
     (void)state;
@@ -657,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_tid_of_norm_inputs),
         cmocka_unit_test(test_tid_after_layer_scaling),
         cmocka_unit_test(test_tid_average_sites),
+        cmocka_unit_test(test_advice_exceeds_warmup),
         cmocka_unit_test(test_singular_values_equal_jacobi),
         cmocka_unit_test(test_condition_numbers_of_layer_inputs),
         cmocka_unit_test(test_bounds_and_backward_formulas),

@@ -87,8 +87,9 @@ static void create_fails(const char *type, const char *settings, const nm_norm_s
 static void test_usage_errors(void **unused)
 {
     (void)unused;
-    nm_norm_site odd = place, empty = place;
+    nm_norm_site odd = place, empty = place, no_groups = place;
     odd.groups = 5;
+    no_groups.groups = 0;
     empty.width = 0;
     create_fails("layers", NULL, &place, "unknown norm 'layers'");
     create_fails("layer", "epsilom=1", &place, "norm.layer.epsilon");
@@ -103,12 +104,19 @@ static void test_usage_errors(void **unused)
     create_fails("pnv", NULL, &odd, "divide");
     create_fails("group", NULL, &odd, "divide");
     create_fails("rms", "groups=5", &place, "divide");
+    create_fails("power", NULL, &no_groups, "0 groups");
+    create_fails("pnv", NULL, &no_groups, "0 groups");
+    create_fails("mabn", "scaling=group", &no_groups, "0 groups");
+    create_fails("group", NULL, &no_groups, "0 groups");
     create_fails("renorm", "ramp_start=20 r_ramp_end=10", &place, "ramp_start = 20 is after r_ramp_end = 10");
     create_fails("renorm", "d_ramp_end=4999", &place, "ramp_start = 5000 is after d_ramp_end = 4999");
     create_fails("layer", NULL, &empty, "0 features");
-    nm_norm *norm = create("layer", "  epsilon=1e-6  unbiased=true ");
+    nm_norm *norm = NULL;
     nm_error err;
     double y[N];
+    assert_int_equal(nm_norm_create(&norm, ref, "power", "scaling=none", &no_groups, &err), NM_OK);
+    nm_norm_free(norm);
+    norm = create("layer", "  epsilon=1e-6  unbiased=true ");
     assert_int_equal(nm_norm_backward(norm, upstream, y, &err), NM_USAGE);
     assert_int_equal(nm_norm_forward(norm, 0, input, y, &err), NM_USAGE);
     assert_int_equal(nm_norm_forward(norm, INT32_MAX, input, y, &err), NM_USAGE);
