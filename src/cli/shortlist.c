@@ -61,6 +61,7 @@ static nm_status open_pairs(job *self, const char *folder, nm_error *err)
 static nm_status learn(job *self, nm_error *err)
 {
     const shortlist_config *config = self->config;
+    const int32_t threads = config->threads ? (int32_t)config->threads : nm_threads_default();
     const nm_lexical_config lexical = {.source_size = nm_vocab_size(self->vocabs[0]),
                                        .target_size = nm_vocab_size(self->vocabs[1]),
                                        .source_eos = self->vocabs[0]->eos,
@@ -69,8 +70,7 @@ static nm_status learn(job *self, nm_error *err)
                                        .max_pairs = config->max_pairs,
                                        .best = config->best,
                                        .min_probability = config->min_probability,
-                                       .threads =
-                                           config->threads ? (int32_t)config->threads : nm_threads_default()};
+                                       .threads = nm_threads_available(threads)};
     return nm_lexical_table_learn(&self->table, self->sides, &lexical, err);
 }
 
