@@ -175,6 +175,21 @@ bool nm_unicode_is_space(uint32_t point)
     return kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP;
 }
 
+bool nm_unicode_is_mark(uint32_t point)
+{
+    enum { ZERO_WIDTH_NON_JOINER = 0x200C, ZERO_WIDTH_JOINER };
+    if (point < 0x80)
+        return false;
+    utf8proc_category_t kind = category(point);
+    return (kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME) || point == ZERO_WIDTH_NON_JOINER ||
+           point == ZERO_WIDTH_JOINER;
+}
+
+bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state)
+{
+    return !utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)point, state);
+}
+
 bool nm_unicode_is_unspaced(uint32_t point)
 {
     static const nm_unicode_range ranges[] = {

@@ -52,5 +52,10 @@ bool nm_unicode_is_lower(uint32_t point);        /* \p{IsLower}: Lowercase */
 bool nm_unicode_is_lower_letter(uint32_t point); /* \p{Ll} */
 bool nm_unicode_is_currency(uint32_t point);     /* \p{IsSc} */
 bool nm_unicode_is_space(uint32_t point);        /* \s */
+bool nm_unicode_is_mark(uint32_t point);         /* \p{M}, or a zero-width joiner or non-joiner */
+
+/* Whether `point` continues the grapheme cluster of the character before it: a combining mark after a letter, or a part of an
+ * emoji sequence. *state is 0 for the first two characters of a sequence of calls, each with the next character. */
+bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state);
 
 #endif
