@@ -234,15 +234,15 @@ static void counts_are_parsed(void **state)
     (void)state;
     size_t bytes;
     int64_t count;
-    assert_true(nm_count_parse("b@@ 9223372036854775807", 23, &bytes, &count));
+    assert_true(nm_count_parse("b@@ 9223372036854775807", 23, ' ', &bytes, &count));
     assert_int_equal(bytes, 3);
     assert_int_equal(count, INT64_MAX);
-    assert_true(nm_count_parse("c d 0", 5, &bytes, &count));
+    assert_true(nm_count_parse("c d 0", 5, ' ', &bytes, &count));
     assert_int_equal(bytes, 3);
     assert_int_equal(count, 0);
     static const char *const bad[] = {"", "a", "b x", " 2", "b -1", "b 9223372036854775808", "b ", "b 1 "};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(nm_count_parse(bad[i], strlen(bad[i]), &bytes, &count));
+        assert_false(nm_count_parse(bad[i], strlen(bad[i]), ' ', &bytes, &count));
 }
 
 int main(void)
