@@ -117,11 +117,11 @@ static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_eve
     for (int side = 0; side < report->sides; side++) {
         if (100 * train->unknown[side] <= WARN_PERCENT * train->tokens[side])
             continue;
-        char *text =
-            nm_format("%s: %.1f %% of the training tokens are unknown: a dictionary contains the subwords of its "
-                      "own tokenizer, BPE codes or SentencePiece model",
-                      nm_prepare_side_name(report->sides, side),
-                      100.0 * (double)train->unknown[side] / (double)train->tokens[side]);
+        char *text = nm_format(
+            "%s: %.1f %% of the training tokens are unknown: the dictionary must be that of the tokenizer "
+            "and of the BPE codes or SentencePiece model",
+            nm_prepare_side_name(report->sides, side),
+            100.0 * (double)train->unknown[side] / (double)train->tokens[side]);
         events->message(events->user, text);
         free(text);
     }
@@ -142,9 +142,10 @@ static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_eve
         bool compared = other != side && !nm_language_has_no_spaces(languages[other]);
         if (!nm_language_has_no_spaces(languages[side]) || (compared && 2 * words[side] >= words[other]))
             continue;
-        char *text = nm_format("%s: \"%s\" is written without spaces, at which the Moses tokenizer splits words: "
-                               "use --tokenizer sentencepiece, or none for text that is segmented already",
-                               nm_prepare_side_name(report->sides, side), languages[side]);
+        char *text =
+            nm_format("%s: \"%s\" is written without spaces, at which the Moses tokenizer splits words: "
+                      "use --tokenizer sentencepiece, or none for text that is segmented already",
+                      nm_prepare_side_name(report->sides, side), languages[side]);
         events->message(events->user, text);
         free(text);
     }

@@ -118,9 +118,9 @@ static bool consists_of(piece word, bool (*belongs)(uint32_t))
  * full-width punctuation. */
 static bool is_cjk(uint32_t point)
 {
-    static const uint32_t ranges[][2] = {{0x2E80, 0x312F}, {0x3190, 0xA4CF}, {0xA840, 0xA87F}, {0xF900, 0xFAFF},
-                                         {0xFE30, 0xFE4F}, {0xFF01, 0xFF0F}, {0xFF1A, 0xFF20}, {0xFF3B, 0xFF40},
-                                         {0xFF5B, 0xFF9F}, {0x20000, 0x2FFFF}};
+    static const uint32_t ranges[][2] = {
+        {0x2E80, 0x312F}, {0x3190, 0xA4CF}, {0xA840, 0xA87F}, {0xF900, 0xFAFF}, {0xFE30, 0xFE4F},
+        {0xFF01, 0xFF0F}, {0xFF1A, 0xFF20}, {0xFF3B, 0xFF40}, {0xFF5B, 0xFF9F}, {0x20000, 0x2FFFF}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         if (point >= ranges[i][0] && point <= ranges[i][1])
             return true;
@@ -137,12 +137,12 @@ static bool is_opening(uint32_t point)
 static bool is_closing(uint32_t point)
 {
     static const uint32_t others[] = {
-        0x589,                             /* Armenian */
-        0x60C,  0x61B,  0x61F,  0x66A,     /* Arabic */
-        0x6D4,                             /* Urdu */
-        0x964,  0x965,                     /* danda of Indic scripts */
-        0x1362, 0x1363, 0x1364, 0x1367,    /* Ethiopic */
-        0x3001, 0x3002,                    /* ideographic */
+        0x589,                                          /* Armenian */
+        0x60C,  0x61B,  0x61F,  0x66A,                  /* Arabic */
+        0x6D4,                                          /* Urdu */
+        0x964,  0x965,                                  /* danda of Indic scripts */
+        0x1362, 0x1363, 0x1364, 0x1367,                 /* Ethiopic */
+        0x3001, 0x3002,                                 /* ideographic */
         0xFF01, 0xFF0C, 0xFF0E, 0xFF1A, 0xFF1B, 0xFF1F, /* full-width */
     };
     if (point < 0x80)

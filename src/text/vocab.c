@@ -194,8 +194,8 @@ static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const
                        symbol_bytes, NM_VOCAB_MAX_SYMBOL);
     size_t known = nm_counter_find(&vocab->symbols, line, symbol_bytes);
     if (known < NM_VOCAB_N_SPECIAL)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: %s is a special symbol, which a dictionary does not list", name,
-                       number, vocab->symbols.items[known].text);
+        return nm_fail(err, NM_FORMAT, "%s:%lld: %s is a special symbol, which a dictionary does not list",
+                       name, number, vocab->symbols.items[known].text);
     if (known != SIZE_MAX)
         return nm_fail(err, NM_FORMAT, "%s:%lld: duplicate symbol \"%.*s\"", name, number,
                        symbol_bytes > 60 ? 60 : (int)symbol_bytes, line);

@@ -298,7 +298,7 @@ lacks err 'without spaces'
 prepare --train raw --output subwords --bpe-merges 9
 printf 'katze 3\n' >other.txt
 prepare --train raw --output zh --bpe-merges 9 --dict-source other.txt --dict-target subwords/dict.target.txt --joint false
-says 'norma: warning: source: 100.0 % of the training tokens are unknown: a dictionary contains the subwords of its own tokenizer, BPE codes or SentencePiece model'
+says 'norma: warning: source: 100.0 % of the training tokens are unknown: the dictionary must be that of the tokenizer and of the BPE codes or SentencePiece model'
 lacks err 'warning: target'
 tr ' ' '\t' <subwords/dict.source.txt >tabs.txt
 prepare --train raw --output zh --bpe-merges 9 --dict-source tabs.txt --dict-target tabs.txt
