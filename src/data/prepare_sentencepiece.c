@@ -100,7 +100,10 @@ static nm_status train_error(const char *path, nm_error *err)
     for (char *at = text; at && *at; at++)
         if ((unsigned char)*at < ' ')
             *at = ' ';
-    nm_fail(err, NM_MISMATCH, "spm_train failed: %s", bytes ? end : "without a message");
+    const bool few_pieces = text && strstr(text, "required_chars");
+    nm_fail(err, NM_MISMATCH, "spm_train failed%s: %s",
+            few_pieces ? ", prepare.spm_vocab_size is too small for the characters of the text" : "",
+            bytes ? end : "without a message");
     free(text);
     return NM_MISMATCH;
 }

@@ -80,7 +80,7 @@ PATH=/nowhere "$NORMA" prepare "${common[@]}" --output x >out 2>err || got=$?
 check_failure 7 'its Debian package is sentencepiece' 'prepare without spm_train'
 got=0
 "$NORMA" prepare "${common[@]}" --spm-vocab-size 40 --output x >out 2>err || got=$?
-check_failure 5 'spm_train failed' 'prepare with too few pieces'
+check_failure 5 'spm_train failed, prepare.spm_vocab_size is too small for the characters' 'prepare with too few pieces'
 # The quoted end of its messages begins with a whole character.
 mkdir bin
 for shift in '' x xx; do
