@@ -215,14 +215,26 @@ bool nm_unicode_is_unspaced(uint32_t point)
     return false;
 }
 
+/* Whether the code at the start of the language is one of the n codes. */
+static bool is_one_of(const char *language, const char *const *codes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = strlen(codes[i]);
+        if (!strncmp(language, codes[i], bytes) && !isalnum((unsigned char)language[bytes]))
+            return true;
+    }
+    return false;
+}
+
 bool nm_language_has_no_spaces(const char *language)
 {
     static const char *const codes[] = {"zh",  "ja",  "th",  "km",  "lo",  "my",  "zho",
                                         "cmn", "yue", "jpn", "tha", "khm", "lao", "mya"};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        size_t n = strlen(codes[i]);
-        if (!strncmp(language, codes[i], n) && !isalnum((unsigned char)language[n]))
-            return true;
-    }
-    return false;
+    return is_one_of(language, codes, sizeof codes / sizeof *codes);
+}
+
+bool nm_language_has_non_joiners(const char *language)
+{
+    static const char *const codes[] = {"fa", "ckb", "fas", "per", "pes", "prs"};
+    return is_one_of(language, codes, sizeof codes / sizeof *codes);
 }

@@ -40,6 +40,9 @@ void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
  * "ja-raw"). */
 bool nm_language_has_no_spaces(const char *language);
 
+/* Whether words of a language contain zero-width non-joiners: Persian, Dari and Sorani Kurdish. */
+bool nm_language_has_non_joiners(const char *language);
+
 /* Whether the character belongs to a script without spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) or
  * to the punctuation of such a script. */
 bool nm_unicode_is_unspaced(uint32_t point);
