@@ -95,6 +95,9 @@ static void properties_are_derived_ones(void **state)
     assert_true(nm_unicode_is_currency('$') && nm_unicode_is_currency(0x20AC) &&
                 !nm_unicode_is_currency('%'));
     assert_true(nm_unicode_is_space(0xA0) && nm_unicode_is_space(0x85) && nm_unicode_is_space(0x3000));
+    assert_true(nm_unicode_is_mark(0x094D) && nm_unicode_is_mark(0x0301) && nm_unicode_is_mark(0x200C));
+    assert_false(nm_unicode_is_mark(0x200B) || nm_unicode_is_mark(0x0905) || nm_unicode_is_mark('x'));
+    assert_true(nm_language_has_non_joiners("fa_IR") && !nm_language_has_non_joiners("fao"));
     assert_false(nm_unicode_is_space(0x200B) || nm_unicode_is_space('x') || nm_unicode_is_space(0));
 }
 
