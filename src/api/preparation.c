@@ -7,6 +7,7 @@
 #include "data/prepare.h"
 #include "task/prepared_texts.h"
 #include "text/buffer.h"
+#include "text/utf8.h"
 
 struct nm_prepared {
     nm_options *options;
@@ -104,6 +105,50 @@ static void warn_of_tokenized_text(const nm_prepared *self, const nm_prepare_eve
                            (long long)train->tokenized, (long long)kept, nm_prepared_unit(self));
     events->message(events->user, text);
     free(text);
+}
+
+/* Warns if more than a few percent of the training tokens are not in the dictionary, as with one of another tokenizer or other
+ * subwords. */
+static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_events *events)
+{
+    enum { WARN_PERCENT = 10 };
+    const nm_prepare_report *report = &self->report;
+    const nm_prepare_split_report *train = &report->splits[0];
+    for (int side = 0; side < report->sides; side++) {
+        if (100 * train->unknown[side] <= WARN_PERCENT * train->tokens[side])
+            continue;
+        char *text = nm_format(
+            "%s: %.1f %% of the training tokens are unknown: the dictionary must be that of the tokenizer "
+            "and of the BPE codes or SentencePiece model",
+            nm_prepare_side_name(report->sides, side),
+            100.0 * (double)train->unknown[side] / (double)train->tokens[side]);
+        events->message(events->user, text);
+        free(text);
+    }
+}
+
+/* Warns if text of a language without spaces was tokenized by the Moses tokenizer, which leaves clauses as single words. Text that
+ * contains spaces between words nevertheless has about as many words as the other side. */
+static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_events *events)
+{
+    const nm_prepare_config *config = self->config;
+    const char *const languages[] = {config->source_lang, config->target_lang};
+    const nm_prepare_report *report = &self->report;
+    const int64_t *words = report->splits[0].words;
+    if (strcmp(config->tokenizer, "moses"))
+        return;
+    for (int side = 0; side < report->sides; side++) {
+        int other = report->sides - 1 - side;
+        bool compared = other != side && !nm_language_has_no_spaces(languages[other]);
+        if (!nm_language_has_no_spaces(languages[side]) || (compared && 2 * words[side] >= words[other]))
+            continue;
+        char *text =
+            nm_format("%s: \"%s\" is written without spaces, at which the Moses tokenizer splits words: "
+                      "use --tokenizer sentencepiece, or none for text that is segmented already",
+                      nm_prepare_side_name(report->sides, side), languages[side]);
+        events->message(events->user, text);
+        free(text);
+    }
 }
 
 /* ---- preparation ---- */
@@ -223,6 +268,8 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
         warn_of_drops(self, events);
         warn_of_repeated_pairs(self, events);
         warn_of_tokenized_text(self, events);
+        warn_of_unknown_tokens(self, events);
+        warn_of_missing_spaces(self, events);
     }
     return NM_OK;
 }

@@ -108,8 +108,10 @@ const nm_option nm_prepare_options[] = {
     NM_CHOICE(
         C, spm_normalization, "auto", "auto|nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
         "Unicode normalization of the SentencePiece model to learn; _cf also folds case. auto: identity if "
-        "the model produces text of a language without spaces, whose punctuation NFKC would replace, "
-        "otherwise nmt_nfkc."),
+        "the model produces text of a language without spaces, whose punctuation NFKC would replace; nfkc "
+        "for "
+        "Persian and Sorani Kurdish, whose zero-width non-joiners nmt_nfkc would replace; otherwise "
+        "nmt_nfkc."),
     NM_OPTION(C, spm_model, "", 0, 0,
               "Existing SentencePiece model (file.model), used instead of learning one: for both sides, or "
               "for the source."),

@@ -100,20 +100,28 @@ static nm_status train_error(const char *path, nm_error *err)
     for (char *at = text; at && *at; at++)
         if ((unsigned char)*at < ' ')
             *at = ' ';
-    nm_fail(err, NM_MISMATCH, "spm_train failed: %s", bytes ? end : "without a message");
+    const bool few_pieces = text && strstr(text, "required_chars");
+    nm_fail(err, NM_MISMATCH, "spm_train failed%s: %s",
+            few_pieces ? ", prepare.spm_vocab_size is too small for the characters of the text" : "",
+            bytes ? end : "without a message");
     free(text);
     return NM_MISMATCH;
 }
 
 /* The normalization of the model that is learned for the sides up to `last`. NFKC replaces the full-width punctuation of Chinese
- * and Japanese and decomposes vowels of Thai and Lao, so a Transformer that produces these languages learns other text. */
+ * and Japanese and decomposes vowels of Thai and Lao, and nmt_nfkc replaces the zero-width non-joiners within Persian words by
+ * spaces, so a Transformer that produces these languages learns other text. */
 static const char *normalization(const nm_prepare *self, int last)
 {
     const nm_prepare_config *config = self->config;
     const char *languages[NM_PREPARE_SIDES] = {config->source_lang, config->target_lang};
     if (strcmp(config->spm_normalization, "auto"))
         return config->spm_normalization;
-    return last == self->sides - 1 && nm_language_has_no_spaces(languages[last]) ? "identity" : "nmt_nfkc";
+    if (last < self->sides - 1)
+        return "nmt_nfkc";
+    return nm_language_has_no_spaces(languages[last])     ? "identity"
+           : nm_language_has_non_joiners(languages[last]) ? "nfkc"
+                                                          : "nmt_nfkc";
 }
 
 /* Starts spm_train. Its number of threads is fixed, because it determines the order of sums. */

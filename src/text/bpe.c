@@ -135,7 +135,7 @@ static nm_status read_merge(nm_bpe *bpe, const codes_line *line, int n_fields, n
         return bad_line(
             line, n_fields == 3 ? "expected \"left right count\"" : "expected two symbols and one space",
             err);
-    if (n == 3 && !nm_count_parse(line->text, line->bytes, &bytes, &count))
+    if (n == 3 && !nm_count_parse(line->text, line->bytes, ' ', &bytes, &count))
         return bad_line(line, "the third field is not a count", err);
     nm_bpe_add_merge(bpe, &fields[0], &fields[1], count);
     return NM_OK;

@@ -175,9 +175,9 @@ uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order)
     return numbers;
 }
 
-bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t *count)
+bool nm_count_parse(const char *line, size_t bytes, char separator, size_t *text_bytes, int64_t *count)
 {
-    const char *space = memrchr(line, ' ', bytes);
+    const char *space = memrchr(line, separator, bytes);
     if (!space || space == line || space + 1 == line + bytes)
         return false;
     int64_t value = 0;

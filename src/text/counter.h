@@ -55,7 +55,7 @@ nm_status nm_counter_add_file(nm_counter *counter, const char *path, int64_t *n_
 /* Indexes in the given order; the caller frees. */
 uint32_t *nm_counter_sort(const nm_counter *counter, nm_count_order order);
 
-/* Splits a line "string count" at its last space. False if the count is not a number from 0 to 2^63 - 1. */
-bool nm_count_parse(const char *line, size_t bytes, size_t *text_bytes, int64_t *count);
+/* Splits a line "string count" at its last separator. False if the count is not a number from 0 to 2^63 - 1. */
+bool nm_count_parse(const char *line, size_t bytes, char separator, size_t *text_bytes, int64_t *count);
 
 #endif

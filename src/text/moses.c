@@ -1,14 +1,15 @@
 /* The Moses tokenizer: the output of mosesdecoder's tokenizer.perl for German, English and, by its general rules, other
  * languages. The script is a sequence of substitutions over the line; each function here is one of them, over an array of
  * code points. A run of periods becomes a token of RUN_DOT characters, which are treated as letters; the script replaces the
- * run with DOTMULTI. */
+ * run with DOTMULTI. Unlike the script, which splits off marks that are not alphabetic, grapheme clusters are not split: letters
+ * with combining marks (decomposed accents, viramas of Indic scripts, Thai tone marks), words with zero-width joiners and
+ * non-joiners (Persian), and emoji sequences. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
 
 #include "text/counter.h"
 #include "text/moses_rules.h"
-#include "text/utf8.h"
 #include "text/words.h"
 
 /* One period of a run of periods; not a Unicode code point. */
@@ -34,12 +35,12 @@ typedef struct moses {
 
 static bool is_alpha(uint32_t point)
 {
-    return point == RUN_DOT || nm_unicode_is_alpha(point);
+    return point == RUN_DOT || nm_moses_is_alpha(point);
 }
 
 static bool is_alnum(uint32_t point)
 {
-    return point == RUN_DOT || nm_unicode_is_alnum(point);
+    return point == RUN_DOT || nm_unicode_is_alnum(point) || nm_unicode_is_mark(point);
 }
 
 /* Memory for the output of a substitution, at most `most` code points; never NULL. */
@@ -116,6 +117,28 @@ static unsigned note_seen(unsigned seen, uint32_t point)
     }
 }
 
+/* The character before, to which a character that is not a letter may belong. */
+typedef struct cluster {
+    uint32_t before; /* 0: none, or a mark of later substitutions */
+    treatment action;
+    int32_t state; /* of nm_unicode_joins */
+} cluster;
+
+/* Whether a character that would be split off belongs to the grapheme cluster of the character before it. */
+static bool continues(cluster *last, uint32_t point, treatment action)
+{
+    if (action != SPLIT || !last->before) {
+        last->state = 0;
+        return false;
+    }
+    return nm_unicode_joins(last->before, point, &last->state);
+}
+
+static bool begins_cluster(uint32_t point, treatment action)
+{
+    return action == SPLIT || (action == KEPT && (point >= 0x80 || is_alnum(point)));
+}
+
 /* Reduces whitespace to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
  * Splits off punctuation except the marks of later substitutions. */
 static void read_line(moses *self, const char *line, size_t bytes)
@@ -124,10 +147,15 @@ static void read_line(moses *self, const char *line, size_t bytes)
     uint32_t *const start = begin_step(self, 3 * bytes), *to = start;
     uint32_t inner = self->language->inner;
     bool pending = false;
+    cluster last = {0};
     self->seen = 0;
     for (size_t at = 0; at < bytes;) {
         uint32_t point = nm_utf8_next(line, &at);
         treatment action = treat_point(point, inner);
+        bool joined = continues(&last, point, action);
+        action = joined ? last.action : action;
+        last.before = begins_cluster(point, action) ? point : 0;
+        last.action = action;
         if (action == SPACE)
             pending = to > start;
         if (action == SPACE || action == DROPPED)
@@ -136,10 +164,14 @@ static void read_line(moses *self, const char *line, size_t bytes)
             *to++ = ' ';
         pending = false;
         self->seen = note_seen(self->seen, point);
-        if (action == KEPT)
+        if (action == KEPT) {
             *to++ = point;
-        else
+        } else if (joined) {
+            to[-1] = point; /* in place of the space after the token */
+            *to++ = ' ';
+        } else {
             to = put_token(to, point);
+        }
     }
     end_step(self, to);
 }

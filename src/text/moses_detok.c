@@ -1,11 +1,12 @@
 /* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and Finnish. Entities are
- * replaced; then the class of each token determines the spaces before and after it. */
+ * replaced; then the class of each token determines the spaces before and after it. Unlike the script, which joins the words of
+ * Korean, only scripts without spaces are joined, and the commas and the ends of sentences of other scripts than Latin are
+ * attached. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
 
 #include "text/counter.h"
-#include "text/utf8.h"
 
 typedef struct piece {
     const char *text;
@@ -113,12 +114,13 @@ static bool consists_of(piece word, bool (*belongs)(uint32_t))
     return word.bytes > 0;
 }
 
-/* Chinese, Japanese and Korean blocks of the basic multilingual plane, and plane 2. */
+/* Blocks of the scripts whose words are joined: those of the script without Hangul, which has spaces between words, and with
+ * full-width punctuation. */
 static bool is_cjk(uint32_t point)
 {
-    static const uint32_t ranges[][2] = {{0x1100, 0x11FF}, {0x2E80, 0xA4CF},  {0xA840, 0xA87F},
-                                         {0xAC00, 0xD7AF}, {0xF900, 0xFAFF},  {0xFE30, 0xFE4F},
-                                         {0xFF65, 0xFFDC}, {0x20000, 0x2FFFF}};
+    static const uint32_t ranges[][2] = {
+        {0x2E80, 0x312F}, {0x3190, 0xA4CF}, {0xA840, 0xA87F}, {0xF900, 0xFAFF}, {0xFE30, 0xFE4F},
+        {0xFF01, 0xFF0F}, {0xFF1A, 0xFF20}, {0xFF3B, 0xFF40}, {0xFF5B, 0xFF9F}, {0x20000, 0x2FFFF}};
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
         if (point >= ranges[i][0] && point <= ranges[i][1])
             return true;
@@ -131,9 +133,24 @@ static bool is_opening(uint32_t point)
            nm_unicode_is_currency(point);
 }
 
+/* Commas, semicolons, percent signs and the ends of sentences, also those of other scripts, which the script leaves apart. */
 static bool is_closing(uint32_t point)
 {
-    return point && point < 0x80 && strchr(",.?!:;\\%}])", (int)point);
+    static const uint32_t others[] = {
+        0x589,                                          /* Armenian */
+        0x60C,  0x61B,  0x61F,  0x66A,                  /* Arabic */
+        0x6D4,                                          /* Urdu */
+        0x964,  0x965,                                  /* danda of Indic scripts */
+        0x1362, 0x1363, 0x1364, 0x1367,                 /* Ethiopic */
+        0x3001, 0x3002,                                 /* ideographic */
+        0xFF01, 0xFF0C, 0xFF0E, 0xFF1A, 0xFF1B, 0xFF1F, /* full-width */
+    };
+    if (point < 0x80)
+        return point && strchr(",.?!:;\\%}])", (int)point);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (point == others[i])
+            return true;
+    return false;
 }
 
 static bool is_quote(uint32_t point)
@@ -152,8 +169,9 @@ static bool is_contraction(const joiner *self, size_t i)
     if (self->language->apostrophe != NM_MOSES_RIGHT || i == 0 || word.bytes < 2 || word.text[0] != '\'')
         return false;
     size_t second = 1;
-    return nm_unicode_is_alpha(nm_utf8_next(word.text, &second)) &&
-           nm_unicode_is_alnum(last_point(self->words[i - 1]));
+    uint32_t before = last_point(self->words[i - 1]);
+    return nm_moses_is_alpha(nm_utf8_next(word.text, &second)) &&
+           (nm_unicode_is_alnum(before) || nm_unicode_is_mark(before));
 }
 
 static bool is_elision(const joiner *self, size_t i)
@@ -162,8 +180,8 @@ static bool is_elision(const joiner *self, size_t i)
     if (self->language->apostrophe != NM_MOSES_LEFT || i + 1 >= self->n || word.bytes < 2 ||
         word.text[word.bytes - 1] != '\'')
         return false;
-    return nm_unicode_is_alpha(last_point((piece){word.text, word.bytes - 1})) &&
-           nm_unicode_is_alpha(first_point(self->words[i + 1]));
+    return nm_moses_is_alpha(last_point((piece){word.text, word.bytes - 1})) &&
+           nm_moses_is_alpha(first_point(self->words[i + 1]));
 }
 
 /* Joining. */
@@ -200,9 +218,7 @@ static void put_quote(joiner *self, size_t i)
 static void put_word(joiner *self, size_t i)
 {
     piece word = self->words[i];
-    if (is_cjk(first_point(word))) {
-        put(self, word, i == 0 || !is_cjk(last_point(self->words[i - 1])), false);
-    } else if (consists_of(word, is_opening)) {
+    if (consists_of(word, is_opening)) {
         put(self, word, true, true);
     } else if (consists_of(word, is_closing)) {
         bool spaced =
@@ -210,6 +226,8 @@ static void put_word(joiner *self, size_t i)
         if (spaced)
             nm_buffer_append_byte(self->out, ' ');
         put(self, word, false, false);
+    } else if (is_cjk(first_point(word))) {
+        put(self, word, i == 0 || !is_cjk(last_point(self->words[i - 1])), false);
     } else if (is_contraction(self, i)) {
         put(self, word, false, false);
     } else if (is_elision(self, i)) {

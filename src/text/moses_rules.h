@@ -3,6 +3,7 @@
 #define NM_MOSES_RULES_H
 
 #include "text/buffer.h"
+#include "text/utf8.h"
 
 /* Treatment of an apostrophe. */
 typedef enum nm_moses_apostrophe {
@@ -17,6 +18,13 @@ typedef struct nm_moses_language {
     nm_moses_apostrophe apostrophe;
     uint32_t inner; /* another mark that is not split off before a lower-case letter (EU:ssa), or 0 */
 } nm_moses_language;
+
+/* Letters. The marks of a letter belong to it: the scripts have only the property Alphabetic, which many marks lack (accents of
+ * decomposed text, viramas). */
+static inline bool nm_moses_is_alpha(uint32_t point)
+{
+    return nm_unicode_is_alpha(point) || nm_unicode_is_mark(point);
+}
 
 /* The rules of a language, or the general rules if it has no entry. Never NULL. */
 const nm_moses_language *nm_moses_find_language(const char *code);

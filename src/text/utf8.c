@@ -175,6 +175,21 @@ bool nm_unicode_is_space(uint32_t point)
     return kind >= UTF8PROC_CATEGORY_ZS && kind <= UTF8PROC_CATEGORY_ZP;
 }
 
+bool nm_unicode_is_mark(uint32_t point)
+{
+    enum { ZERO_WIDTH_NON_JOINER = 0x200C, ZERO_WIDTH_JOINER };
+    if (point < 0x80)
+        return false;
+    utf8proc_category_t kind = category(point);
+    return (kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME) || point == ZERO_WIDTH_NON_JOINER ||
+           point == ZERO_WIDTH_JOINER;
+}
+
+bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state)
+{
+    return !utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)point, state);
+}
+
 bool nm_unicode_is_unspaced(uint32_t point)
 {
     static const nm_unicode_range ranges[] = {
@@ -200,14 +215,26 @@ bool nm_unicode_is_unspaced(uint32_t point)
     return false;
 }
 
+/* Whether the code at the start of the language is one of the n codes. */
+static bool is_one_of(const char *language, const char *const *codes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = strlen(codes[i]);
+        if (!strncmp(language, codes[i], bytes) && !isalnum((unsigned char)language[bytes]))
+            return true;
+    }
+    return false;
+}
+
 bool nm_language_has_no_spaces(const char *language)
 {
     static const char *const codes[] = {"zh",  "ja",  "th",  "km",  "lo",  "my",  "zho",
                                         "cmn", "yue", "jpn", "tha", "khm", "lao", "mya"};
-    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-        size_t n = strlen(codes[i]);
-        if (!strncmp(language, codes[i], n) && !isalnum((unsigned char)language[n]))
-            return true;
-    }
-    return false;
+    return is_one_of(language, codes, sizeof codes / sizeof *codes);
+}
+
+bool nm_language_has_non_joiners(const char *language)
+{
+    static const char *const codes[] = {"fa", "ckb", "fas", "per", "pes", "prs"};
+    return is_one_of(language, codes, sizeof codes / sizeof *codes);
 }

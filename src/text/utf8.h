@@ -40,6 +40,9 @@ void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
  * "ja-raw"). */
 bool nm_language_has_no_spaces(const char *language);
 
+/* Whether words of a language contain zero-width non-joiners: Persian, Dari and Sorani Kurdish. */
+bool nm_language_has_non_joiners(const char *language);
+
 /* Whether the character belongs to a script without spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) or
  * to the punctuation of such a script. */
 bool nm_unicode_is_unspaced(uint32_t point);
@@ -52,5 +55,10 @@ bool nm_unicode_is_lower(uint32_t point);        /* \p{IsLower}: Lowercase */
 bool nm_unicode_is_lower_letter(uint32_t point); /* \p{Ll} */
 bool nm_unicode_is_currency(uint32_t point);     /* \p{IsSc} */
 bool nm_unicode_is_space(uint32_t point);        /* \s */
+bool nm_unicode_is_mark(uint32_t point);         /* \p{M}, or a zero-width joiner or non-joiner */
+
+/* Whether `point` continues the grapheme cluster of the character before it: a combining mark after a letter, or a part of an
+ * emoji sequence. *state is 0 for the first two characters of a sequence of calls, each with the next character. */
+bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state);
 
 #endif

@@ -153,6 +153,23 @@ nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *optio
     return status;
 }
 
+/* Whether the first symbol is that of a vocabulary of Marian, whose lines `"</s>": 0` would be read as symbols with counts. */
+static bool begins_yaml(const char *symbol, size_t bytes)
+{
+    static const char *const firsts[] = {"\"</s>\":", "'</s>':", "</s>:", "\"<unk>\":", "<unk>:"};
+    for (size_t i = 0; i < sizeof firsts / sizeof *firsts; i++)
+        if (strlen(firsts[i]) == bytes && !memcmp(symbol, firsts[i], bytes))
+            return true;
+    return false;
+}
+
+/* A line of fairseq, or of OpenNMT, which has a tab in place of the space. */
+static bool parse_line(const char *line, size_t bytes, size_t *symbol_bytes, int64_t *count)
+{
+    return nm_count_parse(line, bytes, ' ', symbol_bytes, count) ||
+           nm_count_parse(line, bytes, '\t', symbol_bytes, count);
+}
+
 static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const char *name, long long number,
                           nm_error *err)
 {
@@ -164,13 +181,22 @@ static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const
                        (unsigned)(unsigned char)line[bad], bad + 1);
     if (memchr(line, 0, bytes))
         return nm_fail(err, NM_FORMAT, "%s:%lld: contains a zero byte", name, number);
-    if (!nm_count_parse(line, bytes, &symbol_bytes, &count))
+    if (!parse_line(line, bytes, &symbol_bytes, &count))
         return nm_fail(err, NM_FORMAT, "%s:%lld: expected \"symbol count\", not \"%.*s\"", name, number,
                        bytes > 60 ? 60 : (int)bytes, line);
+    if (number == 1 && begins_yaml(line, symbol_bytes))
+        return nm_fail(err, NM_FORMAT,
+                       "%s: a YAML vocabulary of Marian, not a dictionary of lines \"symbol count\"; "
+                       "docs/migration.md converts it",
+                       name);
     if (symbol_bytes > NM_VOCAB_MAX_SYMBOL)
         return nm_fail(err, NM_FORMAT, "%s:%lld: symbol of %zu bytes, the limit is %d", name, number,
                        symbol_bytes, NM_VOCAB_MAX_SYMBOL);
-    if (nm_counter_find(&vocab->symbols, line, symbol_bytes) != SIZE_MAX)
+    size_t known = nm_counter_find(&vocab->symbols, line, symbol_bytes);
+    if (known < NM_VOCAB_N_SPECIAL)
+        return nm_fail(err, NM_FORMAT, "%s:%lld: %s is a special symbol, which a dictionary does not list",
+                       name, number, vocab->symbols.items[known].text);
+    if (known != SIZE_MAX)
         return nm_fail(err, NM_FORMAT, "%s:%lld: duplicate symbol \"%.*s\"", name, number,
                        symbol_bytes > 60 ? 60 : (int)symbol_bytes, line);
     if (vocab->symbols.n >= NM_VOCAB_MAX_SIZE)

@@ -187,6 +187,12 @@ refuses 2 'unknown option run.batch_size; the most similar one is train.max_toke
 refuses 2 'unknown option run.batch_size; the most similar one is data.batch' train classify --batch-size 32
 refuses 2 'unknown option train.steps; the most similar one is train.updates' train translate --train.steps 9
 refuses 2 'unknown option train.clip_norm; the most similar one is train.max_grad_norm' train translate --train.clip-norm 1
+refuses 2 'unknown option run.warmup_updates; the most similar one is schedule.warmup' train translate --warmup-updates 9
+refuses 2 'unknown option run.arch; the most similar one is model.preset' train translate --arch transformer
+refuses 2 'unknown option translate.lenpen; the most similar one is decode.alpha' translate model --lenpen 1
+refuses 2 'unknown option translate.normalize; the most similar one is decode.alpha' translate model --normalize 1
+refuses 2 'unknown option translate.num_beams; the most similar one is decode.beam' translate model --num-beams 4
+refuses 2 'unknown option prepare.srcdict; the most similar one is prepare.dict_source' prepare --srcdict dict.txt
 refuses 2 'unknown option run.output; the most similar one is run.folder' train translate --output run
 refuses 2 'unknown option model.depth; the most similar one is model.layers' train lm --model.depth 3
 refuses 2 'unknown option model.depth; the most similar one is model.encoder_layers' train translate --model.depth 3

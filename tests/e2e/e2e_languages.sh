@@ -65,6 +65,20 @@ accepts written prepare "${reverse[@]}" --output reverse
 accepts written prepare "${reverse[@]}" --spm-normalization nmt_nfkc --output normalized
 [ "$(unchanged normalized target)" = '犬が走る!(1)' ] || fail "nmt_nfkc: $(unchanged normalized target)"
 
+# --- a model of a Persian target keeps the zero-width non-joiners within words ---------------------------------------------
+for split in train valid; do
+    cp $split.ja persian-$split.fa
+    cp $split.en persian-$split.en
+done
+persian=(--train persian-train --valid persian-valid --source-lang en --tokenizer sentencepiece --spm-vocab-size 400)
+joined() { # FOLDER
+    printf 'می\u200cروم！\n' | "$NORMA" subword --like "$1" --side target | "$NORMA" subword --like "$1" --side target --undo
+}
+accepts written prepare "${persian[@]}" --target-lang fa --output persian
+[ "$(joined persian)" = "$(printf 'می\u200cروم!')" ] || fail "Persian target: $(joined persian)"
+accepts written prepare "${persian[@]}" --target-lang fa --spm-normalization nmt_nfkc --output spaces
+[ "$(joined spaces)" = 'می روم!' ] || fail "Persian target with nmt_nfkc: $(joined spaces)"
+
 # --- wrong use -----------------------------------------------------------------------------------------------------------
 refuses 2 'SentencePiece splits into subwords itself' prepare "${common[@]}" --bpe-merges 100 --output x
 refuses 2 'has no effect' prepare "${common[@]}" --spm-model data/sentencepiece.source.model --spm-type bpe --output x
@@ -80,7 +94,7 @@ PATH=/nowhere "$NORMA" prepare "${common[@]}" --output x >out 2>err || got=$?
 check_failure 7 'its Debian package is sentencepiece' 'prepare without spm_train'
 got=0
 "$NORMA" prepare "${common[@]}" --spm-vocab-size 40 --output x >out 2>err || got=$?
-check_failure 5 'spm_train failed' 'prepare with too few pieces'
+check_failure 5 'spm_train failed, prepare.spm_vocab_size is too small for the characters' 'prepare with too few pieces'
 # The quoted end of its messages begins with a whole character.
 mkdir bin
 for shift in '' x xx; do

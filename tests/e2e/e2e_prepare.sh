@@ -280,6 +280,30 @@ says 'train: 2 pairs read, 2 kept, 0 dropped'
 cp ratio.zh ratio.xx
 ratio --source-lang xx --target-lang en
 says 'train: 2 pairs read, 1 kept, 1 dropped: 1 length ratio'
+# The Moses tokenizer and a language without spaces, unless the text contains them.
+warning='norma: warning: source: "zh" is written without spaces, at which the Moses tokenizer splits words'
+prepare_zh() { "$NORMA" prepare --train "$1" --target-lang en --bpe-merges 9 --output zh "${@:2}" 2>err || fail "$(cat err)"; }
+prepare_zh ratio --source-lang zh
+says "$warning: use --tokenizer sentencepiece, or none for text that is segmented already"
+prepare_zh ratio --source-lang zh --tokenizer none
+lacks err 'without spaces'
+sed 's/./& /g' ratio.zh >spaced.zh
+cp ratio.en spaced.en
+prepare_zh spaced --source-lang zh
+lacks err 'without spaces'
+prepare_zh ratio --source-lang xx --ratio 0
+lacks err 'without spaces'
+
+# A dictionary of other tokens; one in the format of OpenNMT.
+prepare --train raw --output subwords --bpe-merges 9
+printf 'katze 3\n' >other.txt
+prepare --train raw --output zh --bpe-merges 9 --dict-source other.txt --dict-target subwords/dict.target.txt --joint false
+says 'norma: warning: source: 100.0 % of the training tokens are unknown: the dictionary must be that of the tokenizer and of the BPE codes or SentencePiece model'
+lacks err 'warning: target'
+tr ' ' '\t' <subwords/dict.source.txt >tabs.txt
+prepare --train raw --output zh --bpe-merges 9 --dict-source tabs.txt --dict-target tabs.txt
+same zh/dict.source.txt subwords/dict.source.txt
+rm -r zh spaced.* subwords other.txt tabs.txt
 printf '\xEF\xBB\xBFdas Haus\nein Haus\n' >mark.de
 printf 'the house\na house\n' >mark.en
 prepare --train mark --output mark --tokenizer none --bpe-merges 0 --joint false --dict-multiple 0

@@ -98,6 +98,28 @@ static void other_languages(void **state)
     nm_buffer_release(&out);
 }
 
+/* Marks stay with their letter, also decomposed accents, viramas and tone marks; joiners and the parts of an emoji are not split.
+ * Korean words keep their spaces, and the punctuation of other scripts is attached. */
+static void scripts_with_marks(void **state)
+{
+    (void)state;
+    static const line_case cases[] = {
+        {"हिन्दी वाक्य है।", "हिन्दी वाक्य है ।", NULL},
+        {"সুন্দর, தமிழ் ಕನ್ನಡ", "সুন্দর , தமிழ் ಕನ್ನಡ", NULL},
+        {"Ko\u0308nnen? cafe\u0301's!", "Ko\u0308nnen ? cafe\u0301 &apos;s !", NULL},
+        {"می\u200cروم؟ نه، بله.", "می\u200cروم ؟ نه ، بله .", NULL},
+        {"เว้นวรรค กาแฟ", "เว้นวรรค กาแฟ", NULL},
+        {"👨\u200d👩\u200d👧 👍🏽 #\ufe0f\u20e3", "👨\u200d👩\u200d👧 👍🏽 #\ufe0f\u20e3",
+         NULL},
+        {"❤\ufe0f🇩🇪🇫🇷!", "❤\ufe0f 🇩🇪 🇫🇷 !", "❤\ufe0f 🇩🇪 🇫🇷!"},
+        {"🇩🇪 🇫🇷", "🇩🇪 🇫🇷", NULL},
+        {"a \u0301b x\u200by .\u0301", "a \u0301 b x \u200b y . \u0301", "a \u0301 b x \u200b y. \u0301"},
+        {"한국어 문장입니다.", "한국어 문장입니다 .", NULL},
+        {"東京へ行く？はい、iPhone。", "東京へ行く ？ はい 、 iPhone 。", "東京へ行く？はい、 iPhone。"},
+    };
+    CHECK_LINES("en", false, true, cases);
+}
+
 static void white_space_and_control_characters(void **state)
 {
     (void)state;
@@ -283,6 +305,7 @@ int main(void)
         cmocka_unit_test(english),
         cmocka_unit_test(german),
         cmocka_unit_test(other_languages),
+        cmocka_unit_test(scripts_with_marks),
         cmocka_unit_test(white_space_and_control_characters),
         cmocka_unit_test(only_spaces_change),
         cmocka_unit_test(long_lines_are_taken),

@@ -95,6 +95,9 @@ static void properties_are_derived_ones(void **state)
     assert_true(nm_unicode_is_currency('$') && nm_unicode_is_currency(0x20AC) &&
                 !nm_unicode_is_currency('%'));
     assert_true(nm_unicode_is_space(0xA0) && nm_unicode_is_space(0x85) && nm_unicode_is_space(0x3000));
+    assert_true(nm_unicode_is_mark(0x094D) && nm_unicode_is_mark(0x0301) && nm_unicode_is_mark(0x200C));
+    assert_false(nm_unicode_is_mark(0x200B) || nm_unicode_is_mark(0x0905) || nm_unicode_is_mark('x'));
+    assert_true(nm_language_has_non_joiners("fa_IR") && !nm_language_has_non_joiners("fao"));
     assert_false(nm_unicode_is_space(0x200B) || nm_unicode_is_space('x') || nm_unicode_is_space(0));
 }
 
@@ -234,15 +237,15 @@ static void counts_are_parsed(void **state)
     (void)state;
     size_t bytes;
     int64_t count;
-    assert_true(nm_count_parse("b@@ 9223372036854775807", 23, &bytes, &count));
+    assert_true(nm_count_parse("b@@ 9223372036854775807", 23, ' ', &bytes, &count));
     assert_int_equal(bytes, 3);
     assert_int_equal(count, INT64_MAX);
-    assert_true(nm_count_parse("c d 0", 5, &bytes, &count));
+    assert_true(nm_count_parse("c d 0", 5, ' ', &bytes, &count));
     assert_int_equal(bytes, 3);
     assert_int_equal(count, 0);
     static const char *const bad[] = {"", "a", "b x", " 2", "b -1", "b 9223372036854775808", "b ", "b 1 "};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_false(nm_count_parse(bad[i], strlen(bad[i]), &bytes, &count));
+        assert_false(nm_count_parse(bad[i], strlen(bad[i]), ' ', &bytes, &count));
 }
 
 int main(void)

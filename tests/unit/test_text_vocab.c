@@ -85,7 +85,7 @@ static void text_to_ids_and_back(void **state)
     (void)state;
     nm_vocab *vocab;
     nm_error err;
-    assert_int_equal(nm_vocab_parse("x 1\ny 1\n", 8, "memory", NM_VOCAB_FAIRSEQ, &vocab, &err), NM_OK);
+    assert_int_equal(nm_vocab_parse("x 1\ny\t1\n", 8, "memory", NM_VOCAB_FAIRSEQ, &vocab, &err), NM_OK);
     nm_ids ids = {0};
     static const char line[] = " x  y unseen </s> <pad> x\n";
     assert_int_equal(nm_vocab_encode(vocab, line, sizeof line - 1, &ids), 3);
@@ -136,7 +136,9 @@ static void bad_files_are_refused(void **state)
         const char *message;
     } cases[] = {
         {"a 1\na 2\n", 8, "v:2: duplicate symbol \"a\""},
-        {"a 1\n<s> 2\n", 10, "v:2: duplicate symbol \"<s>\""},
+        {"a 1\n<s> 2\n", 10, "v:2: <s> is a special symbol, which a dictionary does not list"},
+        {"\"</s>\": 0\na: 1\n", 15, "v: a YAML vocabulary of Marian"},
+        {"a\tb\t1.5\n", 8, "v:1: expected \"symbol count\""},
         {"a 1\nb\n", 6, "v:2: expected \"symbol count\""},
         {"a 1\nb 1e3\n", 10, "v:2: expected"},
         {"a 1\nb 99999999999999999999\n", 27, "v:2: expected"},
