@@ -127,7 +127,7 @@ typedef struct cluster {
 /* Whether a character that would be split off belongs to the grapheme cluster of the character before it. */
 static bool continues(cluster *last, uint32_t point, treatment action)
 {
-    if (action != SPLIT || !last->before) {
+    if (action != SPLIT || !last->before || point < 0x80) { /* no ASCII character joins another one */
         last->state = 0;
         return false;
     }
