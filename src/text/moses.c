@@ -119,24 +119,26 @@ static unsigned note_seen(unsigned seen, uint32_t point)
 
 /* The character before, to which a character that is not a letter may belong. */
 typedef struct cluster {
-    uint32_t before; /* 0: none, or a mark of later substitutions */
+    uint32_t before; /* 0: none */
     treatment action;
     int32_t state; /* of nm_unicode_joins */
 } cluster;
 
-/* Whether a character that would be split off belongs to the grapheme cluster of the character before it. */
+/* Marks of later substitutions begin no cluster. */
+static bool begins_cluster(uint32_t point, treatment action)
+{
+    return action == SPLIT || (action == KEPT && (point >= 0x80 || is_alnum(point)));
+}
+
+/* Whether a character that would be split off belongs to the grapheme cluster of the character before it. No ASCII character
+ * does. */
 static bool continues(cluster *last, uint32_t point, treatment action)
 {
-    if (action != SPLIT || !last->before || point < 0x80) { /* no ASCII character joins another one */
+    if (action != SPLIT || point < 0x80 || !begins_cluster(last->before, last->action)) {
         last->state = 0;
         return false;
     }
     return nm_unicode_joins(last->before, point, &last->state);
-}
-
-static bool begins_cluster(uint32_t point, treatment action)
-{
-    return action == SPLIT || (action == KEPT && (point >= 0x80 || is_alnum(point)));
 }
 
 /* Reduces whitespace to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
@@ -154,7 +156,7 @@ static void read_line(moses *self, const char *line, size_t bytes)
         treatment action = treat_point(point, inner);
         bool joined = continues(&last, point, action);
         action = joined ? last.action : action;
-        last.before = begins_cluster(point, action) ? point : 0;
+        last.before = point;
         last.action = action;
         if (action == SPACE)
             pending = to > start;
