@@ -282,9 +282,9 @@ lacks err replaces
 has both/config.ini "encoder_norm = rbn ; command line"
 
 # Settings without effect are reported after training at the latest.
-"$NORMA" compare small.ini --norms layer,layer:model.encoder_norm=layer --folder equal --train.updates 5 --jobs 2 --format json \
+"$NORMA" compare small.ini --norms layer,layer:decode.beam=3 --folder equal --train.updates 5 --jobs 2 --format json \
     >table.json 2>err || fail "compare: $(cat err)"
-has err "warning: layer and layer:model.encoder_norm=layer, seed 1: the trained weights are identical"
+has err "warning: layer and layer:decode.beam=3, seed 1: the trained weights are identical"
 has table.json '"same_weights_as": "layer"'
 
 # ---- divergence: the message names a checkpoint only if there is one, and pre-norm only for other models ----

@@ -9,7 +9,7 @@ write_recipe recipe.ini run.task=lm data.folder=data model.preset=tiny model.wid
     schedule.name=constant schedule.lr=0.01
 # Four short runs; two longer ones, to be interrupted.
 short=(compare recipe.ini --tid-batches 2 --norms "layer,power:train.max_grad_norm=0.9" --seeds 2 --format csv)
-long=(compare recipe.ini --tid-batches 2 --norms "layer,power" --format csv --train.updates 3000 --train.validate-every 1000 --train.save-every 300)
+long=(compare recipe.ini --tid-batches 2 --norms "layer,power" --format csv --train.updates 6000 --train.validate-every 2000 --train.save-every 300)
 by_slurm() { # FOLDER OPTIONS...: a comparison whose tasks have one CPU; sets $got
     local folder=$1
     shift
