@@ -206,13 +206,13 @@ static nm_status open_shortlist(nm_translator *self, nm_error *err)
     const nm_translation_parts *parts = self->parts;
     const nm_shortlist_config config = {formats->shortlist_best, formats->shortlist_frequent};
     static const char *const of_shortlist[] = {"translate.shortlist_best", "translate.shortlist_frequent"};
-    for (int i = 0; i < 2 && !*formats->shortlist; i++)
+    if (*formats->shortlist)
+        return nm_shortlist_read(&self->shortlist, formats->shortlist, &config, parts->source_vocab,
+                                 parts->target_vocab, parts->allowed, err);
+    for (int i = 0; i < 2; i++)
         if (nm_options_origin(self->inference.options, of_shortlist[i]) == NM_ORIGIN_COMMAND)
             return nm_fail(err, NM_USAGE, "%s has no effect without translate.shortlist", of_shortlist[i]);
-    if (!*formats->shortlist)
-        return NM_OK;
-    return nm_shortlist_read(&self->shortlist, formats->shortlist, &config, parts->source_vocab,
-                             parts->target_vocab, parts->allowed, err);
+    return NM_OK;
 }
 
 static nm_status open_translator(nm_translator *self, const char *path, const char *const *options,
