@@ -1,24 +1,27 @@
 #!/usr/bin/env bash
 # Fuzzing: runs every target of tests/fuzz under libFuzzer with Clang's address and undefined-behavior sanitizers.
-#     scripts/fuzz.sh [--build FOLDER] [--replay] SECONDS [TARGET...]
+#     scripts/fuzz.sh [--build FOLDER] [--replay] [--pack] SECONDS [TARGET...]
 # SECONDS is the time of each target; targets are names such as model (default: all). Seeds are the stored inputs
-# (tests/fuzz/inputs) and files that the program writes (tests/fuzz/seeds.sh). New inputs that increase coverage are
-# added to FOLDER/corpus/TARGET (default build-fuzz), so the next run continues; findings are in FOLDER/findings.
+# (tests/fuzz/inputs), files that the program writes (tests/fuzz/seeds.sh) and the inputs that earlier runs found
+# (tests/fuzz/corpus.tar.xz). New inputs that increase coverage are added to FOLDER/corpus/TARGET (default build-fuzz), so the
+# next run continues; findings are in FOLDER/findings.
 # --replay: only runs the existing inputs once.
+# --pack: afterwards writes the archive of inputs again, with those that cover something that the others do not.
 # JOBS targets (default: one per core) run at the same time.
 # Prints executions, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding, 1 some.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
-folder=build-fuzz replay=0 jobs=${JOBS:-$(nproc)}
+folder=build-fuzz replay=0 pack=0 archive=tests/fuzz/corpus.tar.xz jobs=${JOBS:-$(nproc)}
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --build) folder=$2; shift 2 ;;
     --replay) replay=1; shift ;;
+    --pack) pack=1; shift ;;
     *) echo "fuzz: unknown option $1" >&2; exit 2 ;;
     esac
 done
 seconds=${1:-}
-[[ $seconds =~ ^[0-9]+$ ]] || { echo "usage: scripts/fuzz.sh [--build FOLDER] [--replay] SECONDS [TARGET...]" >&2; exit 2; }
+[[ $seconds =~ ^[0-9]+$ ]] || { echo "usage: scripts/fuzz.sh [--build FOLDER] [--replay] [--pack] SECONDS [TARGET...]" >&2; exit 2; }
 shift
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
@@ -43,7 +46,12 @@ export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 corpus=$folder/corpus findings=$folder/findings
-mkdir -p "$corpus" "$findings"
+mkdir -p "$findings"
+if [ ! -e "$corpus" ]; then
+    mkdir -p "$corpus.new"
+    [ ! -e "$archive" ] || tar -C "$corpus.new" -xJf "$archive" || exit 1
+    mv "$corpus.new" "$corpus"
+fi
 if [ ! -e "$folder/seeds" ]; then
     # The seeds are written by the sanitized program.
     if ! ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 NORMA=$PWD/$folder/norma tests/fuzz/seeds.sh "$folder/seeds.new"; then
@@ -75,6 +83,22 @@ run_target() {
     fi >"$folder/$target.result"
 }
 
+# Moves the inputs of a target that cover something that neither its seeds nor smaller inputs cover to $folder/packed.
+pack_target() {
+    local target=$1 seeds known=$folder/known/$1 packed=$folder/packed/$1
+    rm -rf "$known" "$packed"
+    mkdir -p "$known" "$packed"
+    for seeds in "tests/fuzz/inputs/$target" "$folder/seeds/$target"; do
+        [ ! -d "$seeds" ] || cp "$seeds"/* "$known"
+    done
+    cp -r "$known" "$known.seeds"
+    "$folder/tests/fuzz/fuzz_$target" -merge=1 -timeout=30 -rss_limit_mb=4096 -max_len=65536 "$known" "$corpus/$target" \
+        >"$folder/$target.pack.log" 2>&1 || { tail -n 20 "$folder/$target.pack.log" >&2; return 1; }
+    (cd "$known.seeds" && find . -type f -print0) | (cd "$known" && xargs -0 rm -f)
+    rm -rf "$known.seeds"
+    mv "$known"/* "$packed" 2>/dev/null || true
+}
+
 for target in "${targets[@]}"; do
     rm -f "$folder/$target.result"
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
@@ -90,5 +114,17 @@ for target in "${targets[@]}"; do
     fi
     tail -n +2 "$folder/$target.result"
 done
+if [ "$pack" -eq 1 ] && [ "$failed" -eq 0 ]; then
+    # Targets that were not run keep their inputs.
+    rm -rf "$folder/packed"
+    mkdir -p "$folder/packed"
+    [ ! -e "$archive" ] || tar -C "$folder/packed" -xJf "$archive" || exit 1
+    for target in "${targets[@]}"; do
+        pack_target "$target" || exit 1
+    done
+    tar -C "$folder/packed" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - . | xz -9 >"$archive.new" &&
+        mv "$archive.new" "$archive" || exit 1
+    echo "$archive: $(find "$folder/packed" -type f | wc -l) inputs, $(stat -c %s "$archive") bytes"
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Norma and other toolkits alternately, each at its best setting, and writes results/performance/CPU.json.
+"""Measures Norma and other toolkits alternately, each at its best setting, and writes results/performance/CPU-N-cores.json.
 
     bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
                                [--any-load] [--compile] [--lines 1000]
@@ -57,9 +57,17 @@ def cpu_times():
     return sum(values) - values[3] - values[4], sum(values)
 
 
-def children_seconds():
+def process_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    """CPU time of this process, of the children that have ended and of the PyTorch processes that are running."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return (times.user + times.system + times.children_user + times.children_system
+            + sum(process_seconds(process.pid) for process in TorchSide.running))
 
 
 class OtherShare:
@@ -67,11 +75,11 @@ class OtherShare:
 
     def __init__(self):
         self.busy, self.all = cpu_times()
-        self.own = children_seconds()
+        self.own = own_seconds()
 
     def percent(self):
         busy, everything = cpu_times()
-        return 100 * max(0.0, busy - self.busy - (children_seconds() - self.own)) / max(everything - self.all, 0.01)
+        return 100 * max(0.0, busy - self.busy - (own_seconds() - self.own)) / max(everything - self.all, 0.01)
 
 
 def wait_until_quiet(limit=8.0):
@@ -107,10 +115,42 @@ def run(command, environment=None, cwd=None):
     return done.stdout
 
 
-def torch_speed(script, arguments):
-    out = run([sys.executable, f"{HERE}/{script}", *map(str, arguments)], {**KEPT_MEMORY, **COMPILED})
-    found = re.search(r"([0-9]+) target tokens/s, peak ([0-9]+) MiB", out)
-    return {"value": float(found.group(1)), "mib": int(found.group(2))}
+class TorchSide:
+    """A PyTorch program with --rounds, which is started by its first round and runs until the work ends."""
+
+    running = []
+
+    def __init__(self, script, arguments):
+        self.command = [sys.executable, f"{HERE}/{script}", *map(str, arguments), "--rounds"]
+        self.process = self.threads = None
+
+    def round_with(self, threads):
+        self.process.stdin.write(f"{threads}\n")
+        self.process.stdin.flush()
+        found = re.search(r"([0-9]+) target tokens/s, peak ([0-9]+) MiB", self.process.stdout.readline())
+        if not found:
+            fail(f"{' '.join(self.command)}: no result")
+        return {"value": float(found.group(1)), "mib": int(found.group(2)), "threads": threads}
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
+            **os.environ, "OMP_NUM_THREADS": str(CORES), **KEPT_MEMORY, **COMPILED})
+        TorchSide.running.append(self.process)
+        # Small models are faster with fewer threads than cores.
+        choices = sorted({CORES, (CORES + 1) // 2, (CORES + 3) // 4} if CORES > 2 else {CORES})
+        self.threads = choices[0] if len(choices) == 1 else max(choices, key=lambda n: self.round_with(n)["value"])
+
+    def __call__(self):
+        if not self.process:
+            self.start()
+        return self.round_with(self.threads)
+
+    @classmethod
+    def end_all(cls):
+        while cls.running:
+            process = cls.running.pop()
+            process.stdin.close()
+            process.wait()
 
 
 def norma_speed(scratch, recipe, options):
@@ -150,6 +190,7 @@ class Work:
                 kept[name].append(result)
                 print(f"{self.name}, round {number + 1}, {name}: {result['value']:.6g} {self.unit}, "
                       f"others {result['others_percent']} %", file=sys.stderr)
+        TorchSide.end_all()
         sides = []
         for name, _ in self.sides:
             values = [result["value"] for result in kept[name]]
@@ -233,7 +274,7 @@ def torch_sides(script, arguments, compiled):
     if compiled:
         name, more = modes[-1]
         modes.append((f"{name}, compiled", more + ["--compile"]))
-    return [(f"PyTorch, hand-written, {name}", lambda more=more: torch_speed(script, arguments + more)) for name, more in modes]
+    return [(f"PyTorch, hand-written, {name}", TorchSide(script, arguments + more)) for name, more in modes]
 
 
 def train_work(scratch, data, training, preset, tokens, steps, compiled):
@@ -242,7 +283,7 @@ def train_work(scratch, data, training, preset, tokens, steps, compiled):
                  train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1}, optim={"beta2": 0.98})
     arguments = [data, "--preset", preset, "--max-tokens", tokens, "--steps", steps, "--model"]
     return Work(f"training, {preset}, {tokens:,} tokens", "tokens/s", [
-        ("PyTorch, nn.Transformer, float", lambda: torch_speed("torch_step.py", arguments + ["module"])),
+        ("PyTorch, nn.Transformer, float", TorchSide("torch_step.py", arguments + ["module"])),
         *torch_sides("torch_step.py", arguments + ["written"], compiled), *norma_sides(scratch, recipe)])
 
 
@@ -284,9 +325,13 @@ def ct2_types():
 
 
 def best_ct2(model, units, out, kind, beam, length):
-    """The batch size and number of workers with the highest throughput, from one run each."""
-    choices = [(batch, workers) for batch in (32, 64, 80, 128) for workers in sorted({1, CORES})]
-    return max(choices, key=lambda c: ct2_speed(model, units, out, kind, beam, length, *c)["value"])
+    """The batch size and number of workers with the highest throughput, from one run each: first the workers, then the batch
+    size."""
+    def fastest(choices):
+        return max(choices, key=lambda choice: ct2_speed(model, units, out, kind, beam, length, *choice)["value"])
+
+    _, workers = fastest([(64, workers) for workers in sorted({1, (CORES + 3) // 4, (CORES + 1) // 2, CORES})])
+    return fastest([(batch, workers) for batch in (32, 64, 80, 128)])
 
 
 def norma_decode(run_folder, units, scratch, kind, beam, length):
@@ -387,7 +432,7 @@ def open_report(folder, rounds):
     """The path and the contents of the CPU's file. Works that are not measured now stay if they were measured with the same versions."""
     os.makedirs(folder, exist_ok=True)
     model, flags = cpu_model()
-    path = f"{folder}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}.json"
+    path = f"{folder}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}-{CORES}-cores.json"
     report = {"cpu": model, "cores": CORES, "instructions": flags, "date": today(),
               "versions": versions(), "rounds": rounds, "works": []}
     if os.path.exists(path):

@@ -48,9 +48,9 @@ def dates(report):
 
 def table(report):
     names = ", ".join(f"{name} {version}" for name, version in report["versions"].items() if name != "norma")
-    about = (f"{report['cores']} cores; {', '.join(report['instructions'])}; measured {dates(report)}, "
+    about = (f"{', '.join(report['instructions'])}; measured {dates(report)}, "
              f"{report['rounds']} rounds. {names}.")
-    lines = [f"### {report['cpu']}", "", *textwrap.wrap(about, 98), "",
+    lines = [f"### {report['cpu']}, {report['cores']} cores", "", *textwrap.wrap(about, 98), "",
              "| work | program | tokens/s, median | from, to | MiB | speedup of Norma |", "|---|---|--:|--:|--:|--:|"]
     for work in report["works"]:
         lines += [line.replace("|  |", "| |").replace("|  |", "| |") for line in rows_of(work)]

@@ -4,16 +4,17 @@
 dropout, with which PyTorch would not use its fast attention.
 
     OMP_NUM_THREADS=2 python3 bench/peers/torch_lm_step.py --width 768 --ff 3072 --heads 12 --layers 12 --words 50257 \\
-        --length 1024 --tokens 2048 --steps 5 [--bf16] [--compile]
+        --length 1024 --tokens 2048 --steps 5 [--bf16] [--compile] [--rounds]
+
+--rounds: see torch_rounds.py.
 """
 import argparse
-import resource
-import statistics
 import time
 
 import torch
 
 import torch_models
+import torch_rounds
 
 
 def main():
@@ -23,13 +24,15 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--rounds", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
     model = torch_models.LanguageModel(args.words, args.width, args.ff, args.heads, args.layers, 0.0, args.length).train()
     optimizer = torch_models.adam(model)
     call = torch.compile(model) if args.compile else model
-    speeds = []
-    for _ in range(args.steps + 1):
+
+    def step():
+        """Target tokens and seconds of an update."""
         ids = torch.randint(args.words, (args.tokens // args.length, args.length + 1))
         start = time.perf_counter()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
@@ -38,10 +41,10 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        speeds.append(ids.numel() * args.length / (args.length + 1) / (time.perf_counter() - start))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: median of {args.steps} steps "
-          f"{statistics.median(speeds[1:]):.0f} target tokens/s, peak {peak} MiB")
+        return ids.shape[0] * args.length, time.perf_counter() - start
+
+    step()
+    torch_rounds.run(args.rounds, lambda: [step() for _ in range(args.steps)])
 
 
 if __name__ == "__main__":

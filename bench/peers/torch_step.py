@@ -5,20 +5,20 @@
 scaled_dot_product_attention and fused Adam (torch_models.py). Both: pre-norm, LayerNorm, one embedding matrix for source,
 target and output, label smoothing. Sentence pairs are sorted by length and padded, a batch has at most --max-tokens tokens per
 side including padding, as in fairseq; the throughput counts target tokens without padding, as in norma. --bf16: autocast to
-bfloat16; --compile: torch.compile with dynamic shapes, whose compilation is not measured.
+bfloat16; --compile: torch.compile with dynamic shapes, whose compilation is not measured. --rounds: see torch_rounds.py.
 
     OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
 
 """
 import argparse
 import random
-import resource
 import time
 
 import torch
 from torch import nn
 
 import torch_models
+import torch_rounds
 from data_folder import PRESETS, read_side
 
 PAD = 1
@@ -73,6 +73,7 @@ def main():
     parser.add_argument("--model", choices=("module", "written"), default="module")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--rounds", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
     sides = [read_side(args.folder, side) for side in ("source", "target")]
@@ -86,9 +87,9 @@ def main():
         optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.98))
     call = torch.compile(model, dynamic=True) if args.compile else model
     loss_of = nn.CrossEntropyLoss(ignore_index=PAD, label_smoothing=0.1, reduction="sum")
-    steps = []  # target tokens and seconds
-    warm = 3 if args.compile else 1
-    for source, target in make_batches(list(zip(*sides)), args.max_tokens, args.steps + warm):
+
+    def step(source, target):
+        """Target tokens and seconds of an update."""
         start = time.perf_counter()
         before = torch.cat([torch.full((len(target), 1), 2), target[:, :-1]], 1)
         tokens = int((target != PAD).sum())
@@ -98,11 +99,13 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        steps.append((tokens, time.perf_counter() - start))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    tokens, seconds = (sum(column) for column in zip(*steps[warm:]))  # batches have different numbers of target tokens
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads: {len(steps) - warm} steps, "
-          f"{tokens / seconds:.0f} target tokens/s, peak {peak} MiB")
+        return tokens, time.perf_counter() - start
+
+    warm = 3 if args.compile else 1
+    batches = make_batches(list(zip(*sides)), args.max_tokens, args.steps + warm)
+    for batch in batches[:warm]:
+        step(*batch)
+    torch_rounds.run(args.rounds, lambda: [step(*batch) for batch in batches[warm:]])
 
 if __name__ == "__main__":
     main()
