@@ -7,6 +7,8 @@
 #     <!-- recipe: NAME -->
 # begins a table of one recipe on several corpora, compared with the best baseline: one row per title, the mean over runs with
 # different seeds.
+#     <!-- pairs: NAME -->
+# begins a table of comparisons of two variants each, which differ in something other than the norm: one row per comparison.
 #
 #     scripts/results_tables.pl --check [NAME]         prints the tables that differ from the logs
 #     scripts/results_tables.pl --write [NAME]         writes them
@@ -15,7 +17,8 @@
 #                                                      and test.json of every run, without texts of the corpus; of a
 #                                                      folder without comparison.json, the runs of a recipe, each with
 #                                                      title.txt (data | size), baseline.json (norma baseline --json)
-#                                                      and test.json (norma score, perplexity or classify --json)
+#                                                      and test.json (norma score, perplexity or classify --json); of a
+#                                                      folder of comparisons, all of them
 #
 # NORMA is the program, default build/norma. Exit code: 0 no difference, 1 some, 2 wrong use or an error.
 use strict;
@@ -59,15 +62,29 @@ sub pack_run {
     write_file("$to/$_", without_folders(read_file("$from/$_"))) for @others;
 }
 
+# Copies a comparison, or the runs of a recipe.
+sub copy_runs {
+    my ($folder, $to) = @_;
+    mkdir $to or fail $!;
+    my $compared = -e "$folder/comparison.json";
+    write_file("$to/comparison.json", without_folders(read_file("$folder/comparison.json"))) if $compared;
+    opendir my $dir, $folder or fail "$folder: $!";
+    for my $run (sort grep { -e "$folder/$_/test.json" } readdir $dir) {
+        pack_run("$folder/$run", "$to/$run", $compared ? () : ('title.txt', 'baseline.json'));
+    }
+}
+
+# The names of the comparisons in a folder.
+sub comparisons_in { my $folder = shift; return map { m{([^/]+)/comparison.json$} } sort glob "$folder/*/comparison.json" }
+
 sub pack_runs {
     my ($name, $folder) = @_;
     my $temporary = tempdir(CLEANUP => 1);
-    mkdir "$temporary/$name" or fail $!;
-    my $compared = -e "$folder/comparison.json";
-    write_file("$temporary/$name/comparison.json", without_folders(read_file("$folder/comparison.json"))) if $compared;
-    opendir my $dir, $folder or fail "$folder: $!";
-    for my $run (sort grep { -e "$folder/$_/test.json" } readdir $dir) {
-        pack_run("$folder/$run", "$temporary/$name/$run", $compared ? () : ('title.txt', 'baseline.json'));
+    if (my @comparisons = comparisons_in($folder)) {
+        mkdir "$temporary/$name" or fail $!;
+        copy_runs("$folder/$_", "$temporary/$name/$_") for @comparisons;
+    } else {
+        copy_runs($folder, "$temporary/$name");
     }
     mkdir 'results/logs';
     run(qw(tar --create --xz --sort=name --owner=0 --group=0 --mtime=2000-01-01), '--file', "results/logs/$name.tar.xz",
@@ -200,6 +217,36 @@ sub recipe_table {
     return join '', map { "$_\n" } @lines;
 }
 
+# The last validation loss of each run of a variant, by seed.
+sub losses_by_seed {
+    my ($comparison, $variant) = @_;
+    return map { $_->{valid_nll} } sort { $a->{seed} <=> $b->{seed} } grep { $_->{norm} eq $variant } @{$comparison->{runs}};
+}
+
+# One row per comparison of two variants: scores, their difference, and the differences of the validation losses of runs with
+# the same seed.
+sub pairs_table {
+    my $folder = unpacked(shift);
+    my @lines;
+    for my $name (comparisons_in($folder)) {
+        my $o = decode_json(Encode::encode('UTF-8', table_of($name, "$folder/$name", 'json')));
+        my ($first, $second) = @{$o->{variants}};
+        @lines or @lines = ("| norm | seeds | $o->{score}, $first->{norm} | ± | $o->{score}, $second->{norm} | ± | difference | p |"
+            . " loss, $first->{norm} | loss, $second->{norm} | differences by seed |", '|---|' . '--:|' x 10);
+        my @before = losses_by_seed($o, $first->{norm});
+        my @after = losses_by_seed($o, $second->{norm});
+        push @lines, '| ' . join(' | ', $name, $second->{n},
+            (map { (number($_->{score_mean}, 2), number($_->{score_deviation}, 2)) } $first, $second),
+            sprintf('%+.2f (%s)', $second->{difference}, interval($second->{difference_low}, $second->{difference_high}, 2))
+                =~ s/ \(\)//r,
+            p_value($second->{p}),
+            number(mean(@before), 3), number(mean(@after), 3),
+            join(', ', map { sprintf '%+.3f', $after[$_] - $before[$_] } 0 .. $#after)) . ' |';
+        $lines[-1] =~ s/ +\|/ |/g;
+    }
+    return join '', map { "$_\n" } @lines;
+}
+
 sub update_page {
     my $page = shift;
     my $differences = 0;
@@ -207,14 +254,14 @@ sub update_page {
     my $replace = sub {
         my ($marker, $kind, $name, $paper, $gap, $old) = @_;
         return "$marker$old" if defined $only and $only ne $name;
-        my $new = $kind eq 'recipe' ? recipe_table($name) : markdown_table($name, $paper, $gap);
+        my $new = $kind eq 'recipe' ? recipe_table($name) : $kind eq 'pairs' ? pairs_table($name) : markdown_table($name, $paper, $gap);
         if ($new ne $old) {
             print "$page: $name differs from its logs; it should be\n$new" if $mode eq '--check';
             $differences++;
         }
         return "$marker$new" . ($old eq '' ? "\n" : '');
     };
-    $text =~ s/^(<!-- (results|recipe): (\S+)(?: paper=(\S+))?( gap)? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4, $5, $6)/gme;
+    $text =~ s/^(<!-- (results|recipe|pairs): (\S+)(?: paper=(\S+))?( gap)? -->\n\n)((?:\|.*\n)*)/$replace->($1, $2, $3, $4, $5, $6)/gme;
     write_file($page, $text) if $mode eq '--write' and $differences;
     return $differences;
 }
