@@ -65,8 +65,8 @@ NM_INLINE vf erf_near(vf x)
     return v_mul(p, x);
 }
 
-/* 1 - erf a = e^(-a^2)/a p(1/a^2), a >= 1, with one polynomial p below 2 and one from 2 on (Cephes) */
-NM_INLINE vf erfc_far(vf a)
+/* 1 - erf a = e^(-a^2)/a p(1/a^2), a >= 1, with one polynomial p below 2 and one from 2 on (Cephes); exponential: e^(-a^2) */
+NM_INLINE vf erfc_far(vf a, vf exponential)
 {
     vf inverse = v_div(v_set(1), a), x = v_mul(inverse, inverse);
     vf p = v_set(2.326819970068386e-2f), r = v_set(-1.047766399936249e+1f);
@@ -85,23 +85,52 @@ NM_INLINE vf erfc_far(vf a)
     r = v_fma(r, x, v_set(4.218463358204948e-1f));
     r = v_fma(r, x, v_set(-2.820767439740514e-1f));
     r = v_fma(r, x, v_set(5.641895067754075e-1f));
-    vf e = v_exp(v_sub(v_set(0), v_mul(a, a)));
-    return v_mul(v_mul(e, inverse), select_below(a, v_set(2), p, r));
+    return v_mul(v_mul(exponential, inverse), select_below(a, v_set(2), p, r));
 }
 
-NM_INLINE vf erf_of(vf x)
+/* erf x or Phi(x), and the exponential function that it and its derivative contain */
+typedef struct error_function {
+    vf value, exponential;
+} error_function;
+
+/* With a = |x|:
+ *
+ *     erf a    = 1 - e^(-a^2) g(a),  a >= 1
+ *     e^(-a^2) = 2^n p(r),  n = round(-a^2/ln 2),  r = -a^2/ln 2 - n
+ *
+ * g is a minimax polynomial for the error of erf in [1, 4], p one of 2^r. From 3.92 on erf is 1 in float, whatever g is. */
+NM_INLINE error_function erf_of(vf x)
 {
-    vf a = absolute(x), one = v_set(1), far = v_sub(one, erfc_far(v_max(one, a)));
-    return with_sign(select_below(a, one, erf_near(a), far), x);
+    const float shifter = 12582912.0f; /* 1.5 * 2^23 */
+    const vf a = v_min(v_set(9.3f), absolute(x)), one = v_set(1), scale = v_set(-1.44269504f);
+    const vf square = v_mul(a, a), t = v_fma(square, scale, v_set(shifter)), n = v_sub(v_set(shifter), t);
+    const vf r = v_fma(square, scale, n);
+    vf p = v_set(1.534581243e-4f);
+    p = v_fma(p, r, v_set(1.339993090e-3f));
+    p = v_fma(p, r, v_set(9.618489072e-3f));
+    p = v_fma(p, r, v_set(5.550328642e-2f));
+    p = v_fma(p, r, v_set(2.402264625e-1f));
+    p = v_fma(p, r, v_set(6.931471825e-1f));
+    p = v_fma(p, r, one);
+    const vf e = v_from_bits(vu_add(v_bits(p), vu_shift_left(v_bits(t), 23)));
+    vf minus_g = v_set(3.937909787e-4f);
+    minus_g = v_fma(minus_g, a, v_set(-6.065811496e-3f));
+    minus_g = v_fma(minus_g, a, v_set(4.131245241e-2f));
+    minus_g = v_fma(minus_g, a, v_set(-1.650174409e-1f));
+    minus_g = v_fma(minus_g, a, v_set(4.331377149e-1f));
+    minus_g = v_fma(minus_g, a, v_set(-7.940069437e-1f));
+    minus_g = v_fma(minus_g, a, v_set(1.048954487f));
+    minus_g = v_fma(minus_g, a, v_set(-9.862918258e-1f));
+    return (error_function){with_sign(select_below(a, one, erf_near(a), v_fma(e, minus_g, one)), x), e};
 }
 
-/* Phi(z) = erfc(-z/sqrt(2))/2, without cancellation for negative z */
-NM_INLINE vf normal_cdf(vf z)
+/* Phi(z) = erfc(-z/sqrt(2))/2, without cancellation for negative z; e^(-z^2/2) */
+NM_INLINE error_function normal_cdf(vf z)
 {
     vf u = v_mul(z, v_set(0.70710678f)), a = absolute(u), one = v_set(1), half = v_set(0.5f);
-    vf tail = v_mul(half, erfc_far(v_max(one, a)));
+    vf e = v_exp(v_sub(v_set(0), v_mul(a, a))), tail = v_mul(half, erfc_far(v_max(one, a), e));
     vf far = select_below(z, v_set(0), tail, v_sub(one, tail));
-    return select_below(a, one, v_fma(half, erf_near(u), half), far);
+    return (error_function){select_below(a, one, v_fma(half, erf_near(u), half), far), e};
 }
 
 NM_INLINE vf sigmoid_of(vf z)
@@ -126,6 +155,7 @@ typedef struct map_result {
 NM_INLINE map_result map_at(const nm_map_op op, vf z)
 {
     vf one = v_set(1), half = v_set(0.5f), square = v_mul(z, z), t, u;
+    error_function f;
     switch (op) {
     case NM_MAP_RELU:
         return (map_result){v_max(v_set(0), z), v_keep_above(z, v_set(0), one)};
@@ -133,7 +163,8 @@ NM_INLINE map_result map_at(const nm_map_op op, vf z)
         t = tanh_of(z);
         return (map_result){t, v_sub(one, v_mul(t, t))};
     case NM_MAP_ERF:
-        return (map_result){erf_of(z), v_mul(v_set(1.12837917f), v_exp(v_sub(v_set(0), square)))};
+        f = erf_of(z);
+        return (map_result){f.value, v_mul(v_set(1.12837917f), f.exponential)};
     case NM_MAP_SIGMOID:
         t = sigmoid_of(z);
         return (map_result){t, v_mul(t, v_sub(one, t))};
@@ -141,9 +172,9 @@ NM_INLINE map_result map_at(const nm_map_op op, vf z)
         t = sigmoid_of(z);
         return (map_result){v_mul(z, t), v_mul(t, v_fma(z, v_sub(one, t), one))};
     case NM_MAP_GELU:
-        t = normal_cdf(z);
-        u = v_mul(v_set(0.5f * sqrt_2_pi), v_exp(v_mul(v_set(-0.5f), square)));
-        return (map_result){v_mul(z, t), v_fma(z, u, t)};
+        f = normal_cdf(z);
+        u = v_mul(v_set(0.5f * sqrt_2_pi), f.exponential);
+        return (map_result){v_mul(z, f.value), v_fma(z, u, f.value)};
     case NM_MAP_GELU_TANH:
         t = gelu_tanh(z);
         u = v_add(one, t);
