@@ -122,6 +122,9 @@ sub paper_number {
     fail "$path: no line 'Published result'";
 }
 
+# The name of a score in the text.
+sub score_title { my $score = shift; return $score =~ /^(?:bleu|f1|ter)$/ ? uc $score : $score }
+
 sub number { my ($value, $digits) = @_; return defined $value ? sprintf("%.${digits}f", $value) : '' }
 
 sub interval {
@@ -152,7 +155,7 @@ sub markdown_table {
     my $o = decode_json(Encode::encode('UTF-8', table_of($name, $folder, 'json')));
     my @variants = @{$o->{variants}};
     my $perplexity = $o->{score} =~ /perplexity/;
-    my @titles = ('norm', 'seeds', $o->{score}, '±', '95 %', 'difference', 'p (Holm)', 'TID mean %', 'TID variance %');
+    my @titles = ('norm', 'seeds', score_title($o->{score}), '±', '95 %', 'difference', 'p (Holm)', 'TID mean %', 'TID variance %');
     my %losses = $gap ? map { $_->{norm} => [losses($folder, $_)] } @variants : ();
     my $gaps = grep { $_->[1] ne '' } values %losses; # some norms use running statistics
     push @titles, 'validation loss' if $gap;
@@ -231,7 +234,8 @@ sub pairs_table {
     for my $name (comparisons_in($folder)) {
         my $o = decode_json(Encode::encode('UTF-8', table_of($name, "$folder/$name", 'json')));
         my ($first, $second) = @{$o->{variants}};
-        @lines or @lines = ("| norm | seeds | $o->{score}, $first->{norm} | ± | $o->{score}, $second->{norm} | ± | difference | p |"
+        my $title = score_title($o->{score});
+        @lines or @lines = ("| norm | seeds | $title, $first->{norm} | ± | $title, $second->{norm} | ± | difference | p |"
             . " loss, $first->{norm} | loss, $second->{norm} | differences by seed |", '|---|' . '--:|' x 10);
         my @before = losses_by_seed($o, $first->{norm});
         my @after = losses_by_seed($o, $second->{norm});
