@@ -42,7 +42,8 @@ done
 # Options of a table that are errors in a command are not listed.
 for pair in tokenize:codes=codes.bpe tokenize:format=tokenized tokenize:form=nfc detokenize:codes=codes.bpe \
     detokenize:format=tokenized detokenize:form=nfc subword:form=nfc normalize:codes=codes.bpe \
-    normalize:format=tokenized normalize:undo; do
+    normalize:format=tokenized normalize:undo detokenize:pretokenizer=qwen2 'detokenize:user_symbols=<x>' \
+    normalize:pretokenizer=qwen2 'normalize:user_symbols=<x>'; do
     command=${pair%%:*} option=${pair#*:}
     "$NORMA" "$command" "--$option" </dev/null >out 2>err
     [ $? = 2 ] || fail "norma $command --$option is not an error"
