@@ -70,6 +70,11 @@ for task in translation lm classification tagging; do
     lacks common '--norm.rbn.nu'
     has every '--norm.rbn.nu'
 done
+# The help of model.norm lists all types of norms.
+listed=" $("$NORMA" train --help | tr -s ' \n' ' ' | sed -n 's/.* Types: \([a-z ]*\)\. (default: layer).*/\1/p') "
+for type in none $(sed -n 's/^\[norm\.\(.*\)\]$/\1/p' every); do
+    [[ $listed == *" $type "* ]] || fail "--model.norm does not list $type: $listed"
+done
 "$NORMA" train --help norm.rbn >section
 has section '--norm.rbn.nu'
 lacks section '--train.updates'
