@@ -3,6 +3,8 @@
 #   - phrases that have a standard term (scripts/language.txt)
 #   - British spellings: the project uses American ones
 #   - Markdown prose wider than 100 columns (tables, code and links that stand alone are exempt)
+#   - sentences of more than 40 words in Markdown prose, up to a period or colon (results/, docs/notes/ and CHANGELOG.md, which
+#     are records, are exempt)
 #   - reflowed formulas: runs of spaces inside a line of a comment paragraph
 #   - declarations and statements that the formatter has broken, because the comment after them was too long for the line
 #     scripts/check_language.sh [--changed REV] [FILE...]
@@ -76,10 +78,25 @@ sub report {
     $found++;
 }
 
+# Sentences of the Markdown prose of a paragraph or list item that begins at the line. Code and a link's text count, its target
+# does not.
+sub check_sentences {
+    my ($file, $line, $text) = @_;
+    $text =~ s/`[^`]*`/code/g;
+    $text =~ s/!?\[([^\]]*)\]\([^)]*\)/$1/g;
+    $text =~ s/\bet al\./et al/g;
+    for my $sentence (split /(?<=[.!?:])["*)]*\s+/, $text) {
+        my $words = () = $sentence =~ /\S+/g;
+        report($file, $line, "$words words: " . substr($sentence, 0, 50), 'at most 40 in a sentence') if $words > 40;
+    }
+}
+
 for my $file (@ARGV) {
     next if $file eq 'scripts/check_language.sh' or $file eq 'scripts/language.txt';
     open my $text, '<:encoding(UTF-8)', $file or die "$file: $!\n";
     my ($code, $comment, $previous) = (0, 0, '');
+    my ($paragraph, $begin) = ('', 0);
+    my $prose = $file =~ /\.md$/ && $file !~ m{^(?:results/|docs/notes/|CHANGELOG\.md$)};
     while (my $line = <$text>) {
         chomp $line;
         for ($line =~ $any ? @phrases : ()) {
@@ -91,6 +108,17 @@ for my $file (@ARGV) {
             report($file, $., length($line) . ' columns', 'at most 100 in prose')
                 if !$code and length($line) > 100 and $line !~ /^\s*\|/ and $line !~ /^\s*(?:[-*] )?!?\[[^\]]*\]\([^)]*\)\W*$/;
         }
+        if ($prose) {
+            my $is_text = !$code && $line =~ /\S/ && $line !~ /^\s*(?:#+ |\||<!--|```)/ && !($paragraph eq '' && $line =~ /^ {4}/);
+            if ($paragraph ne '' and (!$is_text or $line =~ /^\s*(?:[-*]|\d+\.) /)) {
+                check_sentences($file, $begin, $paragraph);
+                $paragraph = '';
+            }
+            if ($is_text) {
+                $begin = $. if $paragraph eq '';
+                $paragraph .= ' ' . $line =~ s/^\s*(?:[-*] |\d+\. )?//r;
+            }
+        }
         if ($file =~ /\.(?:[ch]|inc)$/) {
             $comment = 1 if $line =~ m{^\s*/\*};
             report($file, $., substr($line, 0, 60), 'one formula per line, indented')
@@ -100,6 +128,7 @@ for my $file (@ARGV) {
             $previous = $line;
         }
     }
+    check_sentences($file, $begin, $paragraph) if $paragraph ne '';
 }
 exit($found > 0);
 PERL

@@ -186,13 +186,13 @@ typedef struct nm_pack_args {
 } nm_pack_args;
 
 /* ---- bf16 matrix multiplication ----
- * On a backend that was created with `bf16`, `linear`, `linear_grad_input`, `linear_grad_weight` (not its
- * db), `softmax_loss`, `attention` and `attention_grad` round the operands of their matrix multiplications to
- * bf16 (8 bits of precision, the exponents of float), to nearest even; in attention these are also the softmax
- * weights after dropout, in the forward pass before the division by their sum, and the gradients of the scores.
- * Matrices stay in float, and so do bias, activation, dropout, softmax, and all other kernels. An element of a
- * result is summed in float, in chunks of 512 products (attention: of the keys or queries of a tile), and a chunk
- * in blocks of 32, of which the last is padded with zeros:
+ * On a backend that was created with `bf16`, some kernels round the operands of their matrix multiplications to
+ * bf16 (8 bits of precision, the exponents of float), to nearest even: `linear`, `linear_grad_input`,
+ * `linear_grad_weight` (not its db), `softmax_loss`, `attention` and `attention_grad`. In attention, operands
+ * are also the softmax weights after dropout (in the forward pass before the division by their sum) and the
+ * gradients of the scores. Matrices stay in float, and so do bias, activation, dropout, softmax, and all other
+ * kernels. An element of a result is summed in float, in chunks of 512 products (attention: of the keys or
+ * queries of a tile). A chunk is summed in blocks of 32, of which the last is padded with zeros:
  *     s = 0 at the beginning of a chunk; for each block
  *         e = fma(x_30, y_30, .. fma(x_2, y_2, fma(x_0, y_0, 0)))
  *         o = fma(x_31, y_31, .. fma(x_3, y_3, fma(x_1, y_1, 0)))
@@ -378,7 +378,7 @@ typedef struct nm_dot_args {
 
 /* ---- embeddings ---- */
 
-/* out[i] = drop(scale table[ids[i]] + positions[pos[i]]) */
+/* out[i] = drop(scale table[ids[i]] + positions[pos[i]])     (Vaswani et al. 2017, sections 3.4 and 3.5) */
 typedef struct nm_embed_args {
     const int32_t *ids, *pos; /* [rows of out] */
     double scale;
@@ -539,7 +539,7 @@ typedef struct nm_pool_max_grad_args {
     nm_mat dx; /* = */
 } nm_pool_max_grad_args;
 
-/* Linear-chain conditional random field:
+/* Linear-chain conditional random field (Lafferty, McCallum and Pereira 2001):
  *     loss = log Z - score of the gold tags, summed over sequences */
 typedef struct nm_crf_args {
     nm_mat emissions;                      /* [tokens, T] */
@@ -554,7 +554,8 @@ typedef struct nm_crf_args {
 
 /* ---- output layer: losses and search over a vocabulary of V tokens ---- */
 
-/* Label smoothing; lp = log softmax(logits), y = target, eps = smoothing:
+/* Label smoothing (Szegedy et al. 2016, section 7; others: fairseq from 0.12 on); lp = log softmax(logits), y = target,
+ * eps = smoothing:
  *     uniform:  loss = (1 - eps) (-lp_y) + eps/V sum_v (-lp_v)
  *     others:   loss = (1 - eps - eps/(V-1)) (-lp_y) + eps/(V-1) sum_v (-lp_v)
  * uniform with a mask: V is the number of allowed tokens. */
@@ -739,7 +740,7 @@ typedef struct nm_feature_norm_grad_args {
 
 /* ---- optimizers ---- */
 
-/* The three published variants of Adam, which agree if eps and weight_decay are 0; t = step, c1 = 1 - b1^t,
+/* Three variants of Adam (Kingma and Ba 2015; PyTorch, fairseq; AdamW: Loshchilov and Hutter 2019), which agree if eps and weight_decay are 0; t = step, c1 = 1 - b1^t,
  * c2 = 1 - b2^t:
  *     torch:    g += wd p
  *               p -= lr/c1 m / (sqrt(v)/sqrt(c2) + eps)
@@ -830,7 +831,7 @@ struct nm_backend {
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free. A backend may be used by one thread at a time, and so may all layers
+/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a time, and so may all layers
  * (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE for unknown names,
  * NM_UNSUPPORTED if the machine or the backend lacks an option. */
 NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
@@ -842,10 +843,11 @@ NM_API void nm_backend_free(nm_backend *backend);
 NM_API nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads,
                                           nm_error *err);
 
-/* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. */
+/* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. Free it with
+ * nm_backend_dealloc before the backend. NM_MEMORY. */
 NM_API nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
-/* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. On
- * failure nothing changes. */
+/* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. NM_MEMORY:
+ * nothing changes. */
 NM_API nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 NM_API void nm_backend_dealloc(nm_backend *backend, void *memory);
 /* Device memory readable by the host between kernels, or NULL if the host cannot read it. */

@@ -33,9 +33,9 @@ NM_API const char *nm_classifier_warning(const nm_classifier *classifier);
 /* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
  * affected. May be called from another thread or a signal handler. NULL is accepted. */
 NM_API void nm_classifier_stop(nm_classifier *classifier);
-/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
- * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
- * function before it ends. */
+/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user) about every 20 ms, in
+ * this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its function before it
+ * ends. */
 NM_API void nm_classifier_set_proceed(nm_classifier *classifier, bool (*proceed)(void *user), void *user);
 
 /* Number of classes, and the name of each; NULL for a class that does not exist. Valid until nm_classifier_close. */

@@ -52,9 +52,10 @@ typedef struct nm_compared_variant {
     bool grid_point;         /* one of several points of the grid */
     bool selected;           /* a row of the table; of a grid, the point with the lowest validation loss */
     double score, score_deviation, low, high; /* mean, standard deviation over seeds, 95 % interval */
-    /* To the first scored variant: difference and its 95 % interval; p of the two-sided t test over seeds and segments (with one
-     * seed, one-sided: the fraction of paired bootstrap resamples over segments in which the better system is not better), with
-     * Holm's correction, and of a difference of at least compare.margin. */
+    /* Compared with the first scored variant: difference and its 95 % interval; p, p with Holm's correction, and p of the
+     * equivalence test with compare.margin. With several seeds, p is that of a two-sided t test over seeds and segments. With
+     * one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better system is not
+     * better. */
     double difference, difference_low, difference_high, p, p_holm, p_equivalence;
     double loss, loss_deviation, nll, perplexity; /* of the best validation */
     double tokens_per_second, step_mib, tid_mean, tid_variance;
@@ -75,7 +76,7 @@ typedef struct nm_comparison_events {
 
 /* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program: of the runs,
  * path of `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file. options: alternating names and
- * values that end with NULL, the end, or NULL. Names are those of `norma compare --help`, those of [compare] with or without
+ * values that end with NULL, or NULL. Names are those of `norma compare --help`, those of [compare] with or without
  * "compare."; "compare.grid" may be repeated:
  *     const char *const options[] = {"norms", "layer,power,rbn", "seeds", "3", "folder", "runs/compared",
  *                                    "train.updates", "1000", NULL};

@@ -58,6 +58,7 @@ NM_API nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_er
 NM_API nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
 /* Penalty of the last nm_norm_forward; 0 for types without one. */
 NM_API double nm_norm_penalty(const nm_norm *norm);
+/* Sets the gradients of all parameters to 0. */
 NM_API void nm_norm_zero_grads(nm_norm *norm);
 
 /* A forward pass and its backward pass, for a layer that runs again before the backward pass of the first call (a layer that

@@ -11,10 +11,10 @@ extern "C" {
 #endif
 
 enum nm_norm_traits {
-    NM_USES_BATCH = 1, /* training uses statistics over rows */
-    NM_HAS_STATE = 2,
-    NM_APPROX_GRAD = 4, /* by design, backward is not the exact gradient */
-    NM_HAS_PENALTY = 8,
+    NM_USES_BATCH = 1,     /* training uses statistics over rows */
+    NM_HAS_STATE = 2,      /* running vectors or counters */
+    NM_APPROX_GRAD = 4,    /* by design, backward is not the exact gradient */
+    NM_HAS_PENALTY = 8,    /* train sets call->penalty */
     NM_SUMS_RESIDUAL = 16, /* passes the residual connection of a call to its first and last kernel */
     NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
     NM_HAS_TRANSITION = 64 /* validation losses may rise until the end of a transition */
@@ -140,8 +140,8 @@ typedef struct nm_norm_type {
      * y = weight (h - running_mean) scale + bias. */
     void (*infer_backward)(nm_norm_call *call);
     /* Computes the new running state and counters from the statistics collected by train and backward since the last
-     * call. call: backend, norm, grad_scale and update only; update: number of the update whose backward pass was collected if
-     * later ones have had their forward pass, otherwise 0. NULL for types without state. */
+     * call. NULL for types without state. Of `call` only backend, norm, grad_scale and update are set. update is the number of
+     * the update whose backward pass was collected if later ones have had their forward pass, otherwise 0. */
     void (*update_state)(nm_norm_call *call);
     /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these options. NULL:
      * never affine. */

@@ -67,12 +67,13 @@ typedef enum nm_origin {
     NM_ORIGIN_COMMAND
 } nm_origin;
 
+/* Without sections. Free with nm_options_free, which accepts NULL. */
 NM_API nm_options *nm_options_create(void);
 NM_API void nm_options_free(nm_options *options);
 /* For options that are never saved: text values may contain what an INI file cannot hold, namely newlines, whitespace at the ends,
  * and ; after whitespace. Otherwise such a value is NM_USAGE. */
 NM_API void nm_options_accept_any_text(nm_options *options);
-/* The same sections and rules with default values. */
+/* The same sections and rules with default values. Free with nm_options_free. */
 NM_API nm_options *nm_options_create_like(const nm_options *options);
 
 /* Registers a section; the returned struct (config_size bytes, owned by options) already holds the defaults.
@@ -83,18 +84,18 @@ NM_API void *nm_options_add(nm_options *options, const char *section, const nm_o
  * are ignored. */
 NM_API void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
 /* Checks the registered rules. NM_USAGE with the reason if an option that has no effect was set on the command line.
- * *warning: one message about all other such options (set by files, profiles and presets to another value than the
- * default), heap, or NULL if there are none, or if the values are from nm_options_read_saved: the warning was given before they
+ * *warning: one message, heap, about all other such options, which files, profiles and presets set to another value than the
+ * default. It is NULL if there are none, or if the values are from nm_options_read_saved: the warning was given before they
  * were saved. Values that turn an option off (0, false, none, empty) and the choices "line" and "keep" are always accepted. */
 NM_API nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
 /* The struct of a section, or NULL. */
 NM_API void *nm_options_find(const nm_options *options, const char *section);
 
-/* Sets "section.key". Unknown names are NM_USAGE and name the most similar one. */
+/* Sets "section.key". NM_USAGE: an unknown name, with the most similar one in the message, or an invalid value. */
 NM_API nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
                                 nm_error *err);
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first, relative to
- * the file. Errors name file and line. */
+ * the file. NM_IO: a file cannot be read; NM_USAGE or NM_FORMAT with file and line. */
 NM_API nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and takes precedence
  * over the other settings of all files that are read. profile "": none. NM_USAGE when no file has that profile. */
@@ -109,8 +110,8 @@ NM_API nm_status nm_options_read_sizes(nm_options *options, const char *name, co
 /* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [tune], which hold full names and
  * which other reading functions skip. */
 NM_API nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err);
-/* The value of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
- * For options that determine which sections are registered. */
+/* *value: that of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file is not checked.
+ * For options that determine which sections are registered. NM_IO: the file cannot be read. */
 NM_API nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);
 /* Reads the same syntax from memory; name is for messages. Such a text may not include files. */
 NM_API nm_status nm_options_read_text(nm_options *options, const char *name, const char *text, nm_error *err);
@@ -130,6 +131,7 @@ NM_API bool nm_options_section(const nm_options *options, size_t index, const ch
                                const nm_option **rows, const nm_preset **presets);
 /* "section.key" of the option with this index in the order of registration, heap, or NULL after the last one. */
 NM_API char *nm_options_path(const nm_options *options, size_t index);
+/* The origin of the value of "section.key"; NM_ORIGIN_DEFAULT when unknown. */
 NM_API nm_origin nm_options_origin(const nm_options *options, const char *path);
 /* The row of "section.key", or NULL when unknown. */
 NM_API const nm_option *nm_options_row(const nm_options *options, const char *path);

@@ -28,11 +28,11 @@ typedef struct nm_prepare_events {
 } nm_prepare_events;
 
 /* Prepares a data folder. settings: the path of an INI file with a section [prepare], such as data.ini of a data folder, or
- * its text if that contains a line break; or NULL. options: alternating names and values that end with NULL, or NULL; they
- * take precedence. Names are those of `norma prepare --help`, with or without "prepare.":
+ * its text if that contains a line break; or NULL. options: alternating names and values that end with NULL, or NULL. They
+ * take precedence over settings. Names are those of `norma prepare --help`, with or without "prepare.":
  *     const char *const options[] = {"train", "corpus/train", "valid", "corpus/valid", "source_lang", "de",
  *                                    "target_lang", "en", "output", "data/de-en", "bpe_merges", "8000", NULL};
- * *prepared is set on success only; free it with nm_prepared_free. NULL: no report is needed.
+ * *prepared is set on success only; free it with nm_prepared_free. prepared may be NULL.
  *
  * A folder that exists is replaced as a whole, after everything has been computed: after an error or an interruption its
  * files are as before.

@@ -46,9 +46,9 @@ NM_API nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const ch
 /* No call may be in progress. Scores remain valid. NULL is accepted. */
 NM_API void nm_scorer_close(nm_scorer *scorer);
 
-/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
- * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
- * function before it ends. */
+/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user) about every 20 ms, in
+ * this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its function before it
+ * ends. */
 NM_API void nm_scorer_set_proceed(nm_scorer *scorer, bool (*proceed)(void *user), void *user);
 
 /* Scores n segments, UTF-8; a newline after a segment is ignored. references [n_references, n]: all segments of the first

@@ -58,12 +58,14 @@ NM_API nm_status nm_error_prefix(nm_error *err, const char *format, ...)
 /* Prints a message and aborts. For programming errors only. */
 NM_API void nm_panic(const char *file, int line, const char *what) __attribute__((noreturn));
 
+/* Aborts with a message if the condition is false, in every build. */
 #define NM_ASSERT(condition)                                                                                 \
     do {                                                                                                     \
         if (!(condition))                                                                                    \
             nm_panic(__FILE__, __LINE__, #condition);                                                        \
     } while (0)
 
+/* Returns the status of the call from the function that contains it, unless it is NM_OK. */
 #define NM_TRY(call)                                                                                         \
     do {                                                                                                     \
         nm_status status_ = (call);                                                                          \

@@ -12,25 +12,28 @@ extern "C" {
 
 typedef struct nm_training nm_training;
 
-/* After every update. Losses are means per target token (or per example, for classification and tagging). */
+/* After every update. Losses are means in nats per target token (or per example, for classification and tagging). */
 typedef struct nm_training_progress {
-    int64_t update, updates; /* updates: the planned number; 0: not known */
-    int64_t epoch, tokens;   /* epoch from 0; target tokens so far */
-    double loss, nll, learning_rate, grad_norm, tokens_per_second, seconds;
-    double seconds_left;    /* NaN: not known */
-    int64_t batch, batches; /* of the epoch: number of finished batches, number of all batches */
-    double perplexity;      /* exp(nll); NaN if the loss has none */
-    double fraction;        /* of the training that is done, 0 to 1; NaN: no limit is set */
+    int64_t update, updates;         /* updates: the planned number; 0: not known */
+    int64_t epoch, tokens;           /* epoch from 0; target tokens so far */
+    double loss, nll;                /* of the update; nll: the loss without label smoothing and penalties */
+    double learning_rate, grad_norm; /* of the update; L2 norm of the gradient before clipping */
+    double tokens_per_second;        /* since the last record of the log, without validations */
+    double seconds;                  /* training time so far */
+    double seconds_left;             /* NaN: not known */
+    int64_t batch, batches;          /* of the epoch: number of finished batches, number of all batches */
+    double perplexity;               /* exp(nll); NaN for a task without perplexity */
+    double fraction;                 /* of the training that is done, 0 to 1; NaN: no limit is set */
 } nm_training_progress;
 
 typedef struct nm_training_validation {
     int64_t update, epoch;
-    double loss, perplexity; /* perplexity: NaN if the loss is none */
+    double loss, perplexity; /* perplexity: exp(nll); NaN for a task without perplexity */
     const char *score_name;  /* "bleu", "f1", "accuracy"; NULL: no score was computed */
-    double score;            /* NaN without one */
+    double score;            /* in percent; NaN without one */
     bool best;               /* the best validation so far, whose model is best.safetensors */
     const char *samples;     /* a few inputs, outputs and references as text; or NULL */
-    double nll, seconds;     /* loss without label smoothing; duration of the validation */
+    double nll, seconds;     /* loss without label smoothing and penalties; duration of the validation */
     bool noncausal; /* the loss of a non-causal language model, of which exp(nll) is not a perplexity */
     double batch_loss, batch_nll; /* with batch statistics instead of running ones; NaN if no norm has them */
     int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */

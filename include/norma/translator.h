@@ -43,9 +43,9 @@ NM_API const char *nm_translator_warning(const nm_translator *translator);
 /* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
  * affected. May be called from another thread or a signal handler. NULL is accepted. */
 NM_API void nm_translator_stop(nm_translator *translator);
-/* Sets a function for later calls of this thread, which decides whether they continue: about every 20 ms, such a call calls
- * proceed(user), in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its
- * function before it ends. */
+/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user) about every 20 ms, in
+ * this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its function before it
+ * ends. */
 NM_API void nm_translator_set_proceed(nm_translator *translator, bool (*proceed)(void *user), void *user);
 
 /* Maximum number of source tokens of a text, including the EOS token; 0 for NULL. */
@@ -66,9 +66,9 @@ NM_API nm_status nm_translator_run(nm_translator *translator, const char *const 
 NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
                                             const char *const *prefixes, size_t n,
                                             nm_translations **translations, nm_error *err);
-/* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): constraints[i] are phrases separated by tabs that
- * every translation of text i contains, at most 64, in the format of translate.output_format; "": none. prefixes: as above,
- * or NULL. A text has no translation if the phrases do not fit into the model's positions. NM_USAGE: more phrases, or a
+/* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): every translation of text i contains the phrases of
+ * constraints[i], which are separated by tabs, at most 64, in the format of translate.output_format. "": no phrase. prefixes:
+ * as above, or NULL. A text has no translation if the phrases do not fit into the model's positions. NM_USAGE: more phrases, or a
  * search other than fairseq's beam search without groups; NM_MISMATCH: a phrase with characters that the model cannot
  * produce. Further errors as nm_translator_run. */
 NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const char *const *texts,
@@ -100,8 +100,8 @@ NM_API bool nm_translations_too_long(const nm_translations *translations, size_t
 NM_API const char *nm_translations_text(const nm_translations *translations, size_t text, size_t rank);
 /* Sum of the log probabilities of the tokens, divided by the length penalty. */
 NM_API double nm_translations_score(const nm_translations *translations, size_t text, size_t rank);
-/* Target tokens of a translation as in the dictionary, the EOS token included unless the length limit was reached: their
- * number, each token, and the log probabilities of all [number of tokens]. */
+/* Target tokens of a translation as in the dictionary: their number, each token, and the log probabilities of all [number of
+ * tokens]. The last one is the EOS token, except with decode.search = tears if the length limit was reached. */
 NM_API size_t nm_translations_n_tokens(const nm_translations *translations, size_t text, size_t rank);
 NM_API const char *nm_translations_token(const nm_translations *translations, size_t text, size_t rank,
                                          size_t token);
@@ -116,9 +116,9 @@ typedef struct nm_translation_word {
 } nm_translation_word;
 
 /* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
- * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one), averaged over its
- * heads or of translate.alignment_head, in the steps that predict the tokens; that of a word is the sum over its
- * tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by whitespace, too. */
+ * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one) in the steps that
+ * predict the tokens. It is that of translate.alignment_head, or by default the mean of all heads; with guided alignment, the
+ * default is the trained head. The attention of a word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of the source text are separated by whitespace, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
 NM_API const nm_translation_word *nm_translations_words(const nm_translations *translations, size_t text,
                                                         size_t rank);

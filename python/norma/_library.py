@@ -1,8 +1,8 @@
 """The shared library: where it is, its OpenMP runtime, its functions, its errors.
 
-The bundled library names no OpenMP runtime: its GOMP functions are those of the runtime that the process has
-already loaded, as by PyTorch, otherwise of PyTorch's copy if PyTorch is installed, so that a later ``import
-torch`` uses the same one, otherwise of the system. A process therefore has one pool of threads.
+The bundled library names no OpenMP runtime. Its GOMP functions are those of the runtime that the process has already
+loaded, such as PyTorch's. Otherwise they are those of PyTorch's copy if PyTorch is installed, so that a later ``import
+torch`` uses the same one, or of the system. A process therefore has one pool of threads.
 """
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class Translation(NamedTuple):
     """One translation of a text."""
     text: str  #: as ``norma translate`` writes it
     score: float  #: sum of the log probabilities of the tokens, divided by the length penalty
-    tokens: List[str]  #: as in the dictionary, the EOS token included unless the length limit was reached
+    tokens: List[str]  #: as in the dictionary, the EOS token last (search="tears": not if the length limit was reached)
     token_scores: List[float]  #: log probability of each token
     words: Sequence[Word] = ()  #: with the option alignment=True
 
@@ -192,10 +192,10 @@ class Translations(List[Translation]):
 class Translator(_Model):
     """A translation model or an ensemble. It may be used by any number of threads at the same time.
 
-    path: a model file, a run folder or ``norma.Run``, or a list of them, whose probabilities are averaged. options: those
-    of ``norma translate --help`` in [decode] and [device], as ``Translator("runs/x", beam=4, nbest=2)`` or
-    ``Translator("runs/x", {"device.threads": 1})``. device.threads is the number of threads of one call, 0 (default)
-    one per core. ``alignment=True`` adds the words of each translation and the source words to which they are aligned;
+    path: a model file, a run folder or ``norma.Run``, or a list of them, whose probabilities are averaged. options: [decode]
+    and [device] of ``norma translate --help``, the formats and ``shortlist``, as ``Translator("runs/x", beam=4, nbest=2)`` or
+    ``Translator("runs/x", {"device.threads": 1})``. device.threads is the number of threads of one call; 0 (default): one
+    per core. ``alignment=True`` adds the words of each translation and the source words to which they are aligned;
     ``search="sample"`` samples ``nbest`` translations.
 
     UsageError: unknown option or value; FileError, FormatError: the file; UnsupportedError: a model of another task;
@@ -360,11 +360,11 @@ class Perplexity(NamedTuple):
 class LanguageModel(_Model):
     """A language model. It may be used by any number of threads at the same time.
 
-    path: a model file, a run folder or ``norma.Run``. options: [sample] (temperature, top_k, top_p, min_p,
-    repetition_penalty, tokens, seed, ...; ``stop``: a stop string or a list of them) and [device] of ``norma generate --help``; ``{"perplexity.context": N}`` scores with sliding windows,
-    ``perplexity.documents`` and ``perplexity.document_separator`` specify the documents of a file. If documents have
-    several lines, as in training or by this option, a "line" below is a document. Errors as ``Translator``;
-    UnsupportedError also in the calls of a non-causal model.
+    path: a model file, a run folder or ``norma.Run``. options: [sample] and [device] of ``norma generate --help``, such as
+    temperature, top_k, top_p, min_p, repetition_penalty, tokens and seed; ``stop`` is a stop string or a list of them.
+    ``{"perplexity.context": N}`` scores with sliding windows. ``perplexity.documents`` and ``perplexity.document_separator``
+    specify the documents of a file. If documents have several lines, as in training or by this option, a "line" below is a
+    document. Errors as ``Translator``; UnsupportedError also in the calls of a non-causal model.
     """
 
     _name = "language_model"
@@ -412,9 +412,9 @@ class LanguageModel(_Model):
 
     def generate(self, prompts: Iterable[str], first: int = 0) -> List[str]:
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. The text of
-        a model that was trained on documents ends with the document, and any text before the first of the stop strings
-        (option ``stop``). first: number of the first prompt; a continuation depends
-        on its prompt, its number and the option seed only. FormatError: the character NUL."""
+        a model that was trained on documents ends with the document. Any text ends before the first of the stop strings
+        (option ``stop``). first: number of the first prompt; a continuation depends on its prompt, its number and the option
+        seed only. FormatError: the character NUL."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)
         lib = library()

@@ -18,7 +18,7 @@ _WARMUP = {"power": 10000, "mabn": 100, "un": 4000}
 class NormOption(NamedTuple):
     """An option of a type of norm: a row of ``norma train --help all``."""
     default: str  #: as text
-    choices: Optional[str]  #: "a|b|c"; None: a number, a truth value or a text
+    choices: Optional[str]  #: "a|b|c"; None: a number, a Boolean or a text
     minimum: float  #: of a number
     maximum: float  #: of a number, inclusive
     help: str  #: one line
@@ -29,10 +29,10 @@ class NormType(NamedTuple):
     name: str  #: as in ``norma.Norm(name, width)``
     title: str  #: as in the paper
     formula: str  #: of the forward pass
-    source: str  #: the paper or program
+    source: str  #: the paper, and the released code
     uses_batch: bool  #: training uses statistics over the tokens of a batch
     has_state: bool  #: running statistics
-    approximate_gradient: bool  #: backward is deliberately not the derivative
+    approximate_gradient: bool  #: by design, backward is not the exact gradient
     has_penalty: bool  #: a term of the loss
     options: Dict[str, NormOption]  #: by name
 

@@ -29,7 +29,7 @@ class Paired(NamedTuple):
     a: Interval  #: bootstrap interval of the first system
     b: Interval  #: bootstrap interval of the second system
     difference: Interval  #: bootstrap interval of the difference
-    p: float  #: one-sided: the fraction of resamples in which the better system is not better (Koehn 2004)
+    p: float  #: one-sided: the fraction of resamples in which the better system is not better (Koehn 2004); or of ``centered``
 
 
 def _interval(struct: Any) -> Interval:

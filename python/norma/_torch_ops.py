@@ -3,8 +3,8 @@
     norma::normalize            y, the penalty, and the state before and after the pass
     norma::normalize_backward   gradients of x and of the parameters, and the running vectors that the backward pass changes
 
-Both are functions of their arguments, so everything that a forward pass keeps for its backward pass is a tensor: the
-backward pass loads the state before the forward pass and repeats it inside the layer. ``state`` contains the running
+Both are functions of their arguments, so everything that a forward pass keeps for its backward pass is a tensor. The
+backward pass loads the state before the forward pass and repeats that pass inside the layer. ``state`` contains the running
 vectors and the counters, in the order of the module's buffers.
 """
 from __future__ import annotations

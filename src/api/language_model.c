@@ -502,19 +502,37 @@ static char *continuation_of(workspace *w, const nm_id_list *prompt, const nm_id
 
 typedef struct generation {
     const nm_stop_strings *stops;
+    int64_t lines; /* limit of sample.lines in documents, whose tokens contain newlines; 0: none */
     int32_t eos;
     workspace *w;
 } generation;
 
-/* The first stop string in the text with its prompt, after the prompt; NULL: there is none. */
-static char *find_stop(const generation *g, const nm_id_list *prompt, char *whole)
+/* The continuation in the text with its prompt. */
+static char *after_prompt(const generation *g, const nm_id_list *prompt, char *whole)
 {
     char *head = text_of(g->w, prompt->ids, (size_t)prompt->n);
     size_t begin = 0;
     while (head[begin] && head[begin] == whole[begin])
         begin++;
     free(head);
-    return nm_stop_strings_find(g->stops, whole + begin);
+    return whole + begin;
+}
+
+/* The first stop string in the text with its prompt, after the prompt; NULL: there is none. */
+static char *find_stop(const generation *g, const nm_id_list *prompt, char *whole)
+{
+    return nm_stop_strings_find(g->stops, after_prompt(g, prompt, whole));
+}
+
+/* What follows the last allowed newline: the token of the newline may contain more. NULL: the text has fewer newlines. */
+static char *find_line_limit(const generation *g, const nm_id_list *prompt, char *whole)
+{
+    char *at = after_prompt(g, prompt, whole);
+    for (int64_t i = 0; at && i < g->lines; i++) {
+        at = strchr(at, '\n');
+        at = at ? at + 1 : NULL;
+    }
+    return at;
 }
 
 /* First token of the part of a text that is searched for a stop string after each token: it is longer than the strings and, where
@@ -544,10 +562,12 @@ static bool contains_stop(void *user, const nm_id_list *prompt, const nm_ids *fo
     return contains;
 }
 
-/* Removes from the end of the text what follows `at` in the whole text. They may differ in spaces: the detokenizer writes quotation
- * marks that open or close depending on the prompt. */
-static void cut_text(char *text, const char *whole, const char *at)
+/* Removes what follows `at` from the whole text, and from the end of the text without the prompt. They may differ in spaces: the
+ * detokenizer writes quotation marks that open or close depending on the prompt. at NULL: nothing happens. */
+static void cut_text(char *text, char *whole, char *at)
 {
+    if (!at)
+        return;
     const char *from = whole + strlen(whole);
     size_t n = strlen(text);
     while (from > at && n) {
@@ -558,6 +578,7 @@ static void cut_text(char *text, const char *whole, const char *at)
             n--;
     }
     text[n] = 0;
+    *at = 0;
 }
 
 static nm_lm_texts *texts_of(const generation *g, const nm_id_list *prompts, const nm_ids *found, size_t n)
@@ -569,11 +590,10 @@ static nm_lm_texts *texts_of(const generation *g, const nm_id_list *prompts, con
     for (size_t i = 0; i < n; i++) {
         char *whole = texts->whole[i] = text_from(g->w, &prompts[i], &found[i], 0);
         texts->texts[i] = continuation_of(g->w, &prompts[i], &found[i], whole);
-        char *at = g->stops->n ? find_stop(g, &prompts[i], whole) : NULL;
-        if (at) {
-            cut_text(texts->texts[i], whole, at);
-            *at = 0;
-        }
+        if (g->lines)
+            cut_text(texts->texts[i], whole, find_line_limit(g, &prompts[i], whole));
+        if (g->stops->n)
+            cut_text(texts->texts[i], whole, find_stop(g, &prompts[i], whole));
     }
     return texts;
 }
@@ -596,7 +616,9 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
         encode_prompt(self, w, prompts[i], &heads[i]);
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
     }
-    generation g = {&self->stops, self->parts->vocab->eos, w};
+    const nm_sample_options *sample = nm_options_find(self->inference.options, "sample");
+    generation g = {&self->stops, self->trained.unit == NM_DOCUMENT_LINE ? 0 : sample->lines,
+                    self->parts->vocab->eos, w};
     const nm_sampler_prompts all = {lists, n, number, self->stops.n ? contains_stop : NULL, &g};
     nm_status status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
     if (status == NM_OK)

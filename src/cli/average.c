@@ -120,9 +120,9 @@ const nm_command nm_command_average = {
     .summary = "average the weights of several models of one run",
     .usage = "OUT.safetensors RUN|MODEL.safetensors ... [--last N]",
     .details =
-        "Every weight and running statistic of OUT is the mean over the models, which must have the same "
-        "tensors, task, dictionaries, codes and options of [model], [norm] and [norm.TYPE] (except dropout "
-        "rates and initialization), and no values that are not finite. Counters and other options are those "
+        "Every weight and running statistic of OUT is the mean over the models. They must have the same "
+        "tensors, task, dictionaries, codes and options of [model], [norm] and [norm.TYPE], except dropout "
+        "rates and initialization. All their values must be finite. Counters and other options are those "
         "of the newest model. OUT, the first argument, must not be a model that norma train has written.\n\n"
         "A run folder is the checkpoints that it has kept (train.keep_last), with --last N the newest N of "
         "them. The initial checkpoint (train.save_initial) is not among them.",

@@ -400,9 +400,10 @@ const nm_command nm_command_classify = {
         "or a run folder, of which the best model is used, or else the last one. Tokenizer, dictionary, "
         "labels and columns come from the model; the options of [data] override them. Texts with more "
         "than data.max_length tokens are truncated, counted, and named by their line numbers.\n\n"
-        "With --evaluate the file is a table of labels and texts, and the output is the accuracy with "
-        "its 95 % bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and "
-        "predicted classes in columns.\n",
+        "With --evaluate the file is a table of labels and texts. The output is the accuracy with its 95 % "
+        "bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and predicted "
+        "classes in columns. With more than 20 classes, precision, recall and F1 of each class and the most "
+        "frequent errors replace the matrix.\n",
     .section = "classify,data,device",
     .options = classify_options,
     .rules = classify_rules,

@@ -333,10 +333,9 @@ const nm_command nm_command_demo = {
     .usage = "lm TEXT | tag COLUMNS | translation SOURCE TARGET [--folder FOLDER] [--seconds N] [--norms "
              "a,b,c]",
     .details =
-        "Splits the text into training, validation and test sets (of every 20 blocks of lines or "
-        "sentences, one for validation and one for testing), prepares it, trains several variants of a small "
-        "model "
-        "for --seconds each, and prints the table of norma compare; a language model then generates "
+        "Splits the text into training, validation and test sets: of every 20 blocks of lines or sentences, "
+        "one is for validation and one for testing. Prepares the text, trains several variants of a small "
+        "model for --seconds each, and prints the table of norma compare. A language model then generates "
         "text. All files are in FOLDER, including the recipe, recipe.ini, for further experiments. After "
         "an interruption, the same command continues.\n\n"
         "Without a text, it prints the expected files and Debian packages that contain suitable text.",

@@ -41,7 +41,7 @@ static const nm_option perplexity_rows[] = {
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
     ROW(tokens, "false", 0, 1, "Print one JSON object per document of the text (by default per line) with the log probability of every token, instead of the perplexity."),
-    ROW(each_line, "false", 0, 1, "With perplexity.tokens: each document is a separate text, without earlier ones as context."),
+    ROW(each_line, "false", 0, 1, "With --tokens: each document is a separate text, without earlier ones as context."),
     {0}};
 static const nm_option_rule perplexity_rules[] = {
     {"perplexity.each_line", "perplexity.tokens", "true", "only single tokens are scored document by document", NULL},

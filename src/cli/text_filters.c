@@ -372,11 +372,12 @@ static int run_normalize(nm_cli *cli, int argc, char **argv)
 
 static const char *const not_of_tokenizers[] = {"text.codes", "text.format", "text.form", NULL};
 static const char *const not_of_detokenize[] = {
-    "text.codes",      "text.format", "text.form",      "text.undo",
-    "text.aggressive", "text.escape", "text.lowercase", NULL};
+    "text.codes",  "text.format",    "text.form",         "text.undo",         "text.aggressive",
+    "text.escape", "text.lowercase", "text.pretokenizer", "text.user_symbols", NULL};
 static const char *const not_of_subword[] = {"text.form", NULL};
-static const char *const not_of_normalize[] = {
-    "text.codes", "text.format", "text.undo", "text.tokenizer", "text.aggressive", "text.escape", NULL};
+static const char *const not_of_normalize[] = {"text.codes",        "text.format",       "text.undo",
+                                               "text.tokenizer",    "text.aggressive",   "text.escape",
+                                               "text.pretokenizer", "text.user_symbols", NULL};
 
 const nm_command nm_command_tokenize = {
     .name = "tokenize",

@@ -24,7 +24,7 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_CHOICE(translate_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the input: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
-    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts: large values batch sentences of similar length; 1: each line is translated immediately."),
+    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts, from a terminal 1: large values batch sentences of similar length; 1: each line is translated immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
     NM_SHORTLIST_OPTIONS(translate_config),
     NM_CLI_ALIGNMENT_OPTIONS(translate_config),

@@ -23,6 +23,7 @@
 #include "nn/init_scheme.h"
 #include "nn/params.h"
 #include "nn/positions.h"
+#include "norm/types.h"
 
 /* Values of model.norm_position. */
 typedef enum nm_norm_position {
@@ -59,6 +60,9 @@ typedef enum nm_rope { NM_ROPE_NONE, NM_ROPE_HALF, NM_ROPE_INTERLEAVED } nm_rope
 
 /* Values of model.qk_norm and model.v_norm: none, each head by itself, or all heads together. */
 typedef enum nm_head_norm { NM_HEAD_NORM_NONE, NM_HEAD_NORM_HEAD, NM_HEAD_NORM_FULL } nm_head_norm;
+
+/* A name of the list of types in the help of model.norm. */
+#define NM_LISTED_NORM(name) " " #name
 
 /* Options that the sections [model] of all models share. A config struct begins with NM_STACK_OPTIONS; its option table
  * contains NM_STACK_ROWS. */
@@ -98,7 +102,7 @@ typedef struct nm_stack_options {
     NM_OPTION(T, post_layers, "0", 0, 1000, "Number of layers with post-norm in norm_position = mix; 0: a quarter of the layers, at least one."), \
     NM_CHOICE(T, residual, "plain", "plain|deepnorm|depth-scaled|layerscale|skipinit|rezero|resi-dual", "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the square root of the layer's number (depth-scaled), x + g f with a learned number per feature (layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream (resi-dual)."), \
     NM_OPTION(T, layer_scale, "0.1", 0, 1e3, "Initial value of the numbers of residual = layerscale."), \
-    NM_OPTION(T, embedding_norm, "none", 0, 0, "Normalization of the embeddings, before their dropout."), \
+    NM_OPTION(T, embedding_norm, "none", 0, 0, "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
     NM_CHOICE(T, activation, "relu", "relu|gelu|gelu-tanh|silu", "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
     NM_OPTION(T, gated, "false", 0, 1, "Gated linear units in the feed-forward layers, W2 (f(Wg h) * W1 h): SwiGLU with silu, GEGLU with gelu."), \
     NM_OPTION(T, bias, "true", 0, 1, "Biases of the linear layers of attention and feed-forward sublayers."), \
@@ -113,9 +117,9 @@ typedef struct nm_stack_options {
     NM_OPTION(T, rope_original, "8192", 1, 1e9, "With rope_scaling = llama3: context of the original training in tokens."), \
     NM_CHOICE(T, qk_norm, "none", "none|head|full", "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: OLMo 2)."), \
     NM_CHOICE(T, v_norm, "none", "none|head", "Normalization of the values of each head, of the type qk_norm_type."), \
-    NM_OPTION(T, qk_norm_type, "rms", 0, 0, "Type of the norms of queries, keys and values."), \
+    NM_OPTION(T, qk_norm_type, "rms", 0, 0, "Type of the norms of queries, keys and values, as in model.norm."), \
     NM_OPTION(T, qk_norm_after_rope, "false", 0, 1, "Queries and keys are normalized after the rotation by their positions instead of before it."), \
-    NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites."),  \
+    NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites. Types:" NM_NORM_TYPES(NM_LISTED_NORM) "."),  \
     NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; embeddings are copied by dictionary entry. Empty: random initialization."),  \
     NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or prefixes of names (enc, enc.0, embed); * matches any characters."),  \
     NM_OPTION(T, dropout, dropout_, 0, 0.99, dropout_help),                                                  \

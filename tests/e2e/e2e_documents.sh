@@ -101,6 +101,11 @@ has out '{"prompt":"Story 8\n  Once","text":" there was a cat.\n'
 [ "$(grep -c 'The end."}$' out)" = 2 ] || fail "not two ends: $(cat out)"
 input=prompts try generate lm/last.safetensors "${stories[@]}" --bare --lines 1 --temperature 0
 same <(printf ' cat.\n there was a cat.\n') out
+# A text with --lines 1 ends with a newline, also if the token of the newline contains the space of the next line.
+try generate lm/last.safetensors --prompt 'Story 7' --lines 1 --temperature 0
+[ "$(wc -l <out)" = 1 ] || fail "$(wc -l <out) lines: $(cat out)"
+try generate lm/last.safetensors --prompt 'Story 7' --lines 1 --temperature 0 --json
+grep -q '\\n"}$' out || fail "more text after the newline: $(cat out)"
 # A text ends with its document, also if others of the batch are longer.
 printf 'Story\n<|endoftext|>\nStory 7\n  Once there was a cat.\nThe' >uneven
 input=uneven try generate lm/last.safetensors "${stories[@]}" --json --temperature 0

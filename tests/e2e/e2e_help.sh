@@ -42,7 +42,8 @@ done
 # Options of a table that are errors in a command are not listed.
 for pair in tokenize:codes=codes.bpe tokenize:format=tokenized tokenize:form=nfc detokenize:codes=codes.bpe \
     detokenize:format=tokenized detokenize:form=nfc subword:form=nfc normalize:codes=codes.bpe \
-    normalize:format=tokenized normalize:undo; do
+    normalize:format=tokenized normalize:undo detokenize:pretokenizer=qwen2 'detokenize:user_symbols=<x>' \
+    normalize:pretokenizer=qwen2 'normalize:user_symbols=<x>'; do
     command=${pair%%:*} option=${pair#*:}
     "$NORMA" "$command" "--$option" </dev/null >out 2>err
     [ $? = 2 ] || fail "norma $command --$option is not an error"
@@ -68,6 +69,11 @@ for task in translation lm classification tagging; do
     has common '--help all'
     lacks common '--norm.rbn.nu'
     has every '--norm.rbn.nu'
+done
+# The help of model.norm lists all types of norms.
+listed=" $("$NORMA" train --help | tr -s ' \n' ' ' | sed -n 's/.* Types: \([a-z ]*\)\. (default: layer).*/\1/p') "
+for type in none $(sed -n 's/^\[norm\.\(.*\)\]$/\1/p' every); do
+    [[ $listed == *" $type "* ]] || fail "--model.norm does not list $type: $listed"
 done
 "$NORMA" train --help norm.rbn >section
 has section '--norm.rbn.nu'
