@@ -448,23 +448,52 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
 
 /* ---- generation ---- */
 
-/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. */
-static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
+/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. where: of
+ * messages. */
+static nm_status encode_prompt(const nm_language_model *self, workspace *w, const char *prompt,
+                               const char *where, nm_ids *ids, nm_error *err)
 {
     const char *end = prompt + nm_text_length(prompt);
     if (self->trained.unit != NM_DOCUMENT_LINE) {
+        NM_TRY(nm_lm_check_known(w->text, prompt, strlen(prompt), where, err));
         nm_lm_encode(w->text, prompt, strlen(prompt), ids);
-        return;
+        return NM_OK;
     }
     for (const char *line = prompt;; line++) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         line_end = line_end ? line_end : end;
+        NM_TRY(nm_lm_check_known(w->text, line, (size_t)(line_end - line), where, err));
         nm_lm_encode(w->text, line, (size_t)(line_end - line), ids);
         if (line_end == end)
-            break;
+            return NM_OK;
         nm_ids_append(ids, self->parts->vocab->eos);
         line = line_end;
     }
+}
+
+static nm_status encode_prompts(const nm_language_model *self, workspace *w, const char *const *prompts,
+                                size_t n, nm_ids *ids, nm_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "prompt %zu", i);
+        NM_TRY(encode_prompt(self, w, prompts[i], where, &ids[i], err));
+    }
+    return NM_OK;
+}
+
+nm_status nm_language_model_check_prompt(nm_language_model *self, const char *prompt, const char *where,
+                                         nm_error *err)
+{
+    workspace *w;
+    nm_ids ids = {0};
+    if (!nm_vocab_omits(self->parts->vocab, self->parts->vocab->unk))
+        return NM_OK;
+    NM_TRY(acquire_workspace(self, &w, err));
+    nm_status status = encode_prompt(self, w, prompt, where, &ids, err);
+    nm_ids_release(&ids);
+    nm_workspaces_return(&self->pool, w);
+    return status;
 }
 
 static char *text_of(workspace *w, const int32_t *ids, size_t n)
@@ -592,13 +621,13 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     nm_call_begin(&call, &self->inference.calls);
     nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
     nm_id_list *lists = nm_allocate(n * sizeof *lists);
-    for (size_t i = 0; i < n; i++) {
-        encode_prompt(self, w, prompts[i], &heads[i]);
+    nm_status status = encode_prompts(self, w, prompts, n, heads, err);
+    for (size_t i = 0; i < n; i++)
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
-    }
     generation g = {&self->stops, self->parts->vocab->eos, w};
     const nm_sampler_prompts all = {lists, n, number, self->stops.n ? contains_stop : NULL, &g};
-    nm_status status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
+    if (status == NM_OK)
+        status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
     if (status == NM_OK)
         *texts = texts_of(&g, lists, found, n);
     for (size_t i = 0; i < n; i++) {

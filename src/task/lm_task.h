@@ -130,6 +130,10 @@ nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
 /* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that
  * selects them */
 nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
+/* NM_MISMATCH if the line or document has a token that the vocabulary lacks, and <unk> is omitted (prepare.omit_symbols). where:
+ * begins the message. */
+nm_status nm_lm_check_known(nm_lm_text *text, const char *line, size_t bytes, const char *where,
+                            nm_error *err);
 /* Appends the ids of a line or document, without eos; returns the number of unknown tokens. */
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids);
 /* Decodes ids and appends the text to out; eos ends a line, or a document, which adds nothing. */
