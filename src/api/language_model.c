@@ -16,6 +16,7 @@
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     bool drop_incomplete;
+    const char *encoding;
     enum { DOCUMENTS_AUTO, DOCUMENTS_LINE, DOCUMENTS_SEPARATED, DOCUMENTS_FILE } documents;
     const char *document_separator;
 } scoring_config;
@@ -25,6 +26,7 @@ static const nm_option scoring_rows[] = {
     NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    NM_TEXT_ENCODING_OPTION(scoring_config),
     NM_LM_DOCUMENT_OPTIONS(scoring_config),
     {0}};
 /* clang-format on */
@@ -353,7 +355,8 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(w->text, path, self->documents, &call.stop, &ids, &out->counts, err);
+    const nm_lm_file file = {path, self->scoring->encoding, self->documents};
+    nm_status status = nm_lm_encode_file(w->text, &file, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)

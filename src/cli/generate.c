@@ -15,7 +15,7 @@
 #include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
-    const char *prompt, *output, *document_separator;
+    const char *prompt, *output, *encoding, *document_separator;
     int documents;
     int64_t samples, buffer;
     bool bare, json;
@@ -29,6 +29,7 @@ static const nm_option generate_rows[] = {
     ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
     NM_CHOICE(generate_config, documents, "line", NM_DOCUMENT_UNITS, "Prompts in the input: every line, the lines between separators, or the whole file."),
     ROW(document_separator, "", 0, 0, "Line that separates prompts; empty: an empty line."),
+    NM_TEXT_ENCODING_OPTION(generate_config),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
     ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
@@ -39,6 +40,7 @@ static const nm_option generate_rows[] = {
 static const nm_option_rule generate_rules[] = {
     {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators", NULL},
+    {"generate.encoding", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
@@ -197,7 +199,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
     if (!self->reads_prompts)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
+    NM_TRY(nm_text_open_checked(&stream, session->inputs[0], self->config->encoding, err));
     if (self->config->on_invalid == NM_INVALID_IS_SKIPPED)
         self->invalid = nm_allocate((size_t)self->config->buffer * sizeof *self->invalid);
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);

@@ -146,9 +146,13 @@ typedef struct nm_lm_counts {
     int64_t words, characters;
     int64_t unknown; /* tokens that are not in the dictionary */
 } nm_lm_counts;
+typedef struct nm_lm_file {
+    const char *path, *encoding; /* as those of nm_text_open */
+    nm_document_rule rule;
+} nm_lm_file;
 /* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
  * never). */
-nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, nm_document_rule rule, const nm_stop *stop,
-                            nm_ids *ids, nm_lm_counts *counts, nm_error *err);
+nm_status nm_lm_encode_file(nm_lm_text *text, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
+                            nm_lm_counts *counts, nm_error *err);
 
 #endif

@@ -167,13 +167,13 @@ static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, con
     }
 }
 
-nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_document_rule rule, const nm_stop *stop,
-                            nm_ids *ids, nm_lm_counts *counts, nm_error *err)
+nm_status nm_lm_encode_file(nm_lm_text *self, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
+                            nm_lm_counts *counts, nm_error *err)
 {
     FILE *stream;
     nm_documents documents;
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
-    nm_documents_init(&documents, stream, nm_input_name(path), rule);
+    NM_TRY(nm_text_open_checked(&stream, file->path, file->encoding, err));
+    nm_documents_init(&documents, stream, nm_input_name(file->path), file->rule);
     documents.checked = true;
     nm_status status = encode_documents(self, &documents, stop, ids, counts, err);
     nm_documents_release(&documents);
