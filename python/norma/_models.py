@@ -414,7 +414,7 @@ class LanguageModel(_Model):
         """A continuation of each prompt, without the prompt, as ``norma generate``. A prompt may have several lines. The text of
         a model that was trained on documents ends with the document. Any text ends before the first of the stop strings
         (option ``stop``). first: number of the first prompt; a continuation depends on its prompt, its number and the option
-        seed only. FormatError: the character NUL."""
+        seed only. FormatError: the character NUL; MismatchError: an unknown token, for a model without ``<unk>``."""
         array, n = _texts("prompt", _list_of("prompts", prompts))
         first = integer("first", first, 0, 2**64 - 1)
         lib = library()

@@ -16,6 +16,7 @@
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     bool drop_incomplete;
+    const char *encoding;
     enum { DOCUMENTS_AUTO, DOCUMENTS_LINE, DOCUMENTS_SEPARATED, DOCUMENTS_FILE } documents;
     const char *document_separator;
 } scoring_config;
@@ -25,6 +26,7 @@ static const nm_option scoring_rows[] = {
     NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    NM_TEXT_ENCODING_OPTION(scoring_config),
     NM_LM_DOCUMENT_OPTIONS(scoring_config),
     {0}};
 /* clang-format on */
@@ -353,7 +355,8 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
                                .comm = self->comm,
                                .stop = &call.stop};
     nm_ids ids = {0};
-    nm_status status = nm_lm_encode_file(w->text, path, self->documents, &call.stop, &ids, &out->counts, err);
+    const nm_lm_file file = {path, self->scoring->encoding, self->documents};
+    nm_status status = nm_lm_encode_file(w->text, &file, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
     if (status == NM_OK)
@@ -448,23 +451,52 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
 
 /* ---- generation ---- */
 
-/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. */
-static void encode_prompt(const nm_language_model *self, workspace *w, const char *prompt, nm_ids *ids)
+/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. where: of
+ * messages. */
+static nm_status encode_prompt(const nm_language_model *self, workspace *w, const char *prompt,
+                               const char *where, nm_ids *ids, nm_error *err)
 {
     const char *end = prompt + nm_text_length(prompt);
     if (self->trained.unit != NM_DOCUMENT_LINE) {
+        NM_TRY(nm_lm_check_known(w->text, prompt, strlen(prompt), where, err));
         nm_lm_encode(w->text, prompt, strlen(prompt), ids);
-        return;
+        return NM_OK;
     }
     for (const char *line = prompt;; line++) {
         const char *line_end = memchr(line, '\n', (size_t)(end - line));
         line_end = line_end ? line_end : end;
+        NM_TRY(nm_lm_check_known(w->text, line, (size_t)(line_end - line), where, err));
         nm_lm_encode(w->text, line, (size_t)(line_end - line), ids);
         if (line_end == end)
-            break;
+            return NM_OK;
         nm_ids_append(ids, self->parts->vocab->eos);
         line = line_end;
     }
+}
+
+static nm_status encode_prompts(const nm_language_model *self, workspace *w, const char *const *prompts,
+                                size_t n, nm_ids *ids, nm_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "prompt %zu", i);
+        NM_TRY(encode_prompt(self, w, prompts[i], where, &ids[i], err));
+    }
+    return NM_OK;
+}
+
+nm_status nm_language_model_check_prompt(nm_language_model *self, const char *prompt, const char *where,
+                                         nm_error *err)
+{
+    workspace *w;
+    nm_ids ids = {0};
+    if (!nm_vocab_omits(self->parts->vocab, self->parts->vocab->unk))
+        return NM_OK;
+    NM_TRY(acquire_workspace(self, &w, err));
+    nm_status status = encode_prompt(self, w, prompt, where, &ids, err);
+    nm_ids_release(&ids);
+    nm_workspaces_return(&self->pool, w);
+    return status;
 }
 
 static char *text_of(workspace *w, const int32_t *ids, size_t n)
@@ -612,15 +644,15 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     nm_call_begin(&call, &self->inference.calls);
     nm_ids *heads = nm_allocate(n * sizeof *heads), *found = nm_allocate(n * sizeof *found);
     nm_id_list *lists = nm_allocate(n * sizeof *lists);
-    for (size_t i = 0; i < n; i++) {
-        encode_prompt(self, w, prompts[i], &heads[i]);
+    nm_status status = encode_prompts(self, w, prompts, n, heads, err);
+    for (size_t i = 0; i < n; i++)
         lists[i] = (nm_id_list){heads[i].data, (int32_t)heads[i].n};
-    }
     const nm_sample_options *sample = nm_options_find(self->inference.options, "sample");
     generation g = {&self->stops, self->trained.unit == NM_DOCUMENT_LINE ? 0 : sample->lines,
                     self->parts->vocab->eos, w};
     const nm_sampler_prompts all = {lists, n, number, self->stops.n ? contains_stop : NULL, &g};
-    nm_status status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
+    if (status == NM_OK)
+        status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
     if (status == NM_OK)
         *texts = texts_of(&g, lists, found, n);
     for (size_t i = 0; i < n; i++) {

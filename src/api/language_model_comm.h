@@ -11,5 +11,8 @@
 void nm_language_model_set_comm(nm_language_model *model, nm_comm *comm);
 /* What a document is in the text to score: as in training, or as set by perplexity.documents. */
 nm_document_rule nm_language_model_document_rule(const nm_language_model *model);
+/* The error of nm_language_model_generate for a prompt with unknown tokens. where: begins the message. */
+nm_status nm_language_model_check_prompt(nm_language_model *model, const char *prompt, const char *where,
+                                         nm_error *err);
 
 #endif

@@ -204,11 +204,16 @@ static nm_status open_shortlist(nm_translator *self, nm_error *err)
 {
     const format_config *formats = self->formats;
     const nm_translation_parts *parts = self->parts;
-    const nm_shortlist_config config = {formats->shortlist_best, formats->shortlist_frequent};
     static const char *const of_shortlist[] = {"translate.shortlist_best", "translate.shortlist_frequent"};
-    if (*formats->shortlist)
-        return nm_shortlist_read(&self->shortlist, formats->shortlist, &config, parts->source_vocab,
-                                 parts->target_vocab, parts->allowed, err);
+    if (*formats->shortlist) {
+        char *languages;
+        NM_TRY(nm_text_coder_languages(parts->texts[NM_TEXT_SETTINGS], &languages, err));
+        const nm_shortlist_config config = {formats->shortlist_best, formats->shortlist_frequent, languages};
+        nm_status status = nm_shortlist_read(&self->shortlist, formats->shortlist, &config,
+                                             parts->source_vocab, parts->target_vocab, parts->allowed, err);
+        free(languages);
+        return status;
+    }
     for (int i = 0; i < 2; i++)
         if (nm_options_origin(self->inference.options, of_shortlist[i]) == NM_ORIGIN_COMMAND)
             return nm_fail(err, NM_USAGE, "%s has no effect without translate.shortlist", of_shortlist[i]);

@@ -401,7 +401,9 @@ const char *nm_text_find_utf16(FILE *stream)
     enum { BYTES = 4 };
     unsigned char start[BYTES] = {0};
     int n = 0;
-    for (int byte; n < BYTES && (byte = getc(stream)) != EOF;)
+    /* ends with a first character of UTF-8, so that a pipe or a terminal is not waited for after its first line */
+    for (int byte; n < BYTES && !(n == 1 && start[0] == '\n') && !(n == 2 && start[0] && start[1]) &&
+                   (byte = getc(stream)) != EOF;)
         start[n++] = (unsigned char)byte;
     for (int i = n; i > 0; i--) /* see recognize */
         ungetc(start[i - 1], stream);
@@ -438,6 +440,17 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
     nm_status status = member ? NM_OK : decompress(stream, name, err);
     if (status == NM_OK)
         status = add_encoding(stream, name, encoding, err);
+    if (status != NM_OK && *stream != stdin) {
+        fclose(*stream);
+        *stream = NULL;
+    }
+    return status;
+}
+
+nm_status nm_text_open_checked(FILE **stream, const char *path, const char *encoding, nm_error *err)
+{
+    NM_TRY(nm_text_open(stream, path, encoding, err));
+    nm_status status = nm_text_refuse_utf16(*stream, path, encoding, err);
     if (status != NM_OK && *stream != stdin) {
         fclose(*stream);
         *stream = NULL;

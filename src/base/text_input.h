@@ -20,11 +20,19 @@ bool nm_text_ends_in(const char *path, const char *ending);
  * not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
 /* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte order mark of UTF-16 or
- * with two ASCII characters of it; otherwise NULL. */
+ * with two ASCII characters of it, the first of which is not a newline; otherwise NULL. */
 const char *nm_text_find_utf16(FILE *stream);
 /* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path, encoding: those of
- * nm_text_open. Waits for four bytes of a pipe or a terminal. */
+ * nm_text_open. Waits for at most the first line of a pipe or a terminal. */
 nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err);
+
+/* nm_text_open, and NM_FORMAT for UTF-16 that is not converted. Waits for at most the first line of a pipe or a terminal. */
+nm_status nm_text_open_checked(FILE **stream, const char *path, const char *encoding, nm_error *err);
+
+/* The row of an option `encoding` of commands that read text. */
+#define NM_TEXT_ENCODING_OPTION(type)                                                                        \
+    NM_OPTION(type, encoding, "utf-8", 0, 0,                                                                 \
+              "Encoding of the input, a name of iconv such as latin1; the output is UTF-8.")
 
 /* The option on_invalid: treatment of input that is not UTF-8. */
 typedef enum nm_on_invalid { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_on_invalid;

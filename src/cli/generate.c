@@ -6,6 +6,7 @@
 
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
+#include "api/language_model_comm.h"
 #include "base/text_input.h"
 #include "data/line_list.h"
 #include "decode/sampler.h"
@@ -14,7 +15,7 @@
 #include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
-    const char *prompt, *output, *document_separator;
+    const char *prompt, *output, *encoding, *document_separator;
     int documents;
     int64_t samples, buffer;
     bool bare, json;
@@ -28,16 +29,18 @@ static const nm_option generate_rows[] = {
     ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
     NM_CHOICE(generate_config, documents, "line", NM_DOCUMENT_UNITS, "Prompts in the input: every line, the lines between separators, or the whole file."),
     ROW(document_separator, "", 0, 0, "Line that separates prompts; empty: an empty line."),
+    NM_TEXT_ENCODING_OPTION(generate_config),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
     ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
-    NM_CHOICE(generate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of prompts that are not UTF-8, contain zero bytes or are longer than 1 MiB: stop with an error after the preceding prompts, or skip: write an empty line."),
+    NM_CHOICE(generate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of prompts that are not UTF-8, contain zero bytes, are longer than 1 MiB, or have unknown tokens if the model has no <unk>: stop with an error after the preceding prompts, or skip: write an empty line."),
     {0}};
 static const nm_option_rule generate_rules[] = {
     {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators", NULL},
+    {"generate.encoding", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
@@ -117,14 +120,16 @@ static nm_status continue_prompts(job *self, const nm_line_list *lines, nm_error
     return nm_file_flush(self->session->output.stream, self->session->output.name, err);
 }
 
-static nm_status check_prompt(const char *text, size_t bytes, const char *where, nm_error *err)
+static nm_status check_prompt(const job *self, const char *text, size_t bytes, const char *where,
+                              nm_error *err)
 {
     enum { LONGEST = 1 << 20 };
     if (bytes > LONGEST)
         return nm_fail(err, NM_FORMAT, "%s: a prompt of %zu bytes, the limit is %d", where, bytes, LONGEST);
     if (memchr(text, 0, bytes))
         return nm_fail(err, NM_FORMAT, "%s: not text: contains a zero byte", where);
-    return nm_text_check(text, bytes, where, err);
+    NM_TRY(nm_text_check(text, bytes, where, err));
+    return nm_language_model_check_prompt(self->model, text, where, err);
 }
 
 static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_error *err)
@@ -143,7 +148,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
             if (status != NM_OK || !more)
                 break;
             char *where = nm_format("%s:%lld", name, (long long)reader.line);
-            status = check_prompt(reader.text, reader.bytes, where, err);
+            status = check_prompt(self, reader.text, reader.bytes, where, err);
             free(where);
             const bool skip = status != NM_OK && self->invalid;
             if (status != NM_OK && !skip)
@@ -172,7 +177,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
 static nm_status continue_prompt(job *self, const char *prompt, nm_error *err)
 {
     nm_line_list one = {0};
-    nm_status status = check_prompt(prompt, strlen(prompt), "--prompt", err);
+    nm_status status = check_prompt(self, prompt, strlen(prompt), "--prompt", err);
     nm_line_list_add(&one, prompt, strlen(prompt) + 1);
     if (status == NM_OK)
         status = continue_prompts(self, &one, err);
@@ -194,7 +199,7 @@ static nm_status generate(nm_model_session *session, void *state, nm_error *err)
     if (!self->reads_prompts)
         return continue_prompt(self, self->config->prompt, err);
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, session->inputs[0], NULL, err));
+    NM_TRY(nm_text_open_checked(&stream, session->inputs[0], self->config->encoding, err));
     if (self->config->on_invalid == NM_INVALID_IS_SKIPPED)
         self->invalid = nm_allocate((size_t)self->config->buffer * sizeof *self->invalid);
     nm_status status = continue_lines(self, nm_input_name(session->inputs[0]), stream, err);
@@ -248,7 +253,7 @@ const nm_command nm_command_generate = {
         "--lines 1 the output has one line for each prompt, with --json one object. A continuation depends "
         "on its prompt, its number and the seed only, not on batches or threads. When the context "
         "(model.context) is full, its second half becomes the new context. A prompt is text as in "
-        "training; its unknown tokens become <unk>.",
+        "training; its unknown tokens become <unk>, and are an error if the model has no <unk>.",
     .section = "generate,sample,device",
     .options = generate_options,
     .rules = generate_rules,

@@ -22,7 +22,7 @@
 typedef struct perplexity_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     int split, documents;
-    const char *document_separator, *data;
+    const char *encoding, *document_separator, *data;
     bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
@@ -35,6 +35,7 @@ static const nm_option perplexity_rows[] = {
     ROW(context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
     ROW(drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
     ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
+    NM_TEXT_ENCODING_OPTION(perplexity_config),
     NM_LM_DOCUMENT_OPTIONS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
     NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
@@ -242,7 +243,7 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
         FILE *stream;
         nm_documents reader;
         nm_line_list lines = {0};
-        NM_TRY(nm_text_open(&stream, paths[i], NULL, err));
+        NM_TRY(nm_text_open_checked(&stream, paths[i], self->config->encoding, err));
         nm_documents_init(&reader, stream, nm_input_name(paths[i]),
                           nm_language_model_document_rule(self->model));
         reader.checked = true;
@@ -259,9 +260,13 @@ static nm_status score_tokens(job *self, int n, char **paths, nm_error *err)
 static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_error *err)
 {
     static const char *const of_translation_models[] = {"perplexity.split", "perplexity.data", NULL};
-    static const char *const of_language_models[] = {"perplexity.context",      "perplexity.drop_incomplete",
-                                                     "perplexity.batch_tokens", "perplexity.interval",
-                                                     "perplexity.documents",    NULL};
+    static const char *const of_language_models[] = {"perplexity.context",
+                                                     "perplexity.drop_incomplete",
+                                                     "perplexity.batch_tokens",
+                                                     "perplexity.interval",
+                                                     "perplexity.documents",
+                                                     "perplexity.encoding",
+                                                     NULL};
     for (const char *const *path = is_translation ? of_language_models : of_translation_models; *path; path++)
         if (nm_options_origin(cli->options, *path) == NM_ORIGIN_COMMAND)
             return nm_fail(err, NM_USAGE, "%s has no effect on a %s model", *path,

@@ -9,7 +9,7 @@
 #include "task/text_coder.h"
 
 typedef struct rescore_config { /* section [rescore] */
-    const char *output;
+    const char *output, *encoding;
     nm_text_format input_format;
     int64_t buffer, batch_tokens, alignment_layer, alignment_head;
     bool json, alignment;
@@ -18,6 +18,7 @@ typedef struct rescore_config { /* section [rescore] */
 /* clang-format off */
 static const nm_option rescore_rows[] = {
     NM_OPTION(rescore_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_TEXT_ENCODING_OPTION(rescore_config),
     NM_CHOICE(rescore_config, input_format, "raw", NM_TEXT_FORMATS, "Format of both files: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts, from a terminal 1: large values batch sentences of similar length; 1: each pair is scored immediately."),
     NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
@@ -173,7 +174,7 @@ static nm_status rescore(nm_model_session *session, void *state, nm_error *err)
     for (int i = 0; i < 2; i++) {
         side *one = &self->sides[i];
         one->name = nm_input_name(session->inputs[i]);
-        NM_TRY(nm_text_open(&one->stream, session->inputs[i], NULL, err));
+        NM_TRY(nm_text_open_checked(&one->stream, session->inputs[i], self->config->encoding, err));
         nm_lines_init(&one->reader, one->stream, one->name);
     }
     do {

@@ -8,7 +8,9 @@
 #include "cli/output_guard.h"
 #include "data/lexical_table.h"
 #include "data/prepare.h"
+#include "decode/shortlist.h"
 #include "task/prepared_texts.h"
+#include "task/text_coder.h"
 
 typedef struct shortlist_config { /* section [shortlist] */
     const char *output;
@@ -78,7 +80,13 @@ static nm_status write_table(const job *self, nm_error *err)
 {
     const nm_lexical_table *table = &self->table;
     nm_file_writer writer;
-    NM_TRY(nm_file_writer_open(&writer, self->config->output, err));
+    char *languages;
+    NM_TRY(nm_text_coder_languages(self->texts.settings, &languages, err));
+    nm_status status = nm_file_writer_open(&writer, self->config->output, err);
+    if (status == NM_OK && languages)
+        fprintf(writer.stream, NM_SHORTLIST_LANGUAGES, languages);
+    free(languages);
+    NM_TRY(status);
     for (int32_t s = 0; s < table->source_size; s++)
         for (size_t i = table->offsets[s]; i < table->offsets[s + 1]; i++)
             fprintf(writer.stream, "%s %s %.6g\n", nm_vocab_symbol(self->vocabs[1], table->entries[i].target),
@@ -135,7 +143,8 @@ const nm_command nm_command_shortlist = {
     .details =
         "Estimates the probabilities of target tokens given source tokens from the training pairs of a data "
         "folder, by IBM Model 1 (Brown et al. 1993). The output has a line TARGET SOURCE PROBABILITY for "
-        "every likely translation, the format of Marian. norma translate --shortlist FILE then computes the "
+        "every likely translation, the format of Marian, after a line with the languages. norma translate "
+        "--shortlist FILE then computes the "
         "output layer for the likely translations of the source tokens only (docs/translation.md).",
     .section = "shortlist",
     .options = add_options,

@@ -31,7 +31,7 @@ typedef struct tag_config { /* section [tag] */
 /* clang-format off */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
-    NM_OPTION(tag_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1; the output is UTF-8."),
+    NM_TEXT_ENCODING_OPTION(tag_config),
     NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
     NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
@@ -112,9 +112,7 @@ static bool looks_like_columns(const nm_lines *lines)
 
 static nm_status open_input(job *self, const char *path, nm_error *err)
 {
-    NM_TRY(nm_text_open(&self->input, path, self->config->encoding, err));
-    if (self->input != stdin)
-        NM_TRY(nm_text_refuse_utf16(self->input, path, self->config->encoding, err));
+    NM_TRY(nm_text_open_checked(&self->input, path, self->config->encoding, err));
     nm_columns_init(&self->columns, self->input, nm_input_name(path));
     self->columns.skip_invalid = self->config->on_invalid == NM_INVALID_IS_SKIPPED;
     self->text = self->config->input_format == FORMAT_TEXT;

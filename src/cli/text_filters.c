@@ -303,7 +303,7 @@ static nm_status run_filter(filter *self, const char *input, nm_error *err)
     if (self->texts.spm[self->side].spm)
         self->normalizer = nm_spm_coder_create(self->texts.spm[self->side].spm);
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, input, self->config->encoding, err));
+    NM_TRY(nm_text_open_checked(&stream, input, self->config->encoding, err));
     nm_cli_output output;
     nm_lines lines;
     nm_lines_init(&lines, stream, nm_input_name(input));

@@ -11,7 +11,7 @@
 #include "task/text_coder.h"
 
 typedef struct translate_config { /* section [translate] */
-    const char *output, *prefix, *constraints;
+    const char *output, *encoding, *prefix, *constraints;
     nm_text_format input_format, output_format;
     const char *shortlist;
     int64_t buffer, shortlist_best, shortlist_frequent, alignment_layer, alignment_head;
@@ -22,6 +22,7 @@ typedef struct translate_config { /* section [translate] */
 /* clang-format off */
 static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
+    NM_TEXT_ENCODING_OPTION(translate_config),
     NM_CHOICE(translate_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the input: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts, from a terminal 1: large values batch sentences of similar length; 1: each line is translated immediately."),
@@ -60,7 +61,7 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     job *self = state;
     const char **settings =
         nm_cli_settings(session->cli, "translate.output,translate.buffer,translate.json,translate.prefix,"
-                                      "translate.constraints,translate.on_invalid");
+                                      "translate.constraints,translate.on_invalid,translate.encoding");
     nm_status status = nm_translator_open(&self->translator, path, settings, err);
     nm_cli_warn(nm_translator_warning(self->translator));
     free(settings);
@@ -131,11 +132,11 @@ static void part_of_process(const nm_comm *comm, const nm_line_list *lines, size
     }
 }
 
-static nm_status companion_open(struct companion *self, const char *path, nm_error *err)
+static nm_status companion_open(struct companion *self, const char *path, const char *encoding, nm_error *err)
 {
     if (!*path)
         return NM_OK;
-    NM_TRY(nm_text_open(&self->stream, path, NULL, err));
+    NM_TRY(nm_text_open_checked(&self->stream, path, encoding, err));
     nm_lines_init(&self->reader, self->stream, nm_input_name(path));
     return NM_OK;
 }
@@ -248,9 +249,10 @@ static nm_status translate(nm_model_session *session, void *state, nm_error *err
         n_standard_input += !strcmp(paths[i], "-");
     if (n_standard_input > 1)
         return nm_fail(err, NM_USAGE, "translate: standard input cannot be read twice; name a file");
-    NM_TRY(nm_text_open(&self->input, session->inputs[0], NULL, err));
-    NM_TRY(companion_open(&self->prefixes, self->config->prefix, err));
-    NM_TRY(companion_open(&self->constraints, self->config->constraints, err));
+    const char *encoding = self->config->encoding;
+    NM_TRY(nm_text_open_checked(&self->input, session->inputs[0], encoding, err));
+    NM_TRY(companion_open(&self->prefixes, self->config->prefix, encoding, err));
+    NM_TRY(companion_open(&self->constraints, self->config->constraints, encoding, err));
     nm_lines reader;
     nm_line_list lines = {0};
     nm_lines_init(&reader, self->input, nm_input_name(session->inputs[0]));
@@ -296,7 +298,8 @@ const nm_command nm_command_translate = {
     .summary = "translate lines of text with a model or an ensemble",
     .usage = "MODEL[,MODEL...] [FILE] [--output FILE] [--beam N] [--nbest N] [--json] [OPTION ...]",
     .details =
-        "Reads one sentence per line, UTF-8, from FILE or standard input, and writes one translation per "
+        "Reads one sentence per line, UTF-8 or --encoding, from FILE or standard input, and writes one "
+        "translation per "
         "line. MODEL is a model file or a run folder, of which the best model is used, or else the last "
         "one. Dictionary, BPE codes, tokenizer and the search options come from the (first) model file; "
         "the command line may change the search. Several models form an ensemble: their probabilities "

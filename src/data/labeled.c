@@ -304,11 +304,9 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     char separator = texts->lines ? 0 : '\t';
     if (csv)
         NM_TRY(find_separator(path, config, &separator, err));
-    NM_TRY(nm_text_open(&texts->stream, path, config->encoding, err));
+    NM_TRY(nm_text_open_checked(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
-    else
-        NM_TRY(nm_text_refuse_utf16(texts->stream, path, config->encoding, err));
     /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it occurs. */
     nm_delimited_init(&texts->table, texts->stream, texts->path, separator, quotes && !texts->lines);
     texts->table.keep_empty = format == NM_LABELED_LINES;

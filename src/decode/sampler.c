@@ -59,15 +59,18 @@ typedef struct sequence { /* a prompt and its continuation */
     nm_ids *out;
     uint64_t number; /* of the prompt, for the random numbers */
     int64_t lines;   /* number of generated newlines */
-    size_t length;   /* number of tokens of the text when it ended; 0: it has not ended */
+    bool ended;
+    int32_t *rows; /* KV cache rows of the positions of the current context */
+    size_t rows_capacity;
 } sequence;
 
 typedef struct batch {
-    sequence *live;
+    sequence *live; /* [n], those that have not ended, by the length of their prompts */
     int32_t n;
-    int64_t begin; /* index of the first input of the current context */
-    int64_t next;  /* and of the first input that is not in the KV cache */
-    /* the inputs of a step, position by position: the KV cache has those of all sequences at one position in consecutive rows */
+    int64_t begin;  /* index of the first input of the current context */
+    int64_t next;   /* and of the first input that is not in the KV cache */
+    int32_t n_rows; /* of the KV cache, including those of texts that have ended */
+    /* the inputs of a step, position by position */
     int32_t inputs, *ids, *positions, *offsets, *self_rows;
     size_t ids_capacity, positions_capacity, offsets_capacity, self_capacity;
 } batch;
@@ -244,14 +247,15 @@ static int32_t step_positions(int32_t sequences, int32_t position, int64_t left)
     return positions;
 }
 
-/* Adds an input of sequence i to the step: its position, token, and the cache rows up to its own. */
-static void add_input(const nm_sampler *self, batch *b, int32_t i, int32_t position)
+/* Adds an input of a sequence to the step: its position, token, and the cache rows up to its own. */
+static void add_input(const nm_sampler *self, batch *b, sequence *g, int32_t position)
 {
-    int32_t *rows = b->self_rows + b->offsets[b->inputs];
-    b->ids[b->inputs] = input_id(self, &b->live[i], b->begin + position);
+    const size_t n = (size_t)position + 1;
+    NM_RESERVE(g->rows, n, g->rows_capacity);
+    g->rows[position] = b->n_rows + b->inputs;
+    memcpy(b->self_rows + b->offsets[b->inputs], g->rows, n * sizeof *g->rows);
+    b->ids[b->inputs] = input_id(self, g, b->begin + position);
     b->positions[b->inputs] = position;
-    for (int32_t p = 0; p <= position; p++)
-        rows[p] = p * b->n + i;
     b->inputs++;
     b->offsets[b->inputs] = b->offsets[b->inputs - 1] + position + 1;
 }
@@ -269,14 +273,15 @@ static nm_status decode_step(nm_sampler *self, batch *b, int64_t at, nm_mat *hid
     b->inputs = b->offsets[0] = 0;
     for (int32_t position = first; position < first + positions; position++)
         for (int32_t i = 0; i < b->n; i++)
-            add_input(self, b, i, position);
+            add_input(self, b, &b->live[i], position);
     const nm_decode_step step = {.n = b->inputs,
                                  .positions = b->positions,
                                  .ids = b->ids,
-                                 .first_row = first * b->n,
+                                 .first_row = b->n_rows,
                                  .self_rows = b->self_rows,
                                  .self_offsets = b->offsets};
     b->next += positions;
+    b->n_rows += b->inputs;
     NM_TRY(nm_incremental_step(self->incremental, &step, hidden, err));
     *hidden = rows_of(self, *hidden, b->inputs - b->n, b->n);
     return NM_OK;
@@ -322,8 +327,10 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, const nm_stop *
                          nm_error *err)
 {
     int64_t context = self->model->type->generator->context(self->model);
-    if (at - b->begin >= context)
+    if (at - b->begin >= context) {
         b->next = b->begin = at - context / 2 + 1;
+        b->n_rows = 0;
+    }
     if (!self->incremental)
         return recompute(self, b, at, hidden, err);
     while (b->next <= at) {
@@ -417,7 +424,6 @@ static bool ends_text(const nm_sampler *self, const nm_sampler_prompts *prompts,
            (prompts->ends && prompts->ends(prompts->user, g->prompt, g->out));
 }
 
-/* A text that has ended is continued while other texts of the batch have not. */
 static nm_status sample_next(nm_sampler *self, const nm_sampler_prompts *prompts, sequence *g,
                              const projection *p, int32_t row, nm_error *err)
 {
@@ -425,8 +431,7 @@ static nm_status sample_next(nm_sampler *self, const nm_sampler_prompts *prompts
     int32_t id = sample_token(self, g->number, (int64_t)g->out->n);
     nm_ids_append(g->out, id);
     g->lines += newlines_of(self, id);
-    if (!g->length && ends_text(self, prompts, g))
-        g->length = g->out->n;
+    g->ended = ends_text(self, prompts, g);
     return NM_OK;
 }
 
@@ -435,16 +440,22 @@ static nm_status sample_tokens(nm_sampler *self, const nm_sampler_prompts *promp
                                nm_mat hidden, nm_error *err)
 {
     projection p = {.words = self->logits, .clusters = self->cluster_logits};
-    for (; p.first < b->n; p.first += p.n) {
-        p.n = b->n - p.first < PROJECTED_ROWS ? b->n - p.first : PROJECTED_ROWS;
+    int32_t n = 0;
+    while (n < b->n && at >= b->live[n].prompt->n)
+        n++;
+    for (; p.first < n; p.first += p.n) {
+        p.n = n - p.first < PROJECTED_ROWS ? n - p.first : PROJECTED_ROWS;
         project(self, hidden, &p);
-        for (int32_t row = 0; row < p.n; row++) {
-            sequence *g = &b->live[p.first + row];
-            if (at >= g->prompt->n)
-                NM_TRY(sample_next(self, prompts, g, &p, row, err));
-        }
+        for (int32_t row = 0; row < p.n; row++)
+            NM_TRY(sample_next(self, prompts, &b->live[p.first + row], &p, row, err));
     }
     return NM_OK;
+}
+
+static int shorter_first(const void *a, const void *b)
+{
+    const sequence *x = a, *y = b;
+    return (x->prompt->n > y->prompt->n) - (x->prompt->n < y->prompt->n);
 }
 
 /* Begins with the context in which the first token is generated, after the shortest prompt: no output depends on earlier inputs.
@@ -452,32 +463,41 @@ static nm_status sample_tokens(nm_sampler *self, const nm_sampler_prompts *promp
 static int64_t skip_prompts(const nm_sampler *self, batch *b)
 {
     int64_t context = self->model->type->generator->context(self->model), step = context - context / 2 + 1;
-    int64_t shortest = INT64_MAX;
-    for (int32_t i = 0; i < b->n; i++)
-        if (b->live[i].prompt->n < shortest)
-            shortest = b->live[i].prompt->n;
+    const int64_t shortest = b->live[0].prompt->n;
     b->next = b->begin = shortest < context ? 0 : ((shortest - context) / step + 1) * step;
     return shortest;
+}
+
+/* Later steps do not compute the sequences that have ended. Their rows of the KV cache remain until the context is full. */
+static void remove_ended(batch *b)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n; i++)
+        if (b->live[i].ended)
+            free(b->live[i].rows);
+        else
+            b->live[n++] = b->live[i];
+    b->n = n;
 }
 
 static nm_status run_batch(nm_sampler *self, const nm_sampler_prompts *prompts, batch *b, const nm_stop *stop,
                            nm_error *err)
 {
-    int32_t left = b->n;
-    for (int64_t at = skip_prompts(self, b); left; at++) {
+    b->n_rows = 0;
+    for (int64_t at = skip_prompts(self, b); b->n; at++) {
         nm_mat hidden;
         NM_TRY(nm_check_stop(stop, err));
         NM_TRY(advance(self, b, at, stop, &hidden, err));
         NM_TRY(sample_tokens(self, prompts, b, at, hidden, err));
-        left = 0;
-        for (int32_t i = 0; i < b->n; i++)
-            left += !b->live[i].length;
+        remove_ended(b);
     }
     return NM_OK;
 }
 
 static void batch_release(batch *b)
 {
+    for (int32_t i = 0; i < b->n; i++)
+        free(b->live[i].rows);
     free(b->live);
     free(b->ids);
     free(b->positions);
@@ -488,20 +508,19 @@ static void batch_release(batch *b)
 nm_status nm_sampler_run(nm_sampler *self, const nm_sampler_prompts *prompts, const nm_stop *stop,
                          nm_ids *out, nm_error *err)
 {
-    int64_t most = self->options->batch;
-    batch b = {.live = nm_allocate((size_t)most * sizeof *b.live)};
+    const size_t most = (size_t)self->options->batch;
+    batch b = {.live = nm_allocate(most * sizeof *b.live)};
     nm_status status = NM_OK;
     if (self->incremental)
         self->output = *nm_incremental_output(self->incremental);
-    for (size_t first = 0; first < prompts->n && status == NM_OK; first += (size_t)b.n) {
-        b.n = (int32_t)(prompts->n - first < (size_t)most ? prompts->n - first : (size_t)most);
+    for (size_t first = 0; first < prompts->n && status == NM_OK; first += most) {
+        b.n = (int32_t)(prompts->n - first < most ? prompts->n - first : most);
         for (int32_t i = 0; i < b.n; i++)
             b.live[i] = (sequence){.prompt = prompts->list + first + (size_t)i,
                                    .out = out + first + (size_t)i,
                                    .number = prompts->number + first + (size_t)i};
+        qsort(b.live, (size_t)b.n, sizeof *b.live, shorter_first);
         status = run_batch(self, prompts, &b, stop, err);
-        for (int32_t i = 0; i < b.n && status == NM_OK; i++)
-            b.live[i].out->n = b.live[i].length;
     }
     batch_release(&b);
     return status;

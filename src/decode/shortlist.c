@@ -14,7 +14,8 @@ typedef struct translation { /* a line of the file */
     size_t line;
 } translation;
 
-typedef struct table { /* the lines of a file whose tokens are known */
+typedef struct table {     /* the lines of a file whose tokens are known */
+    const char *languages; /* of the model; NULL: unknown */
     translation *items;
     size_t n, capacity, unknown;
 } table;
@@ -36,6 +37,19 @@ static bool is_known(const nm_vocab *vocab, const char *symbol, size_t bytes, in
     return *id != vocab->unk;
 }
 
+/* `field`: the second one of the first line, "languages:de:en". */
+static nm_status check_languages(const table *lines, const nm_lines *reader, const char *field, size_t bytes,
+                                 nm_error *err)
+{
+    static const char key[] = "languages:";
+    const size_t n = sizeof key - 1;
+    if (!lines->languages || bytes < n || memcmp(field, key, n) ||
+        (strlen(lines->languages) == bytes - n && !memcmp(field + n, lines->languages, bytes - n)))
+        return NM_OK;
+    return nm_fail(err, NM_MISMATCH, "%s: the shortlist is for the languages %.*s, the model for %s",
+                   reader->path, (int)(bytes - n < 60 ? bytes - n : 60), field + n, lines->languages);
+}
+
 static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab *source,
                             const nm_vocab *target, nm_error *err)
 {
@@ -52,7 +66,9 @@ static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab
         return nm_fail(err, NM_FORMAT, "%s:%lld: not a line TARGET SOURCE PROBABILITY", reader->path,
                        (long long)reader->number);
     translation item = {.probability = probability, .line = (size_t)reader->number};
-    if ((bytes[0] == 4 && !memcmp(fields[0], "NULL", 4)) || (bytes[1] == 4 && !memcmp(fields[1], "NULL", 4)))
+    if (bytes[0] == 4 && !memcmp(fields[0], "NULL", 4))
+        return reader->number == 1 ? check_languages(lines, reader, fields[1], bytes[1], err) : NM_OK;
+    if (bytes[1] == 4 && !memcmp(fields[1], "NULL", 4))
         return NM_OK;
     if (!is_known(target, fields[0], bytes[0], &item.target) ||
         !is_known(source, fields[1], bytes[1], &item.source)) {
@@ -139,7 +155,7 @@ nm_status nm_shortlist_read(nm_shortlist *self, const char *path, const nm_short
                             nm_error *err)
 {
     *self = (nm_shortlist){.source_size = nm_vocab_size(source), .target_size = nm_vocab_size(target)};
-    table lines = {0};
+    table lines = {.languages = config->languages};
     nm_status status = read_lines(&lines, path, source, target, err);
     if (status == NM_OK) {
         self->allowed = nm_allocate((size_t)self->target_size);

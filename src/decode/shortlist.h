@@ -2,7 +2,8 @@
  * and the most frequent tokens. The output layer is computed for them only, and their probabilities have the sum 1.
  *
  * A shortlist is read from a text file of lines "TARGET SOURCE PROBABILITY" (the format of Marian), which norma shortlist
- * writes. It is immutable, so threads may share it. */
+ * writes. Its first line has the languages; Marian ignores it as a translation of the empty word. A shortlist is immutable, so
+ * threads may share it. */
 #ifndef NM_SHORTLIST_H
 #define NM_SHORTLIST_H
 
@@ -17,10 +18,14 @@ typedef struct nm_shortlist {
     uint8_t *allowed; /* [target_size] 1 for tokens that may be selected; NULL: all */
 } nm_shortlist;
 
+/* Format of the first line; its argument is nm_shortlist_config.languages. */
+#define NM_SHORTLIST_LANGUAGES "NULL languages:%s 0\n"
+
 typedef struct nm_shortlist_config {
     /* tokens per source token, most probable first; lines of equal probability in the order of the file */
     int64_t best;
-    int64_t frequent; /* first tokens of the target dictionary after the special ones */
+    int64_t frequent;      /* first tokens of the target dictionary after the special ones */
+    const char *languages; /* of the model, as nm_text_coder_languages returns them; NULL: unknown */
 } nm_shortlist_config;
 
 /* Rows of an option table; T has the fields shortlist, shortlist_best and shortlist_frequent. */
@@ -33,7 +38,8 @@ typedef struct nm_shortlist_config {
 
 /* path may name a compressed file. allowed: host [target size], 0 for tokens that are not selected; NULL: all. Lines of the
  * empty word NULL and of unknown tokens are ignored. The caller releases the shortlist in every case. NM_FORMAT with file and
- * line; NM_MISMATCH: most lines have unknown tokens, because the file is for other dictionaries; NM_IO. */
+ * line; NM_MISMATCH: most lines have unknown tokens, because the file is for other dictionaries, or its languages are not those
+ * of the model; NM_IO. */
 nm_status nm_shortlist_read(nm_shortlist *shortlist, const char *path, const nm_shortlist_config *config,
                             const nm_vocab *source, const nm_vocab *target, const uint8_t *allowed,
                             nm_error *err);

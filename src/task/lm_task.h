@@ -130,6 +130,10 @@ nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
 /* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that
  * selects them */
 nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
+/* NM_MISMATCH if the line or document has a token that the vocabulary lacks, and <unk> is omitted (prepare.omit_symbols). where:
+ * begins the message. */
+nm_status nm_lm_check_known(nm_lm_text *text, const char *line, size_t bytes, const char *where,
+                            nm_error *err);
 /* Appends the ids of a line or document, without eos; returns the number of unknown tokens. */
 size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *ids);
 /* Decodes ids and appends the text to out; eos ends a line, or a document, which adds nothing. */
@@ -142,9 +146,13 @@ typedef struct nm_lm_counts {
     int64_t words, characters;
     int64_t unknown; /* tokens that are not in the dictionary */
 } nm_lm_counts;
+typedef struct nm_lm_file {
+    const char *path, *encoding; /* as those of nm_text_open */
+    nm_document_rule rule;
+} nm_lm_file;
 /* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
  * never). */
-nm_status nm_lm_encode_file(nm_lm_text *text, const char *path, nm_document_rule rule, const nm_stop *stop,
-                            nm_ids *ids, nm_lm_counts *counts, nm_error *err);
+nm_status nm_lm_encode_file(nm_lm_text *text, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
+                            nm_lm_counts *counts, nm_error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include "task/text_coder.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
+#include "text/words.h"
 
 struct nm_lm_text {
     const nm_lm_parts *parts;
@@ -60,6 +61,26 @@ nm_status nm_lm_check_documents(const nm_lm_text *self, const char *name, nm_err
                ? NM_OK
                : nm_fail(err, NM_USAGE, "%s: the SentencePiece model of the model does not keep newlines",
                          name);
+}
+
+nm_status nm_lm_check_known(nm_lm_text *self, const char *line, size_t bytes, const char *where,
+                            nm_error *err)
+{
+    const nm_vocab *vocab = self->parts->vocab;
+    const nm_buffer *subwords = &self->coder.subwords;
+    if (!nm_vocab_omits(vocab, vocab->unk))
+        return NM_OK;
+    nm_text_coder_run(&self->coder, NM_FORMAT_RAW, line, bytes);
+    const char *token;
+    size_t at = 0, n;
+    while (nm_word_next(subwords->data, subwords->bytes, &at, &token, &n))
+        if (nm_vocab_find(vocab, token, n) == vocab->unk)
+            return nm_fail(
+                err, NM_MISMATCH,
+                "%s: the token '%.*s', which the dictionary lacks, and the vocabulary has no <unk> "
+                "(prepare.omit_symbols)",
+                where, (int)(n < 60 ? n : 60), token);
+    return NM_OK;
 }
 
 size_t nm_lm_encode(nm_lm_text *self, const char *line, size_t bytes, nm_ids *ids)
@@ -146,13 +167,13 @@ static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, con
     }
 }
 
-nm_status nm_lm_encode_file(nm_lm_text *self, const char *path, nm_document_rule rule, const nm_stop *stop,
-                            nm_ids *ids, nm_lm_counts *counts, nm_error *err)
+nm_status nm_lm_encode_file(nm_lm_text *self, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
+                            nm_lm_counts *counts, nm_error *err)
 {
     FILE *stream;
     nm_documents documents;
-    NM_TRY(nm_text_open(&stream, path, NULL, err));
-    nm_documents_init(&documents, stream, nm_input_name(path), rule);
+    NM_TRY(nm_text_open_checked(&stream, file->path, file->encoding, err));
+    nm_documents_init(&documents, stream, nm_input_name(file->path), file->rule);
     documents.checked = true;
     nm_status status = encode_documents(self, &documents, stop, ids, counts, err);
     nm_documents_release(&documents);

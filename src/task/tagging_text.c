@@ -209,10 +209,10 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
                       nm_tag_corpus *held, nm_error *err)
 {
     FILE *stream;
-    NM_TRY(nm_text_open(&stream, path, r->config->encoding, err));
+    NM_TRY(nm_text_open_checked(&stream, path, r->config->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
-    nm_status status = nm_text_refuse_utf16(stream, path, r->config->encoding, err);
+    nm_status status = NM_OK;
     int64_t sentence = -1;
     for (bool more = true; status == NM_OK;) {
         status = nm_columns_next(&columns, &more, err);

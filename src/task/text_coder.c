@@ -66,6 +66,23 @@ static nm_status read_settings(const char *settings, nm_options **options, const
     return nm_options_read_text(*options, "the model's data.ini", settings, err);
 }
 
+nm_status nm_text_coder_languages(const char *settings, char **languages, nm_error *err)
+{
+    nm_options *options;
+    const nm_prepare_config *config;
+    *languages = NULL;
+    nm_status status = read_settings(settings, &options, &config, err);
+    if (status == NM_OK && *config->source_lang && *config->target_lang) {
+        char *both = nm_format("%s:%s", config->source_lang, config->target_lang);
+        if (both[strcspn(both, " \t\r\n")])
+            free(both);
+        else
+            *languages = both;
+    }
+    nm_options_free(options);
+    return status;
+}
+
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
                                       const nm_subword_model *subwords, nm_error *err)
 {

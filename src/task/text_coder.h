@@ -48,6 +48,10 @@ typedef struct nm_subword_model {
     const nm_spm *source_spm, *target_spm; /* for the tokenizer sentencepiece */
 } nm_subword_model;
 
+/* The languages in the settings (data.ini) of norma prepare, "SOURCE:TARGET"; heap. NULL if there are not two, or if one has
+ * whitespace. NM_FORMAT. */
+nm_status nm_text_coder_languages(const char *settings, char **languages, nm_error *err);
+
 /* A coder of the source language with the settings (data.ini) of norma prepare. target, unless NULL, becomes the tokenizer of
  * the target language. Close both after success and failure. */
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,

@@ -208,9 +208,16 @@ try convert tuned --to huggingface -o hf-tuned
 has hf-tuned/config.json '"vocab_size": 12'
 try convert hf-tuned --from huggingface -o back-tuned.safetensors
 [ "$(log_prob tuned)" = "$(log_prob back-tuned.safetensors)" ] || fail "hf-tuned: other log probabilities"
-"$NORMA" generate tuned --prompt 'w1 nothing' --samples 50 --tokens 12 --temperature 3 --threads 1 2>/dev/null >sampled
-[ "$(grep -o '<unk>' sampled | wc -l)" = 50 ] || fail "a sample has an omitted symbol"
+"$NORMA" generate tuned --prompt 'w1 w2' --samples 50 --tokens 12 --temperature 3 --threads 1 2>/dev/null >sampled
+if [ "$(wc -l <sampled)" -lt 50 ] || grep -q '<unk>' sampled; then fail "a sample has an omitted symbol"; fi
 printf 'w1 w2\nw3 nothing w4\n' >unknown
+refuses 5 "--prompt: the token 'nothing', which the dictionary lacks" generate tuned --prompt 'w1 nothing'
+stops 1 5 "unknown:2: the token 'nothing', which the dictionary lacks, and the vocabulary has no <unk>" \
+    generate tuned unknown --tokens 4
+try generate tuned unknown --tokens 4 --on-invalid skip --temperature 0
+[ "$(head -n 1 out)" = "$("$NORMA" generate tuned --prompt 'w1 w2' --tokens 4 --temperature 0 2>/dev/null | head -n 1)" ] ||
+    fail "the prompt before a skipped one: $(cat out)"
+has err "1 prompts are not valid text and were not continued (line 2)"
 refuses 5 "unknown: token 5 of the text is unknown, which has no probability" perplexity tuned unknown
 refuses 4 "the text has the token 'nothing', which the dictionary lacks" prepare --like tuned --train unknown --output no-data
 [ ! -e no-data/data.ini ] || fail "a data folder in spite of an error"

@@ -90,6 +90,26 @@ for stop in ' said' 'said' '" s' '!" s'; do
     esac
 done
 
+# Other encodings of prompts and of text to score; the output is UTF-8.
+grep -v 日本 prompts >umlauts
+echo 'User: née Müller' >>umlauts
+"$NORMA" generate words umlauts "${sampling[@]}" >plain
+"$NORMA" perplexity words umlauts >plain-perplexity
+"$NORMA" perplexity words umlauts --tokens >plain-tokens
+for encoding in latin1 utf-16 utf-16le; do
+    iconv -f utf-8 -t $encoding umlauts >other
+    try generate words other "${sampling[@]}" --encoding $encoding
+    same plain out
+    try perplexity words other --encoding $encoding
+    same <(sed 's/^umlauts//' plain-perplexity) <(sed 's/^other//' out)
+    try perplexity words other --encoding $encoding --tokens
+    same <(sed 's/umlauts/other/' plain-tokens) out
+done
+refuses 4 'other: is UTF-16, not UTF-8: --encoding utf-16le is required' generate words other
+refuses 4 'other: is UTF-16, not UTF-8: --encoding utf-16le is required' perplexity words other
+refuses 4 'other: is UTF-16, not UTF-8: --encoding utf-16le is required' perplexity words other --tokens
+refuses 2 'generate.encoding = latin1 has no effect' generate words --prompt 'The cat' --encoding latin1
+
 refuses 2 'sample.stop: not UTF-8: byte 0xff' generate words prompts --stop $'a\xff'
 refuses 2 'option --stop needs a value' generate words prompts --stop
 

@@ -27,16 +27,19 @@ grep -q '^list: [0-9]* entries for [0-9]* source tokens, from 200 pairs; perplex
 for threads in 1 3; do
     "$NORMA" shortlist data --threads $threads 2>/dev/null | cmp - list || fail "the list depends on the threads"
 done
+[ "$(head -n 1 list)" = 'NULL languages:de:en 0' ] || fail "languages: $(head -n 1 list)"
+cp list whole-list
+sed 1d whole-list >list # the following checks are about the tokens
 awk 'NF != 3 || $3 < 0.0001 || $3 > 1 || seen[$1 " " $2]++ { exit 1 }' list || fail "malformed: $(head -n 5 list)"
 # the most probable translation of every word but punctuation is its translation in the corpus
 paste -d ' ' train.de train.en | awk '{ for (i = 1; i <= NF / 2; i++) print $(i + NF / 2), $i }' | sort -u >dictionary
 awk '!best[$2]++ { print $1, $2 }' list | grep -v '[.]' | sort -u | comm -23 - dictionary >wrong
 [ ! -s wrong ] || fail "wrong translations: $(cat wrong)"
-"$NORMA" shortlist data --best 1 2>/dev/null | cmp - <(awk '!best[$2]++' list) || fail "--best 1"
-"$NORMA" shortlist data --min-probability 0.2 2>/dev/null | cmp - <(awk '$3 >= 0.2' list) || fail "--min-probability 0.2"
+"$NORMA" shortlist data --best 1 2>/dev/null | sed 1d | cmp - <(awk '!best[$2]++' list) || fail "--best 1"
+"$NORMA" shortlist data --min-probability 0.2 2>/dev/null | sed 1d | cmp - <(awk '$3 >= 0.2' list) || fail "--min-probability 0.2"
 "$NORMA" shortlist data --max-pairs 20 2>summary >/dev/null
 grep -q 'from 20 pairs' summary || fail "--max-pairs 20: $(cat summary)"
-"$NORMA" shortlist data --iterations 1 2>/dev/null | cmp -s - list && fail "--iterations 1 has no effect"
+"$NORMA" shortlist data --iterations 1 2>/dev/null | sed 1d | cmp -s - list && fail "--iterations 1 has no effect"
 
 # ---- translations: only tokens of the table, with any search; the same in any batches ----
 { cat valid.de && printf '\n' && echo "unbekannt $(head -n 1 train.de)"; } >in
@@ -71,6 +74,22 @@ for ((i = 0; i < 10; i++)); do awk -v n=$((i + 1)) '{ for (j = 1; j <= NF; j++) 
 paste -d '|' words found | awk -F '|' 'NR != 9 && index($2, $1) != 1 { exit 1 }' || fail "prefix: $(cat found)"
 "$NORMA" translate run in --shortlist list --shortlist-best 1 --shortlist-frequent 0 --constraints words >found
 paste -d '|' words found | awk -F '|' 'NR != 9 && !index($2, $1) { exit 1 }' || fail "constraints: $(cat found)"
+
+# ---- languages: that of the other direction is an error, also with a joint dictionary ----
+"$NORMA" translate run in --shortlist whole-list | cmp - exact || fail "other translations with the line of the languages"
+for direction in 'de en' 'en de'; do
+    read -r from to <<<"$direction"
+    "$NORMA" prepare --train train --valid valid --source-lang "$from" --target-lang "$to" --output "joint-$from" --joint \
+        --tokenizer none --bpe-merges 0 2>/dev/null
+    "$NORMA" shortlist "joint-$from" --output "list-$from" 2>/dev/null
+done
+"$NORMA" train small.ini --data.folder joint-de --run.folder joint --train.updates 1 --run.quiet 2>/dev/null
+try translate joint in --shortlist list-de
+[ "$got" = 0 ] || fail "the shortlist of the data folder: $(cat err)"
+refuses 5 'list-en: the shortlist is for the languages en:de, the model for de:en' translate joint in --shortlist list-en
+sed 1d list-en >no-languages
+try translate joint in --shortlist no-languages
+[ "$got" = 0 ] || fail "a shortlist without languages: $(cat err)"
 
 # ---- errors ----
 refuses 2 'translate.shortlist_best has no effect without translate.shortlist' translate run in --shortlist-best 3

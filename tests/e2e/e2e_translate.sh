@@ -426,4 +426,38 @@ cmp piped lines || fail "the output to a pipe differs"
 if [ -w /dev/full ]; then
     refuses 3 'No space left' translate run in --output /dev/full
 fi
+
+# ---- other encodings of the input; the output is UTF-8 ----
+printf '%s\n' 'haus grün .' '' 'grün läuft' 'a' >umlauts
+printf '%s\n' 'house' '' 'grün' '' >begin-utf8
+"$NORMA" translate run umlauts --prefix begin-utf8 >plain-utf8
+"$NORMA" rescore run umlauts begin-utf8 >scores-utf8
+for encoding in latin1 utf-16 utf-16be; do
+    iconv -f utf-8 -t $encoding umlauts >other-umlauts
+    iconv -f utf-8 -t $encoding begin-utf8 >other-begin
+    try translate run other-umlauts --prefix other-begin --encoding $encoding
+    same plain-utf8 out
+    try rescore run other-umlauts other-begin --encoding $encoding
+    same scores-utf8 out
+done
+input=other-umlauts try translate run --encoding utf-16be --json
+has out '"source":"haus grün ."'
+refuses 4 'other-umlauts: is UTF-16, not UTF-8: --encoding utf-16be is required' translate run other-umlauts
+refuses 4 'other-begin: is UTF-16, not UTF-8: --encoding utf-16be is required' translate run umlauts --prefix other-begin
+input=other-umlauts refuses 4 'standard input: is UTF-16, not UTF-8: --encoding utf-16be is required' translate run
+refuses 4 'other-umlauts: is UTF-16, not UTF-8' rescore run other-umlauts begin-utf8
+refuses 2 'unknown encoding "klingon"' translate run umlauts --encoding klingon
+refuses 4 'umlauts:1: reading failed: bytes that are not valid in the given encoding' translate run umlauts --encoding ascii
+# The recognition of UTF-16 does not wait for more than a line.
+coproc answers { "$NORMA" translate run --buffer 1 --threads 1; }
+# shellcheck disable=SC2154 # coproc sets it
+for line in '' a b; do
+    echo "$line" >&"${answers[1]}"
+    IFS= read -r -t 60 answer <&"${answers[0]}" || fail "no translation of the line '$line'"
+done
+[ -n "$answer" ] || fail "an empty translation"
+eval "exec ${answers[1]}>&-"
+wait "$answers_PID"
+
+[ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "e2e_translate: passed"

@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     if (bytes < 1)
         return 0;
-    const nm_shortlist_config config = {1 + data[0] % 4, data[0] / 4 % 8};
+    const nm_shortlist_config config = {1 + data[0] % 4, data[0] / 4 % 8, data[0] & 32 ? "de:en" : NULL};
     nm_vocab *source = dictionary("haus 9\nbaum 8\nrot 7\n\xC3\xA4 1\n"),
              *target = dictionary("house 9\ntree 8\nred 7\nblue 1\n");
     nm_shortlist list;

@@ -197,43 +197,119 @@ static bool ends_with_second(void *user, const nm_id_list *prompt, const nm_ids 
     return count == 2 && generated->data[generated->n - 1] == self->token;
 }
 
-/* A text that ends early is a beginning of the text that does not, whatever the other texts of its batch. */
+static void write_until(rig *r, const nm_vocab *vocab, const nm_sample_options *options,
+                        const nm_sampler_prompts *prompts, nm_ids *out)
+{
+    const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
+    nm_sampler *sampler;
+    nm_error err;
+    check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
+    check(nm_sampler_run(sampler, prompts, NULL, out, &err), &err);
+    nm_sampler_free(sampler);
+}
+
+/* A text that ends early is a beginning of the text that does not, whatever the other texts of its batch. The texts end at
+ * different steps. */
 static void test_texts_end_where_the_caller_ends_them(void **state)
 {
     (void)state;
     nm_vocab *vocab = numbered_words();
-    rig r;
-    int32_t whole[PROMPTS][DRAWN];
-    nm_sample_options options = {
-        .temperature = 1.5, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .seed = 3};
-    rig_open(&r, softmax);
-    size_t shorter = 0;
-    for (options.batch = 1; options.batch <= PROMPTS; options.batch++) {
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        rig r;
+        int32_t whole[PROMPTS][DRAWN];
+        nm_sample_options options = {
+            .temperature = 1.5, .top_p = 1, .repetition_penalty = 1, .tokens = DRAWN, .batch = 1, .seed = 3};
+        rig_open(&r, kinds[kind]);
         write_on(&r, vocab, &options, whole);
-        for (int32_t token = 4; token < WORDS; token++) {
-            ending end = {.token = token};
-            nm_ids out[PROMPTS] = {{0}};
-            nm_sampler *sampler;
-            nm_error err;
-            const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
-            const nm_sampler_prompts prompts = {some_prompts, PROMPTS, 0, ends_with_second, &end};
-            check(nm_sampler_create(&sampler, r.model, &options, &texts, &err), &err);
-            check(nm_sampler_run(sampler, &prompts, NULL, out, &err), &err);
-            size_t longest = 0;
-            for (int i = 0; i < PROMPTS; i++) {
-                const size_t n = length_until(whole[i], DRAWN, token);
-                assert_int_equal(out[i].n, n);
-                assert_memory_equal(out[i].data, whole[i], n * sizeof *whole[i]);
-                longest = n > longest ? n : longest;
-                shorter += n < DRAWN;
-                nm_ids_release(&out[i]);
+        int at_step[DRAWN + 1] = {0};
+        for (options.batch = 1; options.batch <= PROMPTS; options.batch++)
+            for (int32_t token = 4; token < WORDS; token++) {
+                ending end = {.token = token};
+                nm_ids out[PROMPTS] = {{0}};
+                const nm_sampler_prompts prompts = {some_prompts, PROMPTS, 0, ends_with_second, &end};
+                write_until(&r, vocab, &options, &prompts, out);
+                size_t longest = 0;
+                for (int i = 0; i < PROMPTS; i++) {
+                    const size_t n = length_until(whole[i], DRAWN, token);
+                    assert_int_equal(out[i].n, n);
+                    assert_memory_equal(out[i].data, whole[i], n * sizeof *whole[i]);
+                    longest = n > longest ? n : longest;
+                    at_step[n]++;
+                    nm_ids_release(&out[i]);
+                }
+                assert_true(end.longest <= longest); /* not called after the end */
             }
-            assert_true(end.longest <= longest); /* not called after the end */
-            nm_sampler_free(sampler);
-        }
+        int different = 0;
+        for (int n = 1; n < DRAWN; n++)
+            different += at_step[n] > 0;
+        if (different < 4)
+            fail_msg("kind %d: texts end at %d different steps", kind, different);
+        rig_close(&r);
     }
-    assert_true(shorter > PROMPTS);
-    rig_close(&r);
+    nm_vocab_free(vocab);
+}
+
+static bool ends_with_fourth_token(void *user, const nm_id_list *prompt, const nm_ids *generated)
+{
+    (void)user;
+    (void)prompt;
+    return generated->data[generated->n - 1] % 4 == 0;
+}
+
+/* Floating-point operations so far of linear layers and of attention. */
+static double operations(const nm_backend *b)
+{
+    nm_kernel_time times[NM_N_KERNELS];
+    double flops = 0;
+    const int n = nm_backend_times(b, times);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(times[i].kernel, "linear") || !strcmp(times[i].kernel, "attention_cached"))
+            flops += times[i].flops;
+    return flops;
+}
+
+/* Texts that have ended are not computed, and prompts have no output projection: a batch needs the operations of its texts. */
+static void test_batches_need_the_operations_of_their_texts(void **state)
+{
+    (void)state;
+    static const char *const *const cached[] = {softmax, adaptive, windows};
+    nm_vocab *vocab = numbered_words();
+    nm_id_list list[PROMPTS];
+    for (int i = 0; i < PROMPTS; i++) /* shorter than a context */
+        list[i] = (nm_id_list){prompt_words + i, 2 * i % PROMPTS};
+    for (int kind = 0; kind < 3; kind++) {
+        rig r;
+        nm_sample_options options = {.temperature = 1.5,
+                                     .top_p = 1,
+                                     .repetition_penalty = 1,
+                                     .tokens = DRAWN,
+                                     .batch = PROMPTS,
+                                     .seed = 3};
+        rig_open(&r, cached[kind]);
+        nm_backend_profile(r.backend, true);
+        nm_ids alone[PROMPTS] = {{0}}, out[PROMPTS] = {{0}};
+        for (uint64_t i = 0; i < PROMPTS; i++) {
+            const nm_sampler_prompts one = {list + i, 1, i, ends_with_fourth_token, NULL};
+            write_until(&r, vocab, &options, &one, alone + i);
+        }
+        const double expected = operations(r.backend);
+        const nm_sampler_prompts all = {list, PROMPTS, 0, ends_with_fourth_token, NULL};
+        write_until(&r, vocab, &options, &all, out);
+        const double actual = operations(r.backend) - expected;
+        size_t shortest = SIZE_MAX, longest = 0;
+        for (int i = 0; i < PROMPTS; i++) {
+            assert_int_equal(out[i].n, alone[i].n);
+            assert_memory_equal(out[i].data, alone[i].data, out[i].n * sizeof *out[i].data);
+            shortest = out[i].n < shortest ? out[i].n : shortest;
+            longest = out[i].n > longest ? out[i].n : longest;
+            nm_ids_release(&alone[i]);
+            nm_ids_release(&out[i]);
+        }
+        assert_true(shortest < longest);
+        if (actual != expected)
+            fail_msg("kind %d: %g operations, alone %g", kind, actual, expected);
+        rig_close(&r);
+    }
     nm_vocab_free(vocab);
 }
 
@@ -380,6 +456,7 @@ int main(void)
                                        cmocka_unit_test(test_greedy_tokens_are_most_probable),
                                        cmocka_unit_test(test_repetition_penalty),
                                        cmocka_unit_test(test_texts_end_where_the_caller_ends_them),
+                                       cmocka_unit_test(test_batches_need_the_operations_of_their_texts),
                                        cmocka_unit_test(test_low_temperatures_are_greedy),
                                        cmocka_unit_test(test_samples_do_not_depend_on_batches),
                                        cmocka_unit_test(test_prompts_are_processed_in_steps),

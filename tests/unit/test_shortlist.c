@@ -72,12 +72,14 @@ static void test_selection(void **state)
     nm_ids none = {0}, required = {0};
     const int32_t a_eos[] = {4, EOS}, b[] = {5}, both[] = {5, 4, 4, EOS};
     const char *text = "c a 0.2\nd a 0.5\te\nc a 0.2\n";
-    assert_int_equal(read_list(&list, text, (nm_shortlist_config){2, 0}, NULL, &err), NM_FORMAT);
+    assert_int_equal(read_list(&list, text, (nm_shortlist_config){.best = 2, .frequent = 0}, NULL, &err),
+                     NM_FORMAT);
     assert_non_null(strstr(err.text, "list:2: not a line TARGET SOURCE PROBABILITY"));
     nm_shortlist_release(&list);
     /* the two best of a: d and c; NULL, an unknown token and an empty line are ignored */
     text = "c a 0.2\nd\ta  0.5\ne a 0.1\n\nf b 1\nNULL a 0.9\nb NULL 0.9\nx a 0.9\n";
-    assert_int_equal(read_list(&list, text, (nm_shortlist_config){2, 0}, NULL, &err), NM_OK);
+    assert_int_equal(read_list(&list, text, (nm_shortlist_config){.best = 2, .frequent = 0}, NULL, &err),
+                     NM_OK);
     check_selected(&list, a_eos, 2, &none, "2 3 6 7 ");
     check_selected(&list, b, 1, &none, "2 3 9 ");
     check_selected(&list, both, 4, &none, "2 3 6 7 9 ");
@@ -87,7 +89,8 @@ static void test_selection(void **state)
     nm_shortlist_release(&list);
     /* frequent tokens: the first two; d and b may not be output */
     const uint8_t allowed[10] = {0, 0, 1, 0, 1, 0, 1, 0, 1, 1};
-    assert_int_equal(read_list(&list, text, (nm_shortlist_config){2, 2}, allowed, &err), NM_OK);
+    assert_int_equal(read_list(&list, text, (nm_shortlist_config){.best = 2, .frequent = 2}, allowed, &err),
+                     NM_OK);
     check_selected(&list, a_eos, 2, &none, "2 4 6 8 ");
     nm_ids_append(&required, 9);
     nm_ids_append(&required, 7);
@@ -112,13 +115,32 @@ static void test_refused(void **state)
         {"c a nan\n", NM_FORMAT, "list:1: "},
         {"c a 0.5x\n", NM_FORMAT, "list:1: "},
         {"c a 1\n\xff a 1\n", NM_FORMAT, "list:2: not UTF-8"},
+        {"NULL languages:en:de 0\nc a 1\n", NM_MISMATCH,
+         "list: the shortlist is for the languages en:de, the model for de:en"},
+        {"NULL languages:de:e 0\nc a 1\n", NM_MISMATCH, "the languages de:e, the model"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         nm_shortlist list;
         nm_error err = {0};
-        assert_int_equal(read_list(&list, cases[i].text, (nm_shortlist_config){9, 9}, NULL, &err),
+        assert_int_equal(read_list(&list, cases[i].text, (nm_shortlist_config){9, 9, "de:en"}, NULL, &err),
                          cases[i].status);
         if (!strstr(err.text, cases[i].message))
+            fail_msg("%s", err.text);
+        nm_shortlist_release(&list);
+    }
+}
+
+/* The line is for the first line only, and other lines of the empty word are ignored. */
+static void test_languages(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"NULL languages:de:en 0\nc a 1\n", "NULL a 0.5\nc a 1\n",
+                                        "c a 1\nNULL languages:en:de 0\n", "NULL languages:en:de 0\nc a 1\n"};
+    for (int i = 0; i < 4; i++) {
+        nm_shortlist list;
+        nm_error err;
+        const nm_shortlist_config config = {9, 9, i < 3 ? "de:en" : NULL};
+        if (read_list(&list, texts[i], config, NULL, &err) != NM_OK)
             fail_msg("%s", err.text);
         nm_shortlist_release(&list);
     }
@@ -370,8 +392,9 @@ static void test_required(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_selection),    cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_scores),       cmocka_unit_test(test_all_tokens),
-                                       cmocka_unit_test(test_independence), cmocka_unit_test(test_required)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_selection),  cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_languages),  cmocka_unit_test(test_scores),
+                                       cmocka_unit_test(test_all_tokens), cmocka_unit_test(test_independence),
+                                       cmocka_unit_test(test_required)};
     return cmocka_run_group_tests(tests, enter, leave);
 }
