@@ -68,11 +68,13 @@ typedef struct job {
     nm_ids labels;      /* evaluate: labels of the texts in the buffer; otherwise SKIPPED or 0 */
     int64_t *numbers;   /* [lines.n]: numbers of their lines in the file */
     size_t numbers_capacity;
-    nm_confusion confusion;
-    nm_ids correct; /* evaluate: 1 or 0 for every text */
+    nm_counter others;      /* evaluate: labels of the file that are not classes */
+    nm_confusion confusion; /* evaluate: of the classes, then the others */
+    nm_ids results;         /* evaluate: labels and predictions of all texts, alternating */
     nm_ids pairs; /* evaluate: labels and predictions of this process since the last exchange, alternating */
     nm_cli_line_numbers truncated, skipped;
-    int64_t block; /* number of the buffer; rank block % size classifies it */
+    nm_cli_line_numbers unknown; /* evaluate: lines of the texts whose label is not a class */
+    int64_t block;               /* number of the buffer; rank block % size classifies it */
 } job;
 
 static nm_status open_classifier(nm_model_session *session, void *state, const char *path, nm_error *err)
@@ -99,7 +101,6 @@ static nm_status open_input(job *self, nm_error *err)
         const char *name = nm_classifier_class(self->classifier, k);
         nm_counter_add(&self->classes, name, strlen(name), 1);
     }
-    self->confusion = nm_confusion_create((int32_t)self->classes.n);
     bool of_model = nm_options_origin(options, "data.header") != NM_ORIGIN_COMMAND;
     const nm_labeled_config table = {.encoding = data->encoding,
                                      .format = data->format,
@@ -123,7 +124,8 @@ static void release(void *state)
     nm_line_list_release(&self->lines);
     nm_ids_release(&self->labels);
     nm_confusion_release(&self->confusion);
-    nm_ids_release(&self->correct);
+    nm_counter_release(&self->others);
+    nm_ids_release(&self->results);
     nm_ids_release(&self->pairs);
     free(self->numbers);
 }
@@ -160,7 +162,9 @@ static nm_status read_texts(job *self, nm_error *err)
             label = SKIPPED;
         }
         if (self->config->evaluate)
-            NM_TRY(nm_classification_find(&self->classes, &self->texts, &label, err));
+            NM_TRY(nm_classification_find(&self->classes, &self->others, &self->texts, &label, err));
+        if (self->config->evaluate && (size_t)label >= self->classes.n)
+            nm_cli_line_numbers_add(&self->unknown, nm_labeled_line(&self->texts));
         NM_GROW(self->numbers, self->lines.n, self->numbers_capacity);
         self->numbers[self->lines.n] = nm_labeled_line(&self->texts);
         nm_line_list_add(&self->lines, self->texts.text.data, self->texts.text.bytes + 1);
@@ -238,10 +242,8 @@ static nm_status exchange_results(job *self, nm_error *err)
     nm_status status = nm_comm_gather_bytes(comm, self->pairs.data, self->pairs.n * sizeof *self->pairs.data,
                                             &all, ends, err);
     const int32_t *pairs = (const int32_t *)(const void *)all;
-    for (size_t i = 0; status == NM_OK && i < ends[comm->size - 1] / sizeof *pairs; i += 2) {
-        nm_confusion_add(&self->confusion, pairs[i], pairs[i + 1]);
-        nm_ids_append(&self->correct, pairs[i] == pairs[i + 1]);
-    }
+    for (size_t i = 0; status == NM_OK && i < ends[comm->size - 1] / sizeof *pairs; i++)
+        nm_ids_append(&self->results, pairs[i]);
     self->pairs.n = 0;
     free(all);
     free(ends);
@@ -274,17 +276,33 @@ static nm_status classify_all(job *self, nm_error *err)
 
 /* ---- evaluation ---- */
 
+static size_t n_evaluated(const job *self)
+{
+    return self->results.n / 2;
+}
+
+static size_t n_labels(const job *self)
+{
+    return self->classes.n + self->others.n;
+}
+
+static const char *label_name(const job *self, size_t k)
+{
+    return (k < self->classes.n ? self->classes.items[k] : self->others.items[k - self->classes.n]).text;
+}
+
 static nm_interval interval_of(const job *self)
 {
     nm_bootstrap_config resamples = nm_bootstrap_default();
     resamples.n_resamples = (int)self->config->bootstrap;
     resamples.seed = (uint64_t)self->config->seed;
-    int64_t *rows = nm_allocate((self->correct.n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
-    for (size_t i = 0; i < self->correct.n; i++) {
-        rows[NM_ACCURACY_COUNTS * i] = self->correct.data[i];
+    const size_t n = n_evaluated(self);
+    int64_t *rows = nm_allocate((n + 1) * NM_ACCURACY_COUNTS * sizeof *rows);
+    for (size_t i = 0; i < n; i++) {
+        rows[NM_ACCURACY_COUNTS * i] = self->results.data[2 * i] == self->results.data[2 * i + 1];
         rows[NM_ACCURACY_COUNTS * i + 1] = 1;
     }
-    const nm_counts counts = {rows, self->correct.n, NM_ACCURACY_COUNTS};
+    const nm_counts counts = {rows, n, NM_ACCURACY_COUNTS};
     nm_interval interval = nm_bootstrap_interval(counts, nm_accuracy_of_counts, NULL, &resamples);
     free(rows);
     return interval;
@@ -293,11 +311,11 @@ static nm_interval interval_of(const job *self)
 static json_t *matrix_json(const job *self)
 {
     json_t *rows = json_array();
-    for (size_t gold = 0; gold < self->classes.n; gold++) {
+    const size_t n = n_labels(self);
+    for (size_t gold = 0; gold < n; gold++) {
         json_t *row = json_array();
-        for (size_t found = 0; found < self->classes.n; found++)
-            json_array_append_new(
-                row, json_integer((json_int_t)self->confusion.matrix[gold * self->classes.n + found]));
+        for (size_t found = 0; found < n; found++)
+            json_array_append_new(row, json_integer((json_int_t)self->confusion.matrix[gold * n + found]));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -306,11 +324,12 @@ static json_t *matrix_json(const job *self)
 static void print_evaluation_json(const job *self)
 {
     json_t *root = json_object(), *names = json_array();
-    for (size_t k = 0; k < self->classes.n; k++)
-        json_array_append_new(names, json_string(self->classes.items[k].text));
+    for (size_t k = 0; k < n_labels(self); k++)
+        json_array_append_new(names, json_string(label_name(self, k)));
     json_object_set_new(root, "accuracy", json_real(nm_confusion_accuracy(&self->confusion)));
     json_object_set_new(root, "macro_f1", json_real(nm_confusion_macro_f1(&self->confusion)));
-    json_object_set_new(root, "texts", json_integer((json_int_t)self->correct.n));
+    json_object_set_new(root, "texts", json_integer((json_int_t)n_evaluated(self)));
+    json_object_set_new(root, "unknown_labels", json_integer((json_int_t)self->unknown.n));
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self);
         json_object_set_new(root, "accuracy_low", json_real(interval.low));
@@ -323,27 +342,50 @@ static void print_evaluation_json(const job *self)
     json_decref(root);
 }
 
-static nm_status print_evaluation(const job *self, nm_error *err)
+static void print_evaluation_text(const job *self)
 {
-    if (!self->correct.n)
-        return nm_fail(err, NM_FORMAT, "%s: no texts to evaluate", self->texts.path);
-    if (self->config->json) {
-        print_evaluation_json(self);
-        return NM_OK;
-    }
-    const char **names = nm_allocate(self->classes.n * sizeof *names);
-    for (size_t k = 0; k < self->classes.n; k++)
-        names[k] = self->classes.items[k].text;
+    const char **names = nm_allocate(n_labels(self) * sizeof *names);
+    for (size_t k = 0; k < n_labels(self); k++)
+        names[k] = label_name(self, k);
     fprintf(self->output, "accuracy %.2f", nm_confusion_accuracy(&self->confusion));
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self);
         fprintf(self->output, "  [%.2f, %.2f]", interval.low, interval.high);
     }
     fprintf(self->output, "  macro-F1 %.2f  texts %zu\n\n", nm_confusion_macro_f1(&self->confusion),
-            self->correct.n);
+            n_evaluated(self));
     nm_confusion_print(&self->confusion, names, self->output);
     free(names);
+}
+
+static nm_status print_evaluation(job *self, nm_error *err)
+{
+    const size_t n = n_evaluated(self);
+    if (!n)
+        return nm_fail(err, NM_FORMAT, "%s: no texts to evaluate", self->texts.path);
+    NM_TRY(nm_classification_check_known(&self->classes, &self->others, n - (size_t)self->unknown.n,
+                                         &self->texts, err));
+    self->confusion = nm_confusion_create((int32_t)n_labels(self));
+    for (size_t i = 0; i < n; i++)
+        nm_confusion_add(&self->confusion, self->results.data[2 * i], self->results.data[2 * i + 1]);
+    if (self->config->json)
+        print_evaluation_json(self);
+    else
+        print_evaluation_text(self);
     return NM_OK;
+}
+
+static void report_unknown_labels(const job *self)
+{
+    if (!self->unknown.n)
+        return;
+    char *lines = nm_cli_line_numbers_text(&self->unknown), *names = nm_classification_list(&self->others);
+    fprintf(stderr,
+            "norma: the labels of %lld of %zu texts are not among the model's classes: %s (%s); they count "
+            "as errors\n",
+            (long long)self->unknown.n, n_evaluated(self), names, lines);
+    free(names);
+    free(lines);
 }
 
 static void report_lines(const job *self)
@@ -376,6 +418,7 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
     if (self->config->evaluate)
         NM_TRY(print_evaluation(self, err));
     report_lines(self);
+    report_unknown_labels(self);
     return NM_OK;
 }
 
@@ -403,7 +446,7 @@ const nm_command nm_command_classify = {
         "With --evaluate the file is a table of labels and texts. The output is the accuracy with its 95 % "
         "bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and predicted "
         "classes in columns. With more than 20 classes, precision, recall and F1 of each class and the most "
-        "frequent errors replace the matrix.\n",
+        "frequent errors replace the matrix. Labels of the file that the model does not have count as errors.\n",
     .section = "classify,data,device",
     .options = classify_options,
     .rules = classify_rules,

@@ -74,13 +74,13 @@ static uint64_t fingerprint(const nm_labeled_set *set)
 /* NM_USAGE if the counts of macro F1, which are those of each class for each text, are too large. */
 static nm_status check_score(const nm_classification_parts *parts, nm_error *err)
 {
-    const size_t most = (size_t)1 << 26, row = nm_macro_f1_counts(nm_classification_classes(parts));
+    const size_t most = (size_t)1 << 26, row = nm_macro_f1_counts(nm_classification_labels(parts));
     for (int split = NM_SPLIT_VALID; split < NM_CLASS_SPLITS && parts->macro_f1; split++)
         if (parts->sets[split].n > most / row)
             return nm_fail(err, NM_USAGE,
                            "data.score = macro_f1: %d classes and %zu %s texts are too many, the limit of "
                            "their product is about %zu; use accuracy",
-                           nm_classification_classes(parts), parts->sets[split].n,
+                           nm_classification_labels(parts), parts->sets[split].n,
                            nm_prepare_split_names[split], most / 3);
     return NM_OK;
 }
@@ -97,7 +97,9 @@ static nm_status classification_open(nm_task *task, nm_error *err)
     NM_TRY(check_score(parts, err));
     for (int split = 0; split < NM_CLASS_SPLITS; split++) {
         parts->corpora[split] = nm_labeled_set_corpus(&parts->sets[split]);
-        parts->batching[split] = (nm_batching){.source = &parts->corpora[split],
+        parts->known[split] = parts->corpora[split];
+        parts->known[split].n = (int64_t)parts->n_known[split];
+        parts->batching[split] = (nm_batching){.source = &parts->known[split],
                                                .max_tokens = task->max_tokens,
                                                .max_length = config->max_length,
                                                .max_examples = config->batch,
@@ -146,6 +148,7 @@ static void classification_close(nm_task *task)
         nm_labeled_set_release(&parts->sets[split]);
     nm_vocab_free(parts->vocab);
     nm_counter_release(&parts->labels);
+    nm_counter_release(&parts->others);
     nm_text_coder_close(&parts->coder);
     free(parts->note);
     free(parts);
@@ -157,9 +160,30 @@ static const char *classification_note(const nm_task *task)
     return nm_classification_parts_of(task)->note;
 }
 
+static char *unknown_labels_warning(const nm_classification_parts *parts)
+{
+    char *text = NULL;
+    for (int split = NM_SPLIT_VALID; split < NM_CLASS_SPLITS; split++) {
+        size_t n = parts->sets[split].n, unknown = n - parts->n_known[split];
+        if (unknown)
+            nm_format_append(&text, "%s%zu of %zu %s texts", text ? " and " : "", unknown, n,
+                             split == NM_SPLIT_VALID ? "validation" : "test");
+    }
+    if (!text)
+        return NULL;
+    char *names = nm_classification_list(&parts->others);
+    nm_format_append(&text,
+                     " have labels that do not occur in the training data (%s); they count as errors in "
+                     "scores, and are not part of losses",
+                     names);
+    free(names);
+    return text;
+}
+
 static char *classification_data_warning(const nm_task *task)
 {
-    return nm_split_overlap_warning(nm_classification_parts_of(task)->corpora, "texts");
+    char *unknown = unknown_labels_warning(nm_classification_parts_of(task));
+    return unknown ? unknown : nm_split_overlap_warning(nm_classification_parts_of(task)->corpora, "texts");
 }
 
 /* ---- model ---- */

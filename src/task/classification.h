@@ -33,9 +33,14 @@ typedef struct nm_classification_parts {
     nm_vocab *vocab;
     char *note;        /* about columns, truncated texts and missing classes; NULL: none */
     nm_counter labels; /* item i is the name of class i */
+    nm_counter
+        others; /* labels of other splits that no training text has; item i has the number labels.n + i */
     nm_text_coder coder;
+    /* In a set, the texts whose label no training text has follow the others; scores count them as errors. */
     nm_labeled_set sets[NM_CLASS_SPLITS];
+    size_t n_known[NM_CLASS_SPLITS];    /* number of texts whose label is a class */
     nm_corpus corpora[NM_CLASS_SPLITS]; /* views of the sets; empty after open_model */
+    nm_corpus known[NM_CLASS_SPLITS];   /* of their texts whose label is a class, which have a loss */
     nm_batching batching[NM_CLASS_SPLITS];
     bool macro_f1; /* the score is macro F1; false: accuracy */
 } nm_classification_parts;
@@ -60,14 +65,21 @@ void nm_labeled_set_clear(nm_labeled_set *set);
 void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
 nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
-/* *label: class of the label at the reader's position; item i of labels is class i. NM_MISMATCH for an unknown label, with file,
- * line and known labels. */
-nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at, int32_t *label,
-                                 nm_error *err);
+/* *label: number of the label at the reader's position, which is that of its class in classes, or classes->n + its number in
+ * others, to which it is added. NM_FORMAT if there are more than NM_CLASSES_MAX other labels. */
+nm_status nm_classification_find(const nm_counter *classes, nm_counter *others, const nm_labeled *at,
+                                 int32_t *label, nm_error *err);
+/* NM_MISMATCH if texts have been read and no label is a class, with the file and labels of both kinds. */
+nm_status nm_classification_check_known(const nm_counter *classes, const nm_counter *others, size_t n_known,
+                                        const nm_labeled *at, nm_error *err);
+/* "ugly, worse and 3 more"; heap. */
+char *nm_classification_list(const nm_counter *labels);
 /* Opens parts->coder with the codes in parts->texts; codes_name: their name in messages. */
 nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,
                                        const char *codes_name, nm_error *err);
 int32_t nm_classification_classes(const nm_classification_parts *parts);
+/* Number of classes and of labels that no training text has. */
+int32_t nm_classification_labels(const nm_classification_parts *parts);
 const char *nm_classification_name(const nm_classification_parts *parts, int32_t label);
 
 /* classification_ngrams.c: computes inverse document frequencies. */

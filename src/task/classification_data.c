@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/utf8_cut.h"
 #include "task/classification.h"
 #include "task/held_out.h"
 #include "task/model_texts.h"
@@ -59,8 +60,9 @@ void nm_classification_encode(nm_classification_parts *parts, int64_t max_length
 typedef struct reading {
     const nm_classification_config *config;
     nm_classification_parts *parts;
-    nm_counter words; /* the sets contain indices of its items until the dictionary is built */
-    int64_t n_train;  /* texts of the training file, including those that are held out */
+    nm_counter words;      /* the sets contain indices of its items until the dictionary is built */
+    int64_t n_train;       /* texts of the training file, including those that are held out */
+    nm_labeled_set others; /* texts of the current file whose label no training text has */
 } reading;
 
 enum { FIRST = -1, LAST = -2 }; /* stand for <s> and </s> until the dictionary is built */
@@ -79,7 +81,8 @@ nm_labeled_config nm_classification_table(const nm_classification_config *config
 static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_split split)
 {
     nm_text_coder *coder = &at->parts->coder;
-    nm_labeled_set *set = &at->parts->sets[split];
+    bool known = (size_t)label < at->parts->labels.n;
+    nm_labeled_set *set = known ? &at->parts->sets[split] : &at->others;
     nm_text_coder_run(coder, NM_FORMAT_RAW, texts->text.data, texts->text.bytes);
     size_t begin = set->ids.n, most = (size_t)at->config->max_length - 1, position = 0, bytes;
     const char *word;
@@ -97,6 +100,21 @@ static void add_text(reading *at, const nm_labeled *texts, int32_t label, nm_spl
     nm_ids_append(&set->labels, label);
 }
 
+/* Moves the texts whose label no training text has to the end of their split. */
+static void append_others(reading *at, nm_split split)
+{
+    nm_labeled_set *set = &at->parts->sets[split], *others = &at->others;
+    at->parts->n_known[split] = set->n;
+    for (size_t i = 0; i < others->n; i++) {
+        for (uint64_t t = others->offsets[i]; t < others->offsets[i + 1]; t++)
+            nm_ids_append(&set->ids, others->ids.data[t]);
+        end_text(set);
+        nm_ids_append(&set->labels, others->labels.data[i]);
+    }
+    set->cut += others->cut;
+    nm_labeled_set_clear(others);
+}
+
 static bool held_out(const nm_classification_config *config, int64_t row)
 {
     return !*config->valid && nm_held_out(config->valid_seed, config->valid_fraction, row);
@@ -106,7 +124,7 @@ static nm_status label_of(reading *at, const nm_labeled *texts, nm_split split, 
 {
     nm_counter *labels = &at->parts->labels;
     if (split != NM_SPLIT_TRAIN)
-        return nm_classification_find(&at->parts->labels, texts, label, err);
+        return nm_classification_find(labels, &at->parts->others, texts, label, err);
     *label = (int32_t)nm_counter_add(labels, texts->label, strlen(texts->label), 1);
     if (labels->n > NM_CLASSES_MAX)
         return nm_fail(
@@ -139,6 +157,16 @@ static nm_status check_labels(const reading *at, const nm_labeled *texts, nm_err
         texts->path, labels, (long long)n, texts->label_at + 1);
 }
 
+static nm_status end_rows(reading *at, const nm_labeled *texts, nm_split split, nm_error *err)
+{
+    const nm_classification_parts *parts = at->parts;
+    if (split == NM_SPLIT_TRAIN)
+        return check_labels(at, texts, err);
+    NM_TRY(nm_classification_check_known(&parts->labels, &parts->others, parts->sets[split].n, texts, err));
+    append_others(at, split);
+    return NM_OK;
+}
+
 static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_error *err)
 {
     for (;;) {
@@ -148,7 +176,7 @@ static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_er
         if (!more && texts->row < 0)
             return nm_fail(err, NM_FORMAT, "%s: contains no text", texts->path);
         if (!more)
-            return split == NM_SPLIT_TRAIN ? check_labels(at, texts, err) : NM_OK;
+            return end_rows(at, texts, split, err);
         NM_TRY(label_of(at, texts, split, &label, err));
         bool out = split == NM_SPLIT_TRAIN && held_out(at->config, texts->row);
         add_text(at, texts, label, out ? NM_SPLIT_VALID : split);
@@ -219,7 +247,7 @@ static void sort_classes(nm_classification_parts *parts)
         nm_counter_add(&sorted, items[i].text, items[i].bytes, items[i].count);
     }
     for (int split = 0; split < NM_CLASS_SPLITS; split++)
-        for (size_t i = 0; i < parts->sets[split].labels.n; i++)
+        for (size_t i = 0; i < parts->sets[split].labels.n && i < parts->n_known[split]; i++)
             parts->sets[split].labels.data[i] = class_of[parts->sets[split].labels.data[i]];
     nm_counter_release(&parts->labels);
     parts->labels = sorted;
@@ -238,23 +266,54 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
     return parts->labels.items[label].text;
 }
 
-nm_status nm_classification_find(const nm_counter *labels, const nm_labeled *at, int32_t *label,
-                                 nm_error *err)
+int32_t nm_classification_labels(const nm_classification_parts *parts)
 {
-    size_t number = nm_counter_find(labels, at->label, strlen(at->label));
-    char known[160] = "";
+    return (int32_t)(parts->labels.n + parts->others.n);
+}
+
+nm_status nm_classification_find(const nm_counter *classes, nm_counter *others, const nm_labeled *at,
+                                 int32_t *label, nm_error *err)
+{
+    size_t number = nm_counter_find(classes, at->label, strlen(at->label));
+    if (number == SIZE_MAX)
+        number = classes->n + nm_counter_add(others, at->label, strlen(at->label), 1);
     *label = (int32_t)number;
-    if (number != SIZE_MAX)
-        return NM_OK;
-    for (size_t i = 0, used = 0; i < labels->n && used < sizeof known; i++) {
-        int more =
-            snprintf(known + used, sizeof known - used, "%s%.40s", i ? ", " : "", labels->items[i].text);
-        used += more > 0 ? (size_t)more : 0;
+    return others->n <= NM_CLASSES_MAX
+               ? NM_OK
+               : nm_fail(err, NM_FORMAT,
+                         "%s:%lld: more than %d labels that do not occur in the training data; is column "
+                         "%zu that of the label? Choose it with data.label",
+                         at->path, (long long)nm_labeled_line(at), NM_CLASSES_MAX, at->label_at + 1);
+}
+
+char *nm_classification_list(const nm_counter *labels)
+{
+    enum { NAMED = 8 };
+    char *list = nm_duplicate("");
+    for (size_t i = 0; i < labels->n && i < NAMED; i++) {
+        char *name = nm_format("%.40s", labels->items[i].text);
+        nm_utf8_trim(name);
+        nm_list_append(&list, name);
+        free(name);
     }
-    return nm_fail(err, NM_MISMATCH,
-                   "%s:%lld: label \"%.60s\" does not occur in the training data, which has %s%s", at->path,
-                   (long long)nm_labeled_line(at), at->label, known,
-                   strlen(known) + 1 == sizeof known ? " ..." : "");
+    if (labels->n > NAMED)
+        nm_format_append(&list, " and %zu more", labels->n - NAMED);
+    return list;
+}
+
+nm_status nm_classification_check_known(const nm_counter *classes, const nm_counter *others, size_t n_known,
+                                        const nm_labeled *at, nm_error *err)
+{
+    if (n_known || !others->n)
+        return NM_OK;
+    char *found = nm_classification_list(others), *known = nm_classification_list(classes);
+    nm_status status = nm_fail(err, NM_MISMATCH,
+                               "%s: none of its labels occurs in the training data: it has %s, and the "
+                               "training data %s",
+                               at->path, found, known);
+    free(found);
+    free(known);
+    return status;
 }
 
 /* ---- the dictionary ---- */
@@ -336,7 +395,7 @@ static void describe_missing_classes(nm_classification_parts *parts, nm_split sp
     enum { NAMED = 3 };
     const nm_labeled_set *set = &parts->sets[split];
     size_t classes = parts->labels.n, n = 0;
-    bool *found = nm_allocate(classes * sizeof *found);
+    bool *found = nm_allocate((size_t)nm_classification_labels(parts) * sizeof *found);
     char *names = NULL;
     for (size_t i = 0; i < set->n; i++)
         found[set->labels.data[i]] = true;
@@ -357,6 +416,8 @@ static nm_status read_all(reading *at, nm_error *err)
     const nm_classification_config *config = at->config;
     NM_TRY(read_table(at, config->train, NM_SPLIT_TRAIN, err));
     at->n_train = (int64_t)(parts->sets[NM_SPLIT_TRAIN].n + parts->sets[NM_SPLIT_VALID].n);
+    parts->n_known[NM_SPLIT_TRAIN] = parts->sets[NM_SPLIT_TRAIN].n;
+    parts->n_known[NM_SPLIT_VALID] = parts->sets[NM_SPLIT_VALID].n;
     if (parts->labels.n < 2)
         return nm_fail(err, NM_FORMAT, "%s: every text has the label \"%.60s\": there is nothing to learn",
                        config->train, parts->labels.items[0].text);
@@ -385,6 +446,7 @@ nm_status nm_classification_read(nm_task *task, nm_error *err)
     NM_TRY(check_train(at.config, err));
     nm_status status = read_all(&at, err);
     nm_counter_release(&at.words);
+    nm_labeled_set_release(&at.others);
     task->size = at.n_train;
     return status;
 }

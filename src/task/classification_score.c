@@ -99,9 +99,9 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
                              size_t n, nm_task_score *score)
 {
     const bool macro = parts->macro_f1;
-    int32_t classes = nm_classification_classes(parts);
-    size_t columns = macro ? nm_macro_f1_counts(classes) : NM_ACCURACY_COUNTS;
-    nm_confusion confusion = nm_confusion_create(classes);
+    int32_t classes = nm_classification_classes(parts), labels = nm_classification_labels(parts);
+    size_t columns = macro ? nm_macro_f1_counts(labels) : NM_ACCURACY_COUNTS;
+    nm_confusion confusion = nm_confusion_create(labels);
     int64_t *rows = nm_allocate((n + 1) * columns * sizeof *rows);
     for (size_t i = 0; i < n; i++) {
         int32_t gold = parts->sets[split].labels.data[i];
@@ -110,7 +110,7 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
         row[0] = gold == predicted[i];
         row[1] = 1;
         if (macro)
-            nm_macro_f1_count(row, classes, gold, predicted[i]);
+            nm_macro_f1_count(row, labels, gold, predicted[i]);
     }
     const double accuracy = nm_confusion_accuracy(&confusion), f1 = nm_confusion_macro_f1(&confusion);
     score->name = macro ? "macro_f1" : "accuracy";
@@ -119,8 +119,11 @@ void nm_classification_count(const nm_classification_parts *parts, nm_split spli
     score->counts = (nm_counts){rows, n, (int)columns};
     score->of_counts = macro ? nm_macro_f1_of_counts : nm_accuracy_of_counts;
     score->samples = nm_format("  %s %.2f\n", macro ? "accuracy" : "macro-F1", macro ? accuracy : f1);
-    snprintf(score->signature, sizeof score->signature, "%s|classes:%d|examples:%zu", score->name, classes,
-             n);
+    int used = snprintf(score->signature, sizeof score->signature, "%s|classes:%d|examples:%zu", score->name,
+                        classes, n);
+    if (n > parts->n_known[split])
+        snprintf(score->signature + used, sizeof score->signature - (size_t)used, "|unknown labels:%zu",
+                 n - parts->n_known[split]);
     nm_confusion_release(&confusion);
 }
 

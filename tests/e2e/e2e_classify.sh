@@ -124,6 +124,41 @@ if [ -w /dev/full ]; then # the report is written at the end
     check_failure 3 'standard output: writing failed: No space left on device' 'classify --evaluate on a full disk'
 fi
 
+# ---- labels that no training text has count as errors ----
+awk -F '\t' '{ print (NR % 6 == 1 ? "ugly" : NR == 9 ? "worse" : $1) "\t" $2 }' test.tsv >others.tsv # 11 of 60
+right=$(paste <(cut -f 1 others.tsv) <(cut -f 2 others.tsv | "$NORMA" classify runs/reviews) | awk -F '\t' '$1 == $2 { n++ } END { print n }')
+"$NORMA" classify runs/reviews others.tsv --evaluate >report 2>err || fail "other labels: $(cat err)"
+has err "the labels of 11 of 60 texts are not among the model's classes: ugly, worse (lines 1, 7, 9, 13 and 7 more); they count as errors"
+has report "$(awk -v r="$right" 'BEGIN { printf "accuracy %.2f", 100 * r / 60 }')"
+grep -qE '^ugly .* 0.00    0.00    0.00$' report || fail "no row for a label that is not a class: $(cat report)"
+"$NORMA" classify runs/reviews others.tsv --evaluate --json --bootstrap 0 >report.json || fail "other labels as JSON"
+perl -MJSON::PP -e '
+    my $o = decode_json(join "", <>);
+    my ($n, $m, $sum, @gold, @found) = (scalar @{$o->{classes}}, $o->{confusion}, 0);
+    for my $g (0 .. $n - 1) { for my $f (0 .. $n - 1) { $gold[$g] += $m->[$g][$f]; $found[$f] += $m->[$g][$f] } }
+    $sum += 2 * $m->[$_][$_] / ($gold[$_] + $found[$_]) for 0 .. $n - 1;
+    exit !($n == 5 && $o->{unknown_labels} == 11 && $gold[3] == 10 && abs($o->{macro_f1} - 20 * $sum) < 1e-9)' report.json ||
+    fail "macro-F1 with labels that are not classes: $(cat report.json)"
+# Validation and test of a training: the loss is that of the other texts, and the score counts them.
+awk -F '\t' '$1 != "ugly" && $1 != "worse"' others.tsv >known.tsv
+for name in known others; do
+    "$NORMA" train reviews.ini --data.valid "$name.tsv" --data.test "$name.tsv" --train.epochs 1 --run.folder "run-$name" 2>"err-$name" || fail "train with $name.tsv: $(cat "err-$name")"
+    grep '"type":"valid"' "run-$name/log.jsonl" | grep -o '"loss":[0-9.]*' >"loss-$name"
+    grep -o '"accuracy":[0-9.]*' "run-$name/log.jsonl" | tail -n 1 | cut -d : -f 2 >"score-$name"
+done
+has err-others '11 of 60 validation texts and 11 of 60 test texts have labels that do not occur in the training data (ugly, worse); they count as errors'
+lacks err-known 'do not occur'
+[ -s loss-known ] || fail "the log has no validation loss"
+same loss-known loss-others
+awk -v k="$(cat score-known)" -v o="$(cat score-others)" 'BEGIN { exit !(k > 0 && o - k * 49 / 60 < 0.01 && k * 49 / 60 - o < 0.01) }' ||
+    fail "accuracy $(cat score-known) of 49 texts, $(cat score-others) of 60"
+"$NORMA" baseline reviews.ini --data.test others.tsv --only majority >out 2>err || fail "baseline with other labels: $(cat err)"
+has err '11 of 60 test texts have labels'
+for score in accuracy macro_f1; do
+    accepts '|unknown labels:11' compare reviews.ini --compare.folder "others-$score" --norms layer --seeds 1 --train.epochs 1 \
+        --data.score "$score" --data.test others.tsv
+done
+
 # ---- training from the CSV table gives the same model ----
 "$NORMA" train reviews.ini --data.train train.csv --data.test test.csv --data.label stars --data.text review \
     --run.folder csv 2>err || fail "train from CSV: $(cat err)"

@@ -80,9 +80,15 @@ refuses 2 'column 2 is that of the label and of the text' train recipe.ini --run
 awk 'BEGIN { for (i = 0; i < 200; i++) print "text " i "\t" (i % 2 ? "good" : "bad") }' >swapped.tsv
 refuses 4 'swapped.tsv: 200 different labels of 200 texts; is column 1 that of the label? Choose it with data.label' \
     train recipe.ini --run.folder none --data.train swapped.tsv
-printf 'good\ta\nugly\tb\n' >other.tsv
-refuses 5 'other.tsv:2: label "ugly" does not occur in the training data, which has good, bad' train recipe.ini --run.folder none --data.valid other.tsv
-refuses 5 'other.tsv:2: label "ugly"' train recipe.ini --run.folder none --data.test other.tsv
+printf 'nice\ta\nugly\tb\n' >other.tsv
+none='other.tsv: none of its labels occurs in the training data: it has nice, ugly, and the training data'
+refuses 5 "$none" train recipe.ini --run.folder none --data.valid other.tsv
+refuses 5 "$none" train recipe.ini --run.folder none --data.test other.tsv
+refuses 5 "$none" classify run other.tsv --evaluate
+awk 'BEGIN { print "good\ta"; for (i = 0; i < 5000; i++) print i "\ttext" }' >numbers.tsv
+many='numbers.tsv:4098: more than 4096 labels that do not occur in the training data'
+refuses 4 "$many" train recipe.ini --run.folder none --data.test numbers.tsv
+refuses 4 "$many" classify run numbers.tsv --evaluate
 printf 'no codes at all\n' >codes.bpe
 refuses 4 'codes.bpe' train recipe.ini --run.folder none --data.codes codes.bpe
 refuses 3 'nowhere.bpe' train recipe.ini --run.folder none --data.codes nowhere.bpe
@@ -139,7 +145,6 @@ head -c 3000000 /dev/zero | tr '\0' '.' >long.txt
 accepts 'were truncated' classify run long.txt
 rm long.txt
 refuses 3 'nowhere.txt' classify run nowhere.txt
-refuses 5 'other.tsv:2: label "ugly" does not occur' classify run other.tsv --evaluate
 refuses 2 'lines have no labels' classify run test.tsv --evaluate --format lines
 refuses 2 'other.tsv:1: no column 3' classify run other.tsv --evaluate --text 3
 refuses 2 'classify: unexpected argument other.tsv; usage' classify run test.tsv other.tsv
