@@ -446,7 +446,8 @@ const nm_command nm_command_classify = {
         "With --evaluate the file is a table of labels and texts. The output is the accuracy with its 95 % "
         "bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and predicted "
         "classes in columns. With more than 20 classes, precision, recall and F1 of each class and the most "
-        "frequent errors replace the matrix. Labels of the file that the model does not have count as errors.\n",
+        "frequent errors replace the matrix. Labels of the file that the model does not have count as "
+        "errors.\n",
     .section = "classify,data,device",
     .options = classify_options,
     .rules = classify_rules,

@@ -457,6 +457,7 @@ for line in '' a b; do
 done
 [ -n "$answer" ] || fail "an empty translation"
 eval "exec ${answers[1]}>&-"
+# shellcheck disable=SC2154 # coproc sets it
 wait "$answers_PID"
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
