@@ -234,7 +234,7 @@ static bool matches(const char *text, int n_words, char **words)
     return true;
 }
 
-/* NM_IO: no recipe contains the words. A single word may be a misspelled name. */
+/* NM_USAGE: no recipe contains the words. A single word may be a misspelled name. */
 static nm_status no_match(const recipe_list *list, int n_words, char **words, nm_error *err)
 {
     const char *nearest = list->names[0];
@@ -242,9 +242,9 @@ static nm_status no_match(const recipe_list *list, int n_words, char **words, nm
         if (nm_edit_distance(words[0], list->names[i]) < nm_edit_distance(words[0], nearest))
             nearest = list->names[i];
     bool near = n_words == 1 && nm_edit_distance_is_near(nm_edit_distance(words[0], nearest), words[0]);
-    return near ? nm_fail(err, NM_IO, "no recipe contains %.100s; the most similar name is %s", words[0],
+    return near ? nm_fail(err, NM_USAGE, "no recipe contains %.100s; the most similar name is %s", words[0],
                           nearest)
-                : nm_fail(err, NM_IO, "no recipe contains %.100s%s; norma recipes lists all", words[0],
+                : nm_fail(err, NM_USAGE, "no recipe contains %.100s%s; norma recipes lists all", words[0],
                           n_words > 1 ? " and the other words" : "");
 }
 
@@ -287,8 +287,8 @@ const nm_command nm_command_recipes = {
     .name = "recipes",
     .summary = "list the recipes that come with Norma",
     .usage = "[WORD ...] [--names] [--paths]",
-    .details = "Lists the recipes whose name or description contains every WORD; it is an error if there is "
-               "none. norma train and norma compare "
+    .details = "Lists the recipes whose name or description contains every WORD; it is an error (exit "
+               "code 2) if there is none. norma train and norma compare "
                "accept the name of a recipe instead of a file: norma train multi30k-de-en.\n",
     .section = "recipes",
     .options = recipes_options,
