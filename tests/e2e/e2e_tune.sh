@@ -220,7 +220,7 @@ try "${soup[@]}" --run.folder soup --train.epochs 3 --resume=override
 same <(tail -c 4000 straight/last.safetensors) <(tail -c 4000 soup/last.safetensors)
 accepts 'last layer: enc.' inspect soup --measure tid
 for i in $(seq 30); do
-    printf 'Ann\tS-PER\nsaw\tO\nRome\tS-LOC\n%d\tO\n\nin\tO\nParis\tS-LOC\n.\tO\n\n' "$i"
+    printf 'Ann\tS-PER\nsaw\tO\nRome\tS-LOC\n%d\tO\n\nvia\tO\nParis\tS-LOC\n.\tO\n\n' "$i"
 done >first.tags
 for i in $(seq 20); do
     printf 'Eva\tB-HUMAN\nMay\tI-HUMAN\nsaw\tO\nOslo\tB-LOC\n%d\tO\n\nno\tO\none\tO\n\n' "$i"
