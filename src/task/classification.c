@@ -301,12 +301,16 @@ static double *classification_loss(nm_task *task, nm_model *model, nm_tape *tape
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
 
+static const char *const text_options[] = {"data.tokenizer", "data.language", "data.lowercase", "data.codes",
+                                           NULL};
+
 const nm_task_type nm_task_classification = {
     .name = "classification",
     .recipe = "classify",
     .model = &nm_model_classifier,
     .options = classification_options,
     .config_size = sizeof(nm_classification_config),
+    .text_options = text_options,
     .add_options = classification_add_options,
     .mean_loss = true,
     .open = classification_open,

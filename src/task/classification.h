@@ -33,7 +33,7 @@ typedef struct nm_classification_parts {
     nm_vocab *vocab;
     char *note;        /* about columns, truncated texts and missing classes; NULL: none */
     nm_counter labels; /* item i is the name of class i */
-    /* labels of other splits that no training text has; item i has the number labels.n + i */
+    /* Labels of other splits that no training text has; item i has the number labels.n + i. */
     nm_counter others;
     nm_text_coder coder;
     /* In a set, the texts whose label no training text has follow the others; scores count them as errors. */

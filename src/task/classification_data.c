@@ -318,7 +318,7 @@ nm_status nm_classification_check_known(const nm_counter *classes, const nm_coun
 
 /* ---- the dictionary ---- */
 
-static nm_status make_dictionary(reading *at, nm_error *err)
+static nm_status make_dictionary(reading *at, const char *kept_entries_of, nm_error *err)
 {
     nm_classification_parts *parts = at->parts;
     nm_vocab_options options = nm_vocab_options_default();
@@ -327,6 +327,12 @@ static nm_status make_dictionary(reading *at, nm_error *err)
     options.threshold = at->config->min_count;
     options.max_size = (int32_t)at->config->max_words + NM_VOCAB_N_SPECIAL;
     NM_TRY(nm_vocab_build(&at->words, &options, &parts->vocab, err));
+    NM_TRY(nm_model_text_keep(kept_entries_of, "dict.txt", true, &parts->vocab->symbols, err));
+    if (parts->vocab->symbols.n > NM_VOCAB_MAX_SIZE)
+        return nm_fail(err, NM_FORMAT,
+                       "the dictionary of the training data and of the model has more than "
+                       "%d symbols",
+                       NM_VOCAB_MAX_SIZE);
     nm_buffer_clear(&text);
     nm_vocab_format(parts->vocab, &text);
     parts->texts[NM_CLASS_TEXT_DICTIONARY] = text.data;
@@ -410,7 +416,7 @@ static void describe_missing_classes(nm_classification_parts *parts, nm_split sp
     free(found);
 }
 
-static nm_status read_all(reading *at, nm_error *err)
+static nm_status read_all(reading *at, const char *kept_entries_of, nm_error *err)
 {
     nm_classification_parts *parts = at->parts;
     const nm_classification_config *config = at->config;
@@ -430,7 +436,7 @@ static nm_status read_all(reading *at, nm_error *err)
                        config->train);
     sort_classes(parts);
     parts->texts[NM_CLASS_TEXT_LABELS] = nm_model_text_of_names(&parts->labels);
-    NM_TRY(make_dictionary(at, err));
+    NM_TRY(make_dictionary(at, kept_entries_of, err));
     assign_ids(at);
     describe_truncation(parts, config);
     describe_missing_classes(parts, NM_SPLIT_TRAIN);
@@ -444,7 +450,7 @@ nm_status nm_classification_read(nm_task *task, nm_error *err)
 {
     reading at = {.config = task->config, .parts = task->parts};
     NM_TRY(check_train(at.config, err));
-    nm_status status = read_all(&at, err);
+    nm_status status = read_all(&at, task->kept_entries_of, err);
     nm_counter_release(&at.words);
     nm_labeled_set_release(&at.others);
     task->size = at.n_train;

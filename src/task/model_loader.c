@@ -162,12 +162,14 @@ nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_pat
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err)
 {
     const nm_train_config *train = nm_options_find(options, "train");
+    const nm_stack_options *model = nm_options_find(options, "model");
     nm_schedule schedule;
     *loaded = (nm_loaded_model){.options = options,
                                 .task = {.type = task,
                                          .options = options,
                                          .config = nm_options_find(options, "data"),
                                          .seed = (uint64_t)train->seed,
+                                         .kept_entries_of = *model->init_from ? file_path : NULL,
                                          .max_tokens = train->max_tokens}};
     nm_status status = task->open(&loaded->task, err);
     if (status == NM_OK)

@@ -111,6 +111,32 @@ nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_e
     return NM_OK;
 }
 
+static void add_missing(const nm_counter *from, size_t first, nm_counter *kept)
+{
+    for (size_t i = first; i < from->n; i++)
+        nm_counter_add(kept, from->items[i].text, from->items[i].bytes, 0);
+}
+
+nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary, nm_counter *kept,
+                             nm_error *err)
+{
+    nm_safetensors *file;
+    nm_vocab *vocab = NULL;
+    nm_counter names = {0};
+    if (!path)
+        return NM_OK;
+    NM_TRY(nm_safetensors_open(&file, path, err));
+    const nm_model_text text = {path, name, nm_safetensors_metadata(file, name)};
+    nm_status status =
+        dictionary ? nm_model_text_vocab(&text, NULL, &vocab, err) : nm_model_text_names(&text, &names, err);
+    if (status == NM_OK)
+        add_missing(dictionary ? &vocab->symbols : &names, dictionary ? NM_VOCAB_N_SPECIAL : 0, kept);
+    nm_vocab_free(vocab);
+    nm_counter_release(&names);
+    nm_safetensors_close(file);
+    return status;
+}
+
 char *nm_model_text_of_names(const nm_counter *names)
 {
     nm_buffer text = {0};

@@ -32,6 +32,10 @@ nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_te
 nm_status nm_model_text_check_codes(const nm_model_text *codes, nm_error *err);
 /* Adds the names of a text with one name per line to *names. NM_FORMAT for empty and duplicate lines. */
 nm_status nm_model_text_names(const nm_model_text *list, nm_counter *names, nm_error *err);
+/* Adds the names of the list or, with dictionary, of the symbols in the metadata `name` of a model file that `kept` lacks. path
+ * NULL: nothing happens. NM_IO; NM_FORMAT. */
+nm_status nm_model_text_keep(const char *path, const char *name, bool dictionary, nm_counter *kept,
+                             nm_error *err);
 /* The inverse of nm_model_text_names; heap. */
 char *nm_model_text_of_names(const nm_counter *names);
 

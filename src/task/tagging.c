@@ -213,12 +213,15 @@ static double tagging_chance_loss(const nm_task *task)
     return (double)config->max_length * log(nm_tagging_parts_of(task)->n_tags + 1.0);
 }
 
+static const char *const text_options[] = {"data.scheme", "data.lowercase", "data.zero_digits", NULL};
+
 const nm_task_type nm_task_tagging = {
     .name = "tagging",
     .recipe = "tag",
     .model = &nm_model_tagger,
     .options = tagging_options,
     .config_size = sizeof(nm_tagging_config),
+    .text_options = text_options,
     .mean_loss = true,
     .open = tagging_open,
     .open_model = tagging_open_model,

@@ -290,6 +290,9 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
 
 /* ---- vocabularies ---- */
 
+static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt",
+                                         "tags.txt"}; /* of a model file */
+
 /* Adds the items with at least this count to `kept`, in descending order of count. */
 static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
 {
@@ -366,6 +369,9 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
         add_with_vectors(&words, &parts->vectors, &parts->words);
         add_with_vectors(&bigrams, &parts->bigram_vectors, &parts->bigrams);
     }
+    nm_counter *const kept[] = {&parts->words, &parts->chars, &parts->bigrams};
+    for (int i = 0; i < 3 && status == NM_OK; i++)
+        status = nm_model_text_keep(task->kept_entries_of, text_names[i], false, kept[i], err);
     nm_counter_release(&words);
     nm_counter_release(&chars);
     nm_counter_release(&bigrams);
@@ -494,8 +500,6 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
 }
 
 /* ---- the texts of a model ---- */
-
-static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt", "tags.txt"};
 
 void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
 {

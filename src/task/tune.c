@@ -9,8 +9,11 @@
 #include "train/run_config.h"
 
 /* Whether the option determines the function that a model computes, so that the model and not the recipe decides it. */
-static bool is_of_model(const char *path, const nm_options *model)
+static bool is_of_model(const char *path, const nm_options *model, const nm_task_type *task)
 {
+    for (const char *const *of_text = task->text_options; of_text && *of_text; of_text++)
+        if (!strcmp(path, *of_text))
+            return true;
     if (!strncmp(path, "model.", 6))
         return !nm_ends_with(path, "dropout") && strcmp(path, "model.init") &&
                strcmp(path, "model.init_from") && strcmp(path, "model.freeze");
@@ -19,12 +22,13 @@ static bool is_of_model(const char *path, const nm_options *model)
     return !strncmp(path, "norm.", 5) && strchr(path + 5, '.') && nm_norm_option_applies(model, path);
 }
 
-static nm_status use_structure(nm_options *options, const nm_options *model, nm_error *err)
+static nm_status use_structure(nm_options *options, const nm_options *model, const nm_task_type *task,
+                               nm_error *err)
 {
     char *path;
     nm_status status = NM_OK;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(options, i)) != NULL; i++) {
-        char *value = is_of_model(path, model) ? nm_options_get(model, path) : NULL;
+        char *value = is_of_model(path, model, task) ? nm_options_get(model, path) : NULL;
         if (value)
             status = nm_options_set(options, path, value, NM_ORIGIN_TUNE, err);
         free(value);
@@ -75,7 +79,7 @@ nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_
     if (status == NM_OK)
         status = use_section(options, model, recipe, message, err);
     if (status == NM_OK)
-        status = use_structure(options, model, err);
+        status = use_structure(options, model, task, err);
     if (status == NM_OK)
         status = nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err);
     nm_options_free(model);

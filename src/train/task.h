@@ -35,6 +35,9 @@ typedef struct nm_task_type {
     const nm_model_type *model;
     const nm_option *options; /* section [data] */
     size_t config_size;
+    /* Options of [data] that determine the entries of the dictionaries, ends with NULL: a model that is trained further keeps its
+     * own. NULL: none. */
+    const char *const *text_options;
     /* Registers further sections, such as [decode]; may be NULL. */
     void (*add_options)(nm_options *options);
     bool perplexity; /* whether exp(loss per target) is a perplexity */
@@ -114,6 +117,8 @@ struct nm_task {
     int64_t size;       /* of the training data, as `measure` returns it; set by `open` */
     /* Hashes of the training and the validation data, checked when a run is resumed. */
     uint64_t fingerprint, valid_fingerprint;
+    /* Model of this task whose dictionary entries are kept, after those of the training data; NULL: none. */
+    const char *kept_entries_of;
     nm_comm *comm; /* processes that compute a score together, all of which call it; NULL: a single process */
     const nm_stop *stop; /* requested: a score or TID ends early, with NM_INTERRUPTED; NULL: never */
     void *parts;         /* owned by the task type */

@@ -41,16 +41,41 @@ static void warn(nm_trainer *trainer, char *warning)
 
 /* ---- opening ---- */
 
-static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, nm_error *err)
+/* The model whose dictionary entries a run keeps, heap; NULL: none. The checkpoint of a run that is resumed has all of them, in the
+ * same order, so that the model which it trains further is not needed again. */
+static char *find_tuned_model(const nm_trainer *trainer, const char *folder, bool resume)
 {
+    const nm_run_options *run = nm_options_find(trainer->options, "run");
+    if (!run || !*run->tune || nm_options_row(trainer->options, "data.folder"))
+        return NULL;
+    char *last = resume && folder ? nm_path_join(folder, "last.safetensors") : NULL;
+    nm_safetensors *file;
+    nm_error ignored;
+    if (last && nm_safetensors_open(&file, last, &ignored) == NM_OK) {
+        nm_safetensors_close(file);
+        return last;
+    }
+    free(last);
+    const nm_stack_options *model = nm_options_find(trainer->options, "model");
+    return nm_duplicate(model->init_from);
+}
+
+static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, const char *folder, bool resume,
+                           nm_error *err)
+{
+    char *tuned = find_tuned_model(trainer, folder, resume);
     trainer->task = (nm_task){.type = task,
                               .options = trainer->options,
                               .config = nm_options_find(trainer->options, "data"),
                               .seed = (uint64_t)trainer->config->seed,
                               .max_tokens = trainer->config->max_tokens,
+                              .kept_entries_of = tuned,
                               .comm = trainer->comm,
                               .stop = trainer->callbacks.stop};
-    return task->open(&trainer->task, err);
+    nm_status status = task->open(&trainer->task, err);
+    trainer->task.kept_entries_of = NULL;
+    free(tuned);
+    return status;
 }
 
 /* With one shard, and without norms that use batch statistics, norm.statistics = update has no effect. */
@@ -332,7 +357,7 @@ static nm_status open_parts(nm_trainer *trainer, const nm_task_type *task, const
     warn(trainer, warning);
     NM_TRY(nm_device_reject_int8(trainer->device, "training", err));
     NM_TRY(nm_device_open(trainer->device, &trainer->backend, err));
-    NM_TRY(open_task(trainer, task, err));
+    NM_TRY(open_task(trainer, task, folder, resume, err));
     if (task->note && task->note(&trainer->task))
         nm_trainer_message(trainer, "%s", task->note(&trainer->task));
     warn(trainer, task->data_warning ? task->data_warning(&trainer->task) : NULL);

@@ -188,4 +188,53 @@ train qwen3 --tune qwen3.safetensors --data.folder theirs --train.max_tokens 64
 awk -v a="$(nll qwen3 tokens)" -v b="$(nll qwen3.safetensors tokens)" 'BEGIN { exit !(a < b) }' ||
     fail "training did not help: $(nll qwen3 tokens) after $(nll qwen3.safetensors tokens)"
 has qwen3/config.ini 'qk_norm = head ; tune'
+
+# --- classifiers and taggers: new labels, and the words of both texts -------------------------------------------------------
+for i in $(seq 60); do
+    printf 'up\tGreat Zoo, fine day %d\ndown\tawful Fog and rain %d\n' $((i % 9)) $((i % 7))
+done >weather.tsv
+for i in $(seq 40); do
+    printf 'good\tfine soup %d\nbad\tawful Soup\ndown\train again\n' $((i % 3))
+done >soup.tsv
+limits=(--train.epochs 2 --train.max_tokens 256 --device.threads 1 --run.quiet --data.valid_fraction 0.2)
+try train classify --data.train weather.tsv --run.folder weather --data.tokenizer moses "${limits[@]}"
+[ "$got" = 0 ] || fail "train a classifier: $(cat err)"
+soup=(train --tune weather --data.train soup.tsv "${limits[@]}")
+try "${soup[@]}" --run.folder soup
+[ "$got" = 0 ] || fail "tune a classifier: $(cat err)"
+dictionary() { strings -n 3 "$1/last.safetensors" | grep -o '"dict.txt":"[^"]*"' | sed 's/\\n/\n/g'; }
+dictionary soup >entries
+grep -q '^Zoo 0$' entries || fail "the dictionary of the tuned classifier lacks words of the model: $(cat entries)"
+grep -q '^Soup [1-9]' entries || fail "the dictionary of the tuned classifier lacks new words: $(cat entries)"
+has err '1 of 3 entries of output.weight'
+has soup/config.ini 'tokenizer = moses ; tune'
+has <("$NORMA" classify soup <<<'awful Fog' --probabilities) $'label\tbad\tdown\tgood'
+try "${soup[@]}" --run.folder lower --data.tokenizer basic_english
+[ "$got" = 0 ] && grep -qF 'tokenizer = basic_english ; command line' lower/config.ini || fail "a tokenizer of the command line: $(cat err)"
+# The run continues without the model, and with the same dictionary; inspect reads it too.
+cp -r soup straight
+try "${soup[@]}" --run.folder straight --train.epochs 3 --resume=override
+cp -r weather kept && rm -r weather
+try "${soup[@]}" --run.folder soup --train.epochs 3 --resume=override
+[ "$got" = 0 ] || fail "resume a tuned classifier without its model: $(cat err)"
+same <(tail -c 4000 straight/last.safetensors) <(tail -c 4000 soup/last.safetensors)
+accepts 'last layer: enc.' inspect soup --measure tid
+for i in $(seq 30); do
+    printf 'Ann\tS-PER\nsaw\tO\nRome\tS-LOC\n%d\tO\n\nvia\tO\nParis\tS-LOC\n.\tO\n\n' "$i"
+done >first.tags
+for i in $(seq 20); do
+    printf 'Eva\tB-HUMAN\nMay\tI-HUMAN\nsaw\tO\nOslo\tB-LOC\n%d\tO\n\nno\tO\none\tO\n\n' "$i"
+done >second.tags
+try train tag --data.train first.tags --run.folder ner --data.scheme bmeso --data.lowercase false "${limits[@]}"
+[ "$got" = 0 ] || fail "train a tagger: $(cat err)"
+try train --tune ner --data.train second.tags --run.folder mine "${limits[@]}"
+[ "$got" = 0 ] || fail "tune a tagger: $(cat err)"
+has mine/config.ini 'scheme = bmeso ; tune'
+has mine/config.ini 'lowercase = false ; tune'
+has err '5 of 9 entries of output.weight' # O and those of LOC
+strings -n 3 mine/last.safetensors | grep -o '"words.txt":"[^"]*"' | sed 's/\\n/\n/g' >entries
+for word in Rome Oslo; do
+    grep -qx "$word" entries || fail "the words of the tuned tagger lack $word: $(cat entries)"
+done
+has <("$NORMA" tag mine <<<'Eva saw Rome' --json) '"tags"'
 echo "e2e_tune: passed"
