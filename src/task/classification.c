@@ -182,8 +182,8 @@ static char *unknown_labels_warning(const nm_classification_parts *parts)
 
 static char *classification_data_warning(const nm_task *task)
 {
-    char *unknown = unknown_labels_warning(nm_classification_parts_of(task));
-    return unknown ? unknown : nm_split_overlap_warning(nm_classification_parts_of(task)->corpora, "texts");
+    const nm_classification_parts *parts = nm_classification_parts_of(task);
+    return nm_add_overlap_warning(unknown_labels_warning(parts), parts->corpora, "texts");
 }
 
 /* ---- model ---- */

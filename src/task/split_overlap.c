@@ -42,3 +42,14 @@ char *nm_split_overlap_warning(const nm_corpus corpora[3], const char *unit)
     free(hashes);
     return warning;
 }
+
+char *nm_add_overlap_warning(char *other, const nm_corpus corpora[3], const char *unit)
+{
+    char *overlap = nm_split_overlap_warning(corpora, unit);
+    if (!other)
+        return overlap;
+    if (overlap)
+        nm_format_append(&other, ". %s", overlap);
+    free(overlap);
+    return other;
+}

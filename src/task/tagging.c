@@ -101,13 +101,11 @@ static char *unknown_tags_warning(const nm_tagging_parts *parts)
 
 static char *tagging_data_warning(const nm_task *task)
 {
-    char *unknown = unknown_tags_warning(nm_tagging_parts_of(task));
-    if (unknown)
-        return unknown;
+    const nm_tagging_parts *parts = nm_tagging_parts_of(task);
     nm_corpus corpora[NM_TAGGING_SPLITS];
     for (int split = 0; split < NM_TAGGING_SPLITS; split++)
-        corpora[split] = nm_tagging_parts_of(task)->splits[split].forms;
-    return nm_split_overlap_warning(corpora, "sentences");
+        corpora[split] = parts->splits[split].forms;
+    return nm_add_overlap_warning(unknown_tags_warning(parts), corpora, "sentences");
 }
 
 /* ---- model ---- */

@@ -148,6 +148,10 @@ for name in known others; do
 done
 has err-others '11 of 60 validation texts and 11 of 60 test texts have labels that do not occur in the training data (ugly, worse); they count as errors'
 lacks err-known 'do not occur'
+# Both warnings about the same data.
+{ head -n 30 train.tsv; printf 'ugly\tnew text\n'; } >repeated.tsv
+accepts 'they count as errors in scores, and are not part of losses. 30 of 31 texts of the validation set are also training texts' \
+    train reviews.ini --data.valid repeated.tsv --train.updates 1 --run.folder run-repeated
 [ -s loss-known ] || fail "the log has no validation loss"
 same loss-known loss-others
 awk -v k="$(cat score-known)" -v o="$(cat score-others)" 'BEGIN { exit !(k > 0 && o - k * 49 / 60 < 0.01 && k * 49 / 60 - o < 0.01) }' ||
