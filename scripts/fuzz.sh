@@ -83,20 +83,22 @@ run_target() {
     fi >"$folder/$target.result"
 }
 
-# Moves the inputs of a target that cover something that neither its seeds nor smaller inputs cover to $folder/packed.
+# $folder/packed has the inputs of the archive. Replaces those of a target by the inputs, of the archive and of the last runs, that
+# cover something that neither the seeds nor smaller inputs cover.
 pack_target() {
     local target=$1 seeds known=$folder/known/$1 packed=$folder/packed/$1
-    rm -rf "$known" "$packed"
+    rm -rf "$known"
     mkdir -p "$known" "$packed"
     for seeds in "tests/fuzz/inputs/$target" "$folder/seeds/$target"; do
         [ ! -d "$seeds" ] || cp "$seeds"/* "$known"
     done
     cp -r "$known" "$known.seeds"
-    "$folder/tests/fuzz/fuzz_$target" -merge=1 -timeout=30 -rss_limit_mb=4096 -max_len=65536 "$known" "$corpus/$target" \
+    "$folder/tests/fuzz/fuzz_$target" -merge=1 -timeout=30 -rss_limit_mb=4096 -max_len=65536 "$known" "$corpus/$target" "$packed" \
         >"$folder/$target.pack.log" 2>&1 || { tail -n 20 "$folder/$target.pack.log" >&2; return 1; }
     (cd "$known.seeds" && find . -type f -print0) | (cd "$known" && xargs -0 rm -f)
     rm -rf "$known.seeds"
-    mv "$known"/* "$packed" 2>/dev/null || true
+    rm -rf "$packed"
+    mv "$known" "$packed"
 }
 
 for target in "${targets[@]}"; do

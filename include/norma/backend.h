@@ -740,8 +740,8 @@ typedef struct nm_feature_norm_grad_args {
 
 /* ---- optimizers ---- */
 
-/* Three variants of Adam (Kingma and Ba 2015; PyTorch, fairseq; AdamW: Loshchilov and Hutter 2019), which agree if eps and weight_decay are 0; t = step, c1 = 1 - b1^t,
- * c2 = 1 - b2^t:
+/* Three variants of Adam (Kingma and Ba 2015; PyTorch, fairseq; AdamW: Loshchilov and Hutter 2019), which agree if
+ * eps and weight_decay are 0; t = step, c1 = 1 - b1^t, c2 = 1 - b2^t:
  *     torch:    g += wd p
  *               p -= lr/c1 m / (sqrt(v)/sqrt(c2) + eps)
  *     fairseq:  p -= lr wd p
@@ -831,9 +831,9 @@ struct nm_backend {
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a time, and so may all layers
- * (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE for unknown names,
- * NM_UNSUPPORTED if the machine or the backend lacks an option. */
+/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a time,
+ * and so may all layers (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE
+ * for unknown names, NM_UNSUPPORTED if the machine or the backend lacks an option. */
 NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 NM_API void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same

@@ -124,7 +124,8 @@ NM_API nm_interval nm_perplexity_interval(const nm_perplexity *perplexity);
  * that is given several times has several continuations. *texts is set on success only; free it with nm_lm_texts_free.
  *
  * NM_FORMAT with the index of the prompt (from 0): not UTF-8; NM_MISMATCH: an unknown token, for a model without <unk>;
- * NM_USAGE: NULL; NM_UNSUPPORTED: a non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED; NM_MEMORY. */
+ * NM_USAGE: NULL; NM_UNSUPPORTED: a non-causal model; NM_DIVERGED: log probabilities that are not finite; NM_INTERRUPTED;
+ * NM_MEMORY. */
 NM_API nm_status nm_language_model_generate(nm_language_model *model, const char *const *prompts, size_t n,
                                             uint64_t number, nm_lm_texts **texts, nm_error *err);
 /* NULL is accepted. */
