@@ -6,12 +6,15 @@
 # (tests/fuzz/corpus.tar.xz). New inputs that increase coverage are added to FOLDER/corpus/TARGET (default build-fuzz), so the
 # next run continues; findings are in FOLDER/findings.
 # --replay: only runs the existing inputs once.
-# --pack: afterwards writes the archive of inputs again, with those that cover something that the others do not.
+# --pack: afterwards writes the archive of inputs again, with those that cover something that the others do not, and adds CPU time
+# and executions to the table of docs/notes/fuzzing.md.
 # JOBS targets (default: one per core) run at the same time.
-# Prints executions, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding, 1 some.
+# Prints executions, CPU time, coverage (edges) and findings of each target, and "N passed, N failed". Exit code: 0 no finding,
+# 1 some.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 folder=build-fuzz replay=0 pack=0 archive=tests/fuzz/corpus.tar.xz jobs=${JOBS:-$(nproc)}
+TIMEFORMAT='%U %S' # of the user and the system, in seconds
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --build) folder=$2; shift 2 ;;
@@ -61,22 +64,27 @@ if [ ! -e "$folder/seeds" ]; then
     mv "$folder/seeds.new" "$folder/seeds"
 fi
 
-# Runs a target; the result is the first line of FOLDER/TARGET.result, "ok" or "finding", then the lines to print.
+# Runs a target; the result is the first line of FOLDER/TARGET.result, "ok" or "finding", then the lines to print. FOLDER/TARGET.run
+# is the line for fuzz_totals.pl.
 run_target() {
-    local target=$1 inputs=("$corpus/$1") seeds log=$folder/$1.log limit=(-max_total_time="$seconds") options status runs edges
+    local target=$1 inputs=("$corpus/$1") seeds log=$folder/$1.log limit=(-max_total_time="$seconds")
+    local options status runs edges cpu n
     mkdir -p "$corpus/$target" "$findings/$target"
     for seeds in "tests/fuzz/inputs/$target" "$folder/seeds/$target"; do
         [ -d "$seeds" ] && inputs+=("$seeds")
     done
     [ "$replay" -eq 0 ] || limit=(-runs=0)
     options=(-timeout=30 -rss_limit_mb=4096 -malloc_limit_mb=3500 -print_final_stats=1 -verbosity=1 -max_len=65536)
-    "$folder/tests/fuzz/fuzz_$target" "${options[@]}" "${limit[@]}" -artifact_prefix="$findings/$target/" "${inputs[@]}" >"$log" 2>&1
+    { time "$folder/tests/fuzz/fuzz_$target" "${options[@]}" "${limit[@]}" -artifact_prefix="$findings/$target/" "${inputs[@]}" \
+        >"$log" 2>&1; } 2>"$folder/$target.time"
     status=$?
+    cpu=$(awk '{ printf "%.1f", $1 + $2 }' "$folder/$target.time")
+    n=$(find "$corpus/$target" -type f | wc -l)
     runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
     edges=$(awk '/cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) } END { print cov + 0 }' "$log")
     if [ $status -eq 0 ]; then
-        printf 'ok\n%s: %s executions, %s edges, %s inputs\n' "$target" "${runs:-0}" "$edges" \
-            "$(find "$corpus/$target" -type f | wc -l)"
+        printf 'ok\n%s: %s executions in %s s of CPU time, %s edges, %s inputs\n' "$target" "${runs:-0}" "$cpu" "$edges" "$n"
+        echo "$target $cpu ${runs:-0} $edges $n" >"$folder/$target.run"
     else
         printf 'finding\n%s: FINDING after %s executions (%s, %s):\n' "$target" "${runs:-?}" "$log" "$findings/$target"
         grep -m 3 -E 'ERROR: |runtime error|SUMMARY|assertion|fuzz_.*failed|panic|: [a-z_]*\(' "$log" | sed 's/^/    /'
@@ -127,6 +135,9 @@ if [ "$pack" -eq 1 ] && [ "$failed" -eq 0 ]; then
     tar -C "$folder/packed" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - . | xz -9 >"$archive.new" &&
         mv "$archive.new" "$archive" || exit 1
     echo "$archive: $(find "$folder/packed" -type f | wc -l) inputs, $(stat -c %s "$archive") bytes"
+    for target in "${targets[@]}"; do
+        sed "s/[0-9]*$/$(find "$folder/packed/$target" -type f | wc -l)/" "$folder/$target.run"
+    done | scripts/fuzz_totals.pl docs/notes/fuzzing.md || exit 1
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

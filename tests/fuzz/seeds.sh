@@ -73,7 +73,10 @@ if command -v spm_train >/dev/null; then
             put sentencepiece $type
     done
 fi
-put npz post <"$root/tests/interchange/marian/post.npz"
+for form in post pre; do
+    put npz $form <"$root/tests/interchange/marian/$form.npz"
+    put marian $form <"$root/tests/interchange/marian/$form.npz"
+done
 put ctranslate2 quantized <"$root/tests/interchange/ctranslate2/model.bin"
 "$NORMA" convert run-translate --to ctranslate2 -o ct2 >/dev/null 2>&1 && put ctranslate2 norma <ct2/model.bin
 "$NORMA" prepare --format text --train train.en --tokenizer byte_level --bpe-merges 40 --output bytes >/dev/null 2>&1
@@ -86,6 +89,31 @@ for rules in gpt2 llama3 qwen2; do
     "$NORMA" convert run-$rules --to huggingface -o hf-$rules >/dev/null 2>&1 && put tokenizer $rules <hf-$rules/tokenizer.json
 done
 put yaml vocabulary <"$root/tests/interchange/marian/source.yml"
+# A folder as one file: the other files become metadata.
+with_metadata() { # FOLDER
+    perl -MJSON::PP -e 'my ($folder) = @ARGV; local $/; my %texts;
+        my $read = sub { open my $in, "<:raw", "$folder/$_[0]" or return undef; return <$in> };
+        my $data = $read->("model.safetensors"); my $n = unpack "Q<", $data; my $header = decode_json(substr $data, 8, $n);
+        for (qw(config.json vocab.json tokenizer.json merges.txt data.ini)) { my $text = $read->($_); $texts{$_} = $text if defined $text }
+        $header->{__metadata__} = \%texts; my $text = JSON::PP->new->ascii->canonical->encode($header);
+        binmode STDOUT; print pack("Q<", length $text), $text, substr $data, 8 + $n' "$1"
+}
+for class in llama llama3 gemma3 olmo2 qwen2 qwen3; do
+    with_metadata "$root/tests/interchange/huggingface/$class" | put huggingface $class
+done
+"$NORMA" train lm.ini --model.output_bias false --run.folder run-class-lm >/dev/null 2>&1
+"$NORMA" train translate.ini --model.norm_position post --run.folder run-class-post >/dev/null 2>&1
+ln -s run-translate run-class-pre
+for class in lm post pre; do # GPT2LMHeadModel, MarianMTModel, M2M100ForConditionalGeneration
+    "$NORMA" convert run-class-$class --to huggingface -o hf-class-$class >/dev/null 2>log || { cat log >&2; exit 1; }
+    with_metadata hf-class-$class | put huggingface class-$class
+done
+with_metadata hf-gpt2 | put huggingface byte_level
+for form in 0 1 2 3 4 5; do
+    { printf '%b' "\\x0$form"; printf '<url>http://a</url>\n<title>A title</title>\n<doc docid="1">\n<seg id="1"> a &amp; b\n'
+        head -n 3 train.en; printf '</seg><seg id="2">c &#39;d&#x27; </seg>\n</doc>\n'; } | put markup form-$form
+done
+{ printf '\5\6'; printf '0-0 1-2 2-1 4-5'; } | put alignments pharaoh
 for i in 0 17 33 99; do
     { printf '%b' "\\x$(printf %02x $i)"; head -n 1 train.en; printf '\0'; sed -n 2p train.en; printf '\0'; sed -n 3p train.en; } |
         tr -d '\n' | put metric line-$i
