@@ -68,6 +68,7 @@ printf "%d mutants, %d of them equivalent\n", scalar @mutants, scalar @equivalen
 exit($broken ? 2 : 0) if $check || $broken;
 
 mkdir $folder;
+$folder = abs_path($folder) // die "$folder: $!\n";
 my %results;
 if (open my $in, '<', "$folder/results") {
     while (<$in>) { my ($key, $result) = split; $results{$key} = $result }
@@ -80,7 +81,7 @@ sub succeeds { return system("$_[0] >> $_[1] 2>&1") == 0 }
 
 sub work {
     my ($job) = @_;
-    my $copy = "$root/$folder/$job";
+    my $copy = "$folder/$job";
     my ($build, $log) = ("$copy/build", "$copy/log");
     mkdir $copy;
     system("git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -u -t $copy") == 0 or die "cannot copy the sources\n";
