@@ -72,30 +72,34 @@ static nm_status parse_links(const nm_prepare_chunk_rules *self, const nm_prepar
     return nm_links_parse(links, line, bytes, n_words[0], n_words[1], where, err);
 }
 
-/* The errors of nm_text_check and NM_FORMAT for a zero byte. where: file and line */
-static nm_status check_line(const char *line, size_t bytes, const char *where, nm_error *err)
+/* The errors of nm_text_check and NM_FORMAT for a zero byte, with the options that help. where: file and line */
+static nm_status check_line(const nm_prepare_chunk_rules *self, const char *line, size_t bytes,
+                            const char *where, nm_error *err)
 {
+    const char *skip =
+        self->split == PREPARE_TRAIN ? "; --on-invalid skip leaves such training lines out" : "";
     const char *nul = memchr(line, 0, bytes);
     if (nul)
         return nm_fail(err, NM_FORMAT,
                        "%s: not text: byte 0x00 at position %zu; --encoding names another encoding, such as "
-                       "utf-16",
-                       where, (size_t)(nul - line) + 1);
+                       "utf-16%s",
+                       where, (size_t)(nul - line) + 1, skip);
     if (nm_text_check(line, bytes, where, err) == NM_OK)
         return NM_OK;
     const nm_error found = *err;
-    return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
+    return nm_fail(err, found.status, "%.800s; --encoding names another encoding%s", found.text, skip);
 }
 
 /* Checks each line of a text. first: number of its first line */
-static nm_status check_lines(const char *text, size_t bytes, const char *path, int64_t first, nm_error *err)
+static nm_status check_lines(const nm_prepare_chunk_rules *self, const char *text, size_t bytes,
+                             const char *path, int64_t first, nm_error *err)
 {
     const char *end = text + bytes;
     for (int64_t line = first;; line++, text++) {
         char where[600];
         const char *newline = memchr(text, '\n', (size_t)(end - text)), *last = newline ? newline : end;
         snprintf(where, sizeof where, "%s:%lld", path, (long long)line);
-        NM_TRY(check_line(text, (size_t)(last - text), where, err));
+        NM_TRY(check_line(self, text, (size_t)(last - text), where, err));
         text = last;
         if (!newline)
             return NM_OK;
@@ -109,7 +113,7 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *self, const nm_pre
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *text = nm_line_list_get(&from->lines[side], i, &bytes);
-        NM_TRY(check_lines(text, bytes, paths[side], from->numbers[side][i], err));
+        NM_TRY(check_lines(self, text, bytes, paths[side], from->numbers[side][i], err));
     }
     nm_link_list ignored = {0};
     nm_status status = i < from->alignments.n ? parse_links(self, from, i, n_tokens, &ignored, err) : NM_OK;
