@@ -28,6 +28,8 @@ typedef struct bench {
 
 enum { bench_floats = 16384 * 1024 };
 
+/* ---- timing.c ---- */
+
 double bench_now(void); /* seconds */
 /* Median; sorts the values. */
 double bench_median(double *values, int n);

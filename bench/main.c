@@ -1,6 +1,5 @@
 /* Arguments, common memory and order of the parts; see bench.h. The exit code does not depend on the
  * results. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,50 +21,6 @@ static const char usage[] =
     "  --precision Precision of matrix multiplications.\n"
     "  --profile   Print the time of a training step by kernel.\n"
     "  --set       Set an option of training or decoding, e.g. model.norm=power.\n";
-
-double bench_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_median(double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof *values, compare);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-double bench_time(void (*f)(void *context), void *context, int least, double budget)
-{
-    enum { MOST = 101 };
-    double times[MOST], begin = bench_now();
-    int n = 0;
-    f(context); /* warm-up: allocates memory, fills caches */
-    while (n < MOST && (n < least || bench_now() - begin < budget)) {
-        double start = bench_now();
-        f(context);
-        times[n++] = bench_now() - start;
-    }
-    return bench_median(times, n);
-}
-
-void bench_fail(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("norma-bench: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    exit(NM_USAGE);
-}
 
 /* ---- arguments ---- */
 

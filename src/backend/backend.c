@@ -1,4 +1,4 @@
-/* Creation of backends, their memory, and their description. */
+/* Creation of backends, transfers, and their description. */
 #include "norma/backend.h"
 
 #include <stdio.h>
@@ -13,8 +13,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/threads.h"
-
-enum { HUGE_PAGE = 2 << 20, HUGE_MIN_BYTES = 2 * HUGE_PAGE };
 
 typedef struct backend_row {
     const char *name;
@@ -142,159 +140,9 @@ void nm_backend_write(nm_backend *backend, void *device, const double *values, s
     free(host);
 }
 
-/* Huge pages reduce the TLB misses of strided accesses to rows. */
-static void advise_huge_pages(void *base, size_t bytes)
-{
-    if (bytes >= HUGE_MIN_BYTES)
-        madvise(base, bytes, MADV_HUGEPAGE);
-}
-
-nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
-{
-    nm_backend_private *inside = nm_backend_inside(backend);
-    *memory = NULL;
-    size_t size = bytes ? bytes : 1; /* mmap rejects 0 bytes */
-    int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
-    void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED)
-        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
-                       backend->name);
-    advise_huge_pages(base, size);
-    NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
-    inside->regions[inside->n_regions++] = (nm_region){base, size};
-    *memory = base;
-    return NM_OK;
-}
-
-static nm_region *find_region(nm_backend_private *inside, const void *memory)
-{
-    size_t i = 0;
-    while (i < inside->n_regions && inside->regions[i].base != memory)
-        i++;
-    NM_ASSERT(i < inside->n_regions);
-    return &inside->regions[i];
-}
-
-nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
-{
-    if (!*memory)
-        return nm_backend_alloc(backend, bytes, memory, err);
-    nm_region *region = find_region(nm_backend_inside(backend), *memory);
-    NM_ASSERT(bytes >= region->bytes);
-    void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
-    if (base == MAP_FAILED)
-        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
-                       backend->name);
-    advise_huge_pages(base, bytes);
-    *region = (nm_region){base, bytes};
-    *memory = base;
-    return NM_OK;
-}
-
-void nm_backend_dealloc(nm_backend *backend, void *memory)
-{
-    if (!memory)
-        return;
-    nm_backend_private *inside = nm_backend_inside(backend);
-    nm_region *region = find_region(inside, memory);
-    munmap(memory, region->bytes);
-    *region = inside->regions[--inside->n_regions];
-}
-
 const void *nm_backend_view(const nm_backend *backend, const void *device)
 {
     return nm_backend_inside(backend)->fenced ? NULL : device;
-}
-
-void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
-{
-    NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);
-    nm_backend_private *inside = nm_backend_inside(backend);
-    nm_region *scratch = &inside->scratch[slot];
-    bool huge = bytes >= HUGE_MIN_BYTES;
-    size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
-    if (backend->dry_run) {
-        if (inside->scratch_requested[slot] < rounded)
-            inside->scratch_requested[slot] = rounded;
-        return scratch->base;
-    }
-    if (scratch->bytes < bytes) {
-        free(scratch->base);
-        scratch->base = aligned_alloc(page, rounded);
-        if (!scratch->base)
-            nm_out_of_memory(rounded);
-        if (huge)
-            madvise(scratch->base, rounded, MADV_HUGEPAGE);
-        scratch->bytes = rounded;
-    }
-    return scratch->base;
-}
-
-static void register_packed(nm_backend *backend, nm_packed_weight entry)
-{
-    nm_backend_private *inside = nm_backend_inside(backend);
-    NM_ASSERT(entry.packed && entry.weight.stride == entry.weight.cols);
-    NM_GROW(inside->weights, inside->n_weights, inside->weights_capacity);
-    inside->weights[inside->n_weights++] = entry;
-}
-
-void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed)
-{
-    register_packed(backend, (nm_packed_weight){.weight = weight, .packed = packed});
-}
-
-void nm_backend_register_weight_int8(nm_backend *backend, nm_mat weight, const void *packed)
-{
-    register_packed(backend, (nm_packed_weight){.weight = weight, .packed = packed, .int8 = true});
-}
-
-void nm_backend_unregister_weight(nm_backend *backend, const void *packed)
-{
-    nm_backend_private *inside = nm_backend_inside(backend);
-    size_t i = 0;
-    while (i < inside->n_weights && inside->weights[i].packed != packed)
-        i++;
-    NM_ASSERT(i < inside->n_weights);
-    inside->weights[i] = inside->weights[--inside->n_weights];
-}
-
-const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first)
-{
-    const nm_backend_private *inside = nm_backend_inside(backend);
-    inside = inside->main ? inside->main : inside;
-    uintptr_t address = (uintptr_t)rows.data;
-    for (size_t i = 0; i < inside->n_weights; i++) {
-        nm_mat whole = inside->weights[i].weight;
-        uintptr_t begin = (uintptr_t)whole.data;
-        size_t row_bytes = (size_t)whole.cols * nm_dtype_bytes(backend->dtype);
-        if (address < begin || address - begin >= (size_t)whole.rows * row_bytes)
-            continue;
-        *first = (int32_t)((address - begin) / row_bytes);
-        bool whole_rows =
-            (address - begin) % row_bytes == 0 && rows.cols == whole.cols && rows.stride == whole.stride;
-        return whole_rows && rows.rows <= whole.rows - *first ? &inside->weights[i] : NULL;
-    }
-    return NULL;
-}
-
-bool nm_backend_has_packed(const nm_backend *backend, nm_mat rows)
-{
-    int32_t first;
-    return nm_backend_find_packed(backend, rows, &first) != NULL;
-}
-
-bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args)
-{
-    int32_t first = 0;
-    const nm_packed_weight *entry = nm_backend_find_packed(backend, args->weight, &first);
-    if (!entry || !entry->int8)
-        return false;
-    NM_ASSERT(!args->drop || nm_dropout_threshold(args->drop->rate) == 0);
-    NM_ASSERT(args->x.cols == args->weight.cols && args->y.cols == args->weight.rows);
-    const nm_int8 rows = {entry->packed, entry->weight.rows, entry->weight.cols, first};
-    NM_CALL(backend, linear_int8, .x = args->x, .weight = &rows, .bias = args->bias, .act = args->act,
-            .y = args->y);
-    return true;
 }
 
 void nm_backend_dry_run(nm_backend *backend, bool on)
@@ -305,14 +153,6 @@ void nm_backend_dry_run(nm_backend *backend, bool on)
     backend->dry_run = on;
     const nm_kernels *active = inside->profiling.on ? &inside->profiling.untimed : &inside->active;
     backend->k = on ? nm_dry_run_kernels(active) : inside->active;
-}
-
-size_t nm_backend_scratch_bytes(const nm_backend *backend)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
-        bytes += nm_backend_inside(backend)->scratch_requested[i];
-    return bytes;
 }
 
 void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)

@@ -15,12 +15,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/text_input.h"
-
-nm_status nm_file_error_status(int error)
-{
-    return error == ENOMEM ? NM_MEMORY : NM_IO;
-}
 
 static nm_status fail_errno(nm_error *err, const char *path, const char *action, int cause)
 {

@@ -5,10 +5,7 @@
 #define NM_FILE_H
 
 #include <stdio.h>
-#include "norma/status.h"
-
-/* The status for an errno of a failed system call: NM_MEMORY for ENOMEM, otherwise NM_IO. */
-nm_status nm_file_error_status(int error);
+#include "base/file_error.h"
 
 /* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap.
  * Reading data after the file was truncated raises SIGBUS. The program handles that signal; the library does not. */

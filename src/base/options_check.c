@@ -6,12 +6,6 @@
 #include "base/option_value.h"
 #include "base/options_table.h"
 
-void nm_options_add_rules(nm_options *options, const nm_option_rule *rules)
-{
-    NM_GROW(options->rules, options->n_rules, options->rules_capacity);
-    options->rules[options->n_rules++] = rules;
-}
-
 static bool rule_has_effect(const nm_options *options, const nm_option_rule *rule)
 {
     if (rule->applies)

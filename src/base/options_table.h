@@ -1,5 +1,5 @@
-/* The contents of nm_options, for the files that implement include/norma/option.h: options.c (sections and values),
- * options_check.c (options without effect), options_read.c (INI files). */
+/* The contents of nm_options, for the files that implement include/norma/option.h: options_table.c (looking up), options.c
+ * (values), options_check.c (options without effect), options_read.c (INI files). */
 #ifndef NM_OPTIONS_TABLE_H
 #define NM_OPTIONS_TABLE_H
 

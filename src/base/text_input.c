@@ -471,15 +471,3 @@ bool nm_text_ends_in(const char *path, const char *ending)
     }
     return found;
 }
-
-nm_status nm_input_error_status(int error)
-{
-    return error == EBADMSG || error == EILSEQ ? NM_FORMAT : error == ENOMEM ? NM_MEMORY : NM_IO;
-}
-
-const char *nm_input_error_text(int error)
-{
-    if (error == EBADMSG)
-        return "the compressed data is damaged or truncated";
-    return error == EILSEQ ? "bytes that are not valid in the given encoding" : strerror(error);
-}

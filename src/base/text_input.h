@@ -40,9 +40,5 @@ typedef enum nm_on_invalid { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_on_
 
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);
-/* NM_FORMAT for EBADMSG and EILSEQ, NM_MEMORY for ENOMEM, otherwise NM_IO. */
-nm_status nm_input_error_status(int error);
-/* strerror, with descriptions of EBADMSG and EILSEQ. */
-const char *nm_input_error_text(int error);
 
 #endif

@@ -310,8 +310,6 @@ static nm_status add_final_norm(exporter *to, const nm_stack *stack, const char 
     return status == NM_OK ? add_norm(to, stack->final_norm, scale, 1, &output->shift, name) : status;
 }
 
-const int nm_ct2_activations[] = {0, 3, 1, 2};
-
 static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scope, double scale,
                            const stack_output *memory, stack_output *output)
 {

@@ -9,6 +9,11 @@
 
 #include "decode/token_sampling.h"
 
+double nm_length_penalty(const nm_decode_options *options, int32_t n)
+{
+    return pow(options->length_penalty == NM_PENALTY_GNMT ? (5.0 + n) / 6.0 : n, options->alpha);
+}
+
 typedef struct beam_node { /* a decoder input */
     int32_t parent, id;
     double token_score;

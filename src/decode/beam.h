@@ -80,4 +80,7 @@ nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const n
                       const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
                       nm_error *err);
 
+/* Divisor of the sum of log probabilities of n tokens, eos included, see decode.length_penalty. */
+double nm_length_penalty(const nm_decode_options *options, int32_t n);
+
 #endif

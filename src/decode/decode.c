@@ -101,11 +101,6 @@ nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *er
     return NM_OK;
 }
 
-double nm_length_penalty(const nm_decode_options *options, int32_t n)
-{
-    return pow(options->length_penalty == NM_PENALTY_GNMT ? (5.0 + n) / 6.0 : n, options->alpha);
-}
-
 static nm_status check_models(nm_model *const *models, int32_t n_models, const nm_special_tokens *special,
                               nm_error *err)
 {

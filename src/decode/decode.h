@@ -112,7 +112,4 @@ int32_t nm_decoder_heads(const nm_decoder *decoder);
 /* Number of tokens without eos. */
 int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos);
 
-/* Divisor of the sum of log probabilities of n tokens, eos included, see decode.length_penalty. */
-double nm_length_penalty(const nm_decode_options *options, int32_t n);
-
 #endif

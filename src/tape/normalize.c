@@ -72,7 +72,7 @@ static nm_tensor *normalize(nm_tape *tape, nm_norm *norm, nm_tensor *x, nm_node 
     nm_tensor *y = nm_tape_tensor(tape, x->rows, x->cols);
     normalization *saved = nm_tape_host(tape, sizeof *saved);
     bool train = tape->training || tape->batch_stats;
-    bool recomputed = nm_segment_is_recomputed(tape);
+    bool recomputed = tape->recomputed;
     if (nm_tape_exhausted(tape))
         return y;
     nm_norm_call *call = &saved->call;

@@ -10,24 +10,18 @@
 
 #include "tape/tape.h"
 
-struct nm_segment {
+typedef struct saved_segment {
     nm_tensor *(*run)(nm_tape *tape, const void *context);
     const void *context;
-    uint32_t site;   /* first dropout site of the segment */
-    bool recomputed; /* running for the second time */
-};
+    uint32_t site; /* first dropout site of the segment */
+} saved_segment;
 
-bool nm_segment_is_recomputed(const nm_tape *tape)
+static nm_tensor *run(nm_tape *tape, const saved_segment *s, bool recomputed)
 {
-    return tape->segment && tape->segment->recomputed;
-}
-
-static nm_tensor *run(nm_tape *tape, nm_segment *s, bool recomputed)
-{
-    s->recomputed = recomputed;
-    tape->segment = s;
+    tape->in_segment = true;
+    tape->recomputed = recomputed;
     nm_tensor *out = s->run(tape, s->context);
-    tape->segment = NULL;
+    tape->in_segment = tape->recomputed = false;
     return out;
 }
 
@@ -36,7 +30,7 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
     nm_tensor *out = node->out;
     int first = (int)(node - tape->nodes) + 1;
     uint32_t site = tape->site;
-    nm_segment *s = node->saved;
+    const saved_segment *s = node->saved;
     tape->n_nodes = first;
     tape->site = s->site;
     nm_tape_free_data(tape, out); /* its readers have run, and the second run computes it again */
@@ -94,14 +88,14 @@ nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *t
             compact(tape, mark, out);
         return out;
     }
-    if (!tape->recompute || !tape->training || tape->segment)
+    if (!tape->recompute || !tape->training || tape->in_segment)
         return segment(tape, context);
-    nm_segment *s = nm_tape_host(tape, sizeof *s);
+    saved_segment *s = nm_tape_host(tape, sizeof *s);
     void *context_copy = nm_tape_host(tape, bytes);
     if (nm_tape_exhausted(tape))
         return nm_tape_tensor(tape, 0, 0);
     memcpy(context_copy, context, bytes);
-    *s = (nm_segment){.run = segment, .context = context_copy, .site = tape->site};
+    *s = (saved_segment){.run = segment, .context = context_copy, .site = tape->site};
     int first = tape->n_nodes;
     nm_tensor *out = run(tape, s, false);
     if (!nm_tape_exhausted(tape))

@@ -62,7 +62,7 @@ void nm_tape_start(nm_tape *tape, bool training, uint64_t seed, uint32_t step)
     tape->seed = seed;
     tape->step = step;
     tape->site = 0;
-    tape->segment = NULL;
+    tape->in_segment = tape->recomputed = false;
     tape->empty = (nm_tensor){0};
 }
 
@@ -165,7 +165,7 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
 
 void nm_tape_record_penalty(nm_tape *tape, const double *value)
 {
-    nm_penalty *penalty = nm_segment_is_recomputed(tape) ? NULL : nm_tape_host(tape, sizeof *penalty);
+    nm_penalty *penalty = tape->recomputed ? NULL : nm_tape_host(tape, sizeof *penalty);
     if (!penalty)
         return;
     penalty->value = value;

@@ -27,7 +27,6 @@ typedef struct nm_tensor {
 
 typedef struct nm_tape nm_tape;
 typedef struct nm_node nm_node;
-typedef struct nm_segment nm_segment;
 
 typedef struct nm_op {
     const char *name;
@@ -79,7 +78,8 @@ struct nm_tape {
     } pool[NM_TAPE_MAX_POOL];
     int n_pool;
     bool recompute;      /* activation checkpointing, see nm_recomputed_segment */
-    nm_segment *segment; /* the running one, or NULL */
+    bool in_segment;     /* a segment is running ... */
+    bool recomputed;     /* ... for the second time, in the backward pass */
     bool batch_stats;    /* for instruments: norms use batch statistics although the tape is not training */
     /* Called by instruments after each forward and backward call of a norm; NULL: none. */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward);
@@ -144,8 +144,6 @@ void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept);
  * is copied; the memory it points to (tensors of the tape, parameters) must stay valid until backward has finished. */
 nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                                  const void *context, size_t bytes);
-/* Whether a segment is now running for the second time, in the backward pass. */
-bool nm_segment_is_recomputed(const nm_tape *tape);
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* A view of the columns first .. first + cols - 1. */

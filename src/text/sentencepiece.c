@@ -31,20 +31,6 @@ void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out)
             nm_buffer_append_byte(out, piece->text[i]);
 }
 
-bool nm_spm_keeps_newlines(const nm_spm *spm)
-{
-    static const char text[] = "\n\n\n";
-    nm_spm_coder *coder = nm_spm_coder_create(spm);
-    nm_buffer pieces = {0}, back = {0};
-    nm_spm_encode(coder, text, sizeof text - 1, false, &pieces);
-    nm_spm_decode(spm, pieces.data, pieces.bytes, &back);
-    bool equal = !strcmp(back.data, text);
-    nm_buffer_release(&back);
-    nm_buffer_release(&pieces);
-    nm_spm_coder_free(coder);
-    return equal;
-}
-
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
 {
     nm_buffer name = {0};

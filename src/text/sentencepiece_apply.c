@@ -540,6 +540,20 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
     nm_buffer_release(&run);
 }
 
+bool nm_spm_keeps_newlines(const nm_spm *spm)
+{
+    static const char text[] = "\n\n\n";
+    nm_spm_coder *coder = nm_spm_coder_create(spm);
+    nm_buffer pieces = {0}, back = {0};
+    nm_spm_encode(coder, text, sizeof text - 1, false, &pieces);
+    nm_spm_decode(spm, pieces.data, pieces.bytes, &back);
+    bool equal = !strcmp(back.data, text);
+    nm_buffer_release(&back);
+    nm_buffer_release(&pieces);
+    nm_spm_coder_free(coder);
+    return equal;
+}
+
 /* ---- tokenizer ---- */
 
 static nm_status spm_create(const nm_tokenizer_options *options, void **state, nm_error *err)

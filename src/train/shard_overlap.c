@@ -43,6 +43,18 @@ void nm_shard_overlap_close(nm_shard_tree *tree)
     free(tree->overlap);
 }
 
+/* In pieces whose length fits the kernel's int32_t. */
+void nm_shard_add_gradients(nm_shard_tree *tree, const void *earlier, size_t first, size_t n_elements)
+{
+    const size_t piece = (size_t)1 << 30, unit = nm_shard_unit(tree), end = first + n_elements;
+    for (size_t at = first; at < end; at += piece) {
+        size_t n = end - at < piece ? end - at : piece;
+        char *grads = (char *)tree->params->grads + at * unit;
+        NM_CALL(tree->params->backend, vec, .op = NM_VEC_LINEAR, .n = (int32_t)n,
+                .a = (const char *)earlier + at * unit, .b = grads, .s = 1, .t = 1, .out = grads);
+    }
+}
+
 static void written_in_dry_run(nm_gradient_observer *observer, const void *grad)
 {
     nm_shard_overlap *o = (nm_shard_overlap *)observer;

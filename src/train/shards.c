@@ -31,16 +31,6 @@ static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, nm_shard_p
     return n;
 }
 
-nm_shard_range nm_shard_range_of_rank(int64_t n_shards, int32_t rank, int32_t size)
-{
-    return (nm_shard_range){n_shards * rank / size, n_shards * (rank + 1) / size};
-}
-
-nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm)
-{
-    return nm_shard_range_of_rank(n_shards, comm->rank, comm->size);
-}
-
 /* Maximum number of waiting nodes. A single process does not store the node of its last shard, which is the sum of all shards;
  * one of several stores all nodes of its range. */
 static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
@@ -201,18 +191,6 @@ void nm_shard_tree_begin(nm_shard_tree *tree)
     nm_params_zero_grads(params, params->grads);
     for (size_t n = 0; n < params->n_norms; n++)
         nm_norm_discard_statistics(params->norms[n]);
-}
-
-/* In pieces whose length fits the kernel's int32_t. */
-void nm_shard_add_gradients(nm_shard_tree *tree, const void *earlier, size_t first, size_t n_elements)
-{
-    const size_t piece = (size_t)1 << 30, unit = nm_shard_unit(tree), end = first + n_elements;
-    for (size_t at = first; at < end; at += piece) {
-        size_t n = end - at < piece ? end - at : piece;
-        char *grads = (char *)tree->params->grads + at * unit;
-        NM_CALL(tree->params->backend, vec, .op = NM_VEC_LINEAR, .n = (int32_t)n,
-                .a = (const char *)earlier + at * unit, .b = grads, .s = 1, .t = 1, .out = grads);
-    }
 }
 
 /* current = earlier + current; the statistics of `earlier` are overwritten. */

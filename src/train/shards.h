@@ -57,8 +57,16 @@ typedef struct nm_shard_tree {
 typedef struct nm_shard_range {
     int64_t first, last;
 } nm_shard_range;
-nm_shard_range nm_shard_range_of_rank(int64_t n_shards, int32_t rank, int32_t size);
-nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm);
+
+static inline nm_shard_range nm_shard_range_of_rank(int64_t n_shards, int32_t rank, int32_t size)
+{
+    return (nm_shard_range){n_shards * rank / size, n_shards * (rank + 1) / size};
+}
+
+static inline nm_shard_range nm_shard_range_of(int64_t n_shards, const nm_comm *comm)
+{
+    return nm_shard_range_of_rank(n_shards, comm->rank, comm->size);
+}
 
 /* Memory of the tree for copies of gradients, in multiples of nm_params_bytes, rounded up. */
 size_t nm_shard_tree_slabs(int64_t n_shards, const nm_comm *comm);

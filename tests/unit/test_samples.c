@@ -1,4 +1,5 @@
 /* Several different translations: samples, whose frequencies are those of the distribution, and diverse beam search. */
+#include "decode/beam.h"
 #include "decode_search.h"
 
 /* ---- samples ---- */

@@ -1,0 +1,99 @@
+/* The memory of a backend: allocated regions, and scratch memory of kernels. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "backend/backend_private.h"
+#include "base/memory.h"
+
+enum { HUGE_PAGE = 2 << 20, HUGE_MIN_BYTES = 2 * HUGE_PAGE };
+
+/* Huge pages reduce the TLB misses of strided accesses to rows. */
+static void advise_huge_pages(void *base, size_t bytes)
+{
+    if (bytes >= HUGE_MIN_BYTES)
+        madvise(base, bytes, MADV_HUGEPAGE);
+}
+
+nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    nm_backend_private *inside = nm_backend_inside(backend);
+    *memory = NULL;
+    size_t size = bytes ? bytes : 1; /* mmap rejects 0 bytes */
+    int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
+    void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
+                       backend->name);
+    advise_huge_pages(base, size);
+    NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
+    inside->regions[inside->n_regions++] = (nm_region){base, size};
+    *memory = base;
+    return NM_OK;
+}
+
+static nm_region *find_region(nm_backend_private *inside, const void *memory)
+{
+    size_t i = 0;
+    while (i < inside->n_regions && inside->regions[i].base != memory)
+        i++;
+    NM_ASSERT(i < inside->n_regions);
+    return &inside->regions[i];
+}
+
+nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    if (!*memory)
+        return nm_backend_alloc(backend, bytes, memory, err);
+    nm_region *region = find_region(nm_backend_inside(backend), *memory);
+    NM_ASSERT(bytes >= region->bytes);
+    void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
+    if (base == MAP_FAILED)
+        return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
+                       backend->name);
+    advise_huge_pages(base, bytes);
+    *region = (nm_region){base, bytes};
+    *memory = base;
+    return NM_OK;
+}
+
+void nm_backend_dealloc(nm_backend *backend, void *memory)
+{
+    if (!memory)
+        return;
+    nm_backend_private *inside = nm_backend_inside(backend);
+    nm_region *region = find_region(inside, memory);
+    munmap(memory, region->bytes);
+    *region = inside->regions[--inside->n_regions];
+}
+
+void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)
+{
+    NM_ASSERT(slot >= 0 && slot < NM_SCRATCH_SLOTS);
+    nm_backend_private *inside = nm_backend_inside(backend);
+    nm_region *scratch = &inside->scratch[slot];
+    bool huge = bytes >= HUGE_MIN_BYTES;
+    size_t page = huge ? HUGE_PAGE : 4096, rounded = (bytes + page - 1) / page * page;
+    if (backend->dry_run) {
+        if (inside->scratch_requested[slot] < rounded)
+            inside->scratch_requested[slot] = rounded;
+        return scratch->base;
+    }
+    if (scratch->bytes < bytes) {
+        free(scratch->base);
+        scratch->base = aligned_alloc(page, rounded);
+        if (!scratch->base)
+            nm_out_of_memory(rounded);
+        if (huge)
+            madvise(scratch->base, rounded, MADV_HUGEPAGE);
+        scratch->bytes = rounded;
+    }
+    return scratch->base;
+}
+
+size_t nm_backend_scratch_bytes(const nm_backend *backend)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
+        bytes += nm_backend_inside(backend)->scratch_requested[i];
+    return bytes;
+}
