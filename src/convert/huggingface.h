@@ -1,4 +1,5 @@
-/* Declarations shared by the files of the Hugging Face format: tensors (huggingface.c, huggingface_llama.c), writing, reading. */
+/* Declarations shared by the files of the Hugging Face format: names of tensors (huggingface_map.c, huggingface_llama.c), files of
+ * several classes (huggingface_write_files.c), writing, reading. */
 #ifndef NM_HUGGINGFACE_H
 #define NM_HUGGINGFACE_H
 
@@ -42,6 +43,9 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
 
 /* Names in transformers, indexed by nm_activation. */
 extern const char *const nm_huggingface_activations[];
+/* The tokenizer of a language model. */
+nm_huggingface_tokenizer nm_huggingface_lm_tokenizer(const nm_loaded_model *loaded,
+                                                     const nm_huggingface_vocab *vocab);
 nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err);
 /* Writes the files of a language model other than config.json and the tensors: its tokenizer, the settings of generation. */
 nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,

@@ -92,63 +92,6 @@ static const char *shared_table(const nm_hf_reader *from)
     return "model.shared.weight";
 }
 
-nm_status nm_hf_check_table(const nm_hf_reader *from, const char *name, int64_t tokens)
-{
-    const nm_safetensor *table = nm_safetensors_find(from->file, name);
-    return table && table->rank == 2 && table->shape[0] == tokens
-               ? NM_OK
-               : nm_fail(from->err, NM_MISMATCH, "%s: has no tensor '%s' for the %lld tokens of %s",
-                         nm_safetensors_path(from->file), name, (long long)tokens, from->config_path);
-}
-
-nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64_t layers, const char *part)
-{
-    char name[96];
-    snprintf(name, sizeof name, "%s.%lld.%s", prefix, (long long)layers - 1, part);
-    return nm_safetensors_find(from->file, name)
-               ? NM_OK
-               : nm_fail(from->err, NM_MISMATCH, "%s: has no tensor '%s' of the last layer of %s",
-                         nm_safetensors_path(from->file), name, from->config_path);
-}
-
-/* The id of a special token, the first of a list. */
-static int32_t token_of(const nm_hf_reader *from, const char *key, int32_t otherwise)
-{
-    const json_t *first = json_array_get(json_object_get(from->config, key), 0);
-    int64_t id =
-        json_is_integer(first) ? json_integer_value(first) : nm_json_id(from->config, key, otherwise);
-    return id >= 0 && id < INT32_MAX ? (int32_t)id : -1;
-}
-
-nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key)
-{
-    static const struct {
-        const char *name, *activation;
-    } known[] = {{"relu", "relu"},          {"gelu", "gelu"},
-                 {"gelu_new", "gelu-tanh"}, {"gelu_pytorch_tanh", "gelu-tanh"},
-                 {"swish", "silu"},         {"silu", "silu"}};
-    const char *name = json_string_value(json_object_get(from->config, key));
-    for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
-        if (!strcmp(known[i].name, name))
-            return nm_import_set(&from->in, "model.activation", "%s", known[i].activation);
-    return nm_fail(from->err, NM_UNSUPPORTED, "%s: %s '%.50s' is not supported", from->config_path, key,
-                   name ? name : "");
-}
-
-nm_status nm_hf_check_flags(nm_hf_reader *from, const nm_hf_flag *flags)
-{
-    for (; flags->key; flags++)
-        if (nm_json_flag(from->config, flags->key, flags->expected) != flags->expected)
-            return nm_fail(from->err, NM_UNSUPPORTED, "%s: '%s' is %s, which Norma does not support",
-                           from->config_path, flags->key, flags->expected ? "false" : "true");
-    return NM_OK;
-}
-
-nm_status nm_hf_count(nm_hf_reader *from, const char *key, int64_t max, int64_t *value)
-{
-    return nm_json_count(from->config, key, max, from->config_path, value, from->err);
-}
-
 /* Reads a number that must be equal in encoder and decoder. */
 static nm_status read_shared(nm_hf_reader *from, const char *what, int64_t max, int64_t *value)
 {
@@ -309,10 +252,10 @@ static nm_status read_seq2seq(nm_hf_reader *from, bool pre_norm, const char *out
     NM_TRY(set_positions(from, pre_norm));
     NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
     nm_foreign_vocab *vocab = &from->vocab;
-    vocab->bos = token_of(from, "bos_token_id", -1);
-    vocab->pad = token_of(from, "pad_token_id", -1);
-    vocab->eos = token_of(from, "eos_token_id", -1);
-    vocab->first = token_of(from, "decoder_start_token_id", -1);
+    vocab->bos = nm_hf_token(from, "bos_token_id", -1);
+    vocab->pad = nm_hf_token(from, "pad_token_id", -1);
+    vocab->eos = nm_hf_token(from, "eos_token_id", -1);
+    vocab->first = nm_hf_token(from, "decoder_start_token_id", -1);
     vocab->unk = nm_foreign_vocab_find(vocab, "<unk>");
     NM_TRY(pre_norm ? check_first_position(from) : NM_OK);
     if (vocab->eos < 0 || vocab->pad < 0 || vocab->first < 0 || vocab->unk < 0)
@@ -366,36 +309,6 @@ static nm_status load_gpt2(nm_hf_reader *from, const char *output)
     nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
-}
-
-static bool is_other_symbol(const nm_foreign_vocab *vocab, int32_t index)
-{
-    return index == vocab->bos || index == vocab->eos;
-}
-
-nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size)
-{
-    nm_import *in = &from->in;
-    nm_model_spm *spm = &((nm_lm_parts *)in->task.parts)->spm;
-    bool pieces;
-    NM_TRY(nm_huggingface_read_pieces(from->folder, size, &from->vocab, spm, &pieces, from->err));
-    if (!pieces)
-        NM_TRY(nm_huggingface_read_tokenizer(from->folder, size, &from->vocab, &from->in.codes, from->err));
-    from->vocab.eos = from->vocab.first = token_of(from, "eos_token_id", -1);
-    int32_t first = token_of(from, "bos_token_id", from->vocab.eos);
-    from->vocab.bos = first != from->vocab.eos ? first : nm_foreign_vocab_find(&from->vocab, "<s>");
-    from->vocab.pad = nm_foreign_vocab_find(&from->vocab, "<pad>");
-    from->vocab.unk = pieces ? spm->spm->unknown : nm_foreign_vocab_find(&from->vocab, "<unk>");
-    if (is_other_symbol(&from->vocab, from->vocab.pad))
-        from->vocab.pad = -1;
-    if (is_other_symbol(&from->vocab, from->vocab.unk))
-        from->vocab.unk = -1;
-    if (from->vocab.eos < 0)
-        return nm_fail(from->err, NM_FORMAT, "%s: 'eos_token_id' is missing", from->config_path);
-    NM_TRY(nm_import_vocab(in, &from->vocab, true, from->folder));
-    NM_TRY(nm_import_set(in, "model.first_input", "%s", first != from->vocab.eos ? "bos" : "eos"));
-    NM_TRY(nm_import_set(in, "model.output_bias", "false"));
-    return nm_import_texts(in, from->folder);
 }
 
 static nm_status read_gpt2(nm_hf_reader *from, const char *output)

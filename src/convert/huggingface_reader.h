@@ -1,4 +1,4 @@
-/* State of reading a Hugging Face folder, shared by huggingface_read.c and huggingface_read_llama.c. */
+/* Reading a Hugging Face folder: what huggingface_read.c and huggingface_read_llama.c share. */
 #ifndef NM_HUGGINGFACE_READER_H
 #define NM_HUGGINGFACE_READER_H
 
@@ -33,6 +33,8 @@ nm_status nm_hf_count(nm_hf_reader *from, const char *key, int64_t max, int64_t 
  * file. NM_MISMATCH. */
 nm_status nm_hf_check_table(const nm_hf_reader *from, const char *name, int64_t tokens);
 nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64_t layers, const char *part);
+/* The id of a special token, the first of a list; `otherwise` if config.json does not have the key. */
+int32_t nm_hf_token(const nm_hf_reader *from, const char *key, int32_t otherwise);
 /* Sets model.activation; key: of the activation's name. NM_UNSUPPORTED. */
 nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key);
 /* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. size: in

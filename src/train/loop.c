@@ -66,11 +66,6 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     return nm_log_progress(trainer, &p, err);
 }
 
-double nm_trainer_time_fraction(const nm_trainer *trainer)
-{
-    return trainer->config->seconds > 0 ? trainer->state.seconds / trainer->config->seconds : 0;
-}
-
 /* Sets the times, the finished fraction of the run, and the throughput: of this session, since the last record of the
  * log, without validations. */
 static void measure_progress(nm_trainer *trainer, nm_progress *p)

@@ -149,13 +149,6 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     return nm_workers_share(&trainer->workers, comm, err);
 }
 
-void nm_ranks_keep_message(nm_trainer *trainer, const char *text)
-{
-    if (trainer->comm->size == 1)
-        return;
-    nm_format_append(&trainer->messages, "%s\n", text);
-}
-
 /* Whether the line is one of the lines of `own`, the messages of rank 0. */
 static bool is_known(const char *own, const char *line)
 {

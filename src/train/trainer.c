@@ -2,34 +2,15 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "backend/device.h"
-#include "base/c_locale.h"
 #include "base/file.h"
-#include "base/utf8_cut.h"
 #include "train/option_check.h"
 #include "train/run_config.h"
 #include "train/trainer_private.h"
-
-void nm_trainer_message(nm_trainer *trainer, const char *format, ...)
-{
-    char text[1024];
-    va_list args;
-    locale_t before = nm_c_locale_enter();
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    nm_utf8_trim(text);
-    va_end(args);
-    nm_c_locale_leave(before);
-    nm_ranks_keep_message(trainer, text);
-    if (trainer->callbacks.message)
-        trainer->callbacks.message(trainer->callbacks.user, text);
-}
 
 /* Reports a warning, heap, and frees it; NULL: none. */
 static void warn(nm_trainer *trainer, char *warning)
@@ -450,45 +431,4 @@ void nm_trainer_close(nm_trainer *trainer)
     free(trainer->messages);
     free(trainer->folder);
     free(trainer);
-}
-
-/* ---- access ---- */
-
-const nm_backend *nm_trainer_backend(const nm_trainer *trainer)
-{
-    return trainer->backend;
-}
-
-nm_model *nm_trainer_model(const nm_trainer *trainer)
-{
-    return trainer->model;
-}
-
-const nm_train_state *nm_trainer_state(const nm_trainer *trainer)
-{
-    return &trainer->state;
-}
-
-size_t nm_trainer_peak_bytes(const nm_trainer *trainer)
-{
-    return trainer->peak_bytes;
-}
-
-uint64_t nm_trainer_weights_hash(const nm_trainer *trainer)
-{
-    nm_host_copies copies = {0};
-    size_t bytes = nm_params_bytes(&trainer->model->params);
-    const void *host = nm_host_copies_add(&copies, trainer->backend, trainer->model->params.values, bytes);
-    uint64_t hash = XXH3_64bits(host, bytes);
-    nm_host_copies_release(&copies);
-    return hash;
-}
-
-nm_profile nm_trainer_profile(const nm_trainer *trainer)
-{
-    nm_profile profile = {.updates = trainer->profile.updates,
-                          .tokens = trainer->profile.tokens,
-                          .seconds = trainer->profile.seconds};
-    profile.n_kernels = nm_backend_times(trainer->backend, profile.kernels);
-    return profile;
 }

@@ -1,4 +1,4 @@
-/* Declarations that the files of the trainer share: opening (trainer.c), loop (loop.c), update (update.c), validation
+/* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop (loop.c), update (update.c), validation
  * (validate.c), checkpoints (resume.c), several ranks (ranks.c), log (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
@@ -77,7 +77,7 @@ struct nm_trainer {
 
 /* Fraction of train.seconds that has passed; 0: not limited. */
 double nm_trainer_time_fraction(const nm_trainer *trainer);
-/* Calls the message callback. */
+/* Calls the message callback. With several ranks the message is also stored for nm_ranks_share_messages. */
 void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* update.c: measures the memory of an update. */
@@ -98,9 +98,7 @@ nm_status nm_ranks_share_interruption(nm_trainer *trainer, nm_status status, nm_
 nm_status nm_ranks_share_state(nm_trainer *trainer, nm_error *err);
 /* Copies parameters, running statistics, optimizer state and training state of rank 0 to all ranks. */
 nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err);
-/* Stores a message of this rank for nm_ranks_share_messages, which passes the messages that rank 0 does not have to its callback
- * as "rank N: ...". */
-void nm_ranks_keep_message(nm_trainer *trainer, const char *text);
+/* Passes the messages that rank 0 does not have to its callback as "rank N: ...". */
 nm_status nm_ranks_share_messages(nm_trainer *trainer, nm_error *err);
 
 /* resume.c */

@@ -1,0 +1,162 @@
+/* Writing of Hugging Face folders: the classes of huggingface_llama.c. */
+#include <math.h>
+#include <string.h>
+
+#include "convert/huggingface.h"
+#include "convert/json_file.h"
+#include "convert/norm_map.h"
+#include "task/lm_task.h"
+
+/* Epsilon in the mean square for norms with a negligible epsilon outside the root, so that a row of zeros stays zero. */
+static const double LEAST_EPSILON = 1e-12;
+
+static nm_status check_structure(const nm_lm_config *c, nm_error *err)
+{
+    const nm_llama_class *class = nm_llama_class_of(c);
+    const struct {
+        bool supported;
+        const char *problem;
+    } parts[] = {
+        {c->rope == NM_ROPE_HALF, "model.rope = interleaved: the classes rotate the two halves of a head"},
+        {!c->qk_norm_after_rope,
+         "model.qk_norm_after_rope = true: the classes normalize before the rotation"},
+        {c->positions == NM_LM_NO_POSITIONS,
+         "model.positions: the classes have rotary position embeddings only"},
+        {c->gated, "model.gated = false: the classes have gated units"},
+        {c->residual == NM_RESIDUAL_PLAIN, "model.residual: the classes have plain residual connections"},
+        {!nm_stack_has_embedding_norm(&c->stack),
+         "model.embedding_norm: the classes have no norm of embeddings"},
+        {c->v_norm == NM_HEAD_NORM_NONE, "model.v_norm: the classes have no norm of values"},
+        {class,
+         "model.norm_position, model.qk_norm and model.window: the classes have pre with none (Llama, with "
+         "a window Mistral) or head (Qwen3), inside with full (OLMo 2), and sandwich with head (Gemma 3)"},
+        {!c->bias || (class && class->biases), "model.bias = true: only the class Llama has biases"},
+        {!class || class->gemma || !c->window || !c->global_every,
+         "model.global_every: only the class Gemma 3 has layers with and without a window"},
+        {!class || class->gemma || c->local_rope_base == 0 || c->local_rope_base == c->rope_base,
+         "model.local_rope_base: only the class Gemma 3 has other angles in layers with a window"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!parts[i].supported)
+            return nm_fail(err, NM_UNSUPPORTED, "%s", parts[i].problem);
+    return NM_OK;
+}
+
+/* Where the gains of norms are added; eps: of all norms so far, negative at first. */
+typedef struct norm_writer {
+    nm_backend *backend;
+    nm_tensor_list *list;
+    double eps, offset; /* offset: of the tensor to the gain */
+} norm_writer;
+
+static nm_status write_norm(const nm_norm *norm, const char *name, void *context, nm_error *err)
+{
+    norm_writer *to = context;
+    nm_norm_map map;
+    nm_status status = nm_norm_map_make(&map, norm, to->backend, err);
+    double eps = map.eps > 0 ? map.eps : LEAST_EPSILON;
+    if (status == NM_OK && map.kind != NM_NORM_AS_RMS)
+        status = nm_fail(err, NM_UNSUPPORTED,
+                         "%s is %s: the classes with rotary position embeddings have RMSNorm only",
+                         norm->site.name, norm->type->name);
+    if (status == NM_OK && to->eps >= 0 && eps != to->eps)
+        status =
+            nm_fail(err, NM_UNSUPPORTED, "%s has epsilon %g, other norms have %g: the class has one epsilon",
+                    norm->site.name, eps, to->eps);
+    to->eps = eps;
+    for (int32_t i = 0; status == NM_OK && i < norm->site.width; i++)
+        map.gain[i] += to->offset;
+    if (status == NM_OK)
+        nm_tensor_list_add(to->list, map.gain, 0, norm->site.width, "%s", name);
+    nm_norm_map_release(&map);
+    return status;
+}
+
+static const char *const scaling_names[] = {"default", "linear", "llama3"};
+
+/* Adds the scaling of the angles to the parameters of rotary position embeddings. */
+static void describe_scaling(json_t *rope, const nm_lm_config *c)
+{
+    if (c->rope_scaling != NM_ROPE_UNSCALED)
+        json_object_set_new(rope, "factor", json_real(c->rope_factor));
+    if (c->rope_scaling != NM_ROPE_LLAMA3)
+        return;
+    json_object_set_new(rope, "low_freq_factor", json_real(c->rope_low));
+    json_object_set_new(rope, "high_freq_factor", json_real(c->rope_high));
+    json_object_set_new(rope, "original_max_position_embeddings", json_integer((json_int_t)c->rope_original));
+}
+
+/* The parts of config.json that only Gemma has. The angles are those of the two kinds of layers. */
+static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_width)
+{
+    json_t *global = json_incref(json_object_get(config, "rope_parameters")), *types = json_array();
+    json_t *local = c->local_rope_base > 0
+                        ? json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->local_rope_base)
+                        : json_copy(global);
+    for (int64_t i = 0; i < c->layers; i++) {
+        bool full = !c->window || (c->global_every && (i + 1) % c->global_every == 0);
+        json_array_append_new(types, json_string(full ? "full_attention" : "sliding_attention"));
+    }
+    json_object_set_new(config, "rope_parameters",
+                        json_pack("{s:o, s:o}", "full_attention", global, "sliding_attention", local));
+    json_object_set_new(config, "layer_types", types);
+    json_object_set_new(config, "query_pre_attn_scalar", json_integer(head_width));
+    json_object_set_new(config, "hidden_activation", json_incref(json_object_get(config, "hidden_act")));
+    json_object_set_new(config, "tie_word_embeddings", json_boolean(c->share_embeddings));
+}
+
+static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, double eps)
+{
+    const nm_lm_config *c = nm_lm_config_of(model);
+    const nm_llama_class *class = nm_llama_class_of(c);
+    const nm_lm *lm = model->parts;
+    const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
+    json_t *config = json_pack(
+        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, "
+        "s:{s:s, s:f}, s:b, s:f, s:b}",
+        "architectures", class->name, "model_type", class->model_type, "dtype", "float32", "vocab_size",
+        (int)vocab->size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
+        "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
+        "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
+        (json_int_t)c->context, "hidden_act", nm_huggingface_activations[c->activation], "rms_norm_eps", eps,
+        "rope_theta", c->rope_base, "rope_parameters", "rope_type", scaling_names[c->rope_scaling],
+        "rope_theta", c->rope_base, "attention_bias", c->bias, "attention_dropout", c->attention_dropout,
+        "tie_word_embeddings", 0);
+    nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
+    nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
+    nm_huggingface_add_id(vocab, config, "pad_token_id", vocab->vocab->pad);
+    if (config && class->biases)
+        json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
+    if (config)
+        describe_scaling(json_object_get(config, "rope_parameters"), c);
+    if (config && class->window) /* transformers needs it even if layer_types names no layer with a window */
+        json_object_set_new(config, "sliding_window",
+                            json_integer((json_int_t)(c->window ? c->window : c->context)));
+    if (config && class->gemma)
+        describe_gemma(config, c, w.value);
+    return config;
+}
+
+nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
+                                     const char *folder, nm_error *err)
+{
+    nm_model *model = loaded->model;
+    const nm_lm *lm = model->parts;
+    const nm_map_ids ids = nm_huggingface_ids(vocab);
+    NM_TRY(check_structure(nm_lm_config_of(model), err));
+    nm_tensor_map map = {0};
+    nm_tensor_list list = {0};
+    norm_writer norms = {model->backend, &list, -1, nm_llama_class_of(nm_lm_config_of(model))->gemma ? -1 : 0};
+    nm_huggingface_map_llama(&map, model);
+    if (lm->output_weight != lm->table || !nm_llama_class_of(nm_lm_config_of(model))->gemma)
+        nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
+    if (status == NM_OK) {
+        nm_tensor_map_write(&map, model->backend, &ids, &list);
+        status = nm_huggingface_write_tensors(&list, folder, err);
+    }
+    nm_tensor_list_release(&list);
+    nm_tensor_map_release(&map);
+    NM_TRY(status);
+    NM_TRY(nm_json_write(config_of(model, vocab, norms.eps), folder, "config.json", err));
+    return nm_huggingface_write_lm_texts(loaded, vocab, folder, err);
+}
