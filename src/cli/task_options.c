@@ -1,4 +1,4 @@
-/* The task determines the sections of options, so it is determined before the command line is parsed: from the command line,
+/* The sections of options of a command. Those of training depend on the task, which is determined before the command line is parsed: from the command line,
  * otherwise from the recipe, otherwise it is translation. */
 #include <stdlib.h>
 #include <string.h>
@@ -121,4 +121,16 @@ nm_status nm_cli_task_options(nm_options *options, int argc, char **argv, const 
     nm_probe_options_add(options);
     free(name);
     return status;
+}
+
+nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,
+                             const struct nm_task_type **task, nm_error *err)
+{
+    if (command->options)
+        command->options(options);
+    if (!command->saves)
+        nm_options_accept_any_text(options);
+    if (command->rules)
+        nm_options_add_rules(options, command->rules);
+    return command->trains ? nm_cli_task_options(options, argc, argv, task, err) : NM_OK;
 }
