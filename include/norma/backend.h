@@ -423,8 +423,8 @@ typedef struct nm_rotate_args {
  * query i:
  *     s_j = scale q_i . k_j        p = softmax(s)        out_i = sum_j drop(p_j) v_j
  * Query i of m queries of a sequence attends to all n keys of the sequence, or, if causal, to the
- * keys j <= p with p = i + (n - m). With a window, which requires causal, it attends to the keys p - window < j <= p only (Beltagy et
- * al. 2020, Jiang et al. 2023). Dropout mask: row = head * q rows + query row, column = position of the key in its
+ * keys j <= p with p = i + (n - m). With a window, which requires causal, it attends to the keys p - window < j <= p only
+ * (Beltagy et al. 2020, Jiang et al. 2023). Dropout mask: row = head * q rows + query row, column = position of the key in its
  * sequence. */
 typedef struct nm_attention_args {
     nm_mat q, k, v; /* [queries, heads * c], [keys, heads * c], [keys, heads * c'] */

@@ -118,8 +118,8 @@ typedef struct nm_translation_word {
 /* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
  * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one) in the steps that
  * predict the tokens. It is that of translate.alignment_head, or by default the mean of all heads; with guided alignment, the
- * default is the trained head. The attention of a word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of the source
- * text are separated by whitespace, too. */
+ * default is the trained head. The attention of a word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of
+ * the source text are separated by whitespace, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
 NM_API const nm_translation_word *nm_translations_words(const nm_translations *translations, size_t text,
                                                         size_t rank);

@@ -1,5 +1,5 @@
-/* The sections of options of a command. Those of training depend on the task, which is determined before the command line is parsed: from the command line,
- * otherwise from the recipe, otherwise it is translation. */
+/* The sections of options of a command. Those of training depend on the task, which is determined before the command line is
+ * parsed: from the command line, otherwise from the recipe, otherwise it is translation. */
 #include <stdlib.h>
 #include <string.h>
 

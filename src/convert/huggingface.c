@@ -7,7 +7,6 @@
  * The tokenizer is in huggingface_tokenizer.c. */
 #include "convert/huggingface.h"
 
-
 const nm_foreign_format nm_format_huggingface = {
     .name = "huggingface",
     .title = "Hugging Face folder",

@@ -145,7 +145,8 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     NM_TRY(check_structure(nm_lm_config_of(model), err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
-    norm_writer norms = {model->backend, &list, -1, nm_llama_class_of(nm_lm_config_of(model))->gemma ? -1 : 0};
+    norm_writer norms = {model->backend, &list, -1,
+                         nm_llama_class_of(nm_lm_config_of(model))->gemma ? -1 : 0};
     nm_huggingface_map_llama(&map, model);
     if (lm->output_weight != lm->table || !nm_llama_class_of(nm_lm_config_of(model))->gemma)
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;

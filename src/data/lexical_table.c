@@ -1,6 +1,7 @@
-/* The probabilities of a source token are a hash table from target tokens. For each chunk of pairs, one pass computes the sum over i
- * of t(f_j | e_i) for every target token, and a second one adds t(f_j | e_i) / sum to the expected counts. In the second pass
- * the source tokens are divided among the threads; each adds to the counts of its source tokens in the order of the pairs. */
+/* The probabilities of a source token are a hash table from target tokens. For each chunk of pairs, one pass computes the sum
+ * over i of t(f_j | e_i) for every target token, and a second one adds t(f_j | e_i) / sum to the expected counts. In the second
+ * pass the source tokens are divided among the threads; each adds to the counts of its source tokens in the order of the pairs.
+ * */
 #include "data/lexical_table.h"
 
 #include <math.h>

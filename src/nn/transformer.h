@@ -226,8 +226,8 @@ typedef struct nm_sublayer_attention {
     nm_norm *inner_norm; /* sub: of the output projection's input, self-attention only; otherwise NULL */
     nm_norm *query_norm, *key_norm, *value_norm; /* NULL: none */
     int32_t window;                              /* 0: none, see nm_stack_config */
-    /* Self-attention: rows of q, k, v in heads and groups, see nm_head_widths; block-term [3h, d], relative [3d, d], both without bias.
-     * Cross-attention: rows of q, [value_width, d]. */
+    /* Self-attention: rows of q, k, v in heads and groups, see nm_head_widths; block-term [3h, d], relative [3d, d], both
+     * without bias. Cross-attention: rows of q, [value_width, d]. */
     nm_tensor *in_weight, *in_bias;
     nm_tensor *kv_weight, *kv_bias; /* cross-attention: rows of k, v, [2 value_width, d] */
     nm_tensor *out_weight,

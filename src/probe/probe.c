@@ -181,4 +181,3 @@ void nm_probe_free(nm_probe *probe)
     }
     free(probe);
 }
-

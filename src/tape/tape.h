@@ -77,10 +77,10 @@ struct nm_tape {
         size_t bytes;
     } pool[NM_TAPE_MAX_POOL];
     int n_pool;
-    bool recompute;      /* activation checkpointing, see nm_recomputed_segment */
-    bool in_segment;     /* a segment is running ... */
-    bool recomputed;     /* ... for the second time, in the backward pass */
-    bool batch_stats;    /* for instruments: norms use batch statistics although the tape is not training */
+    bool recompute;   /* activation checkpointing, see nm_recomputed_segment */
+    bool in_segment;  /* a segment is running ... */
+    bool recomputed;  /* ... for the second time, in the backward pass */
+    bool batch_stats; /* for instruments: norms use batch statistics although the tape is not training */
     /* Called by instruments after each forward and backward call of a norm; NULL: none. */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward);
     void *listener;

@@ -1,6 +1,6 @@
 /* Score of translation: BLEU of the translations of a split against the references of the data folder. References are tokenized
- * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With a tokenizer that keeps the text, references are
- * lines of text, and the score is that of sacreBLEU with the tokenizer of the target language. */
+ * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With a tokenizer that keeps the
+ * text, references are lines of text, and the score is that of sacreBLEU with the tokenizer of the target language. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -24,9 +24,9 @@ nm_run_options *nm_run_options_add(nm_options *options);
  * line. NM_USAGE if one of them differs from the value of the run, unless resume is NM_RESUME_OVERRIDE or the option may be
  * changed: [run], [comm], [probe], [decode], limits of the run (updates, epochs, seconds, patience), intervals of logging and
  * saving, keep_last, folder and files of [data], data.eval_streams, and threads, profile, fold and memory_mib of [device].
- * Updates and epochs may not be changed if the schedule depends on them, nor patience with schedule.early_stopping. *effective: the sections of
- * *requested with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe settings that the
- * run does not use; NULL: none. */
+ * Updates and epochs may not be changed if the schedule depends on them, nor patience with schedule.early_stopping. *effective:
+ * the sections of *requested with these values, heap; NULL if the folder has no config.ini. *warning: heap text about recipe
+ * settings that the run does not use; NULL: none. */
 nm_status nm_run_config_merge(nm_options **effective, const nm_options *requested, const char *folder,
                               nm_resume resume, char **warning, nm_error *err);
 

@@ -1,5 +1,5 @@
-/* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop (loop.c), update (update.c), validation
- * (validate.c), checkpoints (resume.c), several ranks (ranks.c), log (log.c). */
+/* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop (loop.c), update
+ * (update.c), validation (validate.c), checkpoints (resume.c), several ranks (ranks.c), log (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 

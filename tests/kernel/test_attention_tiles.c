@@ -64,8 +64,8 @@ typedef struct lengths {
     int32_t window;
 } lengths;
 
-/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys. Windows of one key, shorter
- * and longer than a block of queries, of keys, and than a sequence. */
+/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys. Windows of one key,
+ * shorter and longer than a block of queries, of keys, and than a sequence. */
 static const lengths all_lengths[] = {{{3, 170}, {140, 301}, false, 0},  {{131, 260}, {131, 260}, true, 0},
                                       {{5, 400}, {1, 270}, true, 0},     {{60, 57}, {449, 128}, true, 0},
                                       {{131, 600}, {131, 600}, true, 1}, {{700, 80}, {700, 80}, true, 40},

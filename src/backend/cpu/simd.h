@@ -28,8 +28,8 @@
 #define NM_UNROLLED(i, n) NM_PRAGMA(GCC unroll 16) for (int i = 0; i < (n); i++)
 #endif
 
-/* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the next load, and the stack
- * protector places an array at any multiple of 16 bytes. */
+/* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the next load, and the
+ * stack protector places an array at any multiple of 16 bytes. */
 #define NM_ALIGNED _Alignas(64)
 
 #if defined(NM_LEVEL_avx512)
