@@ -33,15 +33,13 @@ typedef struct nm_command {
 
 struct nm_cli {
     const nm_command *command;
+    const nm_command *const *commands; /* all commands, in the order of the help; ends with NULL */
     nm_options *options;
     const struct nm_task_type *task; /* task of the recipe; only if command->trains */
     char **settings; /* alternating "section.key" and value, in the order of the command line */
     size_t n_settings, settings_capacity;
     char *command_line; /* for a POSIX shell */
 };
-
-/* All commands, in the order of the help; ends with NULL. */
-extern const nm_command *const nm_commands[];
 
 /* Applies the settings of the command line to other options, such as those of a model file; settings that these do not have
  * are ignored. */
@@ -52,8 +50,8 @@ int nm_cli_fail(const nm_error *err);
 nm_status nm_cli_check_arguments(const nm_cli *cli, int argc, char **argv, int min, int max, nm_error *err);
 enum { NM_CLI_NO_LIMIT = INT_MAX };
 
-/* Runs a command with the arguments after its name, including --help and --manual. */
-int nm_cli_run(const nm_command *command, int argc, char **argv);
+/* Runs one of the commands with the arguments after its name, including --help and --manual. */
+int nm_cli_run(const nm_command *command, const nm_command *const *commands, int argc, char **argv);
 /* Registers the sections of a command. *task: set if the command trains; the task of the command line or of the recipe,
  * otherwise translation. */
 nm_status nm_cli_add_options(const nm_command *command, nm_options *options, int argc, char **argv,

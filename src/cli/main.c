@@ -46,7 +46,7 @@
 COMMANDS(C)
 #undef C
 
-const nm_command *const nm_commands[] = {
+static const nm_command *const commands[] = {
 #define C(name) &nm_command_##name,
     COMMANDS(C)
 #undef C
@@ -55,18 +55,18 @@ const nm_command *const nm_commands[] = {
 
 static const nm_command *find_command(const char *name)
 {
-    for (size_t i = 0; nm_commands[i]; i++)
-        if (!strcmp(nm_commands[i]->name, name))
-            return nm_commands[i];
+    for (size_t i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, name))
+            return commands[i];
     return NULL;
 }
 
 static int unknown_command(const char *name)
 {
-    const nm_command *nearest = nm_commands[0];
-    for (size_t i = 1; nm_commands[i]; i++)
-        if (nm_edit_distance(name, nm_commands[i]->name) < nm_edit_distance(name, nearest->name))
-            nearest = nm_commands[i];
+    const nm_command *nearest = commands[0];
+    for (size_t i = 1; commands[i]; i++)
+        if (nm_edit_distance(name, commands[i]->name) < nm_edit_distance(name, nearest->name))
+            nearest = commands[i];
     nm_error err;
     if (nm_edit_distance_is_near(nm_edit_distance(name, nearest->name), name))
         nm_fail(&err, NM_USAGE, "unknown command %.200s; the most similar one is %s", name, nearest->name);
@@ -80,8 +80,8 @@ static void print_help(FILE *out)
     fputs("norma - train and run Transformers with a choice of normalizations\n\n"
           "usage: norma COMMAND [--section.key value ...] [ARGUMENTS]\n\n",
           out);
-    for (size_t i = 0; nm_commands[i]; i++)
-        fprintf(out, "  %-12s %s\n", nm_commands[i]->name, nm_commands[i]->summary);
+    for (size_t i = 0; commands[i]; i++)
+        fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nnorma help COMMAND (or norma COMMAND --help) describes a command and its options,\n"
           "norma COMMAND --manual prints its manual page, norma --version the version.\n",
           out);
@@ -93,9 +93,9 @@ static void print_manual(FILE *out)
           "norma \\- train and run Transformers with a choice of normalizations\n"
           ".SH SYNOPSIS\n.B norma\n.I COMMAND\n[\\-\\-section.key value ...] [ARGUMENTS]\n.SH COMMANDS\n",
           out);
-    for (size_t i = 0; nm_commands[i]; i++) {
-        fprintf(out, ".TP\n.BR norma\\-%s (1)\n", nm_commands[i]->name);
-        nm_cli_write_roff(nm_commands[i]->summary, out);
+    for (size_t i = 0; commands[i]; i++) {
+        fprintf(out, ".TP\n.BR norma\\-%s (1)\n", commands[i]->name);
+        nm_cli_write_roff(commands[i]->summary, out);
         putc('\n', out);
     }
 }
@@ -112,8 +112,8 @@ static int run_help(int argc, char **argv)
         return NM_OK;
     }
     if (!strcmp(argv[0], "--list")) {
-        for (size_t i = 0; nm_commands[i]; i++)
-            puts(nm_commands[i]->name);
+        for (size_t i = 0; commands[i]; i++)
+            puts(commands[i]->name);
         return NM_OK;
     }
     const nm_command *command = find_command(argv[0]);
@@ -148,7 +148,7 @@ static int run(int argc, char **argv)
         puts("norma " NORMA_VERSION);
         return NM_OK;
     }
-    return command ? nm_cli_run(command, argc - 2, argv + 2) : unknown_command(name);
+    return command ? nm_cli_run(command, commands, argc - 2, argv + 2) : unknown_command(name);
 }
 
 /* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads can then be many

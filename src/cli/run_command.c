@@ -183,7 +183,7 @@ static int find_argument(int argc, char **argv, const char *text)
     return -1;
 }
 
-int nm_cli_run(const nm_command *command, int argc, char **argv)
+int nm_cli_run(const nm_command *command, const nm_command *const *commands, int argc, char **argv)
 {
     int at = find_argument(argc, argv, "--help");
     bool prints = nm_cli_launched_rank() == 0;
@@ -199,6 +199,7 @@ int nm_cli_run(const nm_command *command, int argc, char **argv)
         return NM_OK;
     }
     nm_cli cli = {.command = command,
+                  .commands = commands,
                   .options = nm_options_create(),
                   .command_line = command_line(command, argc, argv)};
     int code = run(&cli, argc, argv);
