@@ -109,7 +109,11 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *self, const nm_pre
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *text = nm_line_list_get(&from->lines[side], i, &bytes);
-        NM_TRY(check_lines(text, bytes, paths[side], from->numbers[side][i], err));
+        nm_error why = {0};
+        nm_status found = check_lines(text, bytes, paths[side], from->numbers[side][i], &why);
+        if (found != NM_OK)
+            return nm_fail(err, found, "%.900s%s", why.text,
+                           self->split == PREPARE_TRAIN ? NM_PREPARE_SKIP_HINT : "");
     }
     nm_link_list ignored = {0};
     nm_status status = i < from->alignments.n ? parse_links(self, from, i, n_tokens, &ignored, err) : NM_OK;
@@ -119,7 +123,7 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *self, const nm_pre
 
 static nm_drop_reason check_text(const nm_prepare_chunk_rules *self, const nm_prepare_block *from, size_t i)
 {
-    nm_drop_reason drop = NM_DROP_NONE;
+    nm_drop_reason drop = from->malformed[i] ? NM_DROP_INVALID : NM_DROP_NONE;
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);
