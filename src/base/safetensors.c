@@ -83,7 +83,10 @@ static nm_status read_header(nm_safetensors *file, size_t *data_start, nm_error 
     uint64_t length = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | (unsigned char)file->map.data[i];
-    if (length > HEADER_MAX || length > file->map.bytes - LENGTH_BYTES)
+    bool fits = length <= HEADER_MAX && length <= file->map.bytes - LENGTH_BYTES;
+    if (!fits && file->map.bytes > LENGTH_BYTES && file->map.data[LENGTH_BYTES] != '{')
+        return nm_fail(err, NM_FORMAT, "%s: not a safetensors file, the format of models", file->path);
+    if (!fits)
         return nm_fail(err, NM_FORMAT,
                        "%s: malformed safetensors file: header length %llu does not fit a file of %zu bytes",
                        file->path, (unsigned long long)length, file->map.bytes);

@@ -154,6 +154,8 @@ static void on_validated(void *user, const nm_training_validation *v)
         fprintf(stderr, "  ppl %.3f", v->perplexity);
     else if (v->noncausal)
         fprintf(stderr, "  non-causal, not a perplexity: %.3f", exp(v->nll));
+    else if (isfinite(v->nll) && v->nll != v->loss) /* label smoothing raises the loss of confident classes */
+        fprintf(stderr, "  nll %.4f", v->nll);
     if (isfinite(v->batch_nll)) {
         fprintf(stderr, "  (with batch statistics: loss %.4f", v->batch_loss);
         if (isfinite(v->perplexity))

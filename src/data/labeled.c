@@ -33,10 +33,15 @@ static nm_status find_column(const nm_labeled *texts, const char *name, bool hea
             *column = i;
             return NM_OK;
         }
-    if (!nm_delimited_column(name, column))
-        return nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s", texts->path,
-                       (long long)texts->table.line, name,
-                       header ? "" : ", because the first row is not a header");
+    if (!nm_delimited_column(name, column)) {
+        char *columns = nm_delimited_summary(&texts->table);
+        nm_status status =
+            nm_fail(err, NM_USAGE, "%s:%lld: no column is named \"%.60s\"%s; the first row has: %s",
+                    texts->path, (long long)texts->table.line, name,
+                    header ? "" : ", because the first row is not a header", columns);
+        free(columns);
+        return status;
+    }
     if (*column >= n && n == 1)
         return nm_fail(
             err, NM_USAGE,

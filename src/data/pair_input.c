@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/archive.h"
 #include "base/text_input.h"
@@ -96,7 +97,7 @@ static bool reads_documents(const nm_pair_config *config)
     return config->documents.unit != NM_DOCUMENT_LINE;
 }
 
-/* The source is a file, but not with the name of a side added. */
+/* The source is a file or a folder, but not with the name of a side added. */
 static nm_status fail_not_prefix(const nm_pair_config *config, const char *source, const char *path,
                                  nm_error *err)
 {
@@ -110,6 +111,16 @@ static nm_status fail_not_prefix(const nm_pair_config *config, const char *sourc
                            "%s: No such file, but %s exists: both files are named by their prefix, %.*s",
                            path, source, prefix_bytes, source);
     }
+    struct stat info;
+    char *named = in_folder(config, source);
+    bool is_folder = !stat(named, &info) && S_ISDIR(info.st_mode);
+    free(named);
+    if (is_folder)
+        return nm_fail(
+            err, NM_IO,
+            "%s: No such file: %s is a folder; the names of its files begin with a prefix, such as "
+            "%s/train",
+            path, source, source);
     return nm_fail(err, NM_IO,
                    "%s: No such file, but %s exists: if it is a table with both languages, name its "
                    "format (--input-format tsv, csv or json)",
@@ -152,19 +163,6 @@ static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *e
     return NM_OK;
 }
 
-/* The fields of the first row for a message. The caller frees it. */
-static char *join_columns(const nm_delimited *table)
-{
-    nm_buffer list = {0};
-    nm_buffer_clear(&list);
-    for (size_t i = 0, bytes; i < table->n_fields && list.bytes < 200; i++) {
-        const char *name = nm_delimited_field(table, i, &bytes);
-        nm_buffer_append(&list, i ? ", " : "", i ? 2 : 0);
-        nm_buffer_append(&list, name, bytes < 40 ? bytes : 40);
-    }
-    return list.data;
-}
-
 static const char *field_name(const nm_pair_config *config, int side)
 {
     return *config->fields[side] ? config->fields[side]
@@ -189,13 +187,18 @@ static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
                 found[side] = *header = true;
             }
         if (!found[side] && *self->config->fields[side]) {
-            char *columns = join_columns(table);
+            char *columns = nm_delimited_summary(table);
             nm_status status = nm_fail(err, NM_USAGE, "%s: no column \"%.60s\"; the first row has %zu: %s",
                                        self->paths[0], name, table->n_fields, columns);
             free(columns);
             return status;
         }
     }
+    if (found[0] && found[1] && self->columns[0] == self->columns[1])
+        return nm_fail(
+            err, NM_USAGE,
+            "%s: column %zu is that of the source and of the target (--source-field, --target-field)",
+            self->paths[0], self->columns[0] + 1);
     if (found[0] && found[1])
         return NM_OK;
     *header = false;
@@ -349,14 +352,27 @@ static bool row_has_returns(const nm_delimited *table)
                          : memchr(table->text.data, '\r', table->text.bytes) != NULL;
 }
 
+/* The current row or object is malformed, but the next one can be read. */
+static nm_status skippable(nm_pair_input *self, int64_t line, nm_status status)
+{
+    self->invalid = true;
+    for (int side = 0; side < self->config->sides; side++)
+        set_text(self, side, "", 0, line);
+    return status;
+}
+
 static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
 {
     nm_delimited *table = &self->table;
-    NM_TRY(nm_delimited_next(table, more, err));
+    bool first = self->columns[0] == SIZE_MAX; /* determines the columns */
+    nm_status status = nm_delimited_next(table, more, err);
+    if (status == NM_FORMAT && table->complete && !first)
+        return skippable(self, table->line, status);
+    NM_TRY(status);
     if (!*more)
         return check_line_ends(self, 0, err);
     self->n_read[0]++;
-    if (self->columns[0] == SIZE_MAX) {
+    if (first) {
         self->has_returns[0] = row_has_returns(table);
         bool header;
         NM_TRY(find_columns(self, &header, err));
@@ -366,10 +382,12 @@ static nm_status next_row(nm_pair_input *self, bool *more, nm_error *err)
             return next_row(self, more, err);
     }
     /* A separator in a text without quotes moves the columns after it. */
-    if (table->n_fields != self->n_columns)
-        return nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", self->paths[0],
-                       (long long)table->line, table->n_fields, table->n_fields == 1 ? "" : "s",
-                       self->n_columns);
+    if (table->n_fields != self->n_columns) {
+        status = nm_fail(err, NM_FORMAT, "%s:%lld: %zu field%s, the first row has %zu", self->paths[0],
+                         (long long)table->line, table->n_fields, table->n_fields == 1 ? "" : "s",
+                         self->n_columns);
+        return skippable(self, table->line, status);
+    }
     for (int side = 0; side < NM_PAIR_SIDES; side++) {
         size_t bytes;
         const char *text = nm_delimited_field(table, self->columns[side], &bytes);
@@ -449,11 +467,14 @@ static nm_status next_object(nm_pair_input *self, bool *more, nm_error *err)
     for (int side = 0; status == NM_OK && side < self->config->sides; side++)
         status = read_field(self, object, side, err);
     json_decref(object);
-    return status;
+    bool first = !self->n_read[0]; /* shows whether the fields exist */
+    self->n_read[0]++;
+    return status == NM_FORMAT && !first ? skippable(self, lines->line, status) : status;
 }
 
 nm_status nm_pair_input_next(nm_pair_input *self, bool *more, nm_error *err)
 {
+    self->invalid = false;
     if (self->format == NM_PAIR_LINES)
         return reads_documents(self->config) ? next_document(self, more, err) : next_lines(self, more, err);
     return self->format == NM_PAIR_JSON ? next_object(self, more, err) : next_row(self, more, err);

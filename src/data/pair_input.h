@@ -44,8 +44,9 @@ typedef struct nm_pair_input {
     const char *sentences[NM_PAIR_SIDES]; /* the current pair; those of files of lines may be invalid UTF-8 */
     size_t bytes[NM_PAIR_SIDES];          /* lengths of the sentences */
     int64_t line[NM_PAIR_SIDES];          /* their lines in the files, from 1 */
-    int64_t n_read[NM_PAIR_SIDES];        /* number of lines or rows read, not of documents and objects */
+    int64_t n_read[NM_PAIR_SIDES];        /* number of lines, rows or objects read, not of documents */
     bool has_returns[NM_PAIR_SIDES];      /* the first one contains a carriage return */
+    bool invalid; /* the row or object that was read last is malformed; its sentences are empty */
 } nm_pair_input;
 
 /* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language; two names
@@ -54,7 +55,8 @@ typedef struct nm_pair_input {
 nm_status nm_pair_input_open(nm_pair_input *input, const char *source, const nm_pair_config *config,
                              nm_error *err);
 /* Reads the next pair, which is valid until the next call; *more is false at the end. NM_MISMATCH if the sides have different
- * numbers of sentences; NM_FORMAT with file and line; NM_USAGE for a missing column; NM_IO. */
+ * numbers of sentences; NM_FORMAT with file and line; NM_USAGE for a missing column; NM_IO. After NM_FORMAT with input->invalid,
+ * the next call reads the pair after the malformed row or object; it is not the first one of the file. */
 nm_status nm_pair_input_next(nm_pair_input *input, bool *more, nm_error *err);
 void nm_pair_input_close(nm_pair_input *input);
 

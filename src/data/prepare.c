@@ -438,10 +438,10 @@ static nm_status check_held_out(const nm_prepare *self, nm_error *err)
     char *unit = self->config->documents != NM_DOCUMENT_LINE ? nm_duplicate("documents")
                  : is_text(self->config) ? nm_format("lines (in blocks of %d)", NM_PREPARE_TEXT_BLOCK)
                                          : nm_duplicate("pairs");
-    nm_fail(
-        err, NM_USAGE,
-        "prepare.valid_every = %lld holds out nothing of %lld %s of training text; choose a smaller number",
-        (long long)self->config->valid_every, (long long)train->kept, unit);
+    const char *advice =
+        train->kept > 1 ? "choose a smaller number" : "name another text for validation (--valid)";
+    nm_fail(err, NM_USAGE, "prepare.valid_every = %lld holds out nothing of %lld %s of training text; %s",
+            (long long)self->config->valid_every, (long long)train->kept, unit, advice);
     free(unit);
     return NM_USAGE;
 }

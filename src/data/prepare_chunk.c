@@ -72,34 +72,30 @@ static nm_status parse_links(const nm_prepare_chunk_rules *self, const nm_prepar
     return nm_links_parse(links, line, bytes, n_words[0], n_words[1], where, err);
 }
 
-/* The errors of nm_text_check and NM_FORMAT for a zero byte, with the options that help. where: file and line */
-static nm_status check_line(const nm_prepare_chunk_rules *self, const char *line, size_t bytes,
-                            const char *where, nm_error *err)
+/* The errors of nm_text_check and NM_FORMAT for a zero byte. where: file and line */
+static nm_status check_line(const char *line, size_t bytes, const char *where, nm_error *err)
 {
-    const char *skip =
-        self->split == PREPARE_TRAIN ? "; --on-invalid skip leaves such training lines out" : "";
     const char *nul = memchr(line, 0, bytes);
     if (nul)
         return nm_fail(err, NM_FORMAT,
                        "%s: not text: byte 0x00 at position %zu; --encoding names another encoding, such as "
-                       "utf-16%s",
-                       where, (size_t)(nul - line) + 1, skip);
+                       "utf-16",
+                       where, (size_t)(nul - line) + 1);
     if (nm_text_check(line, bytes, where, err) == NM_OK)
         return NM_OK;
     const nm_error found = *err;
-    return nm_fail(err, found.status, "%.800s; --encoding names another encoding%s", found.text, skip);
+    return nm_fail(err, found.status, "%.900s; --encoding names another encoding", found.text);
 }
 
 /* Checks each line of a text. first: number of its first line */
-static nm_status check_lines(const nm_prepare_chunk_rules *self, const char *text, size_t bytes,
-                             const char *path, int64_t first, nm_error *err)
+static nm_status check_lines(const char *text, size_t bytes, const char *path, int64_t first, nm_error *err)
 {
     const char *end = text + bytes;
     for (int64_t line = first;; line++, text++) {
         char where[600];
         const char *newline = memchr(text, '\n', (size_t)(end - text)), *last = newline ? newline : end;
         snprintf(where, sizeof where, "%s:%lld", path, (long long)line);
-        NM_TRY(check_line(self, text, (size_t)(last - text), where, err));
+        NM_TRY(check_line(text, (size_t)(last - text), where, err));
         text = last;
         if (!newline)
             return NM_OK;
@@ -113,7 +109,11 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *self, const nm_pre
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *text = nm_line_list_get(&from->lines[side], i, &bytes);
-        NM_TRY(check_lines(self, text, bytes, paths[side], from->numbers[side][i], err));
+        nm_error why = {0};
+        nm_status found = check_lines(text, bytes, paths[side], from->numbers[side][i], &why);
+        if (found != NM_OK)
+            return nm_fail(err, found, "%.900s%s", why.text,
+                           self->split == PREPARE_TRAIN ? NM_PREPARE_SKIP_HINT : "");
     }
     nm_link_list ignored = {0};
     nm_status status = i < from->alignments.n ? parse_links(self, from, i, n_tokens, &ignored, err) : NM_OK;
@@ -123,7 +123,7 @@ nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *self, const nm_pre
 
 static nm_drop_reason check_text(const nm_prepare_chunk_rules *self, const nm_prepare_block *from, size_t i)
 {
-    nm_drop_reason drop = NM_DROP_NONE;
+    nm_drop_reason drop = from->malformed[i] ? NM_DROP_INVALID : NM_DROP_NONE;
     for (int side = 0; side < self->prepare->sides; side++) {
         size_t bytes;
         const char *line = nm_line_list_get(&from->lines[side], i, &bytes);

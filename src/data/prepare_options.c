@@ -152,8 +152,10 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, drop_duplicates, "false", 0, 0,
               "Dropping of training pairs that equal an earlier pair after tokenization and lowercasing; of "
               "plain text, of documents or lines that are not empty."),
-    NM_CHOICE(C, on_invalid, "error", NM_ON_INVALID_CHOICES,
-              "Treatment of training pairs that are not UTF-8: stop with an error, or skip."),
+    NM_CHOICE(
+        C, on_invalid, "error", NM_ON_INVALID_CHOICES,
+        "Treatment of training text that is not UTF-8 or contains zero bytes, and of malformed rows and "
+        "JSON objects after the first: stop with an error, or skip."),
     NM_OPTION(C, threads, "0", 0, 1024,
               "Number of threads; 0: one per core, at most the CPU limit of the container."),
     {0}};

@@ -66,15 +66,19 @@ char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *s
 enum { NM_PREPARE_BLOCK_LINES = 8192, NM_PREPARE_BLOCK_BYTES = 8 << 20 };
 
 /* Pairs of one source, before validation. */
+/* Appended to messages about a training pair that on_invalid = skip would drop. */
+#define NM_PREPARE_SKIP_HINT "; --on-invalid skip drops such training text"
+
 typedef struct nm_prepare_block {
     nm_line_list lines[NM_PREPARE_SIDES];
     /* numbers of the lines in their files, from 1 */
     int64_t numbers[NM_PREPARE_SIDES][NM_PREPARE_BLOCK_LINES];
     /* Bit mask of the sides whose line was too long to be stored. */
     unsigned char too_long[NM_PREPARE_BLOCK_LINES];
-    size_t source;           /* index of the source in the reader */
-    nm_line_list alignments; /* of the pairs; empty if none are given */
-    int64_t first_pair;      /* index of the first pair in the split, from 0 */
+    bool malformed[NM_PREPARE_BLOCK_LINES]; /* a row or JSON object that is skipped, with empty lines */
+    size_t source;                          /* index of the source in the reader */
+    nm_line_list alignments;                /* of the pairs; empty if none are given */
+    int64_t first_pair;                     /* index of the first pair in the split, from 0 */
 } nm_prepare_block;
 
 typedef struct nm_prepare_source {
@@ -85,6 +89,8 @@ typedef struct nm_prepare_source {
 typedef struct nm_prepare_reader {
     int sides;
     bool drops_long; /* lines that are too long for training are not stored */
+    bool train;
+    bool skips_malformed; /* malformed rows and JSON objects do not end reading */
     nm_pair_config config;
     nm_prepare_source *sources;
     size_t n_sources, capacity, at; /* at: index of the open source */

@@ -34,7 +34,9 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
 {
     const nm_prepare_config *config = prepare->config;
     *self = (nm_prepare_reader){.sides = prepare->sides};
-    self->drops_long = split == PREPARE_TRAIN && prepare->sides == 2;
+    self->train = split == PREPARE_TRAIN;
+    self->drops_long = self->train && prepare->sides == 2;
+    self->skips_malformed = self->train && config->on_invalid == NM_INVALID_IS_SKIPPED;
     self->config = (nm_pair_config){.sides = prepare->sides,
                                     .folder = config->folder,
                                     .encoding = config->encoding,
@@ -74,6 +76,7 @@ static size_t add_pair(const nm_prepare_reader *self, nm_prepare_block *block)
 {
     size_t stored = 0, i = block->lines[PREPARE_SOURCE].n;
     block->too_long[i] = 0;
+    block->malformed[i] = self->input.invalid;
     for (int side = 0; side < self->sides; side++) {
         size_t bytes = self->input.bytes[side];
         bool too_long = self->drops_long && bytes > LONGEST_TRAIN_LINE;
@@ -88,7 +91,11 @@ static size_t add_pair(const nm_prepare_reader *self, nm_prepare_block *block)
 /* Reads the next pair. At the end of the source, *more is false and the next source is opened. */
 static nm_status read_pair(nm_prepare_reader *self, bool *more, nm_error *err)
 {
-    NM_TRY(nm_pair_input_next(&self->input, more, err));
+    nm_error why = {0};
+    nm_status status = nm_pair_input_next(&self->input, more, &why);
+    if (status != NM_OK && !(self->input.invalid && self->skips_malformed))
+        return nm_fail(err, status, "%.900s%s", why.text,
+                       self->input.invalid && self->train ? NM_PREPARE_SKIP_HINT : "");
     if (self->input.described) {
         nm_buffer_append(&self->columns, self->input.described, strlen(self->input.described));
         nm_buffer_append_byte(&self->columns, '\n');

@@ -19,7 +19,7 @@
 static const nm_option classification_options[] = {
     ROW(train, "", 0, 0, "Training table of labels and texts."),
     ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_fraction of the training texts."),
-    ROW(test, "", 0, 0, "Test table; empty: none."),
+    ROW(test, "", 0, 0, "Test table of comparisons and baselines; empty: none."),
     NM_LABELED_ROWS(nm_classification_config),
     NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
     ROW(language, "en", 0, 0, "Language of the Moses tokenizer: a code of two or three letters."),

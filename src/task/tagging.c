@@ -15,7 +15,7 @@
 static const nm_option tagging_options[] = {
     ROW(train, "", 0, 0, "Training file in columns: one token per line, a blank line after each sentence."),
     ROW(valid, "", 0, 0, "Validation file in columns; empty: the fraction data.valid_fraction of the training sentences."),
-    ROW(test, "", 0, 0, "Test file in columns."),
+    ROW(test, "", 0, 0, "Test file in columns of comparisons and baselines; empty: none."),
     ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text_input.h"
+#include "base/utf8_cut.h"
 #include "text/utf8.h"
 
 void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char separator, bool quotes)
@@ -36,6 +37,19 @@ const char *nm_delimited_field(const nm_delimited *table, size_t i, size_t *byte
     size_t start = i ? table->ends[i - 1] + 1 : 0;
     *bytes = table->ends[i] - start;
     return table->text.data + start;
+}
+
+char *nm_delimited_summary(const nm_delimited *table)
+{
+    nm_buffer list = {0};
+    nm_buffer_clear(&list);
+    for (size_t i = 0, bytes; i < table->n_fields && list.bytes < 200; i++) {
+        char *name = nm_format("%s%.40s", i ? ", " : "", nm_delimited_field(table, i, &bytes));
+        nm_utf8_trim(name);
+        nm_buffer_append(&list, name, strlen(name));
+        free(name);
+    }
+    return list.data;
 }
 
 static int next_byte(nm_delimited *table)

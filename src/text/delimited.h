@@ -34,6 +34,8 @@ void nm_delimited_init(nm_delimited *table, FILE *stream, const char *path, char
 nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err);
 /* Field i < n_fields of the current row, NUL-terminated, and its length. Valid until the next call of nm_delimited_next. */
 const char *nm_delimited_field(const nm_delimited *table, size_t i, size_t *bytes);
+/* The first fields of the current row for a message, comma-separated and truncated. The caller frees it. */
+char *nm_delimited_summary(const nm_delimited *table);
 /* Converts the number of a column to its index: "3" to 2. False unless the text is an integer from 1 to 99999. */
 bool nm_delimited_column(const char *number, size_t *column);
 void nm_delimited_release(nm_delimited *table);

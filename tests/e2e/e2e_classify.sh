@@ -42,6 +42,11 @@ grep -q "ppl" err && fail "a perplexity of classes was printed"
 "$NORMA" train reviews.ini --run.folder untrained --train.epochs 1 --schedule.lr 0 --train.log_every 1 2>err || fail "train: $(cat err)"
 perl -ne 'if (/"type":"train"/ && /"loss":([0-9.]+)/) { exit !($1 > 0.3 && $1 < 3) }' untrained/log.jsonl ||
     fail "loss of an untrained model: $(head -n 2 untrained/log.jsonl)"
+# With label smoothing the loss is not the negative log likelihood, which is printed, too.
+lacks err '  nll '
+"$NORMA" train reviews.ini --run.folder smoothed --train.epochs 1 --train.label_smoothing 0.2 2>err || fail "train: $(cat err)"
+nll=$(perl -ne 'printf "%.4f", $1 if /"type":"valid".*"nll":([0-9.]+)/' smoothed/log.jsonl)
+has err "  nll $nll  accuracy "
 [ "$(grep -c '"accuracy"' runs/reviews/log.jsonl)" = 6 ] || fail "the log has not 6 scores"
 
 # ---- columns of a table ----

@@ -120,8 +120,8 @@ refuses 3 'absent: No such file' translate absent
 refuses 3 'data: the folder contains no best.safetensors or last.safetensors: expected a run folder' translate data
 : >m.safetensors
 refuses_model 4 'shorter than the header length'
-refuses 4 'malformed' translate recipe.ini
-refuses 4 'malformed' translate "$NORMA"
+refuses 4 'recipe.ini: not a safetensors file, the format of models' translate recipe.ini
+refuses 4 'not a safetensors file' translate "$NORMA"
 refuses 2 'too few arguments' translate
 refuses 4 'malformed' translate $model,m.safetensors
 refuses 2 'most similar one is' translate $model --baem 3
@@ -152,7 +152,7 @@ refuses 2 'too few arguments' average
 refuses 2 'too few arguments' average mean
 refuses 3 'absent: No such file' average mean absent
 refuses 3 'data: is a folder' average mean data
-refuses 4 'recipe.ini: malformed' average mean $model recipe.ini
+refuses 4 'recipe.ini: not a safetensors file' average mean $model recipe.ini
 refuses 5 "wide/last.safetensors: tensor '" average mean $model wide/last.safetensors
 refuses 5 "other/last.safetensors: has no tensor '" average mean $model other/last.safetensors
 refuses 5 'has tensors that' average mean other/last.safetensors $model

@@ -186,10 +186,10 @@ says 'train: 20000 pairs read, 19998 kept, 2 dropped: 2 invalid'
 
 # --- refusals -----------------------------------------------------------------------------------------------------
 p=(prepare --source-lang de --target-lang en --output no)
-refuses 4 'bad.de:2: not UTF-8: byte 0xff at position 5; --encoding names another encoding; --on-invalid skip leaves such training lines out' \
+refuses 4 'bad.de:2: not UTF-8: byte 0xff at position 5; --encoding names another encoding; --on-invalid skip drops such training text' \
     "${p[@]}" --train bad
 refuses 4 'bad.de:2: not UTF-8' "${p[@]}" --train huge --valid bad --on-invalid skip
-! grep -q 'training lines' err || fail "advice that does not apply to validation text: $(cat err)"
+! grep -q "training text" err || fail "advice that does not apply to validation text: $(cat err)"
 printf 'a\0b\n' >nul.de
 printf 'a b\n' >nul.en
 refuses 4 'nul.de:1: not text: byte 0x00 at position 2' "${p[@]}" --train nul

@@ -79,6 +79,8 @@ accepts written prepare --format text --train hand.de --valid-every 3 --bpe-merg
 has err "$(wc -l <text.valid) held out for validation"
 same_data wanted-text got-text train.text.ids train.text.off valid.text.ids valid.text.words
 head -n 39 hand.de >short.txt
+refuses 2 'holds out nothing of 1 documents of training text; name another text' prepare --format text --train hand.de \
+    --tokenizer byte_level --documents file --valid-every 3 --output x
 refuses 2 'holds out nothing of 39 lines (in blocks of 20)' prepare --format text --train short.txt --valid-every 3 --output x
 echo '<seg id="1">no end' >open.de.xml
 cp open.de.xml open.en.xml
@@ -174,6 +176,10 @@ same_data plain table "${train[@]}"
 refuses 2 'no column "german"; the first row has 3: id, EN, de' prepare --train named.tsv --source-field german "${common[@]}" --output x
 refuses 4 'the object has: id, translation (--source-field' prepare --train pairs.jsonl --source-field german "${common[@]}" --output x
 refuses 4 'one column' prepare --train train.de --input-format tsv "${common[@]}" --output x
+mkdir corpus
+refuses 3 'corpus is a folder; the names of its files begin with a prefix, such as corpus/train' prepare --train corpus "${common[@]}" --output x
+refuses 2 'pairs.tsv: column 2 is that of the source and of the target' prepare --train pairs.tsv --source-field 2 --target-field 2 \
+    "${common[@]}" --output x
 refuses 3 'name its format (--input-format' prepare --train pairs.txt "${common[@]}" --output x
 refuses 2 'only a table' prepare --train train --source-field de "${common[@]}" --output x
 printf '{"de": "a", "en": "b"}\n\n{"de": "a" "en"}\n' >bad.jsonl
@@ -185,6 +191,26 @@ refuses 4 'short.tsv:2: 1 field, the first row has 2' prepare --train short.tsv 
 # A comma in a text without quotes: the second field is not the translation.
 printf 'de,en\nHaus,house\nJa, das Haus,"Yes, the house"\n' >unquoted.csv
 refuses 4 'unquoted.csv:3: 3 fields, the first row has 2' prepare --train unquoted.csv "${common[@]}" --output x
+# Malformed rows and objects of the training text can be skipped, except the first, which shows the columns.
+hint='; --on-invalid skip drops such training text'
+refuses 4 "short.tsv:2: 1 field, the first row has 2$hint" prepare --train short.tsv "${common[@]}" --output x
+cp pairs.tsv dirty.tsv
+printf 'one field\nfour\tfields\tare\there\nb\xff\ta\tfields\n' >>dirty.tsv
+head -n 3 pairs.tsv >>dirty.tsv
+{ cat pairs.tsv; head -n 3 pairs.tsv; } >clean.tsv
+accepts written prepare --train clean.tsv "${common[@]}" --output clean
+accepts '3 dropped: 3 invalid' prepare --train dirty.tsv --on-invalid skip "${common[@]}" --output dirty
+same_data clean dirty "${train[@]}"
+sed '/field$/d; /four/d' dirty.tsv >latin.tsv
+refuses 4 "latin.tsv:$(($(wc -l <pairs.tsv) + 1)): not UTF-8: byte 0xff at position 2 of field 1$hint" prepare --train latin.tsv \
+    "${common[@]}" --output x
+refuses 4 'dirty.tsv:461: 1 field, the first row has 3' prepare --train clean.tsv --valid dirty.tsv --on-invalid skip "${common[@]}" --output x
+awk -F '\t' '{ gsub(/[\\"]/, "\\\\&"); print "{\"de\": \"" $1 "\", \"en\": \"" $2 "\"}" }' clean.tsv >clean.jsonl
+{ cat clean.jsonl; printf '{"de": "a\n\n{"de": "a"}\n{"de": "a", "en": 7}\n'; } >dirty.jsonl
+accepts written prepare --train clean.jsonl "${common[@]}" --output clean
+accepts '3 dropped: 3 invalid' prepare --train dirty.jsonl --on-invalid skip "${common[@]}" --output dirty
+same_data clean dirty "${train[@]}"
+refuses 4 'odd.jsonl:1: the value of field "en" is a number' prepare --train odd.jsonl --on-invalid skip "${common[@]}" --output x
 awk -F '\t' '{ gsub(/[\\"]/, "\\\\&", $2); print "{\"text\": \"" $2 "\"}" }' pairs.tsv >text.jsonl
 accepts written prepare --format text --train train.en --bpe-merges 50 --output lm
 accepts written prepare --format text --train text.jsonl --bpe-merges 50 --output lm2

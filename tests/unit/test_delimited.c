@@ -157,11 +157,17 @@ static void wrong_columns(void **state)
         "a\n", numbers,
         ":1: no column 2: the first row has 1 field; \"label text\" is the format space or fasttext");
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "0", "2", true},
-                 ":1: no column is named \"0\"");
+                 ":1: no column is named \"0\"; the first row has: a, b");
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "mood", "2", true},
-                 ":1: no column is named \"mood\"");
-    expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "mood", "2", true},
-                 ":1: no column is named \"mood\", because the first row is not a header");
+                 ":1: no column is named \"mood\"; the first row has: a, b");
+    expect_texts(
+        "a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "mood", "2", true},
+        ":1: no column is named \"mood\", because the first row is not a header; the first row has: a, b");
+    /* names are truncated to 40 bytes, between characters */
+    expect_texts(
+        "a\tDie Überschrift, so lang wie ein Satz, über\n",
+        (wish){NM_LABELED_TSV, NM_CHOICE_AUTO, "mood", "2", true},
+        ":1: no column is named \"mood\"; the first row has: a, Die Überschrift, so lang wie ein Satz, ");
     expect_texts("a\tb\n", (wish){NM_LABELED_TSV, NM_CHOICE_NO, "1", ",", true},
                  "no column of text is named");
     expect_texts("a\tone\n  \ttwo\n", numbers, ":2: the label is empty");

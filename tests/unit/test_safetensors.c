@@ -228,6 +228,7 @@ static void forged_headers(void **unused)
     (void)unused;
     rejects("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10, "header length");
     rejects("\x03\0\0\0\0\0\0\0{}", 10, "header length");
+    rejects("text, not a model\n", 18, "not a safetensors file");
     rejects_header("[]", 0, "not a JSON object");
     rejects_header("", 0, "header");
     rejects_header("{} x", 0, "header");
