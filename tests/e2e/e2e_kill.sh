@@ -118,6 +118,21 @@ done
 await_checkpoint() { # FOLDER
     while kill -0 $process 2>/dev/null && [ "$(newest "$1")" -lt 3 ]; do sleep 0.002; done
 }
+# Starts a run in the folder `stopped` and stops it (SIGSTOP) after a checkpoint. On a busy machine the whole run may be over
+# before the checkpoint is noticed: then it is started again.
+start_and_stop() {
+    local attempt
+    for attempt in 1 2 3 4 5 6 7 8; do
+        rm -rf stopped
+        start stopped
+        await_checkpoint stopped
+        kill -STOP $process 2>/dev/null
+        [ "$(newest stopped)" -ge $((updates - 20)) ] || return 0
+        kill -9 $process 2>/dev/null
+        wait $process 2>/dev/null
+    done
+    fail "$attempt runs were over before a checkpoint was noticed"
+}
 resumes_exactly() { # FOLDER WHAT
     train "$1" --resume 2>err || fail "cannot continue after $2: $(cat err)"
     [ "$(weights "$1"/last.safetensors)" = "$wanted" ] || fail "$2 changed the weights"
@@ -125,10 +140,9 @@ resumes_exactly() { # FOLDER WHAT
 
 # Signals that end a run with a checkpoint.
 for signal in INT TERM HUP USR1; do
-    rm -rf stopped
-    start stopped
-    await_checkpoint stopped
+    start_and_stop
     kill -$signal $process
+    kill -CONT $process
     got=0 cases=$((cases + 1))
     wait $process || got=$?
     [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
@@ -141,10 +155,7 @@ done
 
 # A second SIGINT or SIGTERM ends a run that does not get to its end, here because it waits to write a checkpoint.
 for signal in INT TERM; do
-    rm -rf stopped
-    start stopped
-    await_checkpoint stopped
-    kill -STOP $process
+    start_and_stop
     path=stopped/checkpoints/$(printf %08d $(($(newest stopped) + 8))).safetensors
     continue_to_write "$process" "$path"
     kill -$signal $process
@@ -186,10 +197,7 @@ wait $process || got=$?
 [ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "ignored signals changed the weights"
 
 # One process per run folder.
-rm -rf stopped
-start stopped
-await_checkpoint stopped
-kill -STOP $process
+start_and_stop
 for option in '' --resume; do
     got=0 cases=$((cases + 1))
     # shellcheck disable=SC2086

@@ -60,7 +60,8 @@ my @faults = (
 # processes: number of processes that the command starts; the fault "process" is for these only, because the OpenMP runtime
 # ends the program itself when a thread cannot be started (tests/e2e/e2e_limits.sh has what Norma does before that).
 # resume: the command is repeated with --resume. stdin: standard input. optional: the command is left out if it ends with exit
-# code 7, because a library or program is not installed. needs: it is left out if this file does not exist.
+# code 7, because a library or program is not installed. needs: it is left out if this file does not exist. sample: number of
+# tries per kind with a smaller --sample, for commands in which few calls can show a defect.
 my @prepare = qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer moses --bpe-merges 20 --threads 1);
 my @all = (
     {name => 'prepare', run => [@prepare, qw(--output try/data)], outputs => ['data/data.ini']},
@@ -69,7 +70,7 @@ my @all = (
     {name => 'prepare --alignments', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --encoding latin1
         --tokenizer moses --bpe-merges 20 --subword-sampling true --drop-duplicates true --threads 1 --output try/data)], outputs => ['data/data.ini']},
     {name => 'prepare archive, table', run => [qw(prepare --train pairs.tgz/pairs/train,pairs.jsonl --valid-every 9 --source-lang de --target-lang en
-        --tokenizer none --bpe-vocabulary 60 --joint false --punctuation moses --threads 1 --output try/data)], outputs => ['data/data.ini'], optional => 1},
+        --tokenizer none --bpe-vocabulary 60 --joint false --punctuation moses --threads 1 --output try/data)], outputs => ['data/data.ini'], optional => 1, sample => 20},
     {name => 'prepare documents', run => [qw(prepare --format text --documents separated --train docs.txt --valid-every 9 --tokenizer byte_level
         --pretokenizer qwen2 --bpe-merges 20 --drop-duplicates true --threads 1 --output try/data)], outputs => ['data/data.ini']},
     {name => 'prepare sentencepiece', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer sentencepiece
@@ -141,7 +142,7 @@ my @all = (
     {name => 'inspect --checkpoints', run => [qw(inspect run-batch --checkpoints --advise --json --batches 2 --gradient-batches 2)]},
     {name => 'average', run => [qw(average try/out run-translate/last.safetensors run-translate/best.safetensors)], copy => ['out'],
         outputs => ['out']},
-    {name => 'average run', run => [qw(average try/out run-batch --last 2)], copy => ['out'], outputs => ['out']},
+    {name => 'average run', run => [qw(average try/out run-batch --last 2)], copy => ['out'], outputs => ['out'], sample => 20},
     {name => 'export --fold', run => [qw(export run-batch -o try/out --fold --bf16)], copy => ['out'], outputs => ['out']},
     {name => 'export', run => [qw(export run-translate/last.safetensors -o try/out --int8)], copy => ['out'], outputs => ['out']},
     {name => 'convert --from ctranslate2', run => [qw(convert fixture/ctranslate2 --from ctranslate2 -o try/out)], copy => ['out'],
@@ -156,7 +157,7 @@ my @all = (
         outputs => ['out']},
     {name => 'convert --from fairseq', run => [qw(convert fixture/fairseq --from fairseq --heads 2 -o try/out)], copy => ['out'], outputs => ['out']},
     {name => 'convert --from marian', run => [qw(convert marian/post.npz --from marian --vocabs marian/source.yml,marian/target.yml -o try/out)],
-        copy => ['out'], outputs => ['out'], optional => 1},
+        copy => ['out'], outputs => ['out'], optional => 1, sample => 20},
     {name => 'convert --to ctranslate2', run => [qw(convert run-batch --to ctranslate2 -o try/folder)]},
     {name => 'convert --to huggingface', run => [qw(convert run-translate --to huggingface -o try/folder)]},
     {name => 'convert --to huggingface, byte-level', run => [qw(convert run-bytes --to huggingface -o try/folder)]},
@@ -182,7 +183,7 @@ my @all = (
     {name => 'tokenize --output', run => [qw(tokenize docs.few --tokenizer byte_level --encoding latin1 --output try/out)], copy => ['out'],
         outputs => ['out']},
     {name => 'subword --undo', run => [qw(subword --undo docs.few --like run-bytes --output try/out)], copy => ['out'], outputs => ['out']},
-    {name => 'subword pieces', run => [qw(subword few.de --spm-model pieces/sentencepiece.source.model)], needs => 'pieces'},
+    {name => 'subword pieces', run => [qw(subword few.de --spm-model pieces/sentencepiece.source.model)], needs => 'pieces', sample => 20},
     {name => 'normalize pieces', run => [qw(normalize few.de --spm-model pieces/sentencepiece.source.model)], needs => 'pieces'},
     {name => 'detokenize --like', run => [qw(detokenize few.de --like data --side target --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'normalize', run => [qw(normalize few.de --form nfkc)]},
@@ -282,14 +283,15 @@ sub run {
 
 # Numbers of the calls to try: all system calls; of the allocations the first and the last one of each call stack.
 sub points {
-    my ($fault) = @_;
+    my ($command, $fault) = @_;
     my ($total, @rest) = split /\n/, slurp('calls') // '0';
     my @at = 1 .. $total;
     if (!$fault->[1]) {
         my %distinct = map { $_ => 1 } map { $fault->[3] ? (split / /)[0] : split / / } @rest;
         @at = sort { $a <=> $b } keys %distinct;
     }
-    @at = @at[map { int(($_ + 0.5) * @at / $sample) } 0 .. $sample - 1] if $sample and @at > $sample;
+    my $n = $sample && $command->{sample} && $command->{sample} > $sample ? $command->{sample} : $sample;
+    @at = @at[map { int(($_ + 0.5) * @at / $n) } 0 .. $n - 1] if $n and @at > $n;
     return ($total, @at);
 }
 
@@ -445,7 +447,7 @@ sub try_command {
         $code = run($command, $fault, 0);
         next if $code == 77 or !-e 'calls';    # not available here
         $available = 1;
-        my ($total, @at) = points($fault);
+        my ($total, @at) = points($command, $fault);
         @at = grep { $_ <= ($command->{processes} // 0) } @at if $fault->[1] eq 'process';
         next unless @at;
         my $failed = 0;
