@@ -3,7 +3,7 @@
 #     fault_matrix.pl --norma PROGRAM --tools FOLDER [--sample N] [--commands REGEX] [--kinds REGEX] [--markdown FILE] [--jobs N]
 # Run in a folder that holds the models and texts of make_library_runs (tests/e2e/library_models.sh).
 # FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread evenly.
-# --markdown: writes the table of tries. --jobs: number of commands tried at a time, each in a separate folder.
+# --markdown: writes the table of calls and tries. --jobs: number of commands tried at a time, each in a separate folder.
 #
 # A try is one run of the program in which one call fails, or that call and all later ones ("all later"). Required:
 #     - a documented exit code, no signal, no hang; no report of a sanitizer
@@ -163,7 +163,7 @@ my @all = (
     {name => 'convert --to huggingface, byte-level', run => [qw(convert run-bytes --to huggingface -o try/folder)]},
     {name => 'report', run => [qw(report run-translate run-lm --no-samples -o try/out)], copy => ['out'], outputs => ['out']},
     {name => 'report --tensorboard', run => [qw(report run-translate --no-samples -o try/out --tensorboard try/events)]},
-    {name => 'report --png', run => [qw(report runs/layer-1 runs/rms-1 --inspected inspected.json -o try/out --png try/png)], outputs => ['out'],
+    {name => 'report --png', run => [qw(report runs/layer-1 runs/rms-1 --inspected inspected.json -o try/out --png try/png --png-width 240)], outputs => ['out'],
         processes => 1},
     {name => 'baseline lm', run => [qw(baseline lm.ini --data.folder lm-split --bootstrap 20 --json)]},
     {name => 'baseline tag', run => [qw(baseline tag.ini --bootstrap 20)]},
@@ -523,7 +523,7 @@ if ($markdown) {
     for my $command (grep { %{$row{$_->{name}} // {}} } @all) {
         $text .= "| $command->{name} | " . join(' | ', map {
             my $cell = $row{$command->{name}}{$_->[0]};
-            !$cell ? '' : $cell->[2] ? "$cell->[1], $cell->[2] failed" : $cell->[1] } @used) . " |\n";
+            !$cell ? '' : "$cell->[0], $cell->[1]" . ($cell->[2] ? ", $cell->[2] failed" : '') } @used) . " |\n";
     }
     spew($markdown, $text);
 }
