@@ -2,33 +2,47 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/edit_distance.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/shared_library.h"
 
 static const char library_name[] = "libarchive.so.13";
 
 /* The parts of libarchive's archive.h that are used. */
 typedef struct archive archive_stream;
 typedef struct archive_entry archive_entry;
-enum { ARCHIVE_WARN = -20, BLOCK = 1 << 16 };
+typedef ssize_t read_callback(archive_stream *, void *data, const void **block);
+typedef int64_t skip_callback(archive_stream *, void *data, int64_t bytes);
+typedef int64_t seek_callback(archive_stream *, void *data, int64_t offset, int whence);
+enum { ARCHIVE_WARN = -20, ARCHIVE_FATAL = -30, BLOCK = 1 << 16 };
 
 struct nm_archive {
     char *file;
+    int fd;
+    int error; /* errno of a failed read of the file, which libarchive may report as damaged data; 0: none */
     void *library;
     archive_stream *stream;
     archive_stream *(*create)(void);
     int (*all_filters)(archive_stream *), (*all_formats)(archive_stream *);
-    int (*open)(archive_stream *, const char *path, size_t block);
+    int (*set_read)(archive_stream *, read_callback *);
+    int (*set_skip)(archive_stream *, skip_callback *);
+    int (*set_seek)(archive_stream *, seek_callback *);
+    int (*set_data)(archive_stream *, void *data);
+    int (*open)(archive_stream *);
+    int (*error_number)(archive_stream *);
     int (*next)(archive_stream *, archive_entry **entry);
     const char *(*name)(archive_entry *);
     ssize_t (*read)(archive_stream *, void *out, size_t n);
     const char *(*message)(archive_stream *);
     int (*release)(archive_stream *);
+    char block[BLOCK];
 };
 
 size_t nm_archive_prefix(const char *path)
@@ -59,11 +73,14 @@ static bool load(nm_archive *self, const char *name, void *function)
 
 static bool load_all(nm_archive *self)
 {
-    self->library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-    return self->library && load(self, "archive_read_new", &self->create) &&
+    return load(self, "archive_read_new", &self->create) &&
            load(self, "archive_read_support_filter_all", &self->all_filters) &&
            load(self, "archive_read_support_format_all", &self->all_formats) &&
-           load(self, "archive_read_open_filename", &self->open) &&
+           load(self, "archive_read_set_read_callback", &self->set_read) &&
+           load(self, "archive_read_set_skip_callback", &self->set_skip) &&
+           load(self, "archive_read_set_seek_callback", &self->set_seek) &&
+           load(self, "archive_read_set_callback_data", &self->set_data) &&
+           load(self, "archive_read_open1", &self->open) && load(self, "archive_errno", &self->error_number) &&
            load(self, "archive_read_next_header", &self->next) &&
            load(self, "archive_entry_pathname", &self->name) &&
            load(self, "archive_read_data", &self->read) &&
@@ -71,10 +88,50 @@ static bool load_all(nm_archive *self)
            load(self, "archive_read_free", &self->release);
 }
 
-static const char *message(const nm_archive *self)
+static ssize_t read_block(archive_stream *stream, void *data, const void **block)
 {
+    (void)stream;
+    nm_archive *self = data;
+    ssize_t bytes = read(self->fd, self->block, BLOCK);
+    *block = self->block;
+    if (bytes >= 0)
+        return bytes;
+    self->error = errno;
+    return ARCHIVE_FATAL;
+}
+
+/* Returns the number of skipped bytes; libarchive reads what remains. */
+static int64_t skip_bytes(archive_stream *stream, void *data, int64_t bytes)
+{
+    (void)stream;
+    const nm_archive *self = data;
+    return lseek(self->fd, bytes, SEEK_CUR) < 0 ? 0 : bytes;
+}
+
+static int64_t seek_file(archive_stream *stream, void *data, int64_t offset, int whence)
+{
+    (void)stream;
+    nm_archive *self = data;
+    off_t at = lseek(self->fd, offset, whence);
+    return at < 0 ? ARCHIVE_FATAL : at;
+}
+
+/* errno of the failure that libarchive has returned; EBADMSG for data that it cannot read. */
+static int failure(const nm_archive *self)
+{
+    if (self->error)
+        return self->error;
+    return self->error_number(self->stream) == ENOMEM ? ENOMEM : EBADMSG;
+}
+
+/* what: that the data is not that of an archive. */
+static nm_status fail_reading(const nm_archive *self, const char *what, nm_error *err)
+{
+    int cause = failure(self);
+    if (cause != EBADMSG)
+        return nm_fail(err, nm_file_error_status(cause), "%s: %s", self->file, strerror(cause));
     const char *text = self->message(self->stream);
-    return text ? text : "unknown error";
+    return nm_fail(err, NM_FORMAT, "%s: %s: %s", self->file, what, text ? text : "unknown error");
 }
 
 nm_status nm_archive_next(nm_archive *self, const char **name, nm_error *err)
@@ -83,8 +140,7 @@ nm_status nm_archive_next(nm_archive *self, const char **name, nm_error *err)
     for (*name = NULL; !*name;) {
         int result = self->next(self->stream, &entry);
         if (result < ARCHIVE_WARN)
-            return nm_fail(err, NM_FORMAT, "%s: not an archive, or a damaged one: %s", self->file,
-                           message(self));
+            return fail_reading(self, "not an archive, or a damaged one", err);
         if (result > 0)
             return NM_OK;
         *name = self->name(entry);
@@ -121,18 +177,27 @@ static nm_status find_member(nm_archive *self, const char *member, nm_error *err
 
 static nm_status open_archive(nm_archive *self, nm_error *err)
 {
-    if (!load_all(self))
+    self->fd = open(self->file, O_RDONLY | O_CLOEXEC);
+    if (self->fd < 0)
+        return nm_fail(err, nm_file_error_status(errno), "%s: %s", self->file, strerror(errno));
+    nm_status loaded = nm_library_open(&self->library, library_name, RTLD_LOCAL, err);
+    if (loaded == NM_MEMORY)
+        return loaded;
+    if (loaded != NM_OK || !load_all(self))
         return nm_fail(
             err, NM_UNSUPPORTED,
             "%s: reading archives needs libarchive (%s, Debian package libarchive13); or unpack it",
             self->file, library_name);
     self->stream = self->create();
-    NM_ASSERT(self->stream);
+    if (!self->stream)
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", self->file);
     self->all_filters(self->stream);
     self->all_formats(self->stream);
-    if (self->open(self->stream, self->file, BLOCK))
-        return nm_fail(err, NM_FORMAT, "%s: not an archive: %s", self->file, message(self));
-    return NM_OK;
+    self->set_read(self->stream, read_block);
+    self->set_skip(self->stream, skip_bytes);
+    self->set_seek(self->stream, seek_file);
+    self->set_data(self->stream, self);
+    return self->open(self->stream) ? fail_reading(self, "not an archive", err) : NM_OK;
 }
 
 /* Takes ownership of `file`, the path of the archive. Searches the member unless it is NULL. */
@@ -140,6 +205,7 @@ static nm_status create_archive(nm_archive **archive, char *file, const char *me
 {
     *archive = nm_allocate(sizeof **archive);
     (*archive)->file = file;
+    (*archive)->fd = -1;
     nm_status status = open_archive(*archive, err);
     if (status == NM_OK && member)
         status = find_member(*archive, member, err);
@@ -153,7 +219,8 @@ static nm_status create_archive(nm_archive **archive, char *file, const char *me
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
 {
     size_t prefix = nm_archive_prefix(path);
-    NM_ASSERT(prefix);
+    if (!prefix) /* it was removed since, or cannot be read */
+        return nm_fail(err, NM_IO, "%s: No such file in an archive", path);
     return create_archive(archive, nm_format("%.*s", (int)prefix, path), path + prefix + 1, err);
 }
 
@@ -170,7 +237,7 @@ ssize_t nm_archive_read(nm_archive *self, char *out, size_t n)
     ssize_t bytes = self->read(self->stream, out, n);
     if (bytes >= 0)
         return bytes;
-    errno = EBADMSG;
+    errno = failure(self);
     return -1;
 }
 
@@ -180,6 +247,8 @@ void nm_archive_close(nm_archive *self)
         self->release(self->stream);
     if (self->library)
         dlclose(self->library);
+    if (self->fd >= 0)
+        close(self->fd);
     free(self->file);
     free(self);
 }

@@ -1,4 +1,5 @@
 /* norma average: the element-wise mean of several models. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,7 +61,8 @@ static void report_run(model_files *files, const char *run, size_t n)
 static nm_status add_run(model_files *files, const char *run, int64_t last, nm_error *err)
 {
     size_t n, first = 0;
-    char **paths = nm_checkpoint_list(run, &n);
+    char **paths;
+    NM_TRY(nm_checkpoint_list(run, &paths, &n, err));
     nm_status status = NM_OK;
     while (first < n && !update_of(paths[first]))
         first++;
@@ -84,12 +86,15 @@ static nm_status add_run(model_files *files, const char *run, int64_t last, nm_e
 
 static nm_status find_files(model_files *files, char **paths, int n, int64_t last, nm_error *err)
 {
-    struct stat info;
-    for (int i = 0; i < n; i++)
-        if (!stat(paths[i], &info) && S_ISDIR(info.st_mode))
+    for (int i = 0; i < n; i++) {
+        struct stat info = {0};
+        if (stat(paths[i], &info))
+            return nm_fail(err, nm_file_error_status(errno), "%s: %s", paths[i], strerror(errno));
+        if (S_ISDIR(info.st_mode))
             NM_TRY(add_run(files, paths[i], last, err));
         else
             add(files, paths[i]);
+    }
     return last && !files->report
                ? nm_fail(err, NM_USAGE, "average.last has no effect without a run folder among the models")
                : NM_OK;

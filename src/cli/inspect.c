@@ -178,15 +178,17 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
     nm_inspection inspection;
     nm_advice advice[NM_N_ADVICE];
     NM_TRY(nm_inspection_measure(&inspection, &self->plan, &loaded->task, loaded->model, err));
+    nm_status status = NM_OK;
     if (self->config->advise) {
+        nm_advice_inputs inputs;
         char *log_path = nm_path_join(run, "log.jsonl");
-        nm_advice_inputs inputs =
-            nm_advice_inputs_collect(&inspection, &loaded->task, loaded->model, log_path);
+        status = nm_advice_inputs_collect(&inputs, &inspection, &loaded->task, loaded->model, log_path, err);
         nm_advise(&inputs, advice);
         name_norm_option(loaded->options, advice);
         free(log_path);
     }
-    nm_status status = keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
+    if (status == NM_OK)
+        status = keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
     nm_inspection_release(&inspection);
     return status;
 }
@@ -238,7 +240,9 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
     nm_status status = NM_OK;
     if (!self->config->checkpoints)
         status = inspect_model(self, run, best, &loaded, err);
-    else if (!(checkpoints = nm_checkpoint_list(run, &n)))
+    else
+        status = nm_checkpoint_list(run, &checkpoints, &n, err);
+    if (status == NM_OK && self->config->checkpoints && !n)
         status = nm_fail(err, NM_IO, "%s: no run with saved checkpoints", run);
     for (size_t i = 0; i < n && status == NM_OK; i++)
         status = inspect_model(self, run, checkpoints[i], &loaded, err);

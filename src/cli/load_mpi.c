@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/shared_library.h"
 #include "cli/cli.h"
 #include "comm/mpi/comm_mpi.h"
 
@@ -26,8 +27,13 @@ static char *find_module(void)
 static nm_status load(const char *path, const nm_comm_mpi_module_type **module, nm_error *err)
 {
     /* Modules of Open MPI look up the symbols of its library in the global scope. */
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    *module = library ? dlsym(library, "nm_comm_mpi_module") : NULL;
+    void *library;
+    nm_status status = nm_library_open(&library, path, RTLD_GLOBAL, err);
+    if (status != NM_OK) {
+        nm_error_prefix(err, "the module for MPI cannot be loaded");
+        return status;
+    }
+    *module = dlsym(library, "nm_comm_mpi_module");
     if (!*module)
         return nm_fail(err, NM_UNSUPPORTED, "the module for MPI cannot be loaded: %s", dlerror());
     return strcmp((*module)->version, NORMA_VERSION)

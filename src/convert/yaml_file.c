@@ -110,6 +110,15 @@ static nm_status convert(yaml_document *self, int index, json_t **value)
     return status;
 }
 
+static nm_status fail_parsing(const yaml_parser_t *parser, const char *name, nm_error *err)
+{
+    /* libyaml sets no error if it cannot allocate some of its strings */
+    if (parser->error == YAML_MEMORY_ERROR || parser->error == YAML_NO_ERROR)
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
+    return nm_fail(err, NM_FORMAT, "%s:%zu: %s", name, parser->problem_mark.line + 1,
+                   parser->problem ? parser->problem : "not YAML");
+}
+
 /* Checks the nesting before the document is loaded, because its conversion is recursive. */
 static nm_status check_depth(const void *text, size_t bytes, const char *name, nm_error *err)
 {
@@ -124,8 +133,7 @@ static nm_status check_depth(const void *text, size_t bytes, const char *name, n
     yaml_parser_set_input_string(&parser, text, bytes);
     while (!ended && status == NM_OK) {
         if (!yaml_parser_parse(&parser, &event)) {
-            status = nm_fail(err, NM_FORMAT, "%s:%zu: %s", name, parser.problem_mark.line + 1,
-                             parser.problem ? parser.problem : "not YAML");
+            status = fail_parsing(&parser, name, err);
             break;
         }
         depth += event.type == YAML_MAPPING_START_EVENT || event.type == YAML_SEQUENCE_START_EVENT;
@@ -149,8 +157,7 @@ nm_status nm_yaml_parse(json_t **value, const void *text, size_t bytes, const ch
         return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
     yaml_parser_set_input_string(&parser, text, bytes);
     if (!yaml_parser_load(&parser, &self.document)) {
-        nm_status status = nm_fail(err, NM_FORMAT, "%s:%zu: %s", name, parser.problem_mark.line + 1,
-                                   parser.problem ? parser.problem : "not YAML");
+        nm_status status = fail_parsing(&parser, name, err);
         yaml_parser_delete(&parser);
         return status;
     }

@@ -213,7 +213,8 @@ static char *scored_model(const char *folder, const nm_run_measurement *measurem
 static nm_status average_checkpoints(const char *folder, int64_t count, const char *path, nm_error *err)
 {
     size_t n;
-    char **paths = nm_checkpoint_list(folder, &n);
+    char **paths;
+    NM_TRY(nm_checkpoint_list(folder, &paths, &n, err));
     nm_status status;
     if ((int64_t)n < count)
         status = nm_fail(

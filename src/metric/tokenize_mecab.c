@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
+#include "base/shared_library.h"
 #include "metric/metric_tokenizer.h"
 
 static const char default_library[] = "libmecab.so.2";
@@ -76,8 +77,10 @@ static bool load(mecab *self, const char *name, void *function)
 
 static nm_status load_library(mecab *self, const mecab_language *language, const char *path, nm_error *err)
 {
-    self->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!self->library || !load(self, "mecab_new", &self->create) ||
+    nm_status loaded = nm_library_open(&self->library, path, RTLD_LOCAL, err);
+    if (loaded == NM_MEMORY)
+        return loaded;
+    if (loaded != NM_OK || !load(self, "mecab_new", &self->create) ||
         !load(self, "mecab_destroy", &self->destroy) || !load(self, "mecab_sparse_tostr2", &self->parse) ||
         !load(self, "mecab_dictionary_info", &self->info) || !load(self, "mecab_version", &self->version))
         return nm_fail(err, NM_UNSUPPORTED, "the tokenizer %s needs %s (%s): %s", language->tokenizer,

@@ -53,17 +53,18 @@ static void read_gradients(nm_advice_inputs *f, double *norms, const double *upd
     f->later_gradient = nm_quantile(norms, rest, 0.5);
 }
 
-static void read_log(nm_advice_inputs *f, const char *path)
+static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
 {
-    nm_error ignored;
     FILE *stream;
-    if (nm_file_open(&stream, path, "rb", &ignored) != NM_OK)
-        return;
+    if (!nm_file_may_exist(path))
+        return NM_OK;
+    NM_TRY(nm_file_open(&stream, path, "rb", err));
     nm_lines lines;
     nm_lines_init(&lines, stream, path);
     double *norms = NULL, *updates = NULL;
     size_t n = 0, capacity = 0, update_capacity = 0;
-    for (bool more; nm_lines_next(&lines, &more, &ignored) == NM_OK && more;) {
+    nm_status status;
+    for (bool more; (status = nm_lines_next(&lines, &more, err)) == NM_OK && more;) {
         json_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
         const char *type = json_string_value(json_object_get(object, "type"));
         double norm = number_of(object, "grad_norm") / number_of(object, "nll");
@@ -86,6 +87,7 @@ static void read_log(nm_advice_inputs *f, const char *path)
     free(updates);
     nm_lines_release(&lines);
     fclose(stream);
+    return status;
 }
 
 /* Gradient norms of the first and the last layer of the first stack. */
@@ -135,11 +137,11 @@ static double warmup_fraction(const nm_model *model)
     return updates > 0 ? fmin(warmup / updates, 1) : warmup > 0 ? 1 : 0;
 }
 
-nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const nm_task *task,
-                                          const nm_model *model, const char *log_path)
+nm_status nm_advice_inputs_collect(nm_advice_inputs *f, const nm_inspection *inspection, const nm_task *task,
+                                   const nm_model *model, const char *log_path, nm_error *err)
 {
     const nm_stack_options *stack = model->config; /* the first member of every configuration */
-    nm_advice_inputs f = {.tid_mean = NAN,
+    *f = (nm_advice_inputs){.tid_mean = NAN,
                           .tid_variance = NAN,
                           .tid_square = NAN,
                           .loss = NAN,
@@ -155,15 +157,14 @@ nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const
                           .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
-        memcpy(f.tid_site, last->name, sizeof f.tid_site);
-        f.tid_mean = last->mean;
-        f.tid_variance = last->variance;
-        f.tid_square = last->square;
+        memcpy(f->tid_site, last->name, sizeof f->tid_site);
+        f->tid_mean = last->mean;
+        f->tid_variance = last->variance;
+        f->tid_square = last->square;
     }
-    read_norms(&f, model);
-    read_depth(&f, &inspection->bounds);
-    read_log(&f, log_path);
-    return f;
+    read_norms(f, model);
+    read_depth(f, &inspection->bounds);
+    return read_log(f, log_path, err);
 }
 
 /* ---- rules ---- */

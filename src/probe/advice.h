@@ -38,9 +38,11 @@ typedef struct nm_advice {
 
 enum { NM_N_ADVICE = 5 };
 
-/* Collects the inputs from the measurements, the model and the run's log.jsonl; without a log its values are NaN. */
-nm_advice_inputs nm_advice_inputs_collect(const nm_inspection *inspection, const nm_task *task,
-                                          const nm_model *model, const char *log_path);
+/* Collects the inputs from the measurements, the model and the run's log.jsonl; without a log its values are NaN. NM_IO,
+ * NM_FORMAT: the log cannot be read. */
+nm_status nm_advice_inputs_collect(nm_advice_inputs *inputs, const nm_inspection *inspection,
+                                   const nm_task *task, const nm_model *model, const char *log_path,
+                                   nm_error *err);
 /* Fills all entries of advice; their strings are static or part of the entry. */
 void nm_advise(const nm_advice_inputs *inputs, nm_advice advice[NM_N_ADVICE]);
 const char *nm_verdict_text(nm_verdict verdict); /* "indicated" */

@@ -47,6 +47,20 @@ void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
 
 #ifndef NORMA_PROTOBUF
 
+/* Memory of protobuf-c, which does not report which of its errors is a failed allocation. */
+static void *allocate_message(void *failed, size_t bytes)
+{
+    void *block = malloc(bytes);
+    *(bool *)failed |= !block;
+    return block;
+}
+
+static void free_message(void *failed, void *block)
+{
+    (void)failed;
+    free(block);
+}
+
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err)
 {
     (void)data, (void)bytes;
@@ -237,17 +251,35 @@ static nm_status add_settings(nm_spm *spm, const NormaSpm__Model *model, const c
     return add_rules(&spm->rules, &normalizer->precompiled_charsmap, name, err);
 }
 
+/* Memory of protobuf-c, which does not report which of its errors is a failed allocation. */
+static void *allocate_message(void *failed, size_t bytes)
+{
+    void *block = malloc(bytes);
+    *(bool *)failed |= !block;
+    return block;
+}
+
+static void free_message(void *failed, void *block)
+{
+    (void)failed;
+    free(block);
+}
+
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **out, nm_error *err)
 {
     *out = NULL;
-    NormaSpm__Model *model = norma_spm__model__unpack(NULL, bytes, data);
+    bool failed = false;
+    ProtobufCAllocator allocator = {allocate_message, free_message, &failed};
+    NormaSpm__Model *model = norma_spm__model__unpack(&allocator, bytes, data);
+    if (failed)
+        return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
     if (!model)
         return nm_fail(err, NM_FORMAT, "%s: not a SentencePiece model (a .model file of spm_train)", name);
     nm_spm *spm = nm_allocate(sizeof *spm);
     nm_status status = add_settings(spm, model, name, err);
     if (status == NM_OK)
         status = add_pieces(spm, model, name, err);
-    norma_spm__model__free_unpacked(model, NULL);
+    norma_spm__model__free_unpacked(model, &allocator);
     if (status == NM_OK)
         *out = spm;
     else

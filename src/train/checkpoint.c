@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,21 +33,26 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-char **nm_checkpoint_list(const char *run, size_t *n)
+nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error *err)
 {
     struct dirent **entries = NULL;
-    char *folder = nm_path_join(run, "checkpoints"), **paths = NULL;
+    char *folder = nm_path_join(run, "checkpoints");
     const int found = scandir(folder, &entries, is_checkpoint, compare_names); /* updates of eight digits */
+    const bool missing = found < 0 && (errno == ENOENT || errno == ENOTDIR);
+    nm_status status = NM_OK;
+    *paths = NULL;
     *n = found > 0 ? (size_t)found : 0;
+    if (found < 0 && !missing)
+        status = nm_fail(err, nm_file_error_status(errno), "%s: %s", folder, strerror(errno));
     if (*n)
-        paths = nm_allocate(*n * sizeof *paths);
+        *paths = nm_allocate(*n * sizeof **paths);
     for (size_t i = 0; i < *n; i++) {
-        paths[i] = nm_path_join(folder, entries[i]->d_name);
+        (*paths)[i] = nm_path_join(folder, entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);
     free(folder);
-    return paths;
+    return status;
 }
 
 void nm_checkpoint_list_free(char **paths, size_t n)

@@ -11,8 +11,8 @@
 char *nm_model_path(const char *path);
 
 /* The model files of the checkpoints that a run folder keeps, oldest first, the initial one (train.save_initial) included. NULL and
- * *n 0: there are none. Free with nm_checkpoint_list_free. */
-char **nm_checkpoint_list(const char *run, size_t *n);
+ * *n 0: there are none. Free with nm_checkpoint_list_free. NM_IO: the folder cannot be read. */
+nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error *err);
 void nm_checkpoint_list_free(char **paths, size_t n);
 
 /* Writes the model, the texts of the task and the options. update: stored as metadata "update". NM_IO. */

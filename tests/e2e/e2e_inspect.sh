@@ -72,6 +72,13 @@ for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular
     'Lemma 2 (2 batches)' 'gradient norm by layer' 'with label smoothing 0.10 the optimum is' 'RBN penalty' 'pre-norm'; do
     has out "$text"
 done
+# a log or a folder of checkpoints that cannot be read is not missing
+cp -r initial unread
+ln -sf log.jsonl unread/log.jsonl
+refuses 3 'unread/log.jsonl: Too many levels of symbolic links' inspect unread --advise --measure spectrum
+rm -r unread/checkpoints
+ln -s checkpoints unread/checkpoints
+refuses 3 'unread/checkpoints: Too many levels of symbolic links' inspect unread --checkpoints --measure spectrum
 "$NORMA" inspect runs/small some --json --checkpoints --measure tid,condition --batches 2 --advise >out 2>err ||
     fail "inspect --json: $(cat err)"
 [ "$(grep -c '"model": ' out)" = 4 ] || fail "expected two checkpoints of two runs: $(grep '"model"' out)"

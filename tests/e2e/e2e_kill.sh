@@ -11,21 +11,23 @@ set -uo pipefail
 
 make_data
 
-sanitized_kills=${ASAN_OPTIONS:+6} # with sanitizers every start takes seconds
-wanted_kills=${KILLS:-${sanitized_kills:-20}} # make soak: 500
+kills_of_test=20 patience=30
+grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt" && kills_of_test=6 patience=10 # every start takes seconds
+wanted_kills=${KILLS:-$kills_of_test} # make soak: 500
 run_kills=$((wanted_kills < 20 ? wanted_kills : 20)) # of one run; more kills are those of several runs
-updates=$((40 * run_kills))
-# Running statistics, dropout, accumulation and a schedule with state.
+# Running statistics, dropout, accumulation, a schedule with state, and early stopping, which ends the run.
 sed -i 's/^norm = .*/norm = power\ndropout = 0.2/; s/^width = .*/width = 32/; s/^ff = .*/ff = 256/; s/^updates = .*/shards = 2/; s/^validate_every = .*/validate_every = 10/
     s/^validate_examples = .*/score = false\nlog_every = 10/ # the schedule uses the loss: the BLEU of this model is always 0
     s/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/' recipe.ini
+sed -i "s/^shards = .*/&\npatience = $patience/" recipe.ini
+limit=2000
 train() { # FOLDER OPTIONS...
-    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@"
+    "$NORMA" train recipe.ini --train.updates $limit --run.quiet --run.folder "$@"
 }
 # The same in the background, as process $process. Without job control bash ignores SIGINT in background processes.
 start() {
     perl -e '$SIG{INT} = "DEFAULT"; exec @ARGV' -- \
-        "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder "$@" 2>err >out &
+        "$NORMA" train recipe.ini --train.updates $limit --run.quiet --run.folder "$@" 2>err >out &
     process=$!
 }
 
@@ -43,6 +45,11 @@ wanted=$(weights whole/last.safetensors)
 # The schedule decays at validations without improvement; decays must be among what the kills interrupt.
 decays=$(grep -o '"lr":[0-9.e-]*' whole/log.jsonl | sort -u | wc -l)
 [ "$decays" -ge 3 ] || fail "only $decays learning rates in the run that is killed"
+# Early stopping counts validations since the best one; that count, too, must be among what the kills interrupt.
+validated() { sed -n "/\"type\":\"valid\".*$1/s/.*\"update\":\([0-9]*\).*/\1/p" whole/log.jsonl | tail -n 1; }
+updates=$(validated '') best=$(validated '"best":true')
+[ "$updates" -lt $limit ] || fail "no early stopping in $limit updates"
+[ "$best" -lt $((updates - 9 * patience)) ] || fail "early stopping at update $updates, but the best one is $best"
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
 # Kills the stopped process while it writes a file of a later update $1. The bytes read until then become the temporary file of
@@ -59,10 +66,10 @@ kill_in_write() {
 
 # One run whose sessions are killed up to run_kills times. Each session is killed after it has written a newer checkpoint than
 # the previous one, so the run finishes. The process is stopped (SIGSTOP) while the update is chosen, so that this update is a
-# later one on machines of any speed.
-kills=0
+# later one on machines of any speed. The updates are spread evenly over the rest of the run.
+kills=0 stopping_kills=0
 kill_run() {
-    local before=0 run_end=$((kills + run_kills)) first=$kills now expected resumed
+    local before=0 run_end=$((kills + run_kills)) first=$kills stopping_before=$stopping_kills now next expected resumed
     rm -rf killed
     while [ "$kills" -lt "$run_end" ]; do
         start killed --resume
@@ -70,14 +77,16 @@ kill_run() {
         while kill -0 $process 2>/dev/null && [ "$(newest killed)" -le "$before" ]; do sleep 0.001; done
         kill -STOP $process 2>/dev/null
         now=$(newest killed) expected=
-        if [ $((now + 8)) -ge $updates ]; then # the last updates
+        next=$((now + (updates - now) / (run_end - kills + 1)))
+        [ $next -ge $((now + 8)) ] || next=$((now + 8))
+        if [ $next -ge "$updates" ]; then # the last updates
             kill -9 $process 2>/dev/null
             break
         fi
         case $((kills % 3)) in
         0) kill -CONT $process && sleep "0.00$((RANDOM % 10))" && kill -9 $process 2>/dev/null ;;
-        1) expected=$((now + 7)) && kill_in_write $((now + 8)) safetensors ;;
-        2) expected=$((now + 7)) && kill_in_write $((now + 8)) state.safetensors ;;
+        1) expected=$((next - 1)) && kill_in_write $next safetensors ;;
+        2) expected=$((next - 1)) && kill_in_write $next state.safetensors ;;
         esac
         while kill -0 $process 2>/dev/null; do sleep 0.001; done
         kills=$((kills + 1)) cases=$((cases + 1))
@@ -85,10 +94,12 @@ kill_run() {
         resumed=$(sed -n 's/^norma: resumed at update \([0-9]*\),.*/\1/p' err)
         [ "${resumed:-0}" = "$before" ] || fail "continued at update ${resumed:-0}, the newest checkpoint was $before"
         [ "${expected:-$(newest killed)}" = "$(newest killed)" ] ||
-            fail "killed while it wrote update $((now + 8)), but the newest checkpoint is $(newest killed)"
+            fail "killed while it wrote update $next, but the newest checkpoint is $(newest killed)"
         before=$(newest killed)
+        [ "$before" -le "$best" ] || stopping_kills=$((stopping_kills + 1))
     done
     [ $((kills - first)) -ge 3 ] || fail "only $((kills - first)) kills before the run was over"
+    [ "$stopping_kills" -gt "$stopping_before" ] || fail "no kill between the best validation and the early stopping"
     train killed --resume 2>err || fail "the last part failed: $(cat err)"
     ls killed/*.new killed/checkpoints/*.new >/dev/null 2>&1 && fail "unfinished files stay: $(ls killed killed/checkpoints)"
     [ "$(weights killed/last.safetensors)" = "$wanted" ] || fail "$kills kills changed the weights"
@@ -99,12 +110,28 @@ kill_run() {
 plain() { sed -E 's/"(seconds|tokens_per_second|load|other_cores|started|command)":("[^"]*"|[^,}]*)//g' "$1/log.jsonl"; }
 while [ "$kills" -lt "$wanted_kills" ] && [ "$failures" = 0 ]; do
     kill_run
-    [ "$wanted_kills" = "$run_kills" ] || echo "$kills kills: the same weights, best weights and log"
+    [ "$wanted_kills" = "$run_kills" ] ||
+        echo "$kills kills, $stopping_kills of them after the best validation: the same weights, best weights and log"
 done
 
 # Waits until the process has written a checkpoint of update 3 or later.
 await_checkpoint() { # FOLDER
     while kill -0 $process 2>/dev/null && [ "$(newest "$1")" -lt 3 ]; do sleep 0.002; done
+}
+# Starts a run in the folder `stopped` and stops it (SIGSTOP) after a checkpoint. On a busy machine the whole run may be over
+# before the checkpoint is noticed: then it is started again.
+start_and_stop() {
+    local attempt
+    for attempt in 1 2 3 4 5 6 7 8; do
+        rm -rf stopped
+        start stopped
+        await_checkpoint stopped
+        kill -STOP $process 2>/dev/null
+        [ "$(newest stopped)" -ge $((updates - 20)) ] || return 0
+        kill -9 $process 2>/dev/null
+        wait $process 2>/dev/null
+    done
+    fail "$attempt runs were over before a checkpoint was noticed"
 }
 resumes_exactly() { # FOLDER WHAT
     train "$1" --resume 2>err || fail "cannot continue after $2: $(cat err)"
@@ -113,10 +140,9 @@ resumes_exactly() { # FOLDER WHAT
 
 # Signals that end a run with a checkpoint.
 for signal in INT TERM HUP USR1; do
-    rm -rf stopped
-    start stopped
-    await_checkpoint stopped
+    start_and_stop
     kill -$signal $process
+    kill -CONT $process
     got=0 cases=$((cases + 1))
     wait $process || got=$?
     [ "$got" = 9 ] || fail "exit code $got after SIG$signal: $(cat err)"
@@ -129,10 +155,7 @@ done
 
 # A second SIGINT or SIGTERM ends a run that does not get to its end, here because it waits to write a checkpoint.
 for signal in INT TERM; do
-    rm -rf stopped
-    start stopped
-    await_checkpoint stopped
-    kill -STOP $process
+    start_and_stop
     path=stopped/checkpoints/$(printf %08d $(($(newest stopped) + 8))).safetensors
     continue_to_write "$process" "$path"
     kill -$signal $process
@@ -151,7 +174,7 @@ rm -rf stopped
 mkfifo messages
 head -n 5 <messages >/dev/null &
 reader=$!
-"$NORMA" train recipe.ini --train.updates $updates --run.report_seconds 0.1 --run.folder stopped 2>messages >out &
+"$NORMA" train recipe.ini --train.updates $limit --run.report_seconds 0.1 --run.folder stopped 2>messages >out &
 process=$!
 wait $reader
 got=0 cases=$((cases + 1))
@@ -163,7 +186,7 @@ resumes_exactly stopped SIGPIPE
 # A signal that the parent ignores stays ignored.
 rm -rf stopped
 perl -e '$SIG{INT} = $SIG{HUP} = "IGNORE"; exec @ARGV' -- \
-    "$NORMA" train recipe.ini --train.updates $updates --run.quiet --run.folder stopped 2>err >out &
+    "$NORMA" train recipe.ini --train.updates $limit --run.quiet --run.folder stopped 2>err >out &
 process=$!
 await_checkpoint stopped
 kill -INT $process
@@ -174,10 +197,7 @@ wait $process || got=$?
 [ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "ignored signals changed the weights"
 
 # One process per run folder.
-rm -rf stopped
-start stopped
-await_checkpoint stopped
-kill -STOP $process
+start_and_stop
 for option in '' --resume; do
     got=0 cases=$((cases + 1))
     # shellcheck disable=SC2086
@@ -190,4 +210,5 @@ wait $process || fail "the first process failed: $(cat err)"
 [ "$(weights stopped/last.safetensors)" = "$wanted" ] || fail "a second process changed the weights"
 [ ! -e stopped/.lock ] || fail "the lock file remains"
 
-echo "$kills kills (two of three in the middle of a file), five signals, two processes in one folder: the same weights"
+echo "$kills kills (two of three in the middle of a file), $stopping_kills of them after the best validation; $decays learning rates;"
+echo "early stopping at update $updates; five signals, two processes in one folder: the same weights"

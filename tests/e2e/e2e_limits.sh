@@ -113,4 +113,60 @@ if [ "$sanitized" = 0 ]; then
     [ "$got" = 6 ] || fail "train whose threads cannot be started any more: exit code $got"
     has err 'norma: the system cannot start a thread that it could start earlier'
 fi
+
+# The system's clock is set back by an hour at each reading: durations do not depend on it. A sanitizer is to be loaded first.
+if [ "$sanitized" = 0 ]; then
+    cat >clock.c <<'X2'
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long back;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int code = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_REALTIME)
+        now->tv_sec -= 3600 * (++back + atol(getenv("HOURS")));
+    return code;
+}
+
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out)
+        *out = now.tv_sec;
+    return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict out, void *restrict zone)
+{
+    (void)zone;
+    out->tv_sec = time(NULL);
+    out->tv_usec = 0;
+    return 0;
+}
+X2
+    "${CC:-cc}" -shared -fPIC -o clock.so clock.c || fail "the clock does not compile"
+    rm -rf back
+    export HOURS=0
+    LD_PRELOAD=$work/clock.so try train recipe.ini --run.folder back --train.updates 2
+    [ "$got" = 0 ] || fail "train with a clock that goes backwards: exit code $got: $(tail -n 1 err)"
+    # the second session is before the first one
+    HOURS=100 LD_PRELOAD=$work/clock.so try train --run.folder back --resume=override --train.updates 4 --train.seconds 500
+    [ "$got" = 0 ] || fail "resume with a clock that goes backwards: exit code $got: $(tail -n 1 err)"
+    [ "$(weights back/last.safetensors)" = "$base" ] || fail "another model with a clock that goes backwards"
+    grep -o '"seconds":[^,}]*' back/log.jsonl | sed 's/.*://' | sort -gc || fail "seconds: $(grep -o '"seconds":[^,}]*' back/log.jsonl)"
+    grep -q '"seconds":-' back/log.jsonl && fail "negative seconds"
+    grep -o '"started":"[^"]*' back/log.jsonl | sort -c 2>/dev/null && fail "the clock did not go backwards"
+    touch -d '2100-01-01' back/log.jsonl
+    LD_PRELOAD=$work/clock.so try report back -o back.html --no-samples --tensorboard events
+    [ "$got" = 0 ] || fail "report with a clock that goes backwards: exit code $got: $(tail -n 1 err)"
+    LD_PRELOAD=$work/clock.so try compare recipe.ini --norms layer --folder compared --samples false
+    [ "$got" = 0 ] || fail "compare with a clock that goes backwards: exit code $got: $(tail -n 1 err)"
+fi
 hostile_end

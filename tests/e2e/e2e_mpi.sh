@@ -233,6 +233,30 @@ start frozen --comm.timeout 2
 kill -STOP "$victim"
 finish
 ends 3 'norma: rank 1 has not responded for 2 seconds'
+# The system's clock is set back: rank 1 reads a time that is an hour later than the time until which the system lets it wait.
+if ! grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt"; then # a sanitizer is to be loaded first
+    cat >clock.c <<'X2'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int code = (int)syscall(SYS_clock_gettime, clock, now);
+    now->tv_sec += clock == CLOCK_REALTIME ? 3600 : 0;
+    return code;
+}
+X2
+    "${CC:-cc}" -shared -fPIC -o clock.so clock.c || fail "the clock does not compile"
+    # shellcheck disable=SC2016
+    printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || export LD_PRELOAD=%q\nexec "$@"\n' "$PWD/clock.so" >late.sh
+    chmod +x late.sh
+    got=0
+    timeout 120 "$MPIEXEC" -n 2 ./late.sh "$NORMA" train recipe.ini --run.quiet --run.folder late --comm.timeout 6 --train.updates 0 \
+        --train.seconds 9 --train.validate_every 100000 --train.save_every 0 </dev/null >out 2>err || got=$?
+    [ "$got" = 0 ] || fail "a clock that is set back: exit code $got: $(cat err)"
+fi
 start killed
 kill -9 "$victim"
 finish

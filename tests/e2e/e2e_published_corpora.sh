@@ -55,6 +55,7 @@ else
     head -c 3000 de-en.tgz >cut.tgz
     refuses 4 'truncated' prepare data/iwslt14-de-en --folder . --train cut.tgz/de-en/train.tags.de-en --output x
     refuses 4 'not an archive' prepare data/iwslt14-de-en --folder . --train train.de/de-en/train.tags.de-en --output x
+    refuses 3 '/proc/self/mem: Input/output error' prepare --train /proc/self/mem/train --source-lang de --target-lang en --output x
 fi
 accepts '440 kept, 20 held out for validation, 0 dropped' prepare decoded.ini --ratio 9 --output got
 # the same, split manually

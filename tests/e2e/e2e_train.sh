@@ -258,6 +258,10 @@ has err 'average of 5 models'
 rm run.safetensors
 refuses 5 'kept: 4 checkpoints, but --last is 5; train.keep_last' average run.safetensors kept --last 5
 refuses 2 'average.last has no effect without a run folder' average run.safetensors runs/small/last.safetensors --last 2
+# what cannot be read is not missing
+mkdir unlisted && ln -s checkpoints unlisted/checkpoints && ln -s ring ring
+refuses 3 'unlisted/checkpoints: Too many levels of symbolic links' average run.safetensors unlisted
+refuses 3 'ring: Too many levels of symbolic links' average run.safetensors ring --last 2
 refuses 3 'kept/checkpoints: is a folder, but no run with saved checkpoints' average run.safetensors kept kept/checkpoints
 [ ! -e run.safetensors ] || fail 'an average that failed left a file'
 

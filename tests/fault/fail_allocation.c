@@ -6,7 +6,8 @@
  *                         of allocations, and the numbers of the first and the last one of each call stack.
  *
  * Counting starts at the first fcntl(0, F_GETFD), with which main() of norma begins: earlier allocations are those of
-  * the loader. Allocations by the OpenMP runtime are not counted, because that library ends the process itself. */
+ * the loader. Allocations by the OpenMP runtime are not counted, because that library ends the process itself. Those by
+ * libarchive, which is loaded when it is needed, are not counted, because it reports them as damaged archives or ends the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,13 +30,16 @@ void *__libc_calloc(size_t n, size_t bytes);           /* NOLINT(bugprone-reserv
 void *__libc_realloc(void *block, size_t size);        /* NOLINT(bugprone-reserved-identifier) */
 void *__libc_memalign(size_t alignment, size_t bytes); /* NOLINT(bugprone-reserved-identifier) */
 
-enum { FRAMES = 24, MAX_STACKS = 1 << 14 };
+enum { FRAMES = 24, MAX_STACKS = 1 << 14, MAX_EXCLUDED = 8 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool started, following;
 static long at, count;
 static const char *report;
-static uintptr_t runtime_begin, runtime_end; /* addresses of the OpenMP runtime */
+static struct {
+    uintptr_t begin, end;
+} excluded[MAX_EXCLUDED]; /* addresses of libraries */
+static int n_excluded;
 static struct {
     uint64_t hash;
     long first, last;
@@ -43,25 +47,35 @@ static struct {
 static long n_stacks;
 static _Thread_local bool inside;
 
-static int find_runtime(struct dl_phdr_info *info, size_t size, void *unused)
+static int find_excluded(struct dl_phdr_info *info, size_t size, void *unused)
 {
     (void)size;
     (void)unused;
-    if (!strstr(info->dlpi_name, "libgomp") && !strstr(info->dlpi_name, "libomp"))
+    if (!strstr(info->dlpi_name, "libgomp") && !strstr(info->dlpi_name, "libomp") &&
+        !strstr(info->dlpi_name, "libarchive"))
         return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++)
+    for (int i = 0; i < info->dlpi_phnum && n_excluded < MAX_EXCLUDED; i++)
         if (info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_flags & PF_X) {
-            runtime_begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            runtime_end = runtime_begin + info->dlpi_phdr[i].p_memsz;
+            excluded[n_excluded].begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+            excluded[n_excluded].end = excluded[n_excluded].begin + info->dlpi_phdr[i].p_memsz;
+            n_excluded++;
         }
-    return 1;
+    return 0;
+}
+
+static bool is_excluded(const void *caller)
+{
+    for (int i = 0; i < n_excluded; i++)
+        if ((uintptr_t)caller >= excluded[i].begin && (uintptr_t)caller < excluded[i].end)
+            return true;
+    return false;
 }
 
 __attribute__((constructor)) static void read_settings(void)
 {
     void *frames[FRAMES];
     backtrace(frames, FRAMES); /* its first call allocates */
-    dl_iterate_phdr(find_runtime, NULL);
+    dl_iterate_phdr(find_excluded, NULL);
     const char *number = getenv("FAULT_AT");
     at = number ? atol(number) : 0;
     following = getenv("FAULT_FOLLOWING") != NULL;
@@ -107,7 +121,7 @@ static void record_stack(void)
 
 static bool fails(const void *caller)
 {
-    if (!started || inside || ((uintptr_t)caller >= runtime_begin && (uintptr_t)caller < runtime_end))
+    if (!started || inside || is_excluded(caller))
         return false;
     inside = true;
     pthread_mutex_lock(&mutex);
@@ -153,6 +167,20 @@ int posix_memalign(void **block, size_t alignment, size_t bytes)
         return ENOMEM;
     *block = __libc_memalign(alignment, bytes);
     return *block ? 0 : ENOMEM;
+}
+
+/* The allocations of the loader are not counted. */
+void *dlopen(const char *name, int mode)
+{
+    void *(*next)(const char *, int);
+    void *symbol = dlsym(RTLD_NEXT, "dlopen");
+    memcpy(&next, &symbol, sizeof next);
+    inside = true;
+    void *library = next(name, mode);
+    n_excluded = 0;
+    dl_iterate_phdr(find_excluded, NULL);
+    inside = false;
+    return library;
 }
 
 int fcntl(int fd, int command, ...)

@@ -127,6 +127,7 @@ static int receive_descriptor(int socket)
 static void read_path(const struct seccomp_notif *request, const call *made, char path[PATH_MAX])
 {
     path[0] = 0;
+    int descriptor = made->descriptor;
     if (made->path != NO_PATH) {
         struct iovec local = {path, PATH_MAX - 1},
                      remote = {(void *)(uintptr_t)request->data.args[made->path], PATH_MAX - 1};
@@ -135,10 +136,12 @@ static void read_path(const struct seccomp_notif *request, const call *made, cha
         remote.iov_len = in_page < remote.iov_len ? in_page : remote.iov_len;
         ssize_t n = process_vm_readv((pid_t)request->pid, &local, 1, &remote, 1, 0);
         path[n > 0 ? n : 0] = 0;
-    } else if (made->descriptor != NO_PATH) {
+        if (!path[0] && made->number == SYS_newfstatat) /* fstat of the C library */
+            descriptor = 0;
+    }
+    if (descriptor != NO_PATH) {
         char link[64];
-        snprintf(link, sizeof link, "/proc/%u/fd/%d", request->pid,
-                 (int)request->data.args[made->descriptor]);
+        snprintf(link, sizeof link, "/proc/%u/fd/%d", request->pid, (int)request->data.args[descriptor]);
         ssize_t n = readlink(link, path, PATH_MAX - 1);
         path[n > 0 ? n : 0] = 0;
     }

@@ -3,7 +3,7 @@
 #     fault_matrix.pl --norma PROGRAM --tools FOLDER [--sample N] [--commands REGEX] [--kinds REGEX] [--markdown FILE] [--jobs N]
 # Run in a folder that holds the models and texts of make_library_runs (tests/e2e/library_models.sh).
 # FOLDER: fail_syscall and libfail_allocation.so. --sample N: at most N tries per command and kind, spread evenly.
-# --markdown: writes the table of tries. --jobs: number of commands tried at a time, each in a separate folder.
+# --markdown: writes the table of calls and tries. --jobs: number of commands tried at a time, each in a separate folder.
 #
 # A try is one run of the program in which one call fails, or that call and all later ones ("all later"). Required:
 #     - a documented exit code, no signal, no hang; no report of a sanitizer
@@ -21,6 +21,7 @@ use Errno ();
 use File::Copy 'copy';
 use File::Find 'find';
 use File::Path qw(make_path remove_tree);
+use FindBin;
 use Getopt::Long;
 use POSIX ();
 use Storable ();
@@ -58,11 +59,25 @@ my @faults = (
 # copy: files and folders that a try gets as its own, as try/NAME. outputs: files that are complete or absent.
 # processes: number of processes that the command starts; the fault "process" is for these only, because the OpenMP runtime
 # ends the program itself when a thread cannot be started (tests/e2e/e2e_limits.sh has what Norma does before that).
-# resume: the command is repeated with --resume. stdin: standard input.
+# resume: the command is repeated with --resume. stdin: standard input. optional: the command is left out if it ends with exit
+# code 7, because a library or program is not installed. needs: it is left out if this file does not exist. sample: number of
+# tries per kind with a smaller --sample, for commands in which few calls can show a defect.
 my @prepare = qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer moses --bpe-merges 20 --threads 1);
 my @all = (
     {name => 'prepare', run => [@prepare, qw(--output try/data)], outputs => ['data/data.ini']},
     {name => 'prepare text', run => [qw(prepare --format text --tokenizer none --bpe-merges 0 --train lm.txt --threads 1 --output try/data)],
+        outputs => ['data/data.ini']},
+    {name => 'prepare --alignments', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --encoding latin1
+        --tokenizer moses --bpe-merges 20 --subword-sampling true --drop-duplicates true --threads 1 --output try/data)], outputs => ['data/data.ini']},
+    {name => 'prepare archive, table', run => [qw(prepare --train pairs.tgz/pairs/train,pairs.jsonl --valid-every 9 --source-lang de --target-lang en
+        --tokenizer none --bpe-vocabulary 60 --joint false --punctuation moses --threads 1 --output try/data)], outputs => ['data/data.ini'], optional => 1, sample => 20},
+    {name => 'prepare documents', run => [qw(prepare --format text --documents separated --train docs.txt --valid-every 9 --tokenizer byte_level
+        --pretokenizer qwen2 --bpe-merges 20 --drop-duplicates true --threads 1 --output try/data)], outputs => ['data/data.ini']},
+    {name => 'prepare sentencepiece', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer sentencepiece
+        --spm-vocab-size 320 --threads 1 --output try/data)], outputs => ['data/data.ini'], processes => 1, optional => 1},
+    {name => 'prepare --codes, dictionaries', run => [qw(prepare --train train --source-lang de --target-lang en --codes data/codes.bpe
+        --dict-source data/dict.source.txt --dict-target data/dict.target.txt --threads 1 --output try/data)], outputs => ['data/data.ini']},
+    {name => 'prepare --like model', run => [qw(prepare --like run-translate --train few --valid valid --threads 1 --output try/data)],
         outputs => ['data/data.ini']},
     {name => 'train', run => [qw(train translate.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train --resume', copy => ['run'], resume => 1,
@@ -72,44 +87,111 @@ my @all = (
     {name => 'train lm', run => [qw(train lm.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train tag', run => [qw(train tag.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train classify', run => [qw(train classify.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train --tune', run => [qw(train lm --tune run-lm --data.folder lm-data --train.updates 4 --train.max_tokens 256 --run.profile=
+        --device.threads 1 --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train --model.init_from', run => [qw(train translate.ini --model.init_from run-translate --model.freeze enc --train.updates 4
+        --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train, guided alignment', run => [qw(train translate.ini --data.folder aligned --model.alignment_head 1
+        --model.alignment_layer 1 --train.updates 4 --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train, BPE-dropout', run => [qw(train translate.ini --data.folder aligned --data.subword_dropout 0.1 --train.epochs 2 --train.updates 0 --train.max_tokens 600
+        --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train, shards, instruments', run => [qw(train translate.ini --model.norm rbn --model.decoder_norm power --train.shards 2 --norm.state worker
+        --probe.every 2 --optim.name muon --schedule.name val-decay --train.validate_every 2 --train.score true --train.patience 2
+        --train.updates 4 --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train sentencepiece', run => [qw(train translate.ini --data.folder pieces --data.subword_sampling 0.2 --train.updates 3
+        --run.quiet --run.folder try/run)], resume => 1, needs => 'pieces'},
+    {name => 'train tag, vectors', run => [qw(train tag.ini --data.vectors vectors.txt --model.word_dim 4 --model.bigram_dim 4 --train.epochs 1 --run.quiet
+        --run.folder try/run)], resume => 1},
+    {name => 'train classify, n-grams', run => [qw(train classify.ini --model.ngram_dim 4 --model.ngram_buckets 50 --model.ngram_weights idf
+        --data.codes data/codes.bpe --train.epochs 1 --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train --dry-run', run => [qw(train translate.ini --dry-run --run.folder try/run)]},
     {name => 'translate', run => [qw(translate run-translate --beam 2)], stdin => 'few.de'},
     {name => 'translate --output', run => [qw(translate run-translate few.de --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'translate --shortlist', run => [qw(translate run-translate few.de --shortlist list --output try/out)], copy => ['out'],
         outputs => ['out']},
+    {name => 'translate --json', run => [qw(translate run-translate,run-batch --beam 2 --nbest 2 --json --alignment few.de --encoding latin1)]},
+    {name => 'translate --prefix, --constraints', run => [qw(translate run-translate few.de --prefix few.prefix --constraints few.phrases
+        --beam 4)]},
+    {name => 'translate --search sample, int8', run => [qw(translate run-batch few.de --search sample --nbest 3 --precision int8)]},
+    {name => 'translate pieces', run => [qw(translate run-pieces few.de --output-format subword)], needs => 'run-pieces'},
+    {name => 'rescore', run => [qw(rescore run-translate few.de few.en --json --alignment --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'shortlist', run => [qw(shortlist data --threads 1 --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'tag', run => [qw(tag run-tag names.few --input-format text --output try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'tag --json', run => [qw(tag run-tag tags.few --json --scheme bioes --encoding latin1)]},
     {name => 'tag --evaluate', run => [qw(tag run-tag tags.few --evaluate)]},
     {name => 'classify', run => [qw(classify run-classify reviews.few --probabilities --output try/out)], copy => ['out'],
         outputs => ['out']},
+    {name => 'classify csv', run => [qw(classify run-classify reviews.csv --text text --json)]},
     {name => 'classify --evaluate', run => [qw(classify run-classify reviews.tsv --evaluate --json)]},
     {name => 'perplexity', run => [qw(perplexity run-lm lm.few --json)]},
+    {name => 'perplexity --tokens', run => [qw(perplexity run-bytes docs.few --tokens --documents separated)]},
+    {name => 'perplexity --context', run => [qw(perplexity run-lm lm.few lm.few --context 4 --interval)]},
+    {name => 'perplexity of pairs', run => [qw(perplexity run-translate --split valid --json)]},
+    {name => 'generate file', run => [qw(generate run-bytes docs.few --documents separated --samples 2 --tokens 6 --stop cat --json --output try/out)],
+        copy => ['out'], outputs => ['out']},
     {name => 'generate', run => [qw(generate run-lm --prompt), 'the dog', qw(--tokens 12 --temperature 0.8 --seed 3)]},
     {name => 'score bleu', run => [qw(score bleu few.de --reference few.en --json)]},
     {name => 'score chrf', run => [qw(score chrf few.de --reference few.en --against few.en)]},
     {name => 'score ter', run => [qw(score ter few.de --reference few.en)]},
+    {name => 'score bleu, pieces', run => [qw(score bleu few.de --reference few.en,few.de --tokenize spm --spm-model pieces/sentencepiece.source.model --sentence)],
+        needs => 'pieces'},
+    {name => 'score accuracy', run => [qw(score accuracy labels.few --reference labels.few --json)]},
+    {name => 'score f1', run => [qw(score f1 spans.few --reference spans.few)]},
     {name => 'inspect', run => [qw(inspect run-translate)]},
-    {name => 'inspect --save', run => [qw(inspect try/run --save --batches 2)], copy => ['run'], outputs => ['run/inspect.json']},
+    {name => 'inspect --save', run => [qw(inspect try/run --save --batches 2)], copy => ['run'], outputs => ['run/inspection.json']},
+    {name => 'inspect --checkpoints', run => [qw(inspect run-batch --checkpoints --advise --json --batches 2 --gradient-batches 2)]},
     {name => 'average', run => [qw(average try/out run-translate/last.safetensors run-translate/best.safetensors)], copy => ['out'],
         outputs => ['out']},
+    {name => 'average run', run => [qw(average try/out run-batch --last 2)], copy => ['out'], outputs => ['out'], sample => 20},
+    {name => 'export --fold', run => [qw(export run-batch -o try/out --fold --bf16)], copy => ['out'], outputs => ['out']},
     {name => 'export', run => [qw(export run-translate/last.safetensors -o try/out --int8)], copy => ['out'], outputs => ['out']},
     {name => 'convert --from ctranslate2', run => [qw(convert fixture/ctranslate2 --from ctranslate2 -o try/out)], copy => ['out'],
         outputs => ['out']},
     {name => 'convert --from huggingface', run => [qw(convert fixture/huggingface --from huggingface -o try/out)], copy => ['out'],
         outputs => ['out']},
+    {name => 'convert --from huggingface, GPT-2', run => [qw(convert fixture/huggingface-gpt2 --from huggingface -o try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'convert --from huggingface, Llama', run => [qw(convert fixture/huggingface-llama --from huggingface -o try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'convert --from ctranslate2, lm', run => [qw(convert fixture/ctranslate2-lm --from ctranslate2 -o try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'convert --from fairseq', run => [qw(convert fixture/fairseq --from fairseq --heads 2 -o try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'convert --from marian', run => [qw(convert marian/post.npz --from marian --vocabs marian/source.yml,marian/target.yml -o try/out)],
+        copy => ['out'], outputs => ['out'], optional => 1, sample => 20},
+    {name => 'convert --to ctranslate2', run => [qw(convert run-batch --to ctranslate2 -o try/folder)]},
+    {name => 'convert --to huggingface', run => [qw(convert run-translate --to huggingface -o try/folder)]},
+    {name => 'convert --to huggingface, byte-level', run => [qw(convert run-bytes --to huggingface -o try/folder)]},
     {name => 'report', run => [qw(report run-translate run-lm --no-samples -o try/out)], copy => ['out'], outputs => ['out']},
     {name => 'report --tensorboard', run => [qw(report run-translate --no-samples -o try/out --tensorboard try/events)]},
+    {name => 'report --png', run => [qw(report runs/layer-1 runs/rms-1 --inspected inspected.json -o try/out --png try/png --png-width 240)], outputs => ['out'],
+        processes => 1},
+    {name => 'baseline lm', run => [qw(baseline lm.ini --data.folder lm-split --bootstrap 20 --json)]},
+    {name => 'baseline tag', run => [qw(baseline tag.ini --bootstrap 20)]},
+    {name => 'baseline translate', run => [qw(baseline translate.ini --bootstrap 20)]},
     {name => 'baseline', run => [qw(baseline classify.ini --bootstrap 20)]},
     {name => 'compare --results', run => [qw(compare --results runs)]},
     {name => 'compare', run => [qw(compare classify.ini --norms layer,rms --compare.folder try/compare --train.epochs 1 --jobs 1 --data.test reviews.tsv)],
         outputs => ['compare/comparison.json'], processes => 2},
+    {name => 'compare --results, json', run => [qw(compare --results runs --format json)]},
+    {name => 'compare --grid', run => [qw(compare lm.ini --norms rms --grid model.heads=1,2 --score-grid --average 2 --train.save_every 1
+        --compare.folder try/compare --train.updates 2 --jobs 1 --data.folder lm-split --format latex)], outputs => ['compare/comparison.json'],
+        processes => 2},
+    {name => 'demo tag', run => [qw(demo tag tags.txt --folder try/demo --norms layer --updates 2)], processes => 2},
     {name => 'demo lm', run => [qw(demo lm lm.txt --folder try/demo --norms layer --updates 2)], processes => 3},
     {name => 'tokenize', run => [qw(tokenize few.de --like run-translate)]},
     {name => 'subword', run => [qw(subword few.de --like run-translate)]},
+    {name => 'tokenize --output', run => [qw(tokenize docs.few --tokenizer byte_level --encoding latin1 --output try/out)], copy => ['out'],
+        outputs => ['out']},
+    {name => 'subword --undo', run => [qw(subword --undo docs.few --like run-bytes --output try/out)], copy => ['out'], outputs => ['out']},
+    {name => 'subword pieces', run => [qw(subword few.de --spm-model pieces/sentencepiece.source.model)], needs => 'pieces', sample => 20},
+    {name => 'normalize pieces', run => [qw(normalize few.de --spm-model pieces/sentencepiece.source.model)], needs => 'pieces'},
+    {name => 'detokenize --like', run => [qw(detokenize few.de --like data --side target --output try/out)], copy => ['out'], outputs => ['out']},
     {name => 'normalize', run => [qw(normalize few.de --form nfkc)]},
     {name => 'detokenize', run => [qw(detokenize few.de)]},
     {name => 'compressed text', run => [qw(tokenize few.de.gz)]},
     {name => 'recipes', run => ['recipes', 'lm']},
     {name => 'help', run => [qw(help train all)]},
+    {name => 'manual', run => [qw(compare --manual)]},
     {name => 'completion', run => [qw(completion bash)]},
 );
 
@@ -201,14 +283,15 @@ sub run {
 
 # Numbers of the calls to try: all system calls; of the allocations the first and the last one of each call stack.
 sub points {
-    my ($fault) = @_;
+    my ($command, $fault) = @_;
     my ($total, @rest) = split /\n/, slurp('calls') // '0';
     my @at = 1 .. $total;
     if (!$fault->[1]) {
         my %distinct = map { $_ => 1 } map { $fault->[3] ? (split / /)[0] : split / / } @rest;
         @at = sort { $a <=> $b } keys %distinct;
     }
-    @at = @at[map { int(($_ + 0.5) * @at / $sample) } 0 .. $sample - 1] if $sample and @at > $sample;
+    my $n = $sample && $command->{sample} && $command->{sample} > $sample ? $command->{sample} : $sample;
+    @at = @at[map { int(($_ + 0.5) * @at / $n) } 0 .. $n - 1] if $n and @at > $n;
     return ($total, @at);
 }
 
@@ -217,7 +300,8 @@ sub points {
 # Codes and causes of a fault. A file that cannot be read may also be reported as missing by the reader of an optional file.
 sub names_cause {
     my ($fault, $code, $message) = @_;
-    return $code == 6 && $message =~ /memory/i if $fault->[2] eq 'ENOMEM';
+    # iconv_open of glibc returns EINVAL if it has no memory for its list of encodings; libarchive does not report that of zlib
+    return $code == 6 && $message =~ /memory/i || $message =~ /unknown encoding|gzip decompression failed/ if $fault->[2] eq 'ENOMEM';
     return $code == 3 || $code == 5 if $fault->[1] eq 'stat';    # also what follows from a file that seems absent
     no strict 'refs';
     local $! = &{"Errno::$fault->[2]"}();
@@ -276,21 +360,18 @@ sub check {
 
 # ---- the matrix ----
 
-make_path('fixture');
-if (!-d 'fixture/run') {
-    system("$norma train translate.ini --run.quiet --run.folder fixture/run --train.updates 6 >stdout 2>stderr") == 0
-        or die slurp('stderr');
-}
-if (!-d 'fixture/damaged') {    # two checkpoints; the newer one, of update 6, is damaged
-    system("$norma train translate.ini --run.quiet --run.folder fixture/damaged --train.updates 6 --train.validate_every 3 --train.keep_last 2 "
-        . ">stdout 2>stderr") == 0 or die slurp('stderr');
-    spew($_, substr slurp($_), 0, 100) for glob 'fixture/damaged/checkpoints/*6.safetensors';
-}
-for my $format (qw(ctranslate2 huggingface)) {
-    next if -d "fixture/$format";
-    system("$norma convert run-translate --to $format -o fixture/$format >stdout 2>stderr") == 0 or die slurp('stderr');
-}
 sub head { my ($from, $to, $n) = @_; my @lines = split /^/, slurp($from); spew($to, join '', @lines[0 .. ($n < @lines ? $n - 1 : $#lines)]) }
+
+# Makes an input with the program. An input that needs a library or program that is not installed is left out.
+sub make {
+    my ($path, @arguments) = @_;
+    return if -e $path;
+    my $command = join ' ', map { "'$_'" } @arguments;
+    my $code = system("'$norma' $command >stdout 2>stderr") >> 8;
+    die "norma @arguments: exit code $code: ", slurp('stderr') unless $code == 0 or $code == 7;
+}
+
+make_path('fixture');
 head('train.de', 'few.de', 8);
 head('train.en', 'few.en', 8);
 head('names.txt', 'names.few', 6);
@@ -298,11 +379,55 @@ head('tags.txt', 'tags.few', 30);
 head('reviews.txt', 'reviews.few', 6);
 head('lm.txt', 'lm.few', 6);
 system('gzip -kf few.de');
-system("$norma shortlist data --threads 1 --output list 2>/dev/null");
-if (!-e 'runs/comparison.json') {
-    system("$norma compare classify.ini --norms layer,rms --compare.folder runs --train.epochs 1 --jobs 1 --data.test reviews.tsv >stdout 2>stderr") == 0
-        or die slurp('stderr');
+my @pairs = map { my ($de, $en) = @$_; chomp($de, $en); [$de, $en] } do {
+    my @de = split /^/, slurp('train.de'); my @en = split /^/, slurp('train.en'); map { [$de[$_], $en[$_]] } 0 .. $#de };
+spew('links', join '', map { my $words = () = $_->[0] =~ /\S+/g; join(' ', map { "$_-$_" } 0 .. $words - 1) . "\n" } @pairs);
+spew('pairs.jsonl', join '', map { "{\"de\": \"$_->[0]\", \"en\": \"$_->[1]\"}\n" } @pairs[0 .. 39]);
+make_path('pairs');
+copy("train.$_", "pairs/train.$_") for qw(de en);
+system('tar czf pairs.tgz pairs');
+spew('docs.txt', join "\n", map { "Story $_\n  Once a cat\thad " . $_ % 7 . " lives.\n" . ($_ % 2 ? "The end.\n" : '') } 1 .. 40);
+head('docs.txt', 'docs.few', 7);
+spew('few.prefix', join '', map { (split ' ', $_->[1])[0] . "\n" } @pairs[0 .. 7]);
+spew('few.phrases', join '', map { $_ % 2 ? "tree\n" : "blue dog\tred\n" } 0 .. 7);
+spew('vectors.txt', join '', map { "$_ 0.1 -0.2 0.3 0.5\n" } qw(anna lives in wien .));
+spew('reviews.csv', "id,text\n" . join '', map { "$_,\"" . (split /\n/, slurp('reviews.few'))[$_] . "\"\n" } 0 .. 5);
+spew('labels.few', "good\nbad\ngood\n");
+spew('spans.few', "B-PER O O B-LOC O\nO O\n");
+make('fixture/run', qw(train translate.ini --run.quiet --run.folder fixture/run --train.updates 6));
+if (!-d 'fixture/damaged') {    # two checkpoints; the newer one, of update 6, is damaged
+    make('fixture/damaged', qw(train translate.ini --run.quiet --run.folder fixture/damaged --train.updates 6 --train.validate_every 3 --train.keep_last 2));
+    spew($_, substr slurp($_), 0, 100) for glob 'fixture/damaged/checkpoints/*6.safetensors';
 }
+make('run-batch', qw(train translate.ini --run.quiet --run.folder run-batch --model.norm batch --train.updates 6 --train.save_every 3 --train.keep_last 2));
+make('run-untied', qw(train translate.ini --run.quiet --run.folder run-untied --model.share_embeddings none --train.updates 2));
+make('aligned', qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --bpe-merges 20 --joint true
+    --subword-sampling true --output aligned));
+make('bytes', qw(prepare --format text --documents separated --train docs.txt --tokenizer byte_level --bpe-merges 20 --output bytes));
+make('run-bytes', qw(train lm.ini --run.quiet --data.folder bytes --model.preset llama --model.width 16 --model.ff 32 --model.heads 2
+    --model.layers 1 --run.folder run-bytes));
+make('run-gpt2', qw(train lm.ini --run.quiet --data.folder bytes --model.preset gpt2 --model.width 16 --model.ff 32 --model.heads 2 --model.layers 1
+    --run.folder run-gpt2));
+make('lm-split', qw(prepare --format text --train lm.txt --valid-every 5 --test lm.few --bpe-merges 10 --output lm-split));
+make('pieces', qw(prepare --train train --valid valid --source-lang de --target-lang en --tokenizer sentencepiece --spm-vocab-size 320 --output pieces));
+make('run-pieces', qw(train translate.ini --run.quiet --data.folder pieces --run.folder run-pieces)) if -d 'pieces';
+make('list', qw(shortlist data --threads 1 --output list));
+make("fixture/$_->[0]", 'convert', $_->[1], '--to', $_->[2], '-o', "fixture/$_->[0]") for
+    ['ctranslate2', 'run-translate', 'ctranslate2'], ['huggingface', 'run-translate', 'huggingface'], ['huggingface-untied', 'run-untied', 'huggingface'],
+    ['ctranslate2-lm', 'run-lm', 'ctranslate2'],
+    ['huggingface-gpt2', 'run-gpt2', 'huggingface'], ['huggingface-llama', 'run-bytes', 'huggingface'];
+if (!-d 'fixture/fairseq') {    # the names of M2M100 without their prefix
+    make_path('fixture/fairseq');
+    copy("data/$_", 'fixture/fairseq') for qw(dict.source.txt dict.target.txt data.ini);
+    my $model = slurp('fixture/huggingface-untied/model.safetensors');
+    my $length = unpack 'Q<', $model;
+    my $header = substr($model, 8, $length) =~ s/model\.//gr =~ s/lm_head\.weight/decoder.output_projection.weight/r =~ s/"xxh3"/"sums"/r;
+    spew('fixture/fairseq/model.safetensors', pack('Q<', length $header) . $header . substr $model, 8 + $length);
+}
+copy_tree("$FindBin::Bin/../interchange/marian", 'marian');
+make('runs/comparison.json', qw(compare classify.ini --norms layer,rms --compare.folder runs --train.epochs 1 --jobs 1 --data.test reviews.tsv));
+make('inspected.json', qw(inspect runs/layer-1 runs/rms-1 --json --batches 1 --gradient-batches 1));
+spew('inspected.json', slurp('stdout')) unless -e 'inspected.json';
 
 # All tries of a command: {available: whether the system permits injection, row: for each fault [calls, tries, failures]}.
 sub try_command {
@@ -310,7 +435,11 @@ sub try_command {
     my ($available, %row) = (0);
     fresh($command);
     my $before = snapshot();
-    my $code = run($command, undef, 0);
+    my $code = $command->{needs} && !-e $command->{needs} ? 7 : run($command, undef, 0);
+    if ($code == 7 and $command->{needs} || $command->{optional}) {
+        print "$command->{name}: skipped: ", slurp('stderr') || "there is no $command->{needs}\n";
+        return {available => 1, row => {}};
+    }
     die "$command->{name}: exit code $code without a fault: ", slurp('stderr') if $code;
     my $reference = {files => snapshot(), stdout => plain('stdout', slurp('stdout'))};
     for my $fault (grep { $_->[0] =~ /$kinds/ } @faults) {
@@ -318,7 +447,7 @@ sub try_command {
         $code = run($command, $fault, 0);
         next if $code == 77 or !-e 'calls';    # not available here
         $available = 1;
-        my ($total, @at) = points($fault);
+        my ($total, @at) = points($command, $fault);
         @at = grep { $_ <= ($command->{processes} // 0) } @at if $fault->[1] eq 'process';
         next unless @at;
         my $failed = 0;
@@ -394,7 +523,7 @@ if ($markdown) {
     for my $command (grep { %{$row{$_->{name}} // {}} } @all) {
         $text .= "| $command->{name} | " . join(' | ', map {
             my $cell = $row{$command->{name}}{$_->[0]};
-            !$cell ? '' : $cell->[2] ? "$cell->[1], $cell->[2] failed" : $cell->[1] } @used) . " |\n";
+            !$cell ? '' : "$cell->[0], $cell->[1]" . ($cell->[2] ? ", $cell->[2] failed" : '') } @used) . " |\n";
     }
     spew($markdown, $text);
 }

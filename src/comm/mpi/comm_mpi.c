@@ -92,6 +92,15 @@ static void send_heartbeat(mpi_comm *c)
         MPI_Isend(&c->heartbeat, 1, MPI_BYTE, next, TAG_HEARTBEAT, c->control, &c->heartbeat_request);
 }
 
+static void init_wake(pthread_cond_t *wake)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static void *run_heartbeat(void *argument)
 {
     mpi_comm *c = argument;
@@ -104,8 +113,8 @@ static void *run_heartbeat(void *argument)
             c->lost = previous;
             c->failed = true;
         }
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        struct timespec until; /* not of the system's clock, which may be set back by hours */
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += 500000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
@@ -364,7 +373,7 @@ static nm_status open_mpi(nm_comm **out, double timeout, long launched, nm_error
     MPI_Comm_dup(MPI_COMM_WORLD, &c->data);
     MPI_Comm_dup(MPI_COMM_WORLD, &c->control);
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_cond_init(&c->wake, NULL);
+    init_wake(&c->wake);
     c->last_heartbeat = nm_clock();
     if (pthread_create(&c->thread, NULL, run_heartbeat, c))
         nm_panic(__FILE__, __LINE__, "a thread cannot be started");
