@@ -36,6 +36,8 @@
 #include "backend/cpu/vector_avx512.h"
 #elif defined(NM_LEVEL_avx2)
 #include "backend/cpu/vector_avx2.h"
+#elif defined(NM_LEVEL_neon)
+#include "backend/cpu/vector_neon.h"
 #else
 #include "backend/cpu/vector_base.h"
 #endif
