@@ -81,7 +81,10 @@ static bool never(void)
 {
     return false;
 }
-#define OTHER_CPU(level) {.name = level, .present = never}
+#define OTHER_CPU(level)                                                                                     \
+    {                                                                                                        \
+        .name = level, .present = never                                                                      \
+    }
 
 /* Best first. */
 static const cpu_level levels[] = {
@@ -143,7 +146,8 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
     const cpu_level *level = find_level(options->isa);
     if (!level)
         return nm_fail(err, NM_USAGE,
-                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx, neon, dotprod)",
+                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx, "
+                       "neon, dotprod)",
                        options->isa);
     if (!usable(level))
         return nm_fail(err, NM_UNSUPPORTED, "this %s does not support level %s; use auto",

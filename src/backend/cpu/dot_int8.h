@@ -3,7 +3,8 @@
  *
  * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum of the row of
  * the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI, bytes are first widened to 16
- * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. AMX multiplies signed bytes: 64 columns of 16
+ * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. NEON and the dot-product extension of Arm multiply
+ * signed bytes. AMX multiplies signed bytes: 64 columns of 16
  * input rows times the same columns of a panel.
  *
  * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x are read together. */
@@ -108,10 +109,14 @@ NM_INLINE dot_vector dot_add_step(dot_vector sum, const int8_t *panel, int part,
 {
     int8x16_t w = vld1q_s8(panel + 64 * step + 16 * part), all = vld1q_s8(x);
     switch (step) {
-    case 0: return vdotq_laneq_s32(sum, w, all, 0);
-    case 1: return vdotq_laneq_s32(sum, w, all, 1);
-    case 2: return vdotq_laneq_s32(sum, w, all, 2);
-    default: return vdotq_laneq_s32(sum, w, all, 3);
+    case 0:
+        return vdotq_laneq_s32(sum, w, all, 0);
+    case 1:
+        return vdotq_laneq_s32(sum, w, all, 1);
+    case 2:
+        return vdotq_laneq_s32(sum, w, all, 2);
+    default:
+        return vdotq_laneq_s32(sum, w, all, 3);
     }
 }
 

@@ -9,7 +9,7 @@
 enum {
     /* vectors of a row of a micro-panel, and the distance of its rows; one vector may overlap the next row */
     MICRO_VECTORS = (NM_TILE_ROWS + NM_W - 1) / NM_W,
-    MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS * NM_W : NM_TILE_ROWS,
+    MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : NM_TILE_ROWS,
     DEPTH = 512,                        /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
     PANELS = NM_HALF_TILE ? 16 : 8,     /* micro-panels of a block */
     EXTRA_PANELS = PANELS / 4,          /* additional ones of a block, instead of a small last block */
