@@ -1,6 +1,6 @@
 # One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
 # Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Levels vnni and
-# amx are avx512 with a different simd_int8.c. The levels bf16_* are the files with bf16 matrix multiplications, compiled with
+# amx are avx512 with a different simd_int8.c, dotprod is such a level of neon. The levels bf16_* are the files with bf16 matrix multiplications, compiled with
 # NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
 list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
@@ -35,14 +35,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(_needs_bf16_avx512 avx512bw)
   set(_needs_bf16_dot avx512_bf16)
   set(_needs_bf16_amx amx_bf16)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(_levels base neon dotprod bf16_base bf16_neon)
+  set(_flags_dotprod -march=armv8.2-a+dotprod)
 else()
   set(_levels base bf16_base)
 endif()
-foreach(_level IN ITEMS vnni amx)
+foreach(_level IN ITEMS vnni amx dotprod)
   set(_files_${_level} src/backend/cpu/simd_int8.c)
   set(_defines_${_level} NM_LEVEL_avx512=1)
 endforeach()
-foreach(_level IN ITEMS base avx2 avx512 dot amx)
+set(_defines_dotprod NM_LEVEL_neon=1)
+foreach(_level IN ITEMS base avx2 avx512 dot amx neon)
   set(_files_bf16_${_level} src/backend/cpu/simd_flash_attention.c src/backend/cpu/simd_gemm.c
                             src/backend/cpu/simd_linear.c src/backend/cpu/simd_loss.c)
   set(_defines_bf16_${_level} NM_BF16=1 NM_LEVEL_${_level}=1)

@@ -2,8 +2,9 @@
 # Checks that two builds of the program, by different compilers or for different processors, compute bitwise identical
 # results.
 #     scripts/same_results.sh PROGRAM OTHER         each may be a command, such as "qemu-aarch64-static -L ROOT build-arm64/norma"
-# Small models are trained by both (PROGRAM writes the data), on the backend ref and at the CPU level base. The models of PROGRAM
-# translate, classify and score text in float, int8 and bf16. Ends with "N passed, N failed".
+# Small models are trained by both (PROGRAM writes the data), on the backend ref, at the CPU level base, and at the best level of
+# each in float and bf16; neither may be base. The models of PROGRAM translate, classify and score text in float, int8 and bf16.
+# Ends with "N passed, N failed".
 set -uo pipefail
 [ $# -eq 2 ] || { echo "usage: scripts/same_results.sh PROGRAM OTHER" >&2; exit 2; }
 SOURCE=$(cd "$(dirname "$0")/.." && pwd)
@@ -62,12 +63,12 @@ infer() { # command, options of the device as one word, arguments; the program i
     if [ "$command" = classify ]; then "$@" "$command" "$model" "$text" $device; else "$@" "$command" "$model" "$text" $device --json; fi
 }
 
-for device in "--device.backend ref" "--device.isa base"; do
+for device in "--device.backend ref" "--device.isa base" "--device.isa auto" "--device.isa auto --device.precision bf16"; do
     for norm in layer batch power rbn mabn renorm seed progressive un; do
         same "training with $norm, $device" train $norm "$device"
     done
 done
-for device in "--device.backend ref" "--device.isa base" "--device.isa base --device.precision int8" "--device.isa base --device.precision bf16"; do
+for device in "--device.backend ref" "--device.isa "{base,auto}{," --device.precision int8"," --device.precision bf16"}; do
     same "translate $device" infer translate "$device" run-translate in.de
     same "perplexity $device" infer perplexity "$device" run-lm lm.txt
     same "classify $device" infer classify "$device" run-classify reviews.txt

@@ -11,6 +11,8 @@ static const char *const cpu_levels[] = {"base",
 #if defined(__x86_64__)
                                          "avx2",        "avx512", "vnni",
                                          "avx512_bf16", "amx"
+#elif defined(__aarch64__)
+                                         "neon", "dotprod"
 #endif
 };
 enum { N_CPU_LEVELS = sizeof cpu_levels / sizeof *cpu_levels };

@@ -1,5 +1,5 @@
 /* Every kernel on every CPU level against the reference kernel in double, at odd sizes, with gaps between
- * rows and guard zones. Bitwise identical for every number of threads, and at all levels from avx2 on.
+ * rows and guard zones. Bitwise identical for every number of threads, and at all levels except base.
  * Fenced `ref` in float is checked in the same way. */
 #include "kernel_checks.h"
 #include "kernel_levels.h"
@@ -88,21 +88,24 @@ static void test_threads(void **state)
     check_equal(options, 3);
 }
 
-#if defined(__x86_64__)
 /* Bitwise identical at all levels with FMA. */
 static void test_levels(void **state)
 {
     (void)state;
+#if defined(__aarch64__)
+    const nm_backend_options options[] = {{.name = "cpu", .isa = "neon", .threads = 1},
+                                          {.name = "cpu", .isa = "dotprod", .threads = 1}};
+#else
     const nm_backend_options options[] = {{.name = "cpu", .isa = "avx2", .threads = 1},
                                           {.name = "cpu", .isa = "avx512", .threads = 1},
                                           {.name = "cpu", .isa = "vnni", .threads = 1}};
-    nm_backend *avx2 = level_create(options[0]);
-    if (!avx2)
-        skip();
-    nm_backend_free(avx2);
-    check_equal(options, 3);
-}
 #endif
+    nm_backend *lowest = level_create(options[0]);
+    if (!lowest)
+        skip();
+    nm_backend_free(lowest);
+    check_equal(options, sizeof options / sizeof *options);
+}
 
 static void test_ref_float_fenced(void **state)
 {
@@ -116,7 +119,6 @@ static void test_cpu_base(void **state)
     check_level((nm_backend_options){.name = "cpu", .isa = "base", .threads = 1}, "base");
 }
 
-#if defined(__x86_64__)
 static void test_cpu_avx2(void **state)
 {
     (void)state;
@@ -134,21 +136,28 @@ static void test_cpu_vnni(void **state)
     (void)state;
     check_level((nm_backend_options){.name = "cpu", .isa = "vnni", .threads = 1}, "vnni");
 }
-#endif
+
+static void test_cpu_neon(void **state)
+{
+    (void)state;
+    check_level((nm_backend_options){.name = "cpu", .isa = "neon", .threads = 1}, "neon");
+}
+
+static void test_cpu_dotprod(void **state)
+{
+    (void)state;
+    check_level((nm_backend_options){.name = "cpu", .isa = "dotprod", .threads = 1}, "dotprod");
+}
 
 /* test_kernels [KERNEL] */
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ref_float_fenced),
-        cmocka_unit_test(test_cpu_base),
-#if defined(__x86_64__)
-        cmocka_unit_test(test_cpu_avx2),
-        cmocka_unit_test(test_cpu_avx512),
-        cmocka_unit_test(test_cpu_vnni),
-        cmocka_unit_test(test_levels),
-#endif
+        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_cpu_base),
+        cmocka_unit_test(test_cpu_avx2),         cmocka_unit_test(test_cpu_avx512),
+        cmocka_unit_test(test_cpu_vnni),         cmocka_unit_test(test_cpu_neon),
+        cmocka_unit_test(test_cpu_dotprod),      cmocka_unit_test(test_levels),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

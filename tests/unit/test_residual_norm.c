@@ -124,6 +124,7 @@ static void test_fused_is_exact(void **state)
                                                   {.name = "ref", .dtype = NM_F64},
                                                   {.name = "cpu", .isa = "auto", .threads = 2},
                                                   {.name = "cpu", .isa = "avx2", .threads = 1},
+                                                  {.name = "cpu", .isa = "neon", .threads = 1},
                                                   {.name = "cpu", .isa = "base", .threads = 1}};
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
         for (size_t i = 0; i < 4 * sizeof backends / sizeof *backends; i++) {

@@ -6,6 +6,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 typedef struct cpu_level {
@@ -68,7 +70,21 @@ static bool tiles_permitted(void)
     const long request_permission = 0x1023, tile_data = 18;
     return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 }
+#elif defined(__aarch64__)
+static bool has_dotprod(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+}
 #endif
+
+static bool never(void)
+{
+    return false;
+}
+#define OTHER_CPU(level)                                                                                     \
+    {                                                                                                        \
+        .name = level, .present = never                                                                      \
+    }
 
 /* Best first. */
 static const cpu_level levels[] = {
@@ -78,6 +94,19 @@ static const cpu_level levels[] = {
     {"vnni", has_vnni, NULL, FILL(avx512, vnni), FILL_BF16(avx512)},
     {"avx512", has_avx512, NULL, FILL(avx512, avx512), FILL_BF16(avx512)},
     {"avx2", has_avx2, NULL, FILL(avx2, avx2), FILL_BF16(avx2)},
+#else
+    OTHER_CPU("amx"),
+    OTHER_CPU("avx512_bf16"),
+    OTHER_CPU("vnni"),
+    OTHER_CPU("avx512"),
+    OTHER_CPU("avx2"),
+#endif
+#if defined(__aarch64__)
+    {"dotprod", has_dotprod, NULL, FILL(neon, dotprod), FILL_BF16(neon)},
+    {"neon", always, NULL, FILL(neon, neon), FILL_BF16(neon)},
+#else
+    OTHER_CPU("dotprod"),
+    OTHER_CPU("neon"),
 #endif
     {"base", always, NULL, FILL(base, base), FILL_BF16(base)},
 };
@@ -117,7 +146,8 @@ nm_status nm_cpu_backend_init(nm_backend *backend, const nm_backend_options *opt
     const cpu_level *level = find_level(options->isa);
     if (!level)
         return nm_fail(err, NM_USAGE,
-                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx)",
+                       "unknown CPU level '%s' (available: auto, base, avx2, avx512, vnni, avx512_bf16, amx, "
+                       "neon, dotprod)",
                        options->isa);
     if (!usable(level))
         return nm_fail(err, NM_UNSUPPORTED, "this %s does not support level %s; use auto",

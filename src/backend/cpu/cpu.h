@@ -43,6 +43,9 @@ NM_CPU_LEVEL(avx2)
 NM_CPU_LEVEL(avx512)
 void nm_cpu_int8_vnni(nm_kernels *k); /* the other kernels of this level are those of avx512 */
 void nm_cpu_int8_amx(nm_kernels *k);  /* likewise */
+#elif defined(__aarch64__)
+NM_CPU_LEVEL(neon)
+void nm_cpu_int8_dotprod(nm_kernels *k); /* the other kernels of this level are those of neon */
 #endif
 
 /* Kernels with bf16 matrix multiplications, which replace those of the level on a bf16 backend. */
@@ -57,6 +60,8 @@ NM_CPU_BF16(avx2)
 NM_CPU_BF16(avx512)
 NM_CPU_BF16(dot) /* with the instruction vdpbf16ps */
 NM_CPU_BF16(amx) /* with the instruction tdpbf16ps */
+#elif defined(__aarch64__)
+NM_CPU_BF16(neon)
 #endif
 
 #endif

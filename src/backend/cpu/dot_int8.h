@@ -3,7 +3,8 @@
  *
  * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum of the row of
  * the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI, bytes are first widened to 16
- * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. AMX multiplies signed bytes: 64 columns of 16
+ * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. NEON and the dot-product extension of Arm multiply
+ * signed bytes. AMX multiplies signed bytes: 64 columns of 16
  * input rows times the same columns of a panel.
  *
  * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x are read together. */
@@ -87,6 +88,77 @@ NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf
 NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low byte of each lane */
 {
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(vu_add(quantized, vu_set(NM_INT8_OFFSET))));
+}
+
+#elif defined(NM_LEVEL_dotprod)
+
+typedef int32x4_t dot_vector; /* sums of 4 rows */
+typedef int8_t dot_input;
+enum { DOT_VECTORS = 4, DOT_ROWS = 5, DOT_PANELS = 1, DOT_FOURS = 4, DOT_STEPS = 4 };
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return vdotq_s32(sum, vld1q_s8(panel + 16 * part), vreinterpretq_s8_s32(vdupq_n_s32(four)));
+}
+
+/* Adds the products of four number `step` of a vector of 16 columns: an instruction can use one lane. */
+NM_INLINE dot_vector dot_add_step(dot_vector sum, const int8_t *panel, int part, const dot_input *x,
+                                  const int step)
+{
+    int8x16_t w = vld1q_s8(panel + 64 * step + 16 * part), all = vld1q_s8(x);
+    switch (step) {
+    case 0:
+        return vdotq_laneq_s32(sum, w, all, 0);
+    case 1:
+        return vdotq_laneq_s32(sum, w, all, 1);
+    case 2:
+        return vdotq_laneq_s32(sum, w, all, 2);
+    default:
+        return vdotq_laneq_s32(sum, w, all, 3);
+    }
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    for (int i = 0; i < 4; i++)
+        out[i] = vcvtq_f32_s32(sums[i]);
+}
+
+#elif defined(NM_LEVEL_neon)
+
+typedef int32x4_t dot_vector; /* sums of the even and odd pairs of 2 rows */
+typedef int8_t dot_input;
+enum { DOT_VECTORS = 8, DOT_ROWS = 2, DOT_PANELS = 1, DOT_FOURS = 2, DOT_STEPS = 1 };
+
+NM_INLINE int8x8_t dot_four(const dot_input *x) /* twice */
+{
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return vreinterpret_s8_s32(vdup_n_s32(four));
+}
+
+NM_INLINE dot_vector dot_add(dot_vector sum, const int8_t *panel, int part, const dot_input *x)
+{
+    return vpadalq_s16(sum, vmull_s8(vld1_s8(panel + 8 * part), dot_four(x)));
+}
+
+/* Adds the products of two fours. The sum of two products of integers up to NM_INT8_MAX has 16 bits. */
+NM_INLINE dot_vector dot_add_step(dot_vector sum, const int8_t *panel, int part, const dot_input *x,
+                                  const int step)
+{
+    (void)step;
+    int16x8_t products = vmull_s8(vld1_s8(panel + 8 * part), dot_four(x));
+    return vpadalq_s16(sum, vmlal_s8(products, vld1_s8(panel + 64 + 8 * part), dot_four(x + 4)));
+}
+
+NM_INLINE void dot_finish(const dot_vector *sums, const int32_t *offset_sums, vf *out)
+{
+    (void)offset_sums;
+    for (int i = 0; i < 4; i++)
+        out[i] = vcvtq_f32_s32(vpaddq_s32(sums[2 * i], sums[2 * i + 1]));
 }
 
 #elif defined(NM_LEVEL_avx512)
@@ -189,6 +261,23 @@ NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low half of e
 {
     for (int i = 0; i < NM_W; i++)
         to[i] = (int16_t)(uint16_t)quantized[i];
+}
+
+#endif
+
+#if defined(NM_LEVEL_neon)
+
+NM_INLINE dot_vector dot_zero(void)
+{
+    return vdupq_n_s32(0);
+}
+
+NM_INLINE void dot_store_input(dot_input *to, vu quantized) /* the low byte of each lane */
+{
+    uint16x4_t words = vmovn_u32(quantized);
+    uint32x2_t bytes = vreinterpret_u32_u8(vmovn_u16(vcombine_u16(words, words)));
+    uint32_t four = vget_lane_u32(bytes, 0);
+    memcpy(to, &four, sizeof four);
 }
 
 #endif

@@ -3,7 +3,7 @@
  *
  * An element of the result is the sum over k in ascending order, in chunks that depend on the depth only, not on the numbers
  * of rows, columns and threads or on the position of the element. Therefore decoding at batch size 1 is bitwise identical to
- * decoding in a larger batch. Results of avx2 and avx512 are bitwise identical, too, because both use FMA. */
+ * decoding in a larger batch. Results of all levels except base are bitwise identical, too, because they use FMA. */
 #ifndef NM_GEMM_H
 #define NM_GEMM_H
 

@@ -15,6 +15,7 @@
 
 #include "backend/cpu/simd.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #if defined(NM_BF16)
 #include "backend/bf16.h"
@@ -43,7 +44,54 @@ NM_INLINE int32_t nm_panel_rows(int32_t depth)
 /* ---- mode of the thread for matrix multiplications, between nm_matmul_begin and nm_matmul_end: denormal numbers are flushed to
  * zero, by nm_flush and, if the CPU has such a mode, in all float arithmetic; the tiles of AMX are configured ---- */
 
-#if defined(NM_BF16) && !defined(NM_LEVEL_base)
+#if defined(NM_BF16) && defined(NM_LEVEL_neon)
+
+/* Arm flushes a result that is denormal before it is rounded, the bf16 instructions one that is denormal after it is rounded to 24
+ * bits. FPSR says that results were flushed: such sums of products must be computed again. */
+NM_INLINE uint64_t nm_float_status(void)
+{
+    uint64_t status;
+    __asm__ volatile("mrs %0, fpsr" : "=r"(status)::"memory");
+    return status;
+}
+
+NM_INLINE bool nm_has_underflow(void)
+{
+    return nm_float_status() >> 3 & 1;
+}
+
+NM_INLINE void nm_clear_underflow(void)
+{
+    if (nm_has_underflow())
+        __asm__ volatile("msr fpsr, %0" ::"r"(nm_float_status() & ~UINT64_C(8)) : "memory");
+}
+
+/* x is computed before what follows. */
+NM_INLINE void nm_computed(vf *x)
+{
+    __asm__ volatile("" : "+w"(*x));
+}
+
+NM_INLINE void nm_set_float_mode(uint64_t mode)
+{
+    __asm__ volatile("msr fpcr, %0" ::"r"(mode) : "memory");
+}
+
+NM_INLINE uint32_t nm_matmul_begin(void)
+{
+    const uint64_t flush_to_zero = 1 << 24;
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode)::"memory");
+    nm_set_float_mode(mode | flush_to_zero);
+    return (uint32_t)mode;
+}
+
+NM_INLINE void nm_matmul_end(uint32_t mode)
+{
+    nm_set_float_mode(mode);
+}
+
+#elif defined(NM_BF16) && !defined(NM_LEVEL_base)
 
 NM_INLINE uint32_t nm_matmul_begin(void)
 {

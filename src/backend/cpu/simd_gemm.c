@@ -7,6 +7,9 @@
 #include <omp.h>
 
 enum {
+    /* vectors of a row of a micro-panel, and the distance of its rows; one vector may overlap the next row */
+    MICRO_VECTORS = (NM_TILE_ROWS + NM_W - 1) / NM_W,
+    MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : NM_TILE_ROWS,
     DEPTH = 512,                        /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
     PANELS = NM_HALF_TILE ? 16 : 8,     /* micro-panels of a block */
     EXTRA_PANELS = PANELS / 4,          /* additional ones of a block, instead of a small last block */
@@ -19,7 +22,7 @@ enum {
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MANY_THREADS = 8,     /* with more threads, blocks of small matrices are chosen by their estimated time */
     PACK_COLS = 24,       /* packing a row takes as long as its product with this number of columns */
-    MICRO_PANEL_FLOATS = DEPTH * NM_TILE_ROWS + 2 * NM_W,
+    MICRO_PANEL_FLOATS = DEPTH * MICRO_STEP + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
     SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
     SPAN_FLOATS = 4 << 20,  /* 16 MiB */
@@ -84,7 +87,7 @@ static int32_t micro_panel_rows(int32_t rows)
 /* Offset of micro-panel i of a; each is followed by padding of a full vector. */
 static size_t micro_panel_offset(int32_t i, int32_t depth)
 {
-    return (size_t)i * ((size_t)nm_panel_rows(depth) * NM_TILE_ROWS + PADDING);
+    return (size_t)i * ((size_t)nm_panel_rows(depth) * MICRO_STEP + PADDING);
 }
 
 #if defined(NM_BF16_AMX)
@@ -117,17 +120,20 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
 #else
 
 /* Strides of the rows of a micro-panel and of its panel rows. */
-enum { A_ROW = 1, A_STEP = NM_TILE_ROWS };
+enum { A_ROW = 1, A_STEP = MICRO_STEP };
 
-/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][NM_TILE_ROWS]; lanes past the rows
- * are undefined. */
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][MICRO_STEP]; lanes past the rows are
+ * undefined. */
 static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
     int32_t height = micro_panel_rows(rows);
     for (int32_t r = 0; !g->ta && r < rows; r += height) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
-        nm_pack_transposed(from, g->lda, nm_min_i32(rows - r, height), depth,
-                           to + micro_panel_offset(r / height, depth), NM_TILE_ROWS);
+        const int32_t n = nm_min_i32(rows - r, height);
+        NM_UNROLLED(i, MICRO_VECTORS)
+            if (i == 0 || i * NM_W < n)
+                nm_pack_transposed(from + (size_t)(i * NM_W) * g->lda, g->lda, n - i * NM_W, depth,
+                                   to + micro_panel_offset(r / height, depth) + i * NM_W, MICRO_STEP);
     }
     for (int32_t k = 0; g->ta && k < depth; k += NM_PANEL_GROUP) {
         const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
@@ -135,10 +141,12 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
             for (int32_t r = 0; r < rows; r += 16)
                 __builtin_prefetch(from + (size_t)ahead * g->lda + r);
         for (int32_t r = 0; r < rows; r += height)
-            nm_pack_group(from + r, g->lda, depth - k, rows - r,
-                          to + micro_panel_offset(r / height, depth) +
-                              (size_t)nm_panel_rows(k) * NM_TILE_ROWS,
-                          NM_TILE_ROWS);
+            NM_UNROLLED(i, MICRO_VECTORS)
+                if (i == 0 || i * NM_W < nm_min_i32(rows - r, height))
+                    nm_pack_group(from + r + i * NM_W, g->lda, depth - k, rows - r - i * NM_W,
+                                  to + micro_panel_offset(r / height, depth) +
+                                      (size_t)nm_panel_rows(k) * MICRO_STEP + i * NM_W,
+                                  MICRO_STEP);
     }
 }
 

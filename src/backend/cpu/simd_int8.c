@@ -143,7 +143,15 @@ NM_INLINE void sum_fixed(const int8_gemm *p, const int rows, const int panels, c
         NM_UNROLLED(c, panels)
             NM_UNROLLED(v, DOT_VECTORS)
                 sum[r][c][v] = dot_zero();
-    for (size_t k = 0; k < fours; k++, panel += 4 * NM_INT8_PANEL, x += 4) {
+    size_t k = 0;
+#if defined(NM_LEVEL_neon)
+    for (; k + DOT_FOURS <= fours; k += DOT_FOURS, panel += DOT_FOURS * 4 * NM_INT8_PANEL, x += DOT_FOURS * 4)
+        NM_UNROLLED(i, DOT_STEPS)
+            NM_UNROLLED(v, DOT_VECTORS)
+                NM_UNROLLED(r, rows)
+                    sum[r][0][v] = dot_add_step(sum[r][0][v], panel, v, x + (size_t)r * stride, i);
+#endif
+    for (; k < fours; k++, panel += 4 * NM_INT8_PANEL, x += 4) {
         NM_UNROLLED(r, rows)
             NM_UNROLLED(c, panels)
                 NM_UNROLLED(v, DOT_VECTORS)

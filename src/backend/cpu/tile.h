@@ -185,17 +185,49 @@ NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][2])
             sum[i][j] = v_set(0);
 }
 
-/* Adds the products of panel row k. */
-NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, int32_t k, vf sum[][2])
+#if defined(NM_LEVEL_neon)
+
+/* Multiply-adds can use one lane of a vector, so a is loaded in vectors: of rows, or of panel rows k to k + NM_W - 1. */
+NM_INLINE bool has_vectors_of_k(const gemm_tile *t)
 {
-    const float *a = t->a + (size_t)k * t->a_step, *b = t->b + (size_t)k * t->b_step;
+    return __builtin_constant_p(t->a_step) && t->a_step == 1;
+}
+
+/* The value of row i of a in panel row k, the one of this number, if not negative, of NM_W that are loaded together. */
+NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, int32_t k, const int number)
+{
+    const float *a = t->a + (size_t)i * t->a_row + (size_t)k * t->a_step;
+    if (number >= 0)
+        return v_set(v_load(a - number)[number]);
+    const int lane = i % NM_W;
+    if (__builtin_constant_p(t->a_row) && t->a_row == 1)
+        return v_set(v_load_upto(a - lane, rows - (i - lane))[lane]);
+    return v_set(*a);
+}
+
+#else
+
+NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, int32_t k, const int number)
+{
+    (void)rows;
+    (void)number;
+    return v_set(t->a[(size_t)i * t->a_row + (size_t)k * t->a_step]);
+}
+
+#endif
+
+/* Adds the products of panel row k; number: see left_factor. */
+NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, int32_t k,
+                             const int number, vf sum[][2])
+{
+    const float *b = t->b + (size_t)k * t->b_step;
     vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
     if (t->stream)
         for (int j = 0; j < vectors * NM_W; j += NM_LINE)
             __builtin_prefetch(b + (rows < NM_TILE_ROWS ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step +
                                j);
     NM_UNROLLED(i, rows) {
-        vf left = v_set(a[(size_t)i * t->a_row]);
+        vf left = left_factor(t, rows, i, k, number);
         NM_UNROLLED(j, vectors)
             sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
     }
@@ -219,16 +251,22 @@ NM_INLINE void add_block(const int rows, const int vectors, const bool padded, v
         }
 }
 
-NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+NM_INLINE void sum_blocks(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
 {
     for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
         const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
         vf even[NM_TILE_ROWS][2], odd[NM_TILE_ROWS][2];
         set_to_zero(rows, vectors, even);
         set_to_zero(rows, vectors, odd);
-        for (int32_t k = first; k < end; k += 2) {
-            add_panel_row(t, rows, vectors, k, even);
-            add_panel_row(t, rows, vectors, k + 1, odd);
+        int32_t k = first;
+#if defined(NM_LEVEL_neon)
+        for (; has_vectors_of_k(t) && k + NM_W <= end; k += NM_W)
+            NM_UNROLLED(i, NM_W)
+                add_panel_row(t, rows, vectors, k + i, i, i % 2 ? odd : even);
+#endif
+        for (; k < end; k += 2) {
+            add_panel_row(t, rows, vectors, k, -1, even);
+            add_panel_row(t, rows, vectors, k + 1, -1, odd);
         }
         if (end - first < NM_BLOCK_ROWS)
             add_block(rows, vectors, true, sum, even, odd);
@@ -237,12 +275,69 @@ NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, v
     }
 }
 
+#if defined(NM_LEVEL_neon)
+
+/* The sums in the arithmetic of backend/bf16.h. */
+static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vectors, vf sum[][2])
+{
+    for (int32_t at = 0; at < t->rows * vectors * NM_W; at++) {
+        const int32_t i = at / (vectors * NM_W), j = at % (vectors * NM_W);
+        float total = 0;
+        for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
+            const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
+            float parts[2] = {0, 0};
+            for (int32_t k = first; k < end; k++)
+                parts[k % 2] = nm_bf16_multiply_add(t->a[(size_t)i * t->a_row + (size_t)k * t->a_step],
+                                                    t->b[(size_t)k * t->b_step + (size_t)j], parts[k % 2]);
+            if (end - first < NM_BLOCK_ROWS)
+                parts[0] += 0, parts[1] += 0;
+            total = nm_bf16_flush(total + nm_bf16_flush(parts[0] + parts[1]));
+        }
+        sum[i][j / NM_W][j % NM_W] = total;
+    }
+}
+
+/* A tile with results that were flushed is computed again, see panel.h. */
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+{
+    nm_clear_underflow();
+    sum_blocks(t, rows, vectors, sum);
+    NM_UNROLLED(i, rows)
+        NM_UNROLLED(j, vectors)
+            nm_computed(&sum[i][j]);
+    if (nm_has_underflow()) {
+        const gemm_tile copy = *t;
+        vf exact[NM_TILE_ROWS][2];
+        nm_matmul_end(0);
+        sum_exactly(&copy, vectors, exact);
+        nm_matmul_begin();
+        NM_UNROLLED(i, rows)
+            NM_UNROLLED(j, vectors)
+                sum[i][j] = exact[i][j];
+    }
+}
+
 #else
 
 NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
 {
-    for (int32_t k = 0; k < t->depth; k++)
-        add_panel_row(t, rows, vectors, k, sum);
+    sum_blocks(t, rows, vectors, sum);
+}
+
+#endif
+
+#else
+
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+{
+    int32_t k = 0;
+#if defined(NM_LEVEL_neon)
+    for (; has_vectors_of_k(t) && k + NM_W <= t->depth; k += NM_W)
+        NM_UNROLLED(i, NM_W)
+            add_panel_row(t, rows, vectors, k + i, i, sum);
+#endif
+    for (; k < t->depth; k++)
+        add_panel_row(t, rows, vectors, k, -1, sum);
 }
 
 #endif
