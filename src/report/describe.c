@@ -204,6 +204,13 @@ void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm
 {
     bool falls = nm_figure_falls(figure, report);
     ranked *list = rank_best(drawing, falls);
+    if (report->data_problem && drawing->n > 1) {
+        fputs("Best values: ", out);
+        write_list(report, list, drawing->n <= 2 * FEW ? drawing->n : 2 * FEW, out);
+        fprintf(out, "%s; not ranked: %s.", drawing->n > 2 * FEW ? ", ..." : "", report->data_problem);
+        free(list);
+        return;
+    }
     fprintf(out, "%s has the %s value, ", nm_curve_name(report, list[0].curve), falls ? "lowest" : "highest");
     write_number(out, list[0].value);
     fputs(" at ", out);

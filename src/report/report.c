@@ -266,6 +266,35 @@ static const char *speed_problem_of(const nm_report *report)
     return NULL;
 }
 
+/* Whether two runs have different values of a setting. Runs without a configuration are left out. */
+static bool settings_differ(const nm_report *report, const char *key)
+{
+    const char *first = NULL;
+    for (size_t i = 0; i < report->n; i++) {
+        const char *value = nm_report_run_setting(&report->runs[i], key);
+        value = value ? value : "";
+        if (!report->runs[i].n_settings)
+            continue;
+        if (first && strcmp(first, value))
+            return true;
+        first = value;
+    }
+    return false;
+}
+
+/* Losses and scores are comparable if the runs were validated on the same text with the same dictionary. Texts that are held
+ * out depend on the training text. */
+static const char *data_problem_of(const nm_report *report)
+{
+    const char *valid = nm_report_run_setting(&report->runs[0], "data.valid");
+    bool is_held_out = !valid || !*valid;
+    return settings_differ(report, "run.task")      ? "the runs have different tasks"
+           : settings_differ(report, "data.folder") ? "the runs have different data folders"
+           : settings_differ(report, "data.valid") || (is_held_out && settings_differ(report, "data.train"))
+               ? "the runs have different validation data"
+               : NULL;
+}
+
 /* ---- the score ---- */
 
 static bool is_score(const char *tag)
@@ -442,6 +471,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
     find_score(report);
     find_test_score(report);
     report->speed_problem = report->n ? speed_problem_of(report) : NULL;
+    report->data_problem = report->n ? data_problem_of(report) : NULL;
     nm_score_grid_make(&report->grid, report->runs, report->styles, report->n);
     return NM_OK;
 }

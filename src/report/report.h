@@ -28,6 +28,7 @@ typedef struct nm_report {
     size_t n;
     nm_score_grid grid;
     const char *speed_problem;    /* why the throughputs are not comparable; NULL: they are */
+    const char *data_problem;     /* why losses and scores are not comparable; NULL: they are */
     char *score_tag, *score_name; /* "valid/bleu", "BLEU"; the perplexity if no run has a score */
     bool score_rises;             /* higher is better */
     char *test_name;              /* score on the test set; score_name if no run has one */

@@ -299,6 +299,10 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
     char *path = nm_path_join(folder, "log.jsonl"), *text = NULL;
     size_t bytes = 0;
     nm_status status = nm_file_read(path, &text, &bytes, err);
+    if (status != NM_OK && !nm_file_may_exist(path)) {
+        const nm_error why = *err;
+        nm_fail(err, status, "%.900s; expected the folder of one run", why.text);
+    }
     free(path);
     NM_TRY(status);
     nm_report_run_add(run, text, bytes);

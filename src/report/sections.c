@@ -167,6 +167,16 @@ static bool column_shown(const nm_report *report, const summary *all, const colu
     return any_finite(report, all, c->offset);
 }
 
+/* Whether the values of a column are comparable between the runs. */
+static bool column_ranked(const nm_report *report, const column *c)
+{
+    if (c->offset == FIELD(speed))
+        return !report->speed_problem;
+    bool depends_on_data = c->offset == FIELD(score) || c->offset == FIELD(valid_score) ||
+                           c->offset == FIELD(loss) || c->offset == FIELD(perplexity);
+    return !depends_on_data || !report->data_problem;
+}
+
 static void write_row(const nm_report *report, const summary *all, size_t i, FILE *out)
 {
     fputs("<tr><th scope=\"row\">", out);
@@ -175,9 +185,8 @@ static void write_row(const nm_report *report, const summary *all, size_t i, FIL
     for (int c = 0; c < N_COLUMNS; c++)
         if (column_shown(report, all, &columns[c])) {
             bool rises = columns[c].offset == FIELD(score) ? report->test_rises : report->score_rises;
-            int better = columns[c].better == 2                                       ? (rises ? 1 : -1)
-                         : columns[c].offset == FIELD(speed) && report->speed_problem ? 0
-                                                                                      : columns[c].better;
+            bool is_ranked = column_ranked(report, &columns[c]);
+            int better = !is_ranked ? 0 : columns[c].better == 2 ? (rises ? 1 : -1) : columns[c].better;
             write_cell(out, &columns[c], field(&all[i], columns[c].offset),
                        is_best(all, report->n, i, &columns[c], better));
         }
@@ -275,6 +284,8 @@ void nm_section_runs(const nm_report *report, FILE *out)
         fputs("Test scores with intervals, p and TID come from <code>norma compare</code>. ", out);
     if (report->n > 1 && report->speed_problem)
         fprintf(out, "The speed is not ranked: %s. ", report->speed_problem);
+    if (report->n > 1 && report->data_problem)
+        fprintf(out, "Losses and scores are not ranked: %s. ", report->data_problem);
     write_test_sets(report, out);
     write_signature(report, out);
     fputs("</p>\n", out);

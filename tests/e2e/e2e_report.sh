@@ -20,6 +20,7 @@ has err "gnuplot-nox"
 # ---- not a run ----
 refuses 2 "too few arguments" report
 refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere runs/nothing -o page.html
+refuses 3 "runs/log.jsonl: No such file or directory; expected the folder of one run" report runs -o page.html
 mkdir runs/empty
 accepts 'norma: warning: runs/empty has no log.jsonl and is left out' report runs/empty runs/layer-1 -o '' --tensorboard events
 [ "$(find events -name '*tfevents*' | wc -l)" = 1 ] || fail "not the events of one run: $(find events)"

@@ -143,6 +143,12 @@ static void test_description(void **state)
         "LN has the lowest value, 1 at update 600; the best of the others: BN 2.25. BN is worse than LN "
         "after update 200; the distance between batch and running variance of enc.5.ffn.norm is then 0.2.");
     free(text);
+    report.data_problem = "the runs have different tasks";
+    out = open_memstream(&text, &bytes);
+    figure->describe(&report, figure, &drawing, out);
+    fclose(out);
+    assert_string_equal(text, "Best values: LN 1, BN 2.25; not ranked: the runs have different tasks.");
+    free(text);
     nm_drawing_release(&drawing);
     nm_report_run_release(&runs[0]);
     nm_report_run_release(&runs[1]);
@@ -224,6 +230,48 @@ static char *runs_html(const char *folder, const char *const *names, size_t n, n
     }
     nm_report_close(&report);
     return html;
+}
+
+/* Part of the page of two runs of the same norm, whose sections [run] and [data] are given. */
+static void expect_comparable(const char *a, const char *b, const char *problem)
+{
+    const char *const names[] = {"a", "b"}, *const settings[] = {a, b};
+    char folder[] = "/tmp/norma-report-XXXXXX";
+    nm_run_style styles[2];
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        write_run(folder, names[i], "layer", "2026-03-01T10:00:00Z", 1000);
+        char *config = nm_format("[model]\nencoder_norm = layer\n%s", settings[i]);
+        write_file(folder, names[i], "config.ini", config);
+        free(config);
+        append_log(folder, names[i],
+                   i ? "{\"type\":\"valid\",\"update\":60,\"loss\":1.5,\"best\":true}\n"
+                     : "{\"type\":\"valid\",\"update\":60,\"loss\":2.5,\"best\":true}\n");
+    }
+    char *html = runs_html(folder, names, 2, styles);
+    char *note = nm_format("Losses and scores are not ranked: %s. ", problem ? problem : "");
+    bool best = strstr(html, " class=\"best\">1.500</td>");
+    if (!problem != best || !problem == (strstr(html, note) != NULL))
+        fail_msg("%s | %s: expected %s in %s", a, b, problem ? problem : "a ranking", html);
+    free(note);
+    free(html);
+    remove_folder(folder);
+}
+
+static void test_different_data(void **state)
+{
+    (void)state;
+    expect_comparable("", "", NULL);
+    expect_comparable("[run]\ntask = lm\n", "[run]\ntask = lm\n", NULL);
+    expect_comparable("[run]\ntask = lm\n", "[run]\ntask = tagging\n", "the runs have different tasks");
+    expect_comparable("[data]\nfolder = x\n", "[data]\nfolder = x\n", NULL);
+    expect_comparable("[data]\nfolder = x\n", "[data]\nfolder = y\n", "the runs have different data folders");
+    expect_comparable("[data]\ntrain = x\nvalid = v\n", "[data]\ntrain = y\nvalid = v\n", NULL);
+    expect_comparable("[data]\ntrain = x\nvalid = v\n", "[data]\ntrain = x\nvalid = w\n",
+                      "the runs have different validation data");
+    expect_comparable("[data]\ntrain = x\nvalid =\n", "[data]\ntrain = y\nvalid =\n",
+                      "the runs have different validation data");
+    expect_comparable("[data]\ntrain = x\n", "[data]\ntrain = x\n", NULL);
 }
 
 static void test_runs_table(void **state)
@@ -477,11 +525,12 @@ static void test_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_numbers),     cmocka_unit_test(test_clean),
-        cmocka_unit_test(test_description), cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_follow),      cmocka_unit_test(test_runs_table),
-        cmocka_unit_test(test_one_setting), cmocka_unit_test(test_two_settings),
+        cmocka_unit_test(test_tags),           cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_description),    cmocka_unit_test(test_checksum),
+        cmocka_unit_test(test_follow),         cmocka_unit_test(test_runs_table),
+        cmocka_unit_test(test_different_data), cmocka_unit_test(test_one_setting),
+        cmocka_unit_test(test_two_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
