@@ -80,7 +80,8 @@ static bool load_all(nm_archive *self)
            load(self, "archive_read_set_skip_callback", &self->set_skip) &&
            load(self, "archive_read_set_seek_callback", &self->set_seek) &&
            load(self, "archive_read_set_callback_data", &self->set_data) &&
-           load(self, "archive_read_open1", &self->open) && load(self, "archive_errno", &self->error_number) &&
+           load(self, "archive_read_open1", &self->open) &&
+           load(self, "archive_errno", &self->error_number) &&
            load(self, "archive_read_next_header", &self->next) &&
            load(self, "archive_entry_pathname", &self->name) &&
            load(self, "archive_read_data", &self->read) &&

@@ -137,6 +137,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
                                          .message = compare_progress_message};
     const char **settings = nm_cli_settings(cli, results ? "compare.results" : "");
     char *program = realpath("/proc/self/exe", NULL); /* a launcher may start it on another host */
+    const int program_error = program ? 0 : errno;
     nm_comparison *comparison = NULL;
     nm_status status;
     if (results && argc)
@@ -145,8 +146,9 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
         status = nm_comparison_open_results(&comparison, config->results, settings, &events, &err);
     else
         status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
-    if (status == NM_OK && !program)
-        status = nm_fail(&err, nm_file_error_status(errno), "/proc/self/exe: %s", strerror(errno));
+    if (status == NM_OK && !program && !results)
+        status =
+            nm_fail(&err, nm_file_error_status(program_error), "/proc/self/exe: %s", strerror(program_error));
     if (status == NM_OK && !results)
         status = check_launcher(&err);
     if (!results && status == NM_OK) {

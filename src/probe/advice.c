@@ -142,19 +142,19 @@ nm_status nm_advice_inputs_collect(nm_advice_inputs *f, const nm_inspection *ins
 {
     const nm_stack_options *stack = model->config; /* the first member of every configuration */
     *f = (nm_advice_inputs){.tid_mean = NAN,
-                          .tid_variance = NAN,
-                          .tid_square = NAN,
-                          .loss = NAN,
-                          .batch_loss = NAN,
-                          .early_gradient = NAN,
-                          .later_gradient = NAN,
-                          .first_loss = NAN,
-                          .last_layer_gradient = NAN,
-                          .first_layer_gradient = NAN,
-                          .warmup_fraction = warmup_fraction(model),
-                          .pre_norm = stack->norm_position != NM_POST_NORM,
-                          .small_init = nm_model_option_is(model, "model.init", "small"),
-                          .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
+                            .tid_variance = NAN,
+                            .tid_square = NAN,
+                            .loss = NAN,
+                            .batch_loss = NAN,
+                            .early_gradient = NAN,
+                            .later_gradient = NAN,
+                            .first_loss = NAN,
+                            .last_layer_gradient = NAN,
+                            .first_layer_gradient = NAN,
+                            .warmup_fraction = warmup_fraction(model),
+                            .pre_norm = stack->norm_position != NM_POST_NORM,
+                            .small_init = nm_model_option_is(model, "model.init", "small"),
+                            .chance_loss = task->type->chance_loss ? NAN : log((double)model->target_size)};
     const nm_tid_site *last = nm_tid_last(&inspection->tid);
     if (last) {
         memcpy(f->tid_site, last->name, sizeof f->tid_site);

@@ -2,6 +2,7 @@
  *     ratio = |w_after - w_before|_2 / |w_before|_2 */
 #include <math.h>
 
+#include "base/memory.h"
 #include "probe/instrument.h"
 
 /* Copies the parameters before the optimizer step. */
@@ -9,11 +10,10 @@ static void copy_params(nm_probe_record *record, const nm_model *model)
 {
     nm_backend *b = model->backend;
     size_t bytes = nm_params_bytes(&model->params);
-    nm_error ignored; /* if the allocation fails, nothing is logged */
+    nm_error ignored;
     if (!record->state && nm_backend_alloc(b, bytes, &record->state, &ignored) != NM_OK)
-        record->state = NULL;
-    if (record->state)
-        nm_backend_copy(b, record->state, model->params.values, bytes);
+        nm_out_of_memory(bytes); /* as for the memory of other instruments: no measurement is left out */
+    nm_backend_copy(b, record->state, model->params.values, bytes);
 }
 
 static void add_ratios(nm_probe_record *record, const nm_model *model)

@@ -233,7 +233,7 @@ start frozen --comm.timeout 2
 kill -STOP "$victim"
 finish
 ends 3 'norma: rank 1 has not responded for 2 seconds'
-# The system's clock is set back: rank 1 reads a time that is an hour later than the time until which the system lets it wait.
+# The system's clock is set back: rank 1 reads a time that is an hour ahead of the clock of the kernel.
 if ! grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt"; then # a sanitizer is to be loaded first
     cat >clock.c <<'X2'
 #define _GNU_SOURCE
