@@ -815,11 +815,10 @@ enum {
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
-    const char
-        *isa;  /* cpu: "auto", "base", "avx2", "avx512", "vnni", "avx512_bf16", "amx", "neon", "dotprod" */
-    bool bf16; /* matrix multiplications on bf16 operands; NM_F32 only */
-    int32_t threads; /* 0: one per core, at most the CPU limit of control groups */
-    bool fenced;     /* ref: memory is accessible only while a kernel runs (for tests) */
+    const char *isa;  /* cpu: a CPU level: "auto", "base", "avx2", ...; all are listed in docs/concepts.md */
+    bool bf16;        /* matrix multiplications on bf16 operands; NM_F32 only */
+    int32_t threads;  /* 0: one per core, at most the CPU limit of control groups */
+    bool fenced;      /* ref: memory is accessible only while a kernel runs (for tests) */
 } nm_backend_options;
 
 struct nm_backend {
@@ -897,7 +896,7 @@ NM_API int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N
 /* One line of text: backend, CPU level, threads. */
 NM_API void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
 /* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical; those above base
- * count as one, avx2, on Arm, too: they have FMA and one order of sums. */
+ * count as one, avx2, also on Arm: they have FMA and one order of sums. */
 NM_API const char *nm_backend_training_level(const nm_backend *backend);
 /* A warning if there are more threads than cores, or fewer than requested because the system cannot start them; otherwise
  * "". */

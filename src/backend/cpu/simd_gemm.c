@@ -129,11 +129,13 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
     int32_t height = micro_panel_rows(rows);
     for (int32_t r = 0; !g->ta && r < rows; r += height) {
         const float *from = g->a + (size_t)(row + r) * g->lda + (size_t)k0;
-        const int32_t n = nm_min_i32(rows - r, height);
-        NM_UNROLLED(i, MICRO_VECTORS)
-            if (i == 0 || i * NM_W < n)
-                nm_pack_transposed(from + (size_t)(i * NM_W) * g->lda, g->lda, n - i * NM_W, depth,
-                                   to + micro_panel_offset(r / height, depth) + i * NM_W, MICRO_STEP);
+        nm_pack_transposed(from, g->lda, nm_min_i32(rows - r, height), depth,
+                           to + micro_panel_offset(r / height, depth), MICRO_STEP);
+#if NM_TILE_ROWS > NM_W
+        for (int32_t i = NM_W; i < nm_min_i32(rows - r, height); i += NM_W)
+            nm_pack_transposed(from + (size_t)i * g->lda, g->lda, nm_min_i32(rows - r, height) - i, depth,
+                               to + micro_panel_offset(r / height, depth) + i, MICRO_STEP);
+#endif
     }
     for (int32_t k = 0; g->ta && k < depth; k += NM_PANEL_GROUP) {
         const float *from = g->a + (size_t)(k0 + k) * g->lda + (size_t)row;
@@ -141,12 +143,17 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
             for (int32_t r = 0; r < rows; r += 16)
                 __builtin_prefetch(from + (size_t)ahead * g->lda + r);
         for (int32_t r = 0; r < rows; r += height)
-            NM_UNROLLED(i, MICRO_VECTORS)
-                if (i == 0 || i * NM_W < nm_min_i32(rows - r, height))
-                    nm_pack_group(from + r + i * NM_W, g->lda, depth - k, rows - r - i * NM_W,
-                                  to + micro_panel_offset(r / height, depth) +
-                                      (size_t)nm_panel_rows(k) * MICRO_STEP + i * NM_W,
-                                  MICRO_STEP);
+            nm_pack_group(from + r, g->lda, depth - k, rows - r,
+                          to + micro_panel_offset(r / height, depth) + (size_t)nm_panel_rows(k) * MICRO_STEP,
+                          MICRO_STEP);
+#if NM_TILE_ROWS > NM_W
+        for (int32_t r = 0; r < rows; r += height)
+            for (int32_t i = NM_W; i < nm_min_i32(rows - r, height); i += NM_W)
+                nm_pack_group(from + r + i, g->lda, depth - k, rows - r - i,
+                              to + micro_panel_offset(r / height, depth) +
+                                  (size_t)nm_panel_rows(k) * MICRO_STEP + i,
+                              MICRO_STEP);
+#endif
     }
 }
 

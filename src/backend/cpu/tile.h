@@ -193,25 +193,24 @@ NM_INLINE bool has_vectors_of_k(const gemm_tile *t)
     return __builtin_constant_p(t->a_step) && t->a_step == 1;
 }
 
-/* The value of row i of a in panel row k, the one of this number, if not negative, of NM_W that are loaded together. */
-NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, int32_t k, const int number)
+/* The value of row i of panel row a, the one of this number, if not negative, of NM_W that are loaded together. */
+NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, const float *a, const int number)
 {
-    const float *a = t->a + (size_t)i * t->a_row + (size_t)k * t->a_step;
     if (number >= 0)
-        return v_set(v_load(a - number)[number]);
+        return v_set(v_load(a + (size_t)i * t->a_row - number)[number]);
     const int lane = i % NM_W;
     if (__builtin_constant_p(t->a_row) && t->a_row == 1)
-        return v_set(v_load_upto(a - lane, rows - (i - lane))[lane]);
-    return v_set(*a);
+        return v_set(v_load_upto(a + (i - lane), rows - (i - lane))[lane]);
+    return v_set(a[(size_t)i * t->a_row]);
 }
 
 #else
 
-NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, int32_t k, const int number)
+NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, const float *a, const int number)
 {
     (void)rows;
     (void)number;
-    return v_set(t->a[(size_t)i * t->a_row + (size_t)k * t->a_step]);
+    return v_set(a[(size_t)i * t->a_row]);
 }
 
 #endif
@@ -220,14 +219,14 @@ NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, int32_
 NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, int32_t k,
                              const int number, vf sum[][2])
 {
-    const float *b = t->b + (size_t)k * t->b_step;
+    const float *a = t->a + (size_t)k * t->a_step, *b = t->b + (size_t)k * t->b_step;
     vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
     if (t->stream)
         for (int j = 0; j < vectors * NM_W; j += NM_LINE)
             __builtin_prefetch(b + (rows < NM_TILE_ROWS ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step +
                                j);
     NM_UNROLLED(i, rows) {
-        vf left = left_factor(t, rows, i, k, number);
+        vf left = left_factor(t, rows, i, a, number);
         NM_UNROLLED(j, vectors)
             sum[i][j] = nm_multiply_add(left, right[j], sum[i][j]);
     }
@@ -249,30 +248,6 @@ NM_INLINE void add_block(const int rows, const int vectors, const bool padded, v
                o = padded ? v_add(odd[i][j], zero) : odd[i][j];
             sum[i][j] = nm_flush(v_add(sum[i][j], nm_flush(v_add(e, o))));
         }
-}
-
-NM_INLINE void sum_blocks(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
-{
-    for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
-        const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
-        vf even[NM_TILE_ROWS][2], odd[NM_TILE_ROWS][2];
-        set_to_zero(rows, vectors, even);
-        set_to_zero(rows, vectors, odd);
-        int32_t k = first;
-#if defined(NM_LEVEL_neon)
-        for (; has_vectors_of_k(t) && k + NM_W <= end; k += NM_W)
-            NM_UNROLLED(i, NM_W)
-                add_panel_row(t, rows, vectors, k + i, i, i % 2 ? odd : even);
-#endif
-        for (; k < end; k += 2) {
-            add_panel_row(t, rows, vectors, k, -1, even);
-            add_panel_row(t, rows, vectors, k + 1, -1, odd);
-        }
-        if (end - first < NM_BLOCK_ROWS)
-            add_block(rows, vectors, true, sum, even, odd);
-        else
-            add_block(rows, vectors, false, sum, even, odd);
-    }
 }
 
 #if defined(NM_LEVEL_neon)
@@ -297,11 +272,9 @@ static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vector
     }
 }
 
-/* A tile with results that were flushed is computed again, see panel.h. */
-NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+/* Computes the sums again if results were flushed, see panel.h. */
+NM_INLINE void correct_flushed(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
 {
-    nm_clear_underflow();
-    sum_blocks(t, rows, vectors, sum);
     NM_UNROLLED(i, rows)
         NM_UNROLLED(j, vectors)
             nm_computed(&sum[i][j]);
@@ -317,14 +290,37 @@ NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, v
     }
 }
 
-#else
+#endif
 
 NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
 {
-    sum_blocks(t, rows, vectors, sum);
-}
-
+#if defined(NM_LEVEL_neon)
+    nm_clear_underflow();
 #endif
+    for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
+        const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
+        vf even[NM_TILE_ROWS][2], odd[NM_TILE_ROWS][2];
+        set_to_zero(rows, vectors, even);
+        set_to_zero(rows, vectors, odd);
+        int32_t k = first;
+#if defined(NM_LEVEL_neon)
+        for (; has_vectors_of_k(t) && k + NM_W <= end; k += NM_W)
+            NM_UNROLLED(i, NM_W)
+                add_panel_row(t, rows, vectors, k + i, i, i % 2 ? odd : even);
+#endif
+        for (; k < end; k += 2) {
+            add_panel_row(t, rows, vectors, k, -1, even);
+            add_panel_row(t, rows, vectors, k + 1, -1, odd);
+        }
+        if (end - first < NM_BLOCK_ROWS)
+            add_block(rows, vectors, true, sum, even, odd);
+        else
+            add_block(rows, vectors, false, sum, even, odd);
+    }
+#if defined(NM_LEVEL_neon)
+    correct_flushed(t, rows, vectors, sum);
+#endif
+}
 
 #else
 
