@@ -180,6 +180,13 @@ static bool keeps_newlines(const nm_import *import)
     return import->codes.text || (parts->spm.spm && nm_spm_keeps_newlines(parts->spm.spm));
 }
 
+/* Whether a translation model has a dictionary for each side. */
+static bool has_two_dictionaries(const nm_import *import)
+{
+    const nm_translation_parts *parts = import->task.parts;
+    return is_translation(import) && strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]);
+}
+
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
     static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
@@ -190,14 +197,15 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
     const nm_vocab *vocab = target_vocab(import);
     char *omitted = nm_vocab_omitted_names(vocab);
     char *text = nm_format(
-        "[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
+        "[prepare]\nformat = %s\ntokenizer = %s\n%s%s%s%s%s%s%sbpe_merges = 0\nspecial_ids = %s\n",
         is_translation(import) ? "parallel" : "text",
         sentencepiece ? "sentencepiece"
         : codes->text ? "byte_level"
                       : "none",
         codes->text ? rules[codes->pretokenizer] : "", keeps_newlines(import) ? "documents = file\n" : "",
-        codes->lowercase ? "lowercase = true\n" : "", *omitted ? "omit_symbols = " : "", omitted,
-        *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+        codes->lowercase ? "lowercase = true\n" : "", has_two_dictionaries(import) ? "joint = false\n" : "",
+        *omitted ? "omit_symbols = " : "", omitted, *omitted ? "\n" : "",
+        vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
     free(omitted);
     return text;
 }

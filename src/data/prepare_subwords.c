@@ -250,11 +250,13 @@ static bool same_vocab(const nm_vocab *a, const nm_vocab *b)
 static nm_status get_joint_vocab(nm_prepare *self, nm_error *err)
 {
     nm_vocab **vocab = self->vocab;
+    const char *of_model = self->like->dictionaries[0] ? "the dictionaries of the model" : NULL;
     if (vocab[PREPARE_SOURCE] && vocab[PREPARE_TARGET])
         return same_vocab(vocab[PREPARE_SOURCE], vocab[PREPARE_TARGET])
                    ? NM_OK
-                   : nm_fail(err, NM_MISMATCH, "%s and %s differ, but --joint requires one dictionary",
-                             self->config->dict_source, self->config->dict_target);
+                   : nm_fail(err, NM_MISMATCH, "%s%s%s differ, but --joint requires one dictionary",
+                             of_model ? of_model : self->config->dict_source, of_model ? "" : " and ",
+                             of_model ? "" : self->config->dict_target);
     int have = vocab[PREPARE_TARGET] ? PREPARE_TARGET : PREPARE_SOURCE;
     if (!vocab[have]) {
         nm_counter all = {0};

@@ -377,7 +377,6 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
     const nm_decoder *decoder = job->decoder;
     const ordered *order = job->order + here->first;
     int32_t n = here->n;
-    NM_TRY(nm_check_stop(decoder->stop, err));
     scorer->stop = decoder->stop;
     int32_t *offsets = nm_allocate(((size_t)n + 1) * sizeof *offsets);
     int32_t *limits = nm_allocate((size_t)n * sizeof *limits);

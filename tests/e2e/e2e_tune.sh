@@ -62,7 +62,7 @@ common=(prepare --train second.train --output no)
 refuses 2 'prepare.bpe_merges cannot be combined with prepare.like' "${common[@]}" --like moses --bpe-merges 50
 refuses 2 'prepare.tokenizer cannot be combined with prepare.like' "${common[@]}" --like moses --tokenizer none
 refuses 3 'No such file' "${common[@]}" --like nothing
-refuses 4 'malformed safetensors file' "${common[@]}" --like second.train
+refuses 4 'not a safetensors file' "${common[@]}" --like second.train
 mkdir empty
 refuses 3 'is a folder' "${common[@]}" --like empty
 # A test set only.
@@ -140,7 +140,7 @@ has default/config.ini 'task = lm'
 has default/config.ini 'width = 24 ; tune'
 has err 'further training of a model: the recipe sets'
 refuses 3 'nothing: No such file' train --tune nothing --data.folder moses-run --run.folder no
-refuses 4 'malformed safetensors file' train --tune second.train --data.folder moses-run --run.folder no
+refuses 4 'not a safetensors file' train --tune second.train --data.folder moses-run --run.folder no
 
 # Comparisons: one variant with the norms of the model, or other norms with its other parameters.
 accepts written prepare --like run-moses --train second.train --valid second.valid --test first.valid --output split
@@ -188,6 +188,16 @@ train qwen3 --tune qwen3.safetensors --data.folder theirs --train.max_tokens 64
 awk -v a="$(nll qwen3 tokens)" -v b="$(nll qwen3.safetensors tokens)" 'BEGIN { exit !(a < b) }' ||
     fail "training did not help: $(nll qwen3 tokens) after $(nll qwen3.safetensors tokens)"
 has qwen3/config.ini 'qk_norm = head ; tune'
+
+# Tokens that must not be generated begin as rare ones: with label smoothing, a logit of -1e9 would be the loss.
+"$NORMA" convert "$SOURCE/tests/interchange/ctranslate2" --from ctranslate2 -o ct2.safetensors 2>/dev/null
+printf 'hund singt .\nkatze springt\n' >colors.de
+printf 'dog sings .\ncat jumps\n' >colors.en
+accepts written prepare --like ct2.safetensors --train colors --source-lang de --target-lang en --output colors
+try train --tune ct2.safetensors --data.folder colors --run.folder ct2 --train.label_smoothing 0.1 --train.updates 1 --train.log_every 1 \
+    --train.score false --run.quiet --device.threads 1
+[ "$got" = 0 ] || fail "train --tune ct2: $(cat err)"
+grep -q '"loss":[1-9]\?[0-9]\.' ct2/log.jsonl || fail "the first loss: $(grep -o '"loss":[^,]*' ct2/log.jsonl)"
 
 # --- classifiers and taggers: new labels, and the words of both texts -------------------------------------------------------
 for i in $(seq 60); do

@@ -392,7 +392,7 @@ static void test_other_training_data_are_refused(void **state)
     j.resume = true;
     j.updates = "8";
     run(&j, NM_MISMATCH, &err);
-    assert_non_null(strstr(err.text, "other data"));
+    assert_non_null(strstr(err.text, "the run was trained on other data"));
     tiny_data_remove(other);
     tiny_data_remove(j.folder);
 }

@@ -18,6 +18,7 @@ typedef struct run {
     char *folder;
     nm_stop stop;
     int64_t stop_after; /* update at whose end the stop is requested, before its validation; 0: none */
+    int64_t resumed_at;
     uint64_t weights;
     double factor; /* of the schedule */
 } run;
@@ -38,6 +39,7 @@ static nm_status train(run *r, bool resume)
     if (nm_trainer_open(&trainer, &nm_task_translation, options, r->folder, resume, &callbacks, &err) !=
         NM_OK)
         fail_msg("%s", err.text);
+    r->resumed_at = nm_trainer_state(trainer)->update;
     nm_status status = nm_trainer_run(trainer, &err);
     r->weights = nm_trainer_weights_hash(trainer);
     r->factor = nm_trainer_state(trainer)->schedule.factor;
@@ -74,6 +76,7 @@ static void assert_stop_is_harmless(const char *const *settings, int64_t stop_af
     assert_null(strstr(until, name));
     part.stop_after = 0;
     assert_int_equal(train(&part, true), NM_OK);
+    assert_int_equal(part.resumed_at, stop_after); /* the checkpoint was written when the run stopped */
     char *actual = validations(part.folder);
     assert_string_equal(actual, expected);
     assert_true(part.weights == whole.weights);
