@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
 # Adds runs of fuzz targets to the table between "<!-- totals -->" and "<!-- end -->" of a Markdown file.
 #     scripts/fuzz_totals.pl FILE < RUNS
-# RUNS: lines of TARGET, CPU seconds, executions, covered edges, number of inputs, separated by blanks. CPU time and
+# RUNS: lines of TARGET, CPU seconds, executions, covered edges, number of inputs, separated by whitespace. CPU time and
 # executions are added; edges and inputs are replaced.
 use strict;
 use warnings;

@@ -276,7 +276,7 @@ refuses 2 'unknown option tag.profile' tag run text --profile
 refuses 3 'absent' tag run absent
 refuses 2 'inspect.data: the data of run are files, not a folder' inspect run --data .
 refuses 3 'absent' tag absent text
-refuses 4 'malformed' tag text text
+refuses 4 'not a safetensors file' tag text text
 refuses 2 'tag.scheme' tag run text --scheme bile
 if [ -w /dev/full ]; then refuses 3 '/dev/full' tag run test.txt --output /dev/full; fi
 # Labels in the model file that do not match the model.
