@@ -1,7 +1,7 @@
 # One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
 # Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Levels vnni and
-# amx are avx512 with a different simd_int8.c, dotprod is such a level of neon. The levels bf16_* are the files with bf16 matrix multiplications, compiled with
-# NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
+# amx are avx512 with a different simd_int8.c, dotprod is such a level of neon. The levels bf16_* are the files with bf16 matrix
+# multiplications, compiled with NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
 list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
 if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuzz_kernel have guard zones

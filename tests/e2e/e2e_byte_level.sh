@@ -105,7 +105,8 @@ perl -MJSON::PP -e 'local $/; my $t = decode_json(<>); my $vocab = $t->{model}{v
     open my $v, ">", "old/vocab.json"; print $v encode_json($vocab);
     open my $m, ">:utf8", "old/merges.txt"; print $m "#version: 0.2\n", map { "@$_\n" } @{$t->{model}{merges}};
     open my $c, ">", "old/tokenizer_config.json"; print $c encode_json({tokenizer_class => "Qwen2TokenizerFast"});
-    my ($word) = sort keys %$vocab; push @{$t->{added_tokens}}, {content => $word, id => $vocab->{$word} + 1}; # its id is in the vocabulary
+    my ($first) = sort keys %$vocab; push @{$t->{added_tokens}}, {content => $first, id => $vocab->{$first} + 1}; # no effect
+    push @{$t->{added_tokens}}, map +{content => $_, id => delete $vocab->{$_}}, grep { length > 1 } keys %$vocab;
     delete $vocab->{"</s>"}; $t->{model}{merges} = [map { "$_->[0] $_->[1]" } @{$t->{model}{merges}}];
     open my $j, ">", "plain/tokenizer.json"; print $j encode_json($t)' plain/tokenizer.json
 convert old old.safetensors
