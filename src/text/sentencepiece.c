@@ -47,20 +47,6 @@ void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter)
 
 #ifndef NORMA_PROTOBUF
 
-/* Memory of protobuf-c, which does not report which of its errors is a failed allocation. */
-static void *allocate_message(void *failed, size_t bytes)
-{
-    void *block = malloc(bytes);
-    *(bool *)failed |= !block;
-    return block;
-}
-
-static void free_message(void *failed, void *block)
-{
-    (void)failed;
-    free(block);
-}
-
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err)
 {
     (void)data, (void)bytes;
@@ -271,8 +257,10 @@ nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm 
     bool failed = false;
     ProtobufCAllocator allocator = {allocate_message, free_message, &failed};
     NormaSpm__Model *model = norma_spm__model__unpack(&allocator, bytes, data);
-    if (failed)
+    if (failed) {
+        norma_spm__model__free_unpacked(model, &allocator);
         return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
+    }
     if (!model)
         return nm_fail(err, NM_FORMAT, "%s: not a SentencePiece model (a .model file of spm_train)", name);
     nm_spm *spm = nm_allocate(sizeof *spm);
