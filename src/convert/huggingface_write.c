@@ -9,7 +9,6 @@
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
 #include "decode/decode.h"
-#include "decode/sampler.h"
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"

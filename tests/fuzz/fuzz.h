@@ -26,8 +26,12 @@ void fuzz_remove_folder(const char *path);
 uint32_t fuzz_choice(const uint8_t **data, size_t *bytes, uint32_t n);
 /* The next part of the input, up to a NUL byte that is skipped; heap, NUL-terminated. */
 char *fuzz_part(const uint8_t **data, size_t *bytes);
+/* Writes the file `name` in the folder `where`. */
+void fuzz_put(const char *where, const char *name, const void *data, size_t bytes);
 /* A failed call has a message of one line. */
 void fuzz_check_error(nm_status status, const nm_error *err);
+/* The result of a conversion: a model file that can be opened, or such a message. */
+void fuzz_check_converted(nm_status status, const char *output, nm_error *err);
 
 /* A stream over an input, closed by the caller. */
 FILE *fuzz_stream(const char *text, size_t bytes);

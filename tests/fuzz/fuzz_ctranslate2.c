@@ -8,14 +8,6 @@
 #include "convert/ctranslate2_file.h"
 #include "fuzz.h"
 
-static void put(const char *folder, const char *name, const void *data, size_t bytes)
-{
-    char *path = nm_path_join(folder, name);
-    FILE *file = fopen(path, "wb");
-    NM_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && !fclose(file));
-    free(path);
-}
-
 static void check_variables(const char *path)
 {
     nm_ct2_file file;
@@ -42,18 +34,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
          *output = nm_path_join(folder, "out.safetensors");
     nm_error err;
     NM_ASSERT(nm_folder_create(folder, &err) == NM_OK);
-    put(folder, "model.bin", data, bytes);
-    put(folder, "config.json", config, strlen(config));
-    put(folder, "shared_vocabulary.json", vocab, strlen(vocab));
+    fuzz_put(folder, "model.bin", data, bytes);
+    fuzz_put(folder, "config.json", config, strlen(config));
+    fuzz_put(folder, "shared_vocabulary.json", vocab, strlen(vocab));
     check_variables(model);
     nm_status status = nm_convert_from(&nm_format_ctranslate2, &settings, folder, output, &err);
-    nm_safetensors *file;
-    if (status != NM_OK) {
-        fuzz_check_error(status, &err);
-    } else {
-        NM_ASSERT(nm_safetensors_open(&file, output, &err) == NM_OK);
-        nm_safetensors_close(file);
-    }
+    fuzz_check_converted(status, output, &err);
     fuzz_remove_folder(folder);
     free(folder);
     free(model);

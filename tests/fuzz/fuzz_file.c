@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/safetensors.h"
+
 static char folder[64], paths[2][128];
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *where)
@@ -48,6 +51,14 @@ const char *fuzz_file(int slot, const char *suffix, const uint8_t *data, size_t 
     return paths[slot];
 }
 
+void fuzz_put(const char *where, const char *name, const void *data, size_t bytes)
+{
+    char *path = nm_path_join(where, name);
+    FILE *file = fopen(path, "wb");
+    NM_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && !fclose(file));
+    free(path);
+}
+
 uint32_t fuzz_choice(const uint8_t **data, size_t *bytes, uint32_t n)
 {
     if (!*bytes)
@@ -72,6 +83,17 @@ void fuzz_check_error(nm_status status, const nm_error *err)
 {
     NM_ASSERT(status != NM_OK && err->status == status);
     NM_ASSERT(*err->text && !strchr(err->text, '\n'));
+}
+
+void fuzz_check_converted(nm_status status, const char *output, nm_error *err)
+{
+    nm_safetensors *file;
+    if (status != NM_OK) {
+        fuzz_check_error(status, err);
+        return;
+    }
+    NM_ASSERT(nm_safetensors_open(&file, output, err) == NM_OK);
+    nm_safetensors_close(file);
 }
 
 FILE *fuzz_stream(const char *text, size_t bytes)

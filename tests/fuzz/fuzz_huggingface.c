@@ -8,14 +8,6 @@
 #include "convert/convert.h"
 #include "fuzz.h"
 
-static void put(const char *folder, const char *name, const void *data, size_t bytes)
-{
-    char *path = nm_path_join(folder, name);
-    FILE *file = fopen(path, "wb");
-    NM_ASSERT(file && fwrite(data, 1, bytes, file) == bytes && !fclose(file));
-    free(path);
-}
-
 static void put_texts(const char *folder, const nm_safetensors *file)
 {
     static const char *const names[] = {"config.json", "vocab.json",        "tokenizer.json",
@@ -23,7 +15,7 @@ static void put_texts(const char *folder, const nm_safetensors *file)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *text = nm_safetensors_metadata(file, names[i]);
         if (text)
-            put(folder, names[i], text, strlen(text));
+            fuzz_put(folder, names[i], text, strlen(text));
     }
 }
 
@@ -35,19 +27,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     nm_safetensors *file;
     nm_error err;
     NM_ASSERT(nm_folder_create(folder, &err) == NM_OK);
-    put(folder, "model.safetensors", data, bytes);
+    fuzz_put(folder, "model.safetensors", data, bytes);
     nm_status status = nm_safetensors_open(&file, model, &err);
     if (status == NM_OK) {
         put_texts(folder, file);
         nm_safetensors_close(file);
         status = nm_convert_from(&nm_format_huggingface, &settings, folder, output, &err);
     }
-    if (status == NM_OK) {
-        NM_ASSERT(nm_safetensors_open(&file, output, &err) == NM_OK);
-        nm_safetensors_close(file);
-    } else {
-        fuzz_check_error(status, &err);
-    }
+    fuzz_check_converted(status, output, &err);
     fuzz_remove_folder(folder);
     free(folder);
     free(model);

@@ -1,9 +1,9 @@
 /* Portable vectors: a kernel is written once for every CPU level.
  *
  * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats with the compiler's vector
- * extension, for any CPU), `avx2`, `avx512` and `neon`. External names of such a file contain the level: NM_SIMD(name). `vf` is a vector
- * of NM_W floats, `vd` of NM_W / 2 doubles, `vu` of NM_W unsigned 32-bit integers. Multiply-add rounds twice on base, and once
- * on the other levels. Loads and stores need no alignment.
+ * extension, for any CPU), `avx2`, `avx512` and `neon`. External names of such a file contain the level: NM_SIMD(name). `vf` is
+ * a vector of NM_W floats, `vd` of NM_W / 2 doubles, `vu` of NM_W unsigned 32-bit integers. Multiply-add rounds twice on base,
+ * and once on the other levels. Loads and stores need no alignment.
  *
  * Sums over columns have NM_LANES partial sums at every level: partial sum l is that of the columns l, l + NM_LANES,
  * l + 2 NM_LANES and so on. They are stored in NM_SUM_VECTORS vectors and added in a fixed order, so that avx2, avx512 and
