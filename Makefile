@@ -11,7 +11,7 @@
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
 #     make test-slurm  norma compare --slurm with Slurm, which is started for the test (slurm-wlm, munge; as root)
-#     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/norm']
+#     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/core/norm']
 #     make coverage   lines of src/ that the tests run, by folder [TESTS='-R ^test_' for a part of the tests]
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]

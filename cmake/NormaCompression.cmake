@@ -1,4 +1,4 @@
-# Libraries of file formats: compressed text (src/base/text_input.c), YAML (src/convert/yaml_file.c). Each is read if its library is
+# Libraries of file formats: compressed text (src/core/base/text_input.c), YAML (src/lab/convert/yaml_file.c). Each is read if its library is
 # installed.
 set(NORMA_COMPRESSION_REQUIRES "")
 set(NORMA_COMPRESSION_MODULES "")
@@ -17,5 +17,5 @@ foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd YAML=yaml-0.1)
     message(STATUS "Without files of ${_module}: its development package is missing")
   endif()
 endforeach()
-set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/base/text_input.c
-                            ${CMAKE_CURRENT_SOURCE_DIR}/src/convert/yaml_file.c PROPERTIES COMPILE_DEFINITIONS "${_definitions}")
+set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/core/base/text_input.c
+                            ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/convert/yaml_file.c PROPERTIES COMPILE_DEFINITIONS "${_definitions}")

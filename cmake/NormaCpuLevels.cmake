@@ -1,9 +1,9 @@
-# One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/backend/cpu).
-# Files named src/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Levels vnni and
+# One source per SIMD kernel file, compiled once per CPU level; the level is chosen at run time (src/core/backend/cpu).
+# Files named src/core/backend/cpu/simd_*.c are compiled with each flag set and NM_LEVEL defined to its name. Levels vnni and
 # amx are avx512 with a different simd_int8.c, dotprod is such a level of neon. The levels bf16_* are the files with bf16 matrix
 # multiplications, compiled with NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
-file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/backend/cpu/simd_*.c)
-list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/backend/cpu/simd_")
+file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/core/backend/cpu/simd_*.c)
+list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/core/backend/cpu/simd_")
 if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuzz_kernel have guard zones
   set_property(SOURCE ${NORMA_SIMD_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all)
 endif()
@@ -42,13 +42,13 @@ else()
   set(_levels base bf16_base)
 endif()
 foreach(_level IN ITEMS vnni amx dotprod)
-  set(_files_${_level} src/backend/cpu/simd_int8.c)
+  set(_files_${_level} src/core/backend/cpu/simd_int8.c)
   set(_defines_${_level} NM_LEVEL_avx512=1)
 endforeach()
 set(_defines_dotprod NM_LEVEL_neon=1)
 foreach(_level IN ITEMS base avx2 avx512 dot amx neon)
-  set(_files_bf16_${_level} src/backend/cpu/simd_flash_attention.c src/backend/cpu/simd_gemm.c
-                            src/backend/cpu/simd_linear.c src/backend/cpu/simd_loss.c)
+  set(_files_bf16_${_level} src/core/backend/cpu/simd_flash_attention.c src/core/backend/cpu/simd_gemm.c
+                            src/core/backend/cpu/simd_linear.c src/core/backend/cpu/simd_loss.c)
   set(_defines_bf16_${_level} NM_BF16=1 NM_LEVEL_${_level}=1)
   if(NOT DEFINED _flags_bf16_${_level})
     set(_flags_bf16_${_level} ${_flags_${_level}})

@@ -1,6 +1,6 @@
 # The recipes of norma demo are embedded in the program as byte arrays (demo_recipes.c).
 #
-# NORMA_DEMO_SOURCES: sources to compile in addition to the files of src/cli.
+# NORMA_DEMO_SOURCES: sources to compile in addition to the files of src/app/cli.
 set(NORMA_DEMO_SOURCES ${CMAKE_CURRENT_BINARY_DIR}/demo_recipes.c)
 set(_recipes demo demo-lm demo-tag)
 set(_parts)

@@ -1,4 +1,4 @@
-# MPI is optional and for the program only (src/comm/mpi): norma-mpi.so, a module that the program loads when an MPI launcher has
+# MPI is optional and for the program only (src/core/comm/mpi): norma-mpi.so, a module that the program loads when an MPI launcher has
 # started it. Otherwise MPI libraries, which install signal handlers, start threads and need hundreds of MiB of address space when
 # they are loaded, would do so in every command. The libraries do not depend on MPI.
 set(NORMA_MPI AUTO CACHE STRING "Training by several processes over MPI: AUTO (if MPI is found), ON, OFF")
@@ -19,7 +19,7 @@ function(norma_add_mpi program)
   norma_set_module_folder(${program})
   if(NORMA_MPI AND MPI_C_FOUND)
     find_package(Threads REQUIRED)
-    set(_source ${CMAKE_SOURCE_DIR}/src/comm/mpi/comm_mpi.c)
+    set(_source ${CMAKE_SOURCE_DIR}/src/core/comm/mpi/comm_mpi.c)
     # MPICH declares arrays of statuses, and GCC warns that its MPI_STATUSES_IGNORE is none.
     set_source_files_properties(${_source} PROPERTIES COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
     add_library(norma_mpi MODULE ${_source})

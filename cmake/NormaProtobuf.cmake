@@ -1,4 +1,4 @@
-# protobuf-c writes TensorBoard's event files (src/report) and reads SentencePiece models (src/text); nothing else needs it.
+# protobuf-c writes TensorBoard's event files (src/lab/report) and reads SentencePiece models (src/task/text); nothing else needs it.
 #
 # NORMA_PROTOBUF_SOURCES: the generated files.
 pkg_check_modules(PROTOBUF_C IMPORTED_TARGET libprotobuf-c)
@@ -23,8 +23,8 @@ if(PROTOBUF_C_FOUND AND NORMA_PROTOC_C)
                                 INCLUDE_DIRECTORIES ${_folder})
     set(NORMA_PROTOBUF_SOURCES ${NORMA_PROTOBUF_SOURCES} ${_folder}/${_name}.pb-c.c PARENT_SCOPE)
   endfunction()
-  norma_protobuf(src/report/event.proto src/report/event_code.c)
-  norma_protobuf(src/text/sentencepiece.proto src/text/sentencepiece.c)
+  norma_protobuf(src/lab/report/event.proto src/lab/report/event_code.c)
+  norma_protobuf(src/task/text/sentencepiece.proto src/task/text/sentencepiece.c)
   target_link_libraries(norma_settings INTERFACE PkgConfig::PROTOBUF_C)
   set(NORMA_PROTOBUF_REQUIRES " libprotobuf-c")
   set(NORMA_PROTOBUF_MODULE "PROTOBUF_C=libprotobuf-c")

@@ -62,7 +62,7 @@ add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCE
 target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
 norma_set_module_folder(norma_python_program)
 target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
-target_include_directories(norma_python_program PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
+target_include_directories(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_options(norma_python_program PRIVATE ${NORMA_HARDENED_LINK})
 target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
 set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma

@@ -1,9 +1,9 @@
 # Style sheet and script of the report page are embedded in the program as byte arrays (page_parts.c).
 #
-# NORMA_REPORT_SOURCES: sources to compile in addition to the files of src/report.
+# NORMA_REPORT_SOURCES: sources to compile in addition to the files of src/lab/report.
 set(_page ${CMAKE_CURRENT_BINARY_DIR}/page_parts.c)
-set(_css ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.css)
-set(_js ${CMAKE_CURRENT_SOURCE_DIR}/src/report/page.js)
+set(_css ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/report/page.css)
+set(_js ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/report/page.js)
 add_custom_command(OUTPUT ${_page}
                    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${_page} -DHEADER=report/page.h
                            "-DPARTS=nm_page_css=${_css};nm_page_js=${_js}"

@@ -9,11 +9,12 @@ shift
 compiler=("$@")
 cd "$source" || exit 1
 n_bad=0
+includes=(-Iinclude -Isrc/core -Isrc/task -Isrc/lab -Isrc/app)
 
 compiles() { # language, compiler and flags ...; the translation unit comes on stdin
     local language=$1
     shift
-    "$@" -x "$language" -Wall -Wextra -Wshadow -Werror -Iinclude -Isrc -fsyntax-only - 2>&1 | head -n 5 >&2
+    "$@" -x "$language" -Wall -Wextra -Wshadow -Werror "${includes[@]}" -fsyntax-only - 2>&1 | head -n 5 >&2
 }
 
 check() { # header, language, compiler and flags ...
@@ -27,7 +28,7 @@ check() { # header, language, compiler and flags ...
 
 mapfile -t public < <(cd include && find norma -name '*.h' | LC_ALL=C sort)
 # vector_LEVEL.h are parts of simd.h, which includes the one of its CPU level.
-mapfile -t private < <(cd src && find . -name '*.h' ! -path './backend/cpu/vector_*' | sed 's#^\./##' | LC_ALL=C sort)
+mapfile -t private < <(cd src && find ./*/ -name '*.h' ! -path '*/backend/cpu/vector_*' | sed 's#^\./[a-z]*/##' | LC_ALL=C sort)
 for header in "${public[@]}" "${private[@]}"; do
     check "$header" c "${compiler[@]}" -std=c17 -D_GNU_SOURCE
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that includes have one direction: a folder of src/ includes private headers only of itself and of preceding
+# Checks that includes have one direction: a folder of src/HOUSE/ includes private headers only of itself and of preceding
 # folders in the list below, metric only of base and text, report only of these and metric; public headers include
 # only public headers.
 #     scripts/check_includes.sh [SOURCE]
@@ -17,7 +17,7 @@ awk '
         printf "%s:%d: %s includes %s: %s\n", FILENAME, FNR, folder, header, why
         bad++
     }
-    FNR == 1 { split(FILENAME, path, "/"); folder = path[1] == "src" ? path[2] : "include/norma" }
+    FNR == 1 { split(FILENAME, path, "/"); folder = path[1] == "src" ? path[3] : "include/norma" }
     /^[ \t]*#[ \t]*include[ \t]*"/ {
         header = $0
         sub(/^[^"]*"/, "", header)

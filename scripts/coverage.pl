@@ -40,7 +40,7 @@ die "$build: no counts; was it built with --coverage?\n" unless %counts;
 my (%lines, %run);
 open my $list, '>', "$build/coverage.txt" or die "$build/coverage.txt: $!\n";
 for my $path (sort keys %counts) {
-    my ($folder) = $path =~ m{^(src/[^/]+)/};
+    my ($folder) = $path =~ m{^(src/[^/]+/[^/]+)/};
     my @missed = sort { $a <=> $b } grep { !$counts{$path}{$_} } keys %{$counts{$path}};
     my $n = keys %{$counts{$path}};
     for my $group ('src', $folder) {
@@ -52,12 +52,12 @@ for my $path (sort keys %counts) {
 close $list or die "$build/coverage.txt: $!\n";
 
 my $below = 0;
-printf "%-16s %7s %7s %7s\n", 'folder', 'lines', 'missed', '%';
+printf "%-20s %7s %7s %7s\n", 'folder', 'lines', 'missed', '%';
 for my $group (sort keys %lines) {
     my $percent = 100 * $run{$group} / $lines{$group};
     my $low     = defined $minimum{$group} && $percent < $minimum{$group};
     $below |= $low;
-    printf "%-16s %7d %7d %7.2f%s\n", $group, $lines{$group}, $lines{$group} - $run{$group}, $percent,
+    printf "%-20s %7d %7d %7.2f%s\n", $group, $lines{$group}, $lines{$group} - $run{$group}, $percent,
         $low ? "  below $minimum{$group}" : '';
 }
 exit($below ? 1 : 0);

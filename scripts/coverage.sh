@@ -2,7 +2,7 @@
 # Line coverage of the tests: a build with GCC's --coverage, all tests, then a table by folder of src/.
 #     scripts/coverage.sh [CTEST-ARGUMENT...]        e.g. -R '^test_' for the unit tests only
 # $BUILD (default build-coverage) is the build folder; coverage.txt in it lists the lines that no test runs.
-# Exit code: 0 if no test failed and src, src/cli and src/report reach their minimum.
+# Exit code: 0 if no test failed and src, src/app/cli and src/lab/report reach their minimum.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=${BUILD:-build-coverage}
@@ -27,4 +27,4 @@ export GCOV_ERROR_FILE=/dev/null
 scripts/test.sh "$build" "$@"
 tests=$?
 find "$build" -name '*.gcda' -empty -delete
-perl scripts/coverage.pl --minimum src=97 --minimum src/cli=95 --minimum src/report=95 "$build" && exit "$tests"
+perl scripts/coverage.pl --minimum src=97 --minimum src/app/cli=95 --minimum src/lab/report=95 "$build" && exit "$tests"

@@ -1,6 +1,6 @@
 #!/usr/bin/env perl
-# Writes src/text/unicode_ranges.c from the Unicode data that comes with Perl:
-#     perl scripts/unicode-ranges.pl > src/text/unicode_ranges.c
+# Writes src/task/text/unicode_ranges.c from the Unicode data that comes with Perl:
+#     perl scripts/unicode-ranges.pl > src/task/text/unicode_ranges.c
 use strict;
 use warnings;
 use Unicode::UCD;

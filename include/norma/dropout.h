@@ -1,4 +1,4 @@
-/* A dropout site (Srivastava et al. 2014). The mask is a function of these numbers and is never stored (src/base/random.h). */
+/* A dropout site (Srivastava et al. 2014). The mask is a function of these numbers and is never stored (src/core/base/random.h). */
 #ifndef NORMA_DROPOUT_H
 #define NORMA_DROPOUT_H
 

@@ -2,7 +2,7 @@
  *
  * A layer normalizes X [rows, width], one row per token (no padding). In training, the forward pass may use statistics of the
  * whole batch, and updates the running state. Inference only reads the state, so the result of a row does not depend on other
- * rows. Formulas and sources are in src/norm, one file per type. norma/norm_type.h is the interface of the types.
+ * rows. Formulas and sources are in src/core/norm, one file per type. norma/norm_type.h is the interface of the types.
  *
  * Calls for layers on the same backend must not overlap: they share its workspace, and results would be wrong. Layers of
  * different threads have different backends or workers (nm_backend_create_worker). */

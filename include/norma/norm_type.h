@@ -1,5 +1,5 @@
-/* Interface of a normalization type, for authors of types and for models. A type is one file in src/norm that ends in a
- * constant nm_norm_type, and one line in src/norm/types.h. */
+/* Interface of a normalization type, for authors of types and for models. A type is one file in src/core/norm that ends in a
+ * constant nm_norm_type, and one line in src/core/norm/types.h. */
 #ifndef NORMA_NORM_TYPE_H
 #define NORMA_NORM_TYPE_H
 

@@ -1,4 +1,4 @@
-/* The module norma-mpi.so (src/comm/mpi). */
+/* The module norma-mpi.so (src/core/comm/mpi). */
 #ifndef NM_LOAD_MPI_H
 #define NM_LOAD_MPI_H
 

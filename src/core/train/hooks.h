@@ -1,4 +1,4 @@
-/* Hooks of a training run: callbacks inside an update, for instruments such as those of src/probe. Hooks must not change the
+/* Hooks of a training run: callbacks inside an update, for instruments such as those of src/core/probe. Hooks must not change the
  * calls and models that they receive. */
 #ifndef NM_HOOKS_H
 #define NM_HOOKS_H

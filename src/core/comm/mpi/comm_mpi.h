@@ -1,5 +1,5 @@
 /* nm_comm over MPI 3 (Open MPI or MPICH): the module norma-mpi.so, which is built if CMake finds MPI (NORMA_MPI) and loaded by
- * src/cli/load_mpi.c. */
+ * src/app/cli/load_mpi.c. */
 #ifndef NM_COMM_MPI_H
 #define NM_COMM_MPI_H
 

@@ -1,4 +1,4 @@
-/* A normalization layer of a model: runs the layer's type (src/norm) and calls the hooks of instruments. */
+/* A normalization layer of a model: runs the layer's type (src/core/norm) and calls the hooks of instruments. */
 #include "tape/residual.h"
 
 static void *alloc_on_tape(void *tape, size_t bytes)

@@ -36,7 +36,7 @@ typedef struct nm_lm_parts {
     const nm_corpus *sampled;       /* the sampled segmentation of the current epoch; NULL: the stored one */
 } nm_lm_parts;
 
-/* ---- segments: src/task/lm_segments.c ---- */
+/* ---- segments: src/task/task/lm_segments.c ---- */
 
 /* A text of n tokens is divided into contiguous streams of equal length (the remainder is not used), and each stream into
  * segments of `length` tokens, of which the last may be shorter. Each token is predicted from the preceding tokens of its
@@ -59,7 +59,7 @@ int64_t nm_lm_segment_begin(const nm_lm_segments *segments, int64_t i, int32_t *
 nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const bool *starts,
                     const int32_t *lengths, int32_t n, nm_arena *arena);
 
-/* ---- scoring: src/task/lm_score.c ---- */
+/* ---- scoring: src/task/task/lm_score.c ---- */
 
 typedef struct nm_lm_scoring {
     /* sliding windows: minimum number of preceding tokens, where the text has them; 0: segments */
@@ -99,7 +99,7 @@ double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context);
 nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                            nm_task_score *score, nm_error *err);
 
-/* ---- text: src/task/lm_text.c ---- */
+/* ---- text: src/task/task/lm_text.c ---- */
 
 /* The input from which the first token of a text is predicted (model.first_input). */
 static inline int32_t nm_lm_first_input(const nm_lm_config *config, const nm_vocab *vocab)
