@@ -7,7 +7,7 @@
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
 is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
 measurement the program waits until other processes use less than 8 % of the CPUs, and it records their share during the
-measurement. The JSON has every round. The table of docs/performance.md is generated from it by performance_page.py.
+measurement. The JSON has every round. The table of results/performance/README.md is generated from it by performance_page.py.
 
 Without --data a synthetic corpus is used: 30,000 sentence pairs of 5 to 60 words, 10,000 subwords.
 """

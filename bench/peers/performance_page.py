@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/performance.md between the marks `<!-- peers -->` and `<!-- end of peers -->`, from
+"""The tables of results/performance/README.md between the marks `<!-- peers -->` and `<!-- end of peers -->`, from
 results/performance/*.json (bench_peers.py): one table per CPU class.
 
     bench/peers/performance_page.py --write|--check
@@ -13,7 +13,7 @@ import sys
 import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PAGE = f"{ROOT}/docs/performance.md"
+PAGE = f"{ROOT}/results/performance/README.md"
 START, END = "<!-- peers -->\n", "<!-- end of peers -->\n"
 
 
