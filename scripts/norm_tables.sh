@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the tables of normalizations to README.md, docs/norms.md and docs/formats.md, between the comments
+# Writes the tables of normalizations to docs/norms.md and docs/formats.md, between the comments
 # <!-- norm_tables TABLE --> and <!-- end of table -->. With --check: exit code 1 if a table differs.
 #
 #     scripts/norm_tables.sh [--check] [BUILD]
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 "$program" types >"$work/types"
 "$program" tensors >"$work/tensors"
 status=0
-for file in README.md docs/norms.md docs/formats.md; do
+for file in docs/norms.md docs/formats.md; do
     awk -v work="$work" '
         /^<!-- end of table -->$/ { inside = 0 }
         !inside { print }
