@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "model/model.h"
 
 typedef struct rule_case {
@@ -46,7 +47,7 @@ static const rule_case refused[] = {
 static const rule_case accepted[] = {
     {&nm_model_seq2seq, "model.norm_position=pre", "model.encoder_final_norm", "batch", ""},
     {&nm_model_seq2seq, "model.norm_position=post", "model.encoder_final_norm", "none", ""},
-    {&nm_model_lm, "model.preset=ptb", "model.cores", "2", ""},
+    {&nm_model_lm, "model.attention=block-term", "model.cores", "2", ""},
     {&nm_model_lm, "model.preset=medium", "model.attention_dropout", "0.2", ""},
     {&nm_model_lm, "model.adaptive=true", "model.cutoffs", "4,6", ""},
     {&nm_model_classifier, "model.positions=learned", "model.max_positions", "256", ""},
@@ -102,9 +103,74 @@ static void test_options_with_effect(void **state)
     }
 }
 
+typedef struct preset_case {
+    const nm_model_type *type;
+    const char *recipe[3], *command[3]; /* settings of the file, then of the command line */
+    const char *kept;                   /* "path=value" that results, or NULL: NM_USAGE */
+    const char *message;                /* part of the error, or of the warning ("": none) */
+} preset_case;
+
+static const preset_case presets[] = {
+    /* A size leaves the structure as it is, whether keys or a preset of the recipe set it. */
+    {&nm_model_seq2seq, {"preset=tears", "init=small"}, {"preset=tiny"}, "model.init=small", ""},
+    {&nm_model_lm, {"preset=llama"}, {"preset=tiny"}, "model.norm=rms", ""},
+    {&nm_model_lm, {"preset=llama"}, {"preset=tiny"}, "model.width=64", ""},
+    {&nm_model_lm, {"preset=medium"}, {"preset=tiny"}, "model.attention_dropout=0", ""},
+    /* A structure leaves sizes as they are, and replaces another structure as a whole. */
+    {&nm_model_lm, {"preset=medium"}, {"preset=llama"}, "model.width=256", ""},
+    {&nm_model_lm, {"preset=olmo2"}, {"preset=gpt2"}, "model.qk_norm=none", ""},
+    /* Half of a structure is an error until the option that decides it is given. */
+    {&nm_model_lm, {"preset=medium", "init=small"}, {"preset=deepnet"}, NULL, "--model.init small keeps"},
+    {&nm_model_lm,
+     {"preset=medium", "init=small"},
+     {"preset=deepnet", "init=small"},
+     "model.residual=deepnorm",
+     ""},
+    {&nm_model_lm, {"preset=medium", "init=deepnorm"}, {"preset=deepnet"}, "model.residual=deepnorm", ""},
+    /* Sizes of the recipe that replace those of the preset are a warning. */
+    {&nm_model_lm, {"width=96"}, {"preset=tiny"}, "model.width=96", "model.width = 96"}};
+
+static void test_presets_and_recipes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const preset_case *c = &presets[i];
+        nm_options *options = nm_options_create();
+        nm_error err = {0};
+        char *warning = NULL;
+        nm_model_options_add(options, c->type);
+        for (int j = 0; j < 6; j++) {
+            const char *setting = j < 3 ? c->recipe[j] : c->command[j - 3], *equals;
+            if (!setting)
+                continue;
+            equals = strchr(setting, '=');
+            char *path = nm_format("model.%.*s", (int)(equals - setting), setting);
+            nm_origin origin = j < 3 ? NM_ORIGIN_FILE : NM_ORIGIN_COMMAND;
+            assert_int_equal(nm_options_set(options, path, equals + 1, origin, &err), NM_OK);
+            free(path);
+        }
+        nm_status status = nm_options_check(options, &warning, &err);
+        assert_int_equal(status, c->kept ? NM_OK : NM_USAGE);
+        const char *said = status == NM_OK ? (warning ? warning : "") : err.text;
+        if (!strstr(said, c->message) || (!*c->message && *said))
+            fail_msg("case %zu: %s", i, said);
+        if (c->kept) {
+            const char *equals = strchr(c->kept, '=');
+            char *path = nm_format("%.*s", (int)(equals - c->kept), c->kept);
+            char *value = nm_options_get(options, path);
+            assert_string_equal(value, equals + 1);
+            free(path);
+            free(value);
+        }
+        free(warning);
+        nm_options_free(options);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_options_without_effect),
+                                       cmocka_unit_test(test_presets_and_recipes),
                                        cmocka_unit_test(test_options_with_effect)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

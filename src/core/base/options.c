@@ -95,9 +95,14 @@ static nm_status apply_preset(nm_options *options, nm_option_section *section, c
     if (!preset)
         return nm_fail(err, NM_USAGE, "%s.preset = %.100s: unknown preset", section->name, name);
     size_t n = nm_option_row_count(section->rows);
-    /* Undo the settings of a preset that was chosen before. */
+    bool had_structure = false;
     for (size_t i = 0; i < n; i++)
-        if (section->origins[i] == NM_ORIGIN_PRESET) {
+        had_structure |= section->origins[i] == NM_ORIGIN_PRESET && nm_option_is_structure(section, i);
+    /* Undo the settings of a preset that was chosen before, but sizes leave the structure as it is, and a structure the
+     * sizes. */
+    bool undo = had_structure == nm_preset_has_structure(section, preset);
+    for (size_t i = 0; i < n; i++)
+        if (undo && section->origins[i] == NM_ORIGIN_PRESET) {
             section->origins[i] = NM_ORIGIN_DEFAULT;
             NM_TRY(set_row(options, section, i, section->rows[i].initial, NM_ORIGIN_DEFAULT, err));
         }

@@ -38,21 +38,31 @@ static void add_warning(char **warning, char *text)
     free(text);
 }
 
-/* Settings of a preset from the command line that a recipe overrides: a preset is weaker than the settings of files. */
-static void warn_of_preset(const nm_option_section *section, char **warning)
+/* Settings of a preset from the command line that a recipe overrides, because a preset is weaker than the settings of files.
+ * Half of a structure would be neither the preset's nor the recipe's, so it is an error. */
+static nm_status check_preset(const nm_option_section *section, char **warning, nm_error *err)
 {
     size_t n = nm_option_row_count(section->rows), at = 0;
     while (at < n && strcmp(section->rows[at].name, "preset"))
         at++;
     if (!section->presets || at == n || section->origins[at] != NM_ORIGIN_COMMAND)
-        return;
+        return NM_OK;
+    nm_status status = NM_OK;
     char *name = nm_option_section_value(section, at), *replaced = NULL;
     const nm_preset *preset = nm_options_find_preset(section, name);
     char *copy = nm_duplicate(preset ? preset->settings : ""), *rest = copy;
     const char *of_preset;
     for (size_t i; nm_preset_next_setting(section, &rest, &i, &of_preset);) {
         char *value = nm_option_section_value(section, i);
-        if (section->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset))
+        bool differs = section->origins[i] == NM_ORIGIN_FILE && strcmp(value, of_preset);
+        if (differs && nm_option_is_structure(section, i) && status == NM_OK)
+            status =
+                nm_fail(err, NM_USAGE,
+                        "%s.preset = %s sets %s = %s, but the recipe has %s; --%s.%s %s keeps the recipe's "
+                        "value, --%s.%s %s takes the preset's",
+                        section->name, name, section->rows[i].name, of_preset, value, section->name,
+                        section->rows[i].name, value, section->name, section->rows[i].name, of_preset);
+        if (differs)
             nm_format_append(&replaced, "%s%s.%s = %s", replaced ? ", " : "", section->name,
                              section->rows[i].name, value);
         free(value);
@@ -63,6 +73,7 @@ static void warn_of_preset(const nm_option_section *section, char **warning)
     free(replaced);
     free(copy);
     free(name);
+    return status;
 }
 
 /* "line" (documents) and "keep" (punctuation) leave the text as it is. */
@@ -104,8 +115,8 @@ nm_status nm_options_check(const nm_options *options, char **warning, nm_error *
     for (size_t i = 0; i < options->n_rules; i++)
         for (const nm_option_rule *rule = options->rules[i]; rule->option && status == NM_OK; rule++)
             status = check_rule(options, rule, warning, err);
-    for (size_t s = 0; s < options->n_sections && !options->saved; s++)
-        warn_of_preset(&options->sections[s], warning);
+    for (size_t s = 0; s < options->n_sections && !options->saved && status == NM_OK; s++)
+        status = check_preset(&options->sections[s], warning, err);
     if (status != NM_OK) {
         free(*warning);
         *warning = NULL;

@@ -85,6 +85,23 @@ const nm_preset *nm_options_find_preset(const nm_option_section *section, const 
     return NULL;
 }
 
+bool nm_option_is_structure(const nm_option_section *section, size_t index)
+{
+    nm_option_kind kind = section->rows[index].kind;
+    return !strcmp(section->name, "model") && kind != NM_INT && kind != NM_REAL;
+}
+
+bool nm_preset_has_structure(const nm_option_section *section, const nm_preset *preset)
+{
+    char *copy = nm_duplicate(preset->settings), *rest = copy;
+    const char *value;
+    bool found = false;
+    for (size_t i; nm_preset_next_setting(section, &rest, &i, &value);)
+        found |= nm_option_is_structure(section, i);
+    free(copy);
+    return found;
+}
+
 bool nm_preset_next_setting(const nm_option_section *section, char **rest, size_t *index, const char **value)
 {
     for (char *word; (word = strsep(rest, " ")) != NULL;) {

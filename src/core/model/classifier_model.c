@@ -41,7 +41,7 @@
 
 /* clang-format off */
 static const nm_option classifier_options[] = {
-    PICK(preset, "small", "reference|small|tiny", "Sizes, dropout rates and defaults of a known model."),
+    PICK(preset, "small", "reference|small|tiny", "Sizes and dropout rates of a known model."),
     NM_STACK_ROWS(nm_classifier_model_config, "128", "256", "4",
                   "post",
                   "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
@@ -73,9 +73,9 @@ static const nm_option_rule classifier_rules[] = {
     {0}};
 
 static const nm_preset classifier_presets[] = {
-    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "Defaults of the code of the RBN paper."},
-    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "The reference model with four times the width."},
-    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 norm_position=post init=torch positions=none pooling=first dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "Tests."},
+    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "Sizes of the code of the RBN paper."},
+    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "The reference model with four times the width."},
+    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "Tests."},
     {0}};
 /* clang-format on */
 

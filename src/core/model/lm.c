@@ -69,8 +69,8 @@ static const nm_preset lm_presets[] = {
     {"tiny", "width=64 ff=128 heads=4 layers=2 context=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Demos and tests."},
     {"small", "width=128 ff=512 heads=4 layers=2 context=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "Several million tokens on two cores."},
     {"medium", "width=256 ff=1024 heads=4 layers=4 context=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "A machine with many cores."},
-    {"ptb", "attention=block-term width=256 ff=2100 layers=3 context=32 core_width=40 norm_position=post final_norm=none positions=none dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "The tensorized Transformer on the Penn Treebank (PN and RBN papers)."},
-    {"wt103", "attention=block-term width=256 ff=2100 layers=6 context=80 core_width=40 norm_position=post final_norm=none positions=none adaptive=true dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "The tensorized Transformer on WikiText-103 (PN and RBN papers)."},
+    {"ptb", "width=256 ff=2100 layers=3 context=32 core_width=40 dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "Sizes of the tensorized Transformer on the Penn Treebank (PN and RBN papers)."},
+    {"wt103", "width=256 ff=2100 layers=6 context=80 core_width=40 dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "Sizes of the tensorized Transformer on WikiText-103 (PN and RBN papers)."},
     /* structures of known models; width, ff, heads, layers and context are set separately */
     {"gpt2", "norm=layer norm_position=pre activation=gelu-tanh positions=learned output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
     {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},

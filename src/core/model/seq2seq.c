@@ -46,7 +46,7 @@ static const nm_preset seq2seq_presets[] = {
     {"iwslt", "width=512 ff=1024 heads=4 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_iwslt_de_en (PN and RBN papers)."},
     {"base", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "fairseq's transformer_wmt_en_de."},
     {"big", "width=1024 ff=4096 heads=16 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_wmt_en_de_big."},
-    {"tears", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 init=small positions=tears output_bias=true", "Transformers without Tears, low-resource language pairs."},
+    {"tears", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3", "Sizes of Transformers without Tears, low-resource language pairs."},
     {0}};
 /* clang-format on */
 
