@@ -15,6 +15,7 @@
 #     make coverage   lines of src/ that the tests run, by folder [TESTS='-R ^test_' for a part of the tests]
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
+#     make dist       source archive of the last commit and its SHA-256 in $(BUILD)
 BUILD  ?= build
 PREFIX ?= /usr/local
 WERROR ?= OFF
@@ -27,7 +28,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install dist clean
 all: build
 
 build:
@@ -154,6 +155,12 @@ lint:
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+dist:
+	@mkdir -p $(BUILD)
+	@version=$$(sed -nE 's/^project\(norma VERSION ([0-9.]+).*/\1/p' CMakeLists.txt) && name=norma-$$version && \
+	    git archive --format=tar.gz --prefix=$$name/ -o $(BUILD)/$$name.tar.gz HEAD && \
+	    cd $(BUILD) && sha256sum $$name.tar.gz > $$name.tar.gz.sha256 && echo "$(BUILD)/$$name.tar.gz"
 
 clean:
 	@rm -rf $(BUILD)

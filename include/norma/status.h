@@ -41,7 +41,7 @@ typedef struct nm_error {
     char text[1024];
 } nm_error;
 
-/* The version of the library, "0.1.0". */
+/* The version of the library, as "1.2.3". */
 NM_API const char *nm_version(void);
 
 /* Short English text of a status; never NULL. */
