@@ -22,7 +22,7 @@ function(norma_add_mpi program)
     set(_source ${CMAKE_SOURCE_DIR}/src/core/comm/mpi/comm_mpi.c)
     # MPICH declares arrays of statuses, and GCC warns that its MPI_STATUSES_IGNORE is none.
     set_source_files_properties(${_source} PROPERTIES COMPILE_OPTIONS $<$<C_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-    add_library(norma_mpi MODULE ${_source})
+    add_library(norma_mpi MODULE ${_source} ${CMAKE_SOURCE_DIR}/src/core/comm/mpi/deadline.c)
     set_target_properties(norma_mpi PROPERTIES PREFIX "" OUTPUT_NAME norma-mpi)
     target_link_libraries(norma_mpi PRIVATE norma_settings MPI::MPI_C Threads::Threads)
     add_dependencies(${program} norma_mpi)

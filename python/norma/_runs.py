@@ -355,8 +355,10 @@ def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], 
         words = [program_path(), "train", path, "--run.folder", str(folder), "--run.quiet", *_words(settings)]
         if resume:
             words.append("--resume" if resume is True else f"--resume={resume}")
+        # The kernel ends the program, with a checkpoint, when this process ends for any reason.
+        environment = {**os.environ, "NORMA_PARENT": str(os.getpid())}
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
-                                   start_new_session=True)
+                                   start_new_session=True, env=environment)
         _follow(process, log, interval)
         _finish(process, messages)
         log.follow()

@@ -7,6 +7,7 @@ import os
 import pickle
 import pydoc
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -542,6 +543,34 @@ def test_training_is_that_of_the_program(folder, tmp_path):
     assert tensors(other) == tensors(run)
     with pytest.raises(norma.UsageError, match="process"):
         norma.train(recipe, tmp_path / "x", process=True, callbacks=norma.Callbacks())
+
+
+def test_a_separate_training_ends_with_its_python_process(folder, tmp_path):
+    call = (f"import norma; norma.train({RECIPE.format(folder=folder)!r}, {str(tmp_path / 'run')!r}, "
+            "{'train.updates': 10**7, 'train.save_every': 1}, process=True)")
+    parent = subprocess.Popen([sys.executable, "-c", call])
+    lock, model = tmp_path / "run" / ".lock", tmp_path / "run" / "last.safetensors"
+
+    def wait(condition):
+        end = time.monotonic() + 120
+        while not condition():
+            assert time.monotonic() < end and parent.returncode != 0
+            time.sleep(0.05)
+    wait(model.exists)
+    program = int(lock.read_text())
+    parent.kill()
+    parent.wait()
+    wait(lambda: not lock.exists())  # it has written a checkpoint and ended
+    wait(lambda: not os.path.exists(f"/proc/{program}"))
+
+
+def test_a_model_file_may_be_overwritten_while_it_is_open(folder, tmp_path):
+    path = tmp_path / "model.safetensors"
+    shutil.copy(folder / "run" / "best.safetensors", path)
+    model = norma.Translator(path)
+    with open(path, "r+b") as file:
+        file.truncate(0)
+    assert model.translate(["haus"]) == norma.Translator(folder / "run").translate(["haus"])
 
 
 @pytest.mark.parametrize("process", [False, True])

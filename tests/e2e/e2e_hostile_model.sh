@@ -157,7 +157,7 @@ refuses 5 "wide/last.safetensors: tensor '" average mean $model wide/last.safete
 refuses 5 "other/last.safetensors: has no tensor '" average mean $model other/last.safetensors
 refuses 5 'has tensors that' average mean other/last.safetensors $model
 refuses 3 'absent/mean: No such file' average absent/mean $model
-refuses 3 'data: ' average data $model
+refuses 2 'average: data is a data folder' average data $model
 # The first argument is the output. If it is missing, no model of a run is overwritten.
 cp -r "$(dirname $model)" copied
 for first in copied/checkpoints/*[0-9].safetensors copied/best.safetensors copied/last.safetensors; do

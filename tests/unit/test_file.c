@@ -261,6 +261,20 @@ static void test_names_of_temporary_files(void **unused)
     nm_folder_remove_temporaries("absent");
 }
 
+/* As by cp, while the contents are read. The program, which handles SIGBUS, maps files; this test is not the program. */
+static void test_contents_survive_truncation(void **unused)
+{
+    (void)unused;
+    nm_error err;
+    nm_file_map map;
+    write_file("mapped", "contents");
+    assert_int_equal(nm_file_map_open(&map, "mapped", &err), NM_OK);
+    assert_int_equal(truncate("mapped", 0), 0);
+    assert_int_equal(map.bytes, 8);
+    assert_memory_equal(map.data, "contents", 8);
+    nm_file_unmap(&map);
+}
+
 static void test_lock_names_the_process(void **unused)
 {
     (void)unused;
@@ -326,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_fifo_with_slow_writer),
         cmocka_unit_test(test_link_or_copy),
         cmocka_unit_test(test_names_of_temporary_files),
+        cmocka_unit_test(test_contents_survive_truncation),
         cmocka_unit_test(test_lock_names_the_process),
         cmocka_unit_test(test_edit_distance_of_long_names),
     };

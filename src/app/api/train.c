@@ -258,28 +258,37 @@ static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *e
 static bool is_own_config(const nm_training *self, const char *recipe)
 {
     char *path = nm_path_join(self->folder, "config.ini");
-    bool own = !strcmp(recipe, path);
+    bool own = nm_file_is_same(recipe, path);
     free(path);
     return own;
 }
 
-/* NM_USAGE if the recipe sets options that must be known before it is read. The options [comm] of the run's own configuration are
- * those of its last session. */
-static nm_status check_recipe(const nm_training *self, const char *recipe, const nm_training_ranks *ranks,
-                              nm_error *err)
+/* NM_USAGE if the recipe sets the task, which must be known before it is read. */
+static nm_status check_recipe(const nm_training *self, nm_error *err)
 {
     const nm_run_options *run = nm_options_find(self->options, "run");
-    const nm_comm_config *comm = nm_options_find(self->options, "comm");
-    if (strcmp(run->task, self->task->name))
-        return nm_fail(
-            err, NM_USAGE,
-            "run.task = %.100s cannot be set there: set it in the recipe itself or on the command line",
-            run->task);
-    if (ranks && !is_own_config(self, recipe) &&
-        (comm->backend != ranks->config->backend || comm->timeout != ranks->config->timeout ||
-         comm->shard_optimizer != ranks->config->shard_optimizer))
-        return nm_fail(err, NM_USAGE, "the options of [comm] can be set on the command line only");
-    return NM_OK;
+    return strcmp(run->task, self->task->name)
+               ? nm_fail(
+                     err, NM_USAGE,
+                     "run.task = %.100s cannot be set there: set it in the recipe itself or on the command "
+                     "line",
+                     run->task)
+               : NM_OK;
+}
+
+/* The processes are connected before the recipe is read. A recipe with other options [comm] is the configuration of a run, whose
+ * processes were those of its session. */
+static void use_ranks(nm_training *self, const char *recipe, const nm_training_ranks *ranks)
+{
+    nm_comm_config *comm = nm_options_find(self->options, "comm");
+    const nm_comm_config *used = ranks->config;
+    const bool other = comm->backend != used->backend || comm->timeout != used->timeout ||
+                       comm->shard_optimizer != used->shard_optimizer;
+    *comm = *used;
+    if (other && !is_own_config(self, recipe))
+        on_message(self,
+                   "the section [comm] of the recipe is not used: its options, if they are needed, belong to "
+                   "the command line");
 }
 
 static bool is_dry_run(const nm_training *self)
@@ -326,7 +335,9 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     self->folder = folder ? nm_duplicate(folder) : run_folder(run, recipe);
     if (!self->folder)
         return nm_fail(err, NM_USAGE, "nm_training_open: the text of a recipe needs a folder");
-    NM_TRY(check_recipe(self, recipe, ranks, err));
+    NM_TRY(check_recipe(self, err));
+    if (ranks)
+        use_ranks(self, recipe, ranks);
     resume = resume == NM_RESUME_NO ? run->resume : resume;
     NM_TRY(apply_sizes(self, recipe, resume, &size, err));
     NM_TRY(tune(self, recipe, resume, err));

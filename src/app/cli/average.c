@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
-#include "cli/output_guard.h"
 #include "model/model_average.h"
 #include "train/checkpoint.h"
 
@@ -107,9 +106,6 @@ static int run(nm_cli *cli, int argc, char **argv)
     model_files files = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 2, NM_CLI_NO_LIMIT, &err);
     if (status == NM_OK)
-        status = nm_guard_output_file(argv[0], "average: the first argument is the output, and",
-                                      "name a new file before the models", &err);
-    if (status == NM_OK)
         status = find_files(&files, argv + 1, argc - 1, config->last, &err);
     if (status == NM_OK)
         status = nm_model_average((const char *const *)files.paths, (int)files.n, argv[0], &err);
@@ -126,12 +122,15 @@ const nm_command nm_command_average = {
     .usage = "OUT.safetensors RUN|MODEL.safetensors ... [--last N]",
     .details =
         "Every weight and running statistic of OUT is the mean over the models. They must have the same "
-        "tensors, task, dictionaries, codes and options of [model], [norm] and [norm.TYPE], except dropout "
+        "tensors, task, dictionaries, codes, train.seed and options of [model], [norm] and [norm.TYPE], "
+        "except dropout "
         "rates and initialization. All their values must be finite. Counters and other options are those "
         "of the newest model. OUT, the first argument, must not be a model that norma train has written.\n\n"
         "A run folder is the checkpoints that it has kept (train.keep_last), with --last N the newest N of "
         "them. The initial checkpoint (train.save_initial) is not among them.",
     .section = "average",
     .options = average_options,
+    .writes_first = true,
+    .writes_models = true,
     .run = run,
 };

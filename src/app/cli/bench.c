@@ -66,6 +66,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     return nm_cli_fail(&err);
 }
 
+static const char *const outputs[] = {"bench.json", NULL};
+
 const nm_command nm_command_bench = {
     .name = "bench",
     .summary = "measure kernels, norms, training steps and decoding",
@@ -74,5 +76,6 @@ const nm_command nm_command_bench = {
                "norma-bench --help lists further options.\n",
     .section = "bench",
     .options = bench_options,
+    .outputs = outputs,
     .run = run,
 };

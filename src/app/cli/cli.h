@@ -22,11 +22,17 @@ typedef struct nm_command {
     const char *const *common;   /* paths of the options that --help lists, ends with NULL; NULL: all */
     const char *const *unlisted; /* paths of options that are errors here, ends with NULL; NULL: none */
     const nm_option_rule *rules; /* options that have no effect together with others; NULL: none */
-    const char *takes_options;   /* path of the option whose value may begin with "--"; NULL: none */
+    /* Paths of the options that name a file or folder to write, in addition to those with the key "output"; ends with NULL. NULL:
+     * none. Existing runs, models and data are not overwritten (output_guard.h). */
+    const char *const *outputs;
+    const char *takes_options;            /* path of the option whose value may begin with "--"; NULL: none */
     void (*options)(nm_options *options); /* registers the sections; NULL: none */
-    bool ranks;  /* processes of an MPI launcher divide the work; otherwise only the first one runs */
-    bool saves;  /* options are saved in INI files, whose syntax limits text values */
-    bool trains; /* the first argument is a recipe, whose run.task determines further sections */
+    bool ranks;         /* processes of an MPI launcher divide the work; otherwise only the first one runs */
+    bool saves;         /* options are saved in INI files, whose syntax limits text values */
+    bool writes_first;  /* the first argument is a file to write */
+    bool writes_models; /* the outputs are model files, which may replace other ones that are not of a run */
+    bool writes_data;   /* the output is a data folder, which may be replaced */
+    bool trains;        /* the first argument is a recipe, whose run.task determines further sections */
     /* Runs the command with the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);
 } nm_command;

@@ -174,6 +174,8 @@ static const char *const common_options[] = {
     "train.epochs",    "train.seconds",   "train.max_tokens",   "train.shards",
     "schedule.lr",     "schedule.warmup", "device.threads",     NULL};
 
+static const char *const outputs[] = {"compare.folder", NULL};
+
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
@@ -216,5 +218,6 @@ const nm_command nm_command_compare = {
     .options = nm_comparison_options_add,
     .saves = true,
     .trains = true,
+    .outputs = outputs,
     .run = compare_run,
 };

@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 #include "convert/convert.h"
-#include "cli/output_guard.h"
 
 typedef struct convert_config { /* section [convert] */
     const char *to, *from, *output, *vocabs;
@@ -46,10 +45,6 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && !*config->output)
         status = nm_fail(&err, NM_USAGE, "convert: no output given (-o %s)", reads ? "FILE" : "FOLDER");
     if (status == NM_OK)
-        status = reads
-                     ? nm_guard_output_file(config->output, "convert:", "choose another file (-o FILE)", &err)
-                     : nm_guard_output_folder(config->output, "convert", &err);
-    if (status == NM_OK)
         status = reads ? nm_convert_from(format, &(nm_convert_settings){config->heads, config->vocabs},
                                          argv[0], config->output, &err)
                        : nm_convert_to(format, argv[0], config->output, &err);
@@ -79,5 +74,6 @@ const nm_command nm_command_convert = {
         "the reason.",
     .section = "convert",
     .options = convert_options,
+    .writes_models = true,
     .run = run,
 };

@@ -4,7 +4,6 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
-#include "cli/output_guard.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
 
@@ -90,8 +89,6 @@ static int run(nm_cli *cli, int argc, char **argv)
     if (status == NM_OK && config->int8 && config->bf16)
         status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
     if (status == NM_OK)
-        status = nm_guard_output_file(config->output, "export:", "choose another file (-o FILE)", &err);
-    if (status == NM_OK)
         status = nm_backend_create(&backend, &plain, &err);
     if (status == NM_OK)
         status = export_model(config, backend, argv[0], &err);
@@ -123,5 +120,6 @@ const nm_command nm_command_export = {
         "Such a file is for inference, not for training.",
     .section = "export",
     .options = export_options,
+    .writes_models = true,
     .run = run,
 };

@@ -60,13 +60,13 @@ static void ignore_signals(const sigset_t *ignored)
             signal(i, SIG_IGN);
 }
 
-nm_status nm_cli_open_mpi(nm_comm **comm, double timeout, long launched, nm_error *err)
+nm_status nm_cli_open_mpi(nm_comm **comm, const nm_comm_mpi_setup *setup, nm_error *err)
 {
     char *path = find_module();
     if (!path)
         return nm_fail(
             err, NM_UNSUPPORTED,
-            launched > 1
+            setup->launched > 1
                 ? "an MPI launcher has started several processes, but this program was built without "
                   "MPI (NORMA_MPI); with comm.backend = none each process trains a separate model"
                 : "comm.backend = mpi: this program was built without MPI (NORMA_MPI)");
@@ -75,7 +75,7 @@ nm_status nm_cli_open_mpi(nm_comm **comm, double timeout, long launched, nm_erro
     find_ignored_signals(&ignored);
     nm_status status = load(path, &module, err);
     if (status == NM_OK)
-        status = module->open(comm, timeout, launched, err);
+        status = module->open(comm, setup, err);
     ignore_signals(&ignored);
     free(path);
     return status;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -160,6 +161,20 @@ static void start_with_short_spin(char **argv)
         execv("/proc/self/exe", argv); /* returns only on failure: slower, with the same results */
 }
 
+/* A program that starts norma and sets NORMA_PARENT to its own process number, as the Python package does, takes it along when it
+ * ends for any reason: SIGTERM ends a training with a checkpoint. Commands that this process starts do not inherit that. */
+static void end_with_parent(void)
+{
+    const char *text = getenv("NORMA_PARENT");
+    if (!text)
+        return;
+    const long parent = atol(text);
+    unsetenv("NORMA_PARENT");
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* it has ended already */
+        _exit(NM_INTERRUPTED);
+}
+
 /* If a standard descriptor is closed, the next opened file would get its number, and messages or results would be written to
  * that file. Therefore a closed descriptor is opened in the opposite direction, so that using it fails. */
 static void open_standard_descriptors(void)
@@ -187,6 +202,7 @@ static void explain_lack_of_threads(int code, void *unused)
 int main(int argc, char **argv)
 {
     open_standard_descriptors();
+    end_with_parent();
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit fails instead */
     start_with_short_spin(argv);
     nm_cli_handle_map_faults();

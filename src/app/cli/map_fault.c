@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "norma/status.h"
+#include "base/file.h"
 
 /* Reads a hexadecimal number and sets *rest to the text after it. */
 static uintptr_t parse_address(const char *text, const char **rest)
@@ -82,4 +82,5 @@ void nm_cli_handle_map_faults(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &action, NULL);
+    nm_file_map_faults_are_handled();
 }

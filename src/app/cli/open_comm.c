@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/load_mpi.h"
@@ -40,11 +42,25 @@ static void warn_of_separate_tasks(void)
             atol(tasks));
 }
 
+/* Only one process prints: rank 0 or, if that is the one that does not respond, the next one. A launcher needs up to 1.5 seconds
+ * to end the others after rank 0 has ended, and half a second to forward the message. */
+static void give_up(const nm_error *err)
+{
+    enum { LONGEST_TURN = 8 };
+    const int32_t rank = nm_cli_launched_rank();
+    nanosleep(&(struct timespec){.tv_sec = 2 * (rank < LONGEST_TURN ? rank : LONGEST_TURN)}, NULL);
+    fflush(stdout);
+    nm_cli_fail(err);
+    nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    _exit((int)err->status);
+}
+
 nm_status nm_cli_open_comm(nm_comm **comm, const nm_comm_config *config, nm_error *err)
 {
     long n = nm_cli_launched_processes();
     if (config->backend == NM_COMM_MPI || (config->backend == NM_COMM_AUTO && n > 1))
-        return nm_cli_open_mpi(comm, config->timeout, n, err);
+        return nm_cli_open_mpi(
+            comm, &(nm_comm_mpi_setup){.timeout = config->timeout, .launched = n, .give_up = give_up}, err);
     if (config->backend == NM_COMM_AUTO)
         warn_of_separate_tasks();
     *comm = nm_allocate(sizeof **comm);

@@ -1,13 +1,15 @@
-/* Outputs that would destroy files of a run or of a data folder. */
+/* Outputs that would destroy files of a run, a model or data. */
 #ifndef NM_OUTPUT_GUARD_H
 #define NM_OUTPUT_GUARD_H
 
-#include "norma/status.h"
+#include "cli/cli.h"
 
-/* NM_USAGE if the file `path` exists and has a name that only a run writes: "BEFORE PATH is the model of a run, which would be
- * overwritten: REMEDY". */
-nm_status nm_guard_output_file(const char *path, const char *before, const char *remedy, nm_error *err);
-/* NM_USAGE if the folder is that of a run or was written by norma prepare. command: for the message. NM_IO. */
-nm_status nm_guard_output_folder(const char *folder, const char *command, nm_error *err);
+/* Checks everything that the command line names as an output before the command runs: options "output", those of
+ * nm_command.outputs, and with nm_command.writes_first the first argument.
+ * NM_USAGE  a file of a run folder or of a data folder exists there
+ * NM_USAGE  a model file exists there, and the command does not write models
+ * NM_USAGE  the output is a folder, and that of a run or of data
+ * NM_IO  the folder cannot be read */
+nm_status nm_guard_outputs(const nm_cli *cli, int argc, char **argv, nm_error *err);
 
 #endif

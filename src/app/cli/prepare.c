@@ -138,5 +138,6 @@ const nm_command nm_command_prepare = {
     .section = "prepare",
     .options = add_options,
     .saves = true,
+    .writes_data = true,
     .run = run,
 };

@@ -7,6 +7,7 @@
 #include "base/subprocess.h"
 #include "cli/cli.h"
 #include "cli/open_comm.h"
+#include "cli/output_guard.h"
 
 /* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. See
  * nm_option_path. */
@@ -143,6 +144,8 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = parse(cli, argc, argv, &n, &err);
     if (status == NM_OK)
         status = check_rules(cli, &err);
+    if (status == NM_OK)
+        status = nm_guard_outputs(cli, n, argv, &err);
     if (cli->command->trains && !n && status == NM_OK)
         status = nm_cli_default_recipe(cli->options, &chosen, &err);
     if (chosen)

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "cli/cli.h"
-#include "cli/output_guard.h"
 #include "data/lexical_table.h"
 #include "data/prepare.h"
 #include "decode/shortlist.h"
@@ -121,9 +120,6 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_error err = {0};
     job self = {.config = nm_options_find(cli->options, "shortlist")};
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
-    if (status == NM_OK)
-        status =
-            nm_guard_output_file(self.config->output, "shortlist: the output", "name another file", &err);
     if (status == NM_OK)
         status = open_pairs(&self, argv[0], &err);
     if (status == NM_OK)

@@ -41,8 +41,17 @@ static nm_status open_regular(int *fd, size_t *bytes, const char *path, nm_error
     return status;
 }
 
+static bool faults_are_handled; /* set before the first thread starts */
+
+void nm_file_map_faults_are_handled(void)
+{
+    faults_are_handled = true;
+}
+
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err)
 {
+    if (!faults_are_handled)
+        return nm_file_map_copy(map, path, err);
     *map = (nm_file_map){0};
     int fd;
     size_t bytes;
@@ -528,6 +537,13 @@ nm_status nm_file_check_rereadable(const char *path, nm_error *err)
                  : NM_OK;
 }
 
+bool nm_file_is_same(const char *a, const char *b)
+{
+    struct stat first, second;
+    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
 bool nm_file_may_exist(const char *path)
 {
     bool found;
@@ -548,6 +564,14 @@ static long read_owner(int fd)
     return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
 }
 
+static nm_status fail_locked(const char *folder, long owner, nm_error *err)
+{
+    static const char remedy[] = "wait for it to finish or choose another folder";
+    return owner > 0
+               ? nm_fail(err, NM_IO, "%s: is being written by process %ld; %s", folder, owner, remedy)
+               : nm_fail(err, NM_IO, "%s: another program has locked %s/.lock; %s", folder, folder, remedy);
+}
+
 /* The owner removes the lock file on release, so a lock is valid only if the path still names the locked file. */
 static bool is_current(int fd, const char *path)
 {
@@ -563,13 +587,12 @@ nm_status nm_folder_lock_acquire(nm_folder_lock *lock, const char *folder, nm_er
     *lock = (nm_folder_lock){.descriptor = -1};
     for (bool locked = false; status == NM_OK && !locked;) {
         int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0666);
-        if (fd < 0) {
+        if (fd < 0 && errno == ELOOP) {
+            status = nm_fail(err, NM_IO, "%s: is a symbolic link, not a lock of Norma: remove it", path);
+        } else if (fd < 0) {
             status = fail_errno(err, path, "", errno);
         } else if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-            status =
-                nm_fail(err, NM_IO,
-                        "%s: is being written by process %ld; wait for it to finish or choose another folder",
-                        folder, read_owner(fd));
+            status = fail_locked(folder, read_owner(fd), err);
         } else {
             locked = is_current(fd, path);
         }

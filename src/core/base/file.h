@@ -7,18 +7,22 @@
 #include <stdio.h>
 #include "base/file_error.h"
 
-/* A file mapped read-only. data is NULL when the file is empty. Release with nm_file_unmap.
- * Reading data after the file was truncated raises SIGBUS. The program handles that signal; the library does not. */
+/* The contents of a file, read-only. data is NULL when the file is empty. Release with nm_file_unmap. */
 typedef struct nm_file_map {
     const char *data;
     size_t bytes;
 } nm_file_map;
 
-/* Maps a regular file; anything else (folder, FIFO, device) is NM_IO. Never blocks. */
+/* Reads a regular file. Never blocks. In a process that has called nm_file_map_faults_are_handled the file is mapped, otherwise
+ * this is nm_file_map_copy: reading a mapped file that was truncated, as by cp, raises SIGBUS and ends the process.
+ * NM_IO  the file cannot be read, or is a folder, a FIFO or a device
+ * NM_MEMORY  out of memory */
 nm_status nm_file_map_open(nm_file_map *map, const char *path, nm_error *err);
-/* The same with a copy of the contents in memory, so that the file may change afterwards. NM_MEMORY. */
+/* The same with a copy of the contents in memory, so that the file may change afterwards. */
 nm_status nm_file_map_copy(nm_file_map *map, const char *path, nm_error *err);
 void nm_file_unmap(nm_file_map *map);
+/* The process handles SIGBUS. The program calls this at its start, the library never. */
+void nm_file_map_faults_are_handled(void);
 
 /* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.
  * A FIFO without a writer is NM_IO instead of a blocked call. */
@@ -92,6 +96,8 @@ nm_status nm_file_find(const char *path, bool *found, nm_error *err);
 nm_status nm_file_find_in(const char *folder, const char *name, bool *found, nm_error *err);
 /* NM_USAGE if path is a pipe, a device or "-" (standard input), which cannot be read twice. A missing file is not an error. */
 nm_status nm_file_check_rereadable(const char *path, nm_error *err);
+/* Whether both paths name the same existing file. */
+bool nm_file_is_same(const char *a, const char *b);
 /* False only if path certainly does not exist. For choosing between files: opening the file reports other errors. */
 bool nm_file_may_exist(const char *path);
 /* "folder/name" as heap string; the caller frees. */

@@ -126,6 +126,32 @@ static nm_status check_same(const nm_safetensors *first, const nm_safetensors *o
     return NM_OK;
 }
 
+/* The value of a key in a section, heap; NULL: there is none. */
+static char *find_value(const nm_safetensors *file, const char *section, const char *key)
+{
+    char *text = section_text(nm_safetensors_metadata(file, "config"), section), *rest = text, *line, *value;
+    char *found = NULL;
+    while (!found && (line = strsep(&rest, "\n")) != NULL)
+        if (split_line(line, &value) && !strcmp(line, key))
+            found = nm_duplicate(value);
+    free(text);
+    return found;
+}
+
+/* The parameters of runs with other seeds are in other orders: their mean is no model. Files of other programs have no seed. */
+static nm_status check_same_seed(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
+{
+    char *seed = find_value(first, "train", "seed"), *others = find_value(other, "train", "seed");
+    nm_status status = NM_OK;
+    if (seed && others && strcmp(seed, others))
+        status = nm_fail(err, NM_MISMATCH,
+                         "%s: train.seed is %s, but %s in %s: only models of one run have a common mean",
+                         nm_safetensors_path(other), others, seed, nm_safetensors_path(first));
+    free(seed);
+    free(others);
+    return status;
+}
+
 enum { AVERAGE_BLOCK = 4096 };
 
 /* sum[i] += element first + i of the tensor, whose data may be unaligned in files of other toolkits. */
@@ -221,6 +247,8 @@ nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_
             status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
         if (status == NM_OK && f > 0)
             status = check_same_options(files[0], files[f], err);
+        if (status == NM_OK && f > 0)
+            status = check_same_seed(files[0], files[f], err);
     }
     if (status == NM_OK)
         status = write_average(files, n, out, err);

@@ -2,7 +2,8 @@
  *
  * All waits poll, so that they end when another rank fails or is lost. A thread of each rank sends heartbeats to the next rank
  * of a ring and checks those of the previous rank, also during long computations. All calls of MPI are made while a mutex is
- * held (MPI_THREAD_SERIALIZED). */
+ * held (MPI_THREAD_SERIALIZED). Before the first heartbeat and after the last one, where calls of MPI may wait for a rank for
+ * ever, a deadline ends the process. */
 #include "comm/mpi/comm_mpi.h"
 
 #include <mpi.h>
@@ -14,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "comm/mpi/deadline.h"
 
 enum { PIECE = 1 << 30 }; /* maximum bytes of an MPI message, whose length is an int */
 enum { TAG_HEARTBEAT, TAG_RESULT, TAG_END };
@@ -29,6 +31,7 @@ typedef struct mpi_comm {
     nm_comm base;
     MPI_Comm data, control;
     double timeout;
+    void (*give_up)(const nm_error *err); /* nm_comm_mpi_setup */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -41,6 +44,7 @@ typedef struct mpi_comm {
     MPI_Request heartbeat_request;
     int32_t lost;          /* rank that does not respond; -1: none */
     result *results;       /* [size] */
+    MPI_Request *sent;     /* [size]: of the own result */
     bool *finished;        /* [size]: whether the result has arrived */
     bool failed;           /* a rank has failed or is lost */
     bool failure_returned; /* an exchange has returned the failure of another rank */
@@ -92,15 +96,6 @@ static void send_heartbeat(mpi_comm *c)
         MPI_Isend(&c->heartbeat, 1, MPI_BYTE, next, TAG_HEARTBEAT, c->control, &c->heartbeat_request);
 }
 
-static void init_wake(pthread_cond_t *wake)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(wake, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 static void *run_heartbeat(void *argument)
 {
     mpi_comm *c = argument;
@@ -113,11 +108,7 @@ static void *run_heartbeat(void *argument)
             c->lost = previous;
             c->failed = true;
         }
-        struct timespec until; /* not of the system's clock, which may be set back by hours */
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += 500000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = nm_deadline_after(0.5);
         pthread_cond_timedwait(&c->wake, &c->mutex, &until);
     }
     pthread_mutex_unlock(&c->mutex);
@@ -266,12 +257,9 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
         snprintf(own->text, sizeof own->text, "%s", err->text);
     c->finished[comm->rank] = true;
     c->failed |= is_failure((int32_t)status);
-    MPI_Request *requests = nm_allocate((size_t)comm->size * sizeof *requests);
-    for (int32_t rank = 0; rank < comm->size; rank++) {
-        requests[rank] = MPI_REQUEST_NULL;
+    for (int32_t rank = 0; rank < comm->size; rank++)
         if (rank != comm->rank)
-            MPI_Isend(own, (int)sizeof *own, MPI_BYTE, rank, TAG_RESULT, c->control, &requests[rank]);
-    }
+            MPI_Isend(own, (int)sizeof *own, MPI_BYTE, rank, TAG_RESULT, c->control, &c->sent[rank]);
     pthread_mutex_unlock(&c->mutex);
     await_results(c);
     pthread_mutex_lock(&c->mutex);
@@ -286,14 +274,53 @@ static nm_status mpi_finish(nm_comm *comm, nm_status status, bool *prints, nm_er
     c->collective = all_finished(c);
     for (int32_t rank = 0; rank < comm->size; rank++)
         c->collective &= c->results[rank].status == (int32_t)status && c->results[rank].own;
-    if (c->collective)
-        MPI_Waitall(comm->size, requests, MPI_STATUSES_IGNORE);
-    free(requests);
     c->prints = *prints = reporter == comm->rank;
     if (c->failed)
         status = failure(c, err);
     c->exit_code = (int)status;
     return status;
+}
+
+static void fail_to_end(void *user)
+{
+    const mpi_comm *c = user;
+    nm_error err;
+    const int32_t size = c->base.size, previous = (c->base.rank + size - 1) % size;
+    if (c->ended)
+        nm_fail(&err, NM_IO, "the work is done, but MPI could not be finalized within %g seconds",
+                c->timeout);
+    else
+        nm_fail(&err, NM_IO, "the work is done, but rank %d has not responded for %g seconds", previous,
+                c->timeout);
+    c->give_up(&err);
+}
+
+/* Waits for the requests without using a core. */
+static void await_requests(MPI_Request *requests, int n)
+{
+    int done = 0;
+    for (int64_t polls = 0; !done; polls++) {
+        MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
+        if (!done)
+            pause_polling(polls);
+    }
+}
+
+static void finalize(mpi_comm *c)
+{
+    MPI_Request last[2];
+    MPI_Isend(NULL, 0, MPI_BYTE, (c->base.rank + 1) % c->base.size, TAG_END, c->control, &last[0]);
+    for (int64_t polls = 0; !c->ended; polls++) { /* receives the heartbeats that were sent before */
+        receive_control(c);
+        if (!c->ended)
+            pause_polling(polls);
+    }
+    last[1] = c->heartbeat_request;
+    await_requests(last, 2);
+    await_requests(c->sent, c->base.size);
+    MPI_Comm_free(&c->data);
+    MPI_Comm_free(&c->control);
+    MPI_Finalize();
 }
 
 /* After a failure, other ranks may wait inside MPI, so the program ends with MPI_Abort. The rank that reports the failure calls
@@ -303,15 +330,10 @@ static void mpi_free(nm_comm *comm)
 {
     mpi_comm *c = (mpi_comm *)comm;
     if (c->collective) {
-        MPI_Request end;
-        MPI_Isend(NULL, 0, MPI_BYTE, (comm->rank + 1) % comm->size, TAG_END, c->control, &end);
-        while (!c->ended) /* receives the heartbeats that were sent before */
-            receive_control(c);
-        MPI_Wait(&c->heartbeat_request, MPI_STATUS_IGNORE);
-        MPI_Wait(&end, MPI_STATUS_IGNORE);
-        MPI_Comm_free(&c->data);
-        MPI_Comm_free(&c->control);
-        MPI_Finalize();
+        nm_deadline end;
+        nm_deadline_start(&end, c->timeout, fail_to_end, c);
+        finalize(c);
+        nm_deadline_stop(&end);
     } else {
         const struct timespec forwarding = {.tv_nsec = 500000000}, others = {.tv_sec = 5};
         nanosleep(c->prints ? &forwarding : &others, NULL);
@@ -321,6 +343,7 @@ static void mpi_free(nm_comm *comm)
     pthread_cond_destroy(&c->wake);
     free(c->pending);
     free(c->results);
+    free(c->sent);
     free(c->finished);
     free(c);
 }
@@ -349,36 +372,74 @@ static nm_status fail_unconnected(long launched, nm_error *err)
         launched, library);
 }
 
-static nm_status open_mpi(nm_comm **out, double timeout, long launched, nm_error *err)
+static void fail_to_connect(void *user)
 {
-    int provided, rank, size;
+    const nm_comm_mpi_setup *setup = user;
+    nm_error err;
+    nm_fail(&err, NM_IO,
+            "MPI has not connected the processes within %g seconds: one of them does not respond",
+            setup->timeout);
+    setup->give_up(&err);
+}
+
+static nm_status initialize(nm_error *err)
+{
+    int provided;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         return nm_fail(err, NM_UNSUPPORTED, "MPI cannot be initialized");
-    if (provided < MPI_THREAD_SERIALIZED) {
-        MPI_Finalize();
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "the MPI library does not support threads (MPI_THREAD_SERIALIZED)");
-    }
+    if (provided >= MPI_THREAD_SERIALIZED)
+        return NM_OK;
+    MPI_Finalize();
+    return nm_fail(err, NM_UNSUPPORTED, "the MPI library does not support threads (MPI_THREAD_SERIALIZED)");
+}
+
+static void duplicate_world(MPI_Comm *copy)
+{
+    MPI_Request request;
+    MPI_Comm_idup(MPI_COMM_WORLD, copy, &request);
+    await_requests(&request, 1);
+}
+
+static nm_status connect_ranks(nm_comm **out, const nm_comm_mpi_setup *setup, nm_error *err)
+{
+    int rank, size;
+    NM_TRY(initialize(err));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (size == 1 && launched > 1)
-        return fail_unconnected(launched, err);
+    if (size == 1 && setup->launched > 1)
+        return fail_unconnected(setup->launched, err);
     mpi_comm *c = nm_allocate(sizeof *c);
     *c = (mpi_comm){.base = {.type = &nm_comm_mpi, .rank = rank, .size = size},
-                    .timeout = timeout,
+                    .timeout = setup->timeout,
+                    .give_up = setup->give_up,
                     .lost = -1,
                     .heartbeat_request = MPI_REQUEST_NULL};
     c->results = nm_allocate((size_t)size * sizeof *c->results);
+    c->sent = nm_allocate((size_t)size * sizeof *c->sent);
+    for (int32_t i = 0; i < size; i++)
+        c->sent[i] = MPI_REQUEST_NULL;
     c->finished = nm_allocate((size_t)size * sizeof *c->finished);
-    MPI_Comm_dup(MPI_COMM_WORLD, &c->data);
-    MPI_Comm_dup(MPI_COMM_WORLD, &c->control);
+    duplicate_world(&c->data);
+    duplicate_world(&c->control);
     pthread_mutex_init(&c->mutex, NULL);
-    init_wake(&c->wake);
+    nm_deadline_init_condition(&c->wake);
     c->last_heartbeat = nm_clock();
+    *out = &c->base;
+    return NM_OK;
+}
+
+static nm_status open_mpi(nm_comm **out, const nm_comm_mpi_setup *setup, nm_error *err)
+{
+    nm_comm_mpi_setup copy = *setup;
+    nm_deadline start;
+    nm_deadline_start(&start, setup->timeout, fail_to_connect, &copy);
+    nm_status status = connect_ranks(out, setup, err);
+    nm_deadline_stop(&start);
+    NM_TRY(status);
+    mpi_comm *c = (mpi_comm *)*out;
     if (pthread_create(&c->thread, NULL, run_heartbeat, c))
         nm_panic(__FILE__, __LINE__, "a thread cannot be started");
     c->thread_started = true;
-    *out = &c->base;
     return NM_OK;
 }
 
