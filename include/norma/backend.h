@@ -402,6 +402,57 @@ typedef struct nm_gather_args {
     nm_mat x, out;
 } nm_gather_args;
 
+/* ---- windows of images ----
+ * A feature map is a matrix [image, row, column] x channels of images of equal size. A window has size x size positions; window
+ * (r, c) begins at row r stride - padding and column c stride - padding. Positions outside the image are 0. There are
+ * nm_windows_along(w, height) x nm_windows_along(w, width) windows per image. */
+typedef struct nm_windows {
+    int32_t images, height, width; /* of the feature map */
+    int32_t size, stride, padding;
+} nm_windows;
+
+static inline int32_t nm_windows_along(const nm_windows *w, int32_t extent)
+{
+    return (extent + 2 * w->padding - w->size) / w->stride + 1;
+}
+
+/* Number of windows of all images. */
+static inline int32_t nm_windows_count(const nm_windows *w)
+{
+    return w->images * nm_windows_along(w, w->height) * nm_windows_along(w, w->width);
+}
+
+/* The input of a convolution as a linear layer (im2col): for window w and its positions (i, j) in row-major order
+ *     out[w] = [x at (0, 0) | x at (0, 1) | .. | x at (size - 1, size - 1)] */
+typedef struct nm_patches_args {
+    const nm_windows *windows;
+    nm_mat x;   /* [images * height * width, channels] */
+    nm_mat out; /* [windows, size * size * channels], = */
+} nm_patches_args;
+
+/* dx[position] = sum over the windows that contain it, in the order of (i, j), or += if add */
+typedef struct nm_patches_grad_args {
+    const nm_windows *windows;
+    nm_mat dout;
+    bool add;
+    nm_mat dx;
+} nm_patches_grad_args;
+
+/* Average pooling: out[w] = 1/size^2 sum of x over the positions of window w */
+typedef struct nm_window_mean_args {
+    const nm_windows *windows;
+    nm_mat x;
+    nm_mat out; /* [windows, channels], = */
+} nm_window_mean_args;
+
+/* dx[position] = 1/size^2 sum of dout over the windows that contain it, or += if add */
+typedef struct nm_window_mean_grad_args {
+    const nm_windows *windows;
+    nm_mat dout;
+    bool add;
+    nm_mat dx;
+} nm_window_mean_grad_args;
+
 /* ---- attention ---- */
 
 /* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34). Heads are equal column ranges of c = cols/heads
@@ -764,11 +815,11 @@ typedef struct nm_adam_args {
     void *p, *m, *v; /* [n], updated in place */
 } nm_adam_args;
 
-/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0:
- *     v  = momentum v + grad_scale g
+/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0. The weight decay is that of PyTorch, an L2 penalty:
+ *     v  = momentum v + grad_scale g + weight_decay p
  *     p -= lr v */
 typedef struct nm_sgd_args {
-    double lr, momentum, grad_scale, clip;
+    double lr, momentum, grad_scale, clip, weight_decay;
     size_t n;
     const void *g;
     void *p, *v; /* [n], updated in place */
@@ -786,6 +837,7 @@ typedef struct nm_sgd_args {
     K(scale) K(add) K(add_dropout) K(dropout) K(map) K(map_grad) K(gate) K(gate_grad)       \
     K(store_bf16) K(load_bf16)                                                              \
     K(embed) K(embed_grad) K(gather)                                                        \
+    K(patches) K(patches_grad) K(window_mean) K(window_mean_grad)                           \
     K(rotate) K(attention) K(attention_grad) K(attention_cached) K(guided_attention)        \
     K(block_term) K(block_term_grad)                                                        \
     K(relative_attention) K(relative_attention_grad)                                        \

@@ -35,6 +35,9 @@ typedef struct nm_norm_site {
     int32_t width;    /* number of features */
     /* Of features, at least 1, for GroupNorm and group scaling: the number of attention heads. Others ignore it. */
     int32_t groups;
+    /* Number of consecutive rows that are one image, for GroupNorm2d; all sequences of the model have this length. 0: every
+     * row is a separate token. */
+    int32_t rows;
     nm_norm_plan plan; /* for warm-ups and ramps */
     nm_norm_site_kind kind;
 } nm_norm_site;

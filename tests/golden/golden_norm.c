@@ -109,6 +109,16 @@ static golden_result choose_fix(golden_case *test, layer *made)
     return GOLDEN_PASSED;
 }
 
+/* One group is LayerNorm over an image. */
+static golden_result choose_group2d(golden_case *test, layer *made)
+{
+    made->type = "group2d";
+    set_epsilon(test, made, 1e-5);
+    set(made, "groups=%d", golden_whole(test, "groups", 1));
+    made->place.rows = golden_whole(test, "height", 0) * golden_whole(test, "width", 0);
+    return made->place.rows > 0 ? GOLDEN_PASSED : golden_fail(test, "config: height or width");
+}
+
 static golden_result choose_group(golden_case *test, layer *made)
 {
     made->type = "group";
@@ -337,6 +347,7 @@ static const struct {
     {"scalenorm", choose_scale},
     {"fixnorm", choose_fix},
     {"groupnorm", choose_group},
+    {"groupnorm_image", choose_group2d},
     {"batchnorm", choose_batch},
     {"pnv", choose_pnv},
     {"rbn", choose_rbn},
@@ -698,3 +709,4 @@ static golden_result run(golden_case *test)
 }
 
 const golden_family golden_norm = {.name = "norm", .run = run, .computes = true};
+const golden_family golden_image_norm = {.name = "image_norm", .run = run, .computes = true};

@@ -169,7 +169,9 @@ static void update(golden_case *test, const optimizer *o, const void *g, double 
                           .step = (int64_t)index + 1};
     if (o->sgd)
         NM_CALL(b, sgd, .lr = lr, .momentum = golden_number(test, "momentum", 0), .grad_scale = factor,
-                .clip = golden_number(test, "clip_value", 0), .n = o->count, .p = o->p, .g = g, .v = o->v);
+                .clip = golden_number(test, "clip_value", 0),
+                .weight_decay = golden_number(test, "weight_decay", 0), .n = o->count, .p = o->p, .g = g,
+                .v = o->v);
     else
         NM_CALL(b, adam, .config = &adam, .n = o->count, .p = o->p, .g = g, .m = o->m, .v = o->v);
 }

@@ -60,7 +60,8 @@ void check_sgd(pair *p, size z)
         test_mat w = pair_random(p, z.rows, z.cols, 0), g = pair_random(p, z.rows, z.cols, 0);
         test_mat v = pair_random(p, z.rows, z.cols, 0);
         BOTH(p, sgd, .lr = 0.5, .momentum = 0.9, .grad_scale = 1.5, .clip = clips ? 0.8 : 0.0,
-             .n = (size_t)z.rows * (size_t)z.cols, .p = w.m[s].data, .g = g.m[s].data, .v = v.m[s].data);
+             .weight_decay = clips ? 0 : 0.05, .n = (size_t)z.rows * (size_t)z.cols, .p = w.m[s].data,
+             .g = g.m[s].data, .v = v.m[s].data);
         mat_compare(p, "p", w, 8, 1);
         mat_compare(p, "v", v, 8, 1);
     }

@@ -464,11 +464,78 @@ static void test_feature_norm(void **state)
     }
 }
 
+/* --- windows of an image of 3 x 4 positions and 2 channels; variants: overlapping, with positions left out, added --- */
+
+enum { CHANNELS = 2, POSITIONS = 12 };
+
+static nm_windows windows_of(const grad_case *c)
+{
+    const bool wide = c->variant & 1;
+    return (nm_windows){
+        .images = 1, .height = 3, .width = 4, .size = 2, .stride = wide ? 2 : 1, .padding = !wide};
+}
+
+static nm_mat map_of(double *data)
+{
+    return nm_mat_of(data, POSITIONS, CHANNELS);
+}
+
+static void window_mean_forward(grad_case *c)
+{
+    nm_windows w = windows_of(c);
+    NM_CALL(c->b, window_mean, .windows = &w, .x = map_of(c->in[0]),
+            .out = nm_mat_of(c->y, nm_windows_count(&w), CHANNELS));
+}
+
+static void window_mean_backward(grad_case *c)
+{
+    nm_windows w = windows_of(c);
+    NM_CALL(c->b, window_mean_grad, .windows = &w, .dout = nm_mat_of(c->dy, nm_windows_count(&w), CHANNELS),
+            .add = c->variant & 2, .dx = map_of(c->grad[0]));
+}
+
+/* A convolution to 1 channel, so that all gradients of patches differ. */
+static void convolve_forward(grad_case *c)
+{
+    nm_windows w = windows_of(c);
+    double patches[20 * 4 * CHANNELS];
+    nm_mat out = nm_mat_of(patches, nm_windows_count(&w), 4 * CHANNELS);
+    NM_CALL(c->b, patches, .windows = &w, .x = map_of(c->in[0]), .out = out);
+    NM_CALL(c->b, linear, .x = out, .weight = nm_mat_of(c->in[1], 1, out.cols),
+            .y = nm_mat_of(c->y, out.rows, 1));
+}
+
+static void convolve_backward(grad_case *c)
+{
+    nm_windows w = windows_of(c);
+    double patches[20 * 4 * CHANNELS];
+    nm_mat out = nm_mat_of(patches, nm_windows_count(&w), 4 * CHANNELS), dy = nm_mat_of(c->dy, out.rows, 1);
+    NM_CALL(c->b, patches, .windows = &w, .x = map_of(c->in[0]), .out = out);
+    NM_CALL(c->b, linear_grad_weight, .dy = dy, .x = out, .dw = nm_mat_of(c->grad[1], 1, out.cols));
+    NM_CALL(c->b, linear_grad_input, .dy = dy, .weight = nm_mat_of(c->in[1], 1, out.cols), .dx = out);
+    NM_CALL(c->b, patches_grad, .windows = &w, .dout = out, .add = c->variant & 2, .dx = map_of(c->grad[0]));
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        grad_case c = {.variant = variant, .n = {POSITIONS * CHANNELS}};
+        nm_windows w = windows_of(&c);
+        c.n_out = nm_windows_count(&w) * CHANNELS;
+        check_case("window_mean", &c, window_mean_forward, window_mean_backward);
+        c = (grad_case){
+            .variant = variant, .n = {POSITIONS * CHANNELS, 4 * CHANNELS}, .n_out = nm_windows_count(&w)};
+        check_case("patches", &c, convolve_forward, convolve_backward);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise), cmocka_unit_test(test_map),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_block_term),  cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_linear),     cmocka_unit_test(test_elementwise),
+                                       cmocka_unit_test(test_map),        cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_block_term), cmocka_unit_test(test_loss),
+                                       cmocka_unit_test(test_token_norm), cmocka_unit_test(test_feature_norm),
+                                       cmocka_unit_test(test_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,7 @@ static void assert_refused(const char *path, const char *value, const char *othe
 static void test_command_line_is_an_error(void **state)
 {
     (void)state;
-    assert_refused("optim.weight_decay", "0.01", "optim.name", "sgd", "Adam");
+    assert_refused("optim.eps", "0.01", "optim.name", "sgd", "denominator");
     assert_refused("optim.beta1", "0.9", "optim.name", "sgd", "optim.momentum");
     assert_refused("optim.momentum", "0.95", "optim.name", "adamw", "only SGD");
     assert_refused("optim.momentum", "0.95", "optim.name", "muon", "optim.muon_momentum");
@@ -93,7 +93,7 @@ static void test_effective_options_pass(void **state)
     assert_null(warning);
     set(options, "optim.name", "sgd");
     set(options, "optim.momentum", "0.95");
-    set(options, "optim.weight_decay", "0"); /* disabled: the setting is not supposed to have an effect */
+    set(options, "optim.weight_decay", "0.01");
     set(options, "train.clip_value", "5");
     set(options, "schedule.name", "val-decay");
     set(options, "schedule.scale", "2");
@@ -118,14 +118,13 @@ static void test_effective_options_pass(void **state)
 static void test_recipe_gives_one_warning(void **state)
 {
     (void)state;
-    nm_options *options =
-        training_options("[optim]\nname = sgd\nweight_decay = 1e-4\nmomentum = 0.9\nbeta1 = 0.9\n"
-                         "[schedule]\nname = val-decay\nlr = 0.001\n");
+    nm_options *options = training_options("[optim]\nname = sgd\neps = 1e-4\nmomentum = 0.9\nbeta1 = 0.9\n"
+                                           "[schedule]\nname = val-decay\nlr = 0.001\n");
     nm_error err;
     char *warning;
     assert_int_equal(nm_options_check(options, &warning, &err), NM_OK);
     assert_non_null(warning);
-    assert_non_null(strstr(warning, "optim.weight_decay = 0.0001"));
+    assert_non_null(strstr(warning, "optim.eps = 0.0001"));
     assert_non_null(strstr(warning, "schedule.lr = 0.001"));
     assert_null(strstr(warning, "momentum = "));
     assert_null(strstr(warning, "beta1 = ")); /* the default, as in a saved configuration */
@@ -137,7 +136,7 @@ static void test_recipe_gives_one_warning(void **state)
 static void test_saved_configuration_passes(void **state)
 {
     (void)state;
-    nm_options *options = training_options("[optim]\nname = sgd\nweight_decay = 1e-4\n");
+    nm_options *options = training_options("[optim]\nname = sgd\neps = 1e-4\n");
     nm_options *again = training_options(NULL);
     char *text = NULL, *warning;
     size_t bytes;

@@ -108,6 +108,7 @@ nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err)
  * number of folded norms. */
 size_t nm_model_fold(nm_model *model, nm_options *options);
 
-extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger;
+extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger,
+    nm_model_image;
 
 #endif

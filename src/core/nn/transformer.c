@@ -165,7 +165,12 @@ static nm_status add_norm_of(const builder *to, const char *type, const char *na
 {
     const nm_stack_config *c = &to->stack->config;
     int32_t groups = width == c->width || (width > c->width && width % c->heads == 0) ? c->heads : 1;
-    const nm_norm_site site = {.name = name, .width = width, .groups = groups, .plan = c->plan, .kind = kind};
+    const nm_norm_site site = {.name = name,
+                               .width = width,
+                               .groups = groups,
+                               .rows = width >= c->width ? c->sequence_rows : 0, /* not of heads */
+                               .plan = c->plan,
+                               .kind = kind};
     return nm_params_add_norm(to->params, type, to->options, &site, norm, to->err);
 }
 

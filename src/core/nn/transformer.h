@@ -192,8 +192,10 @@ typedef struct nm_stack_config {
     /* Types of norm; final_norm: NULL: none, and not with post-norm; embedding_norm: NULL: none. */
     const char *norm, *final_norm, *embedding_norm, *qk_norm_type;
     double embedding_drop; /* rate after the embedding norm, if there is one */
-    nm_norm_plan plan;     /* of the training run */
-    const char *prefix;    /* of parameter names: "enc" */
+    int32_t
+        sequence_rows;  /* length of all sequences, for norms over images (nm_norm_site.rows); 0: it varies */
+    nm_norm_plan plan;  /* of the training run */
+    const char *prefix; /* of parameter names: "enc" */
 } nm_stack_config;
 
 /* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others are zero. */

@@ -12,6 +12,7 @@
     T(scale)             \
     T(fix)               \
     T(group)             \
+    T(group2d)           \
     T(batch)             \
     T(pnv)               \
     T(power)             \

@@ -225,6 +225,19 @@ typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN, NM_POOL_SQRTN } nm_poolin
 /* [sequences, cols]: the first row of each sequence, the mean of its rows, or their sum divided by the square root of their
  * number. No sequence may be empty. */
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
+/* A constant [rows, cols] with these values; host, row-major. */
+nm_tensor *nm_input(nm_tape *tape, const float *values, int32_t rows, int32_t cols);
+/* Convolution of images, [windows, out], x: [images * height * width, channels], weight: [out, size * size * channels], the
+ * order of nm_patches_args; bias may be NULL. */
+nm_tensor *nm_convolve(nm_tape *tape, nm_tensor *x, const nm_windows *windows, nm_tensor *weight,
+                       nm_tensor *bias);
+/* Every stride-th row and column of the images from the first on (size 1), as the columns first .. first + channels - 1 of cols
+ * columns, of which the others are 0; [windows, cols]. */
+nm_tensor *nm_subsampled(nm_tape *tape, nm_tensor *x, const nm_windows *windows, int32_t first, int32_t cols);
+/* [token; x_1; token; x_2; ..], [rows + n_seqs, cols]: the parameter token [1, cols] before each of n_seqs sequences of equal length. */
+nm_tensor *nm_prepended(nm_tape *tape, nm_tensor *x, nm_tensor *token, int32_t n_seqs);
+/* Average pooling, [windows, cols], see nm_window_mean_args. */
+nm_tensor *nm_window_mean(nm_tape *tape, nm_tensor *x, const nm_windows *windows);
 /* [sequences, cols]: the sum of the rows of each sequence, row i weighted by weights[ids[i]]. weights: [n, 1], not learned;
  * ids: host, one per row. */
 nm_tensor *nm_pool_weighted(nm_tape *tape, nm_tensor *x, const nm_packing *packing, const nm_tensor *weights,

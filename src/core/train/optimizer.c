@@ -226,7 +226,8 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
         adam.weight_decay = range.decays ? c->weight_decay : 0;
         if (c->name == NM_OPTIM_SGD)
             NM_CALL(b, sgd, .lr = lr, .momentum = c->momentum, .grad_scale = grad_scale,
-                    .clip = optimizer->clip_value, .n = range.n, .p = p, .g = g, .v = v);
+                    .clip = optimizer->clip_value, .weight_decay = adam.weight_decay, .n = range.n, .p = p,
+                    .g = g, .v = v);
         else
             NM_CALL(b, adam, .config = &adam, .n = range.n, .p = p, .g = g, .m = (char *)optimizer->m + state,
                     .v = v);

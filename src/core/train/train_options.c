@@ -37,7 +37,7 @@ static const nm_option optim_options[] = {
     OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam; AdamW of Muon)."),
     OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam; AdamW of Muon)."),
     OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam; AdamW of Muon)."),
-    OPTIM(weight_decay, "0", 0, 1, "Weight decay (Adam, Muon)."),
+    OPTIM(weight_decay, "0", 0, 1, "Weight decay: decoupled from the gradient (adam-fairseq, adamw, muon), or an L2 penalty (adam, sgd)."),
     NM_CHOICE(nm_optim_config, decayed_parameters, "all", "all|matrices", "Parameters to which optim.weight_decay applies: all, or only matrices, that is, weights of linear layers and embeddings, but no biases, parameters of norms and other vectors."),
     OPTIM(momentum, "0.9", 0, 1, "Momentum (SGD)."),
     OPTIM(muon_momentum, "0.95", 0, 0.999999, "Momentum of the matrices that Muon updates."),
@@ -80,7 +80,6 @@ static const nm_option_rule rules[] = {
     {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
     {"optim.decayed_parameters", "optim.weight_decay", NULL, "there is no weight decay",
      decayed_parameters_applies},
-    {"optim.weight_decay", "optim.name", "!sgd", "weight decay is implemented for Adam and Muon only", NULL},
     {0}};
 
 void nm_train_options_add(nm_options *options, const nm_task_type *task)

@@ -13,6 +13,9 @@ typedef struct nm_batch {
     const int64_t *index;      /* [n]: index of each example in the corpus */
     nm_packing source, target; /* host offsets only; target.n_seqs is 0 without a target */
     const int32_t *source_ids, *source_pos; /* [source.n_tokens]; positions from 0 within each sequence */
+    const float *
+        source_values; /* [source.n_tokens, source_width]: inputs that are numbers, in place of ids; or NULL */
+    int32_t source_width;
     /* [target.n_tokens]: decoder input, gold tokens, positions; NULL without a target */
     const int32_t *target_in, *target_out, *target_pos;
     const void *more; /* further inputs of the task's model */

@@ -4,7 +4,8 @@
 
 #include "train/task.h"
 
-extern const nm_task_type nm_task_translation, nm_task_lm, nm_task_classification, nm_task_tagging;
+extern const nm_task_type nm_task_translation, nm_task_lm, nm_task_classification, nm_task_tagging,
+    nm_task_image;
 extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
 const nm_task_type *nm_task_type_find(const char *name); /* NULL if there is none with this name */
 /* The task of run.task; NULL: translation. NM_USAGE: no task has this name; the message lists all of them. */

@@ -62,14 +62,17 @@ static void sgd_chunk(const nm_sgd_args *args, size_t first, int32_t n)
     float *p = (float *)args->p + first, *v = (float *)args->v + first;
     const float *g = (const float *)args->g + first, bound = args->clip > 0 ? (float)args->clip : INFINITY;
     const vf lr = v_set((float)args->lr), momentum = v_set((float)args->momentum),
-             grad_scale = v_set((float)args->grad_scale);
+             grad_scale = v_set((float)args->grad_scale), decay = v_set((float)args->weight_decay);
     for (int32_t i = 0; i < n; i += NM_W) {
         int32_t k = n - i;
         vf grad = v_mul(grad_scale, v_load_upto(g + i, k));
         grad = v_min(v_set(bound), v_max(v_set(-bound), grad));
+        vf weight = v_load_upto(p + i, k);
+        if (args->weight_decay > 0)
+            grad = v_fma(decay, weight, grad);
         vf velocity = v_fma(momentum, v_load_upto(v + i, k), grad);
         v_store_upto(v + i, k, velocity);
-        v_store_upto(p + i, k, v_sub(v_load_upto(p + i, k), v_mul(lr, velocity)));
+        v_store_upto(p + i, k, v_sub(weight, v_mul(lr, velocity)));
     }
 }
 
