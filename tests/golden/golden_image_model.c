@@ -136,8 +136,8 @@ static golden_result each(golden_case *test, const problem *p, const char *key, 
     json_object_foreach(json_object_get(test->root, key), name, value)
     {
         golden_tensor t;
-        char *memory, what[128];
-        size_t count;
+        char *memory = NULL, what[128];
+        size_t count = 0;
         snprintf(what, sizeof what, "%s.%.90s", key, name);
         GOLDEN_TRY(find_memory(test, p, name, which, &memory, &count));
         GOLDEN_TRY(golden_read(test, value, what, &t));
