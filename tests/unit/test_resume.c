@@ -287,33 +287,161 @@ static void test_a_run_with_damaged_checkpoints_only_stays(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* Writes the training state at path again, with a length in it that no run has; its checksums are right. */
-static void forge_state(const char *path)
+/* The values of the training state as versions up to 0.1 stored them: in the tensor "state" of 768 bytes, at
+ * these offsets. */
+static const struct old_value {
+    const char *name;
+    size_t at, bytes;
+} old_values[] = {{"update", 0, 8},
+                  {"epoch", 8, 8},
+                  {"batch", 16, 8},
+                  {"step", 24, 8},
+                  {"tokens", 32, 8},
+                  {"bad_checks", 40, 8},
+                  {"log_bytes", 48, 8},
+                  {"checked_epochs", 56, 8},
+                  {"checked_update", 64, 8},
+                  {"best_loss", 72, 8},
+                  {"best_score", 80, 8},
+                  {"seconds", 88, 8},
+                  {"best_update", 96, 8},
+                  {"best_value", 104, 8},
+                  {"score_title", 112, 16},
+                  {"best_by_score", 128, 8},
+                  {"schedule_by_score", 136, 8},
+                  {"optimizer", 144, 8},
+                  {"sum_loss", 152, 8},
+                  {"sum_nll", 160, 8},
+                  {"sum_penalty", 168, 8},
+                  {"sum_norm", 176, 8},
+                  {"sum_tokens", 184, 8},
+                  {"sum_targets", 192, 8},
+                  {"sum_updates", 200, 8},
+                  {"warned_level", 208, 8},
+                  {"schedule.factor", 216, 8},
+                  {"schedule.scores", 224, 512},
+                  {"schedule.n_scores", 736, 8},
+                  {"schedule.skip_from", 744, 8},
+                  {"schedule.skip_to", 752, 8},
+                  {"schedule.best", 760, 8}};
+enum { N_OLD_VALUES = sizeof old_values / sizeof *old_values, OLD_BYTES = 768 };
+
+/* What a state file becomes. Its checksums are right in every case. */
+typedef enum rewriting { FORGED, OLD, OLD_FORGED, EMPTY, REVERSED, WITHOUT_NEW_VALUES } rewriting;
+
+static const int64_t forged_length = NM_SCHEDULE_MAX_PATIENCE + 1; /* that no run has */
+
+static void rewrite_state(const char *path, rewriting how)
 {
     nm_safetensors *file;
     nm_error err;
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_safetensors_copy_metadata(writer, file);
-    nm_train_state forged;
-    for (size_t i = 0; i < nm_safetensors_count(file); i++) {
-        const nm_safetensor *tensor = nm_safetensors_at(file, i);
+    char old[OLD_BYTES] = {0};
+    const int64_t old_bytes = OLD_BYTES, unknown = 5;
+    size_t n = nm_safetensors_count(file), n_found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const nm_safetensor *tensor = nm_safetensors_at(file, how == REVERSED ? n - 1 - i : i);
+        const char *name = !strncmp(tensor->name, "state.", 6) ? tensor->name + 6 : NULL;
         const void *bytes = tensor->data;
-        if (!strcmp(tensor->name, "state")) {
-            memcpy(&forged, tensor->data, sizeof forged);
-            forged.schedule.n_scores = NM_SCHEDULE_MAX_PATIENCE + 1;
-            bytes = &forged;
-        }
-        nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, bytes);
+        if (how == FORGED && name && !strcmp(name, "schedule.n_scores"))
+            bytes = &forged_length;
+        for (size_t k = 0; name && k < N_OLD_VALUES; k++)
+            if (!strcmp(old_values[k].name, name)) {
+                assert_int_equal(tensor->bytes, old_values[k].bytes);
+                memcpy(old + old_values[k].at, bytes, old_values[k].bytes);
+                n_found++;
+            }
+        bool dropped = name && (how == OLD || how == OLD_FORGED || how == EMPTY ||
+                                (how == WITHOUT_NEW_VALUES && !strcmp(name, "warned_level")));
+        if (!dropped)
+            nm_safetensors_add(writer, tensor->name, tensor->type, tensor->rank, tensor->shape, bytes);
     }
+    assert_int_equal(n_found, N_OLD_VALUES);
+    if (how == OLD_FORGED)
+        memcpy(old + 736, &forged_length, sizeof forged_length);
+    if (how == OLD || how == OLD_FORGED)
+        nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &old_bytes, old);
+    if (how == WITHOUT_NEW_VALUES) /* and with one of a later version */
+        nm_safetensors_add(writer, "state.of_tomorrow", NM_TENSOR_I64, 0, NULL, &unknown);
     assert_int_equal(nm_safetensors_finish(writer, path, &err), NM_OK);
     nm_safetensors_close(file);
+}
+
+static void forge_state(const char *path)
+{
+    rewrite_state(path, FORGED);
+}
+
+static void forge_old_state(const char *path)
+{
+    rewrite_state(path, OLD_FORGED);
+}
+
+static void remove_state(const char *path)
+{
+    rewrite_state(path, EMPTY);
+}
+
+/* The state of a run that is resumed, before it trains. */
+static nm_train_state resumed_state(const job *j)
+{
+    nm_error err;
+    nm_options *options = options_of(j);
+    nm_trainer *trainer;
+    assert_int_equal(nm_trainer_open(&trainer, &nm_task_translation, options, j->folder, true, NULL, &err),
+                     NM_OK);
+    nm_train_state state = *nm_trainer_state(trainer);
+    nm_trainer_close(trainer);
+    nm_options_free(options);
+    return state;
+}
+
+static void assert_same_state(const nm_train_state *a, const nm_train_state *b)
+{
+    assert_true(nm_record_equal(nm_train_state_fields(), a, b));
+    assert_memory_equal(&a->schedule, &b->schedule, sizeof a->schedule);
+}
+
+/* States of other versions: the raw struct of version 0.1, other orders, values that one of the versions
+ * does not have. */
+static void test_states_of_other_versions_resume_exactly(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "schedule.name", "val-decay", "train.validate_every", "3", "train.patience", "9", NULL};
+    static const rewriting all[] = {OLD, REVERSED, WITHOUT_NEW_VALUES};
+    nm_error err;
+    job whole = {.norm = "power", .updates = "24", .folder = tiny_folder(), .settings = settings};
+    uint64_t unbroken = run(&whole, NM_OK, &err);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        job j = {.norm = "power", .updates = "10", .folder = tiny_folder(), .settings = settings};
+        run(&j, NM_OK, &err);
+        char *path = checkpoint_file(j.folder, "00000010.state.safetensors");
+        rewrite_state(path, all[i]);
+        free(path);
+        assert_true(j.ended.schedule.n_scores && j.ended.checked_update > j.ended.checked_epochs);
+        j.updates = "24";
+        nm_train_state resumed = resumed_state(&j);
+        resumed.log_bytes = j.ended.log_bytes; /* the log has a record of the new session */
+        assert_same_state(&resumed, &j.ended);
+        j.resume = true;
+        assert_true(run(&j, NM_OK, &err) == unbroken);
+        whole.ended.seconds = j.ended.seconds;
+        whole.ended.log_bytes = j.ended.log_bytes;
+        assert_same_state(&j.ended, &whole.ended);
+        tiny_data_remove(j.folder);
+    }
+    tiny_data_remove(whole.folder);
 }
 
 static void test_an_invalid_state_is_damage(void **state)
 {
     (void)state;
     check_damaged_state(forge_state);
+    check_damaged_state(forge_old_state);
+    check_damaged_state(remove_state);
 }
 
 static void collect_message(void *user, const char *text)
@@ -457,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_other_training_data_are_refused),
         cmocka_unit_test(test_other_validation_data_are_refused),
         cmocka_unit_test(test_an_invalid_state_is_damage),
+        cmocka_unit_test(test_states_of_other_versions_resume_exactly),
         cmocka_unit_test(test_resume_cuts_the_log_at_the_checkpoint),
         cmocka_unit_test(test_throughput_is_that_of_the_session),
         cmocka_unit_test(test_a_run_with_damaged_checkpoints_only_stays),

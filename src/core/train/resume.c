@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,8 +29,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
     const nm_optimizer *optimizer = &trainer->optimizer;
-    const int64_t n_m = (int64_t)params->n_elements, n_v = (int64_t)optimizer->n_whole_v,
-                  bytes = sizeof(nm_train_state);
+    const int64_t n_m = (int64_t)params->n_elements, n_v = (int64_t)optimizer->n_whole_v;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     const void *m =
         nm_host_copies_add(&copies, trainer->backend, optimizer->whole_m, nm_params_bytes(params));
@@ -40,7 +38,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n_m, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n_v, v);
     nm_workers_write(&trainer->workers, writer, type);
-    nm_safetensors_add(writer, "state", NM_TENSOR_U8, 1, &bytes, &trainer->state);
+    nm_train_state_write(&trainer->state, writer);
     char text[FINGERPRINT_BYTES];
     format_fingerprint(text, trainer->task.fingerprint);
     nm_safetensors_add_metadata(writer, "data", text);
@@ -173,17 +171,6 @@ nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err)
     return status;
 }
 
-/* Checks the members that are used as an index or a length, because the struct is stored as bytes. */
-static bool state_is_valid(const nm_train_state *s)
-{
-    return s->update >= 0 && s->epoch >= 0 && s->epoch <= UINT32_MAX && s->batch >= 0 && s->step >= 0 &&
-           s->tokens >= 0 && s->bad_checks >= 0 && s->log_bytes >= 0 && s->sum_updates >= 0 &&
-           s->sum_tokens >= 0 && s->seconds >= 0 && isfinite(s->seconds) && s->schedule.n_scores >= 0 &&
-           s->schedule.n_scores <= NM_SCHEDULE_MAX_PATIENCE && isfinite(s->schedule.factor) &&
-           s->schedule.skip_from >= 0 && s->schedule.skip_to >= 0 && s->schedule.skip_to <= 1 &&
-           s->schedule.best >= 0 && s->schedule.best <= 1 && memchr(s->score_title, 0, sizeof s->score_title);
-}
-
 /* Checked before the model, whose dictionary depends on the training data. */
 static nm_status check_train_data(const nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
@@ -219,8 +206,8 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
 {
     const nm_params *params = &trainer->model->params;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
-    const nm_safetensor *state;
-    NM_TRY(nm_safetensors_expect(file, "state", NM_TENSOR_U8, sizeof trainer->state, &state, err));
+    nm_train_state loaded = trainer->state;
+    NM_TRY(nm_train_state_read(&loaded, file, err));
     const char *level = nm_safetensors_metadata(file, "level"),
                *current = nm_backend_training_level(trainer->backend);
     if (level && strcmp(level, current))
@@ -228,10 +215,6 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
                            "warning: the checkpoint was computed at CPU level %s, this session computes at "
                            "%s: weights will not be bitwise identical to those of an uninterrupted run",
                            level, current);
-    nm_train_state loaded;
-    memcpy(&loaded, state->data, sizeof loaded);
-    if (!state_is_valid(&loaded))
-        return nm_fail(err, NM_FORMAT, "%s: invalid training state", nm_safetensors_path(file));
     NM_TRY(check_valid_data(trainer, file, loaded.checked_update, err));
     const nm_optimizer *optimizer = &trainer->optimizer;
     const int64_t kind = nm_optimizer_state_kind(optimizer->config);

@@ -2,6 +2,7 @@
 #ifndef NM_SCHEDULE_H
 #define NM_SCHEDULE_H
 
+#include "norma/record.h"
 #include "train/task.h"
 
 /* In the order of the option schedule.name. */
@@ -29,16 +30,16 @@ extern const nm_option_rule nm_schedule_rules[];
 
 enum { NM_SCHEDULE_MAX_PATIENCE = 64 };
 
-/* Part of a checkpoint. */
-typedef struct nm_schedule_state {
-    /* Schedules that decay by validation scores. */
-    double factor;                           /* product of the decays so far */
-    double scores[NM_SCHEDULE_MAX_PATIENCE]; /* of the last `patience` validations, oldest first */
-    int64_t n_scores;
-    /* schedule.early_stopping: at the last skip ahead the fraction of the limits was skip_from (a of schedule.c), and the
-     * position in the schedule became skip_to (q); both are 0 before the first one. best: position at the best validation. */
-    double skip_from, skip_to, best;
-} nm_schedule_state;
+/* Named values of a checkpoint. With schedule.early_stopping: at the last skip ahead, the fraction of the
+ * limits was skip_from (a of schedule.c), and the position in the schedule became skip_to (q). */
+#define NM_SCHEDULE_STATE(F)                                                                                 \
+    F(real, factor, "Product of the decays by validation scores so far")                                     \
+    F(reals(NM_SCHEDULE_MAX_PATIENCE), scores, "Scores of the last validations, oldest first")               \
+    F(int, n_scores, "Number of these scores")                                                               \
+    F(real, skip_from, "Fraction of the limits at the last skip ahead; 0 before the first one")              \
+    F(real, skip_to, "Position in the schedule after the last skip ahead; 0 before the first one")           \
+    F(real, best, "Position in the schedule at the best validation")
+NM_RECORD(nm_schedule_state, NM_SCHEDULE_STATE)
 
 typedef struct nm_schedule {
     nm_schedule_config config; /* updates: the planned ones even if the option is 0; 0: unknown */

@@ -7,38 +7,51 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/record.h"
 #include "comm/comm.h"
 #include "train/hooks.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
 
-/* The training state except tensors; stored in checkpoints as bytes. */
-typedef struct nm_train_state {
-    int64_t update;         /* number of finished updates */
-    int64_t epoch;          /* from 0 */
-    int64_t batch;          /* index of the next batch of the epoch */
-    int64_t step;           /* number of finished micro-batches */
-    int64_t tokens;         /* number of tokens so far, nm_batch.tokens */
-    int64_t bad_checks;     /* consecutive validations without a new best */
-    int64_t log_bytes;      /* length of log.jsonl */
-    int64_t checked_epochs; /* finished epochs at the last validation */
-    int64_t checked_update; /* update of the last validation */
-    double best_loss;       /* validation loss at best_update */
-    double best_score;      /* at best_update, by train.best_by: score or negative loss; higher is better */
-    double seconds;         /* training time */
-    int64_t best_update;    /* 0: no validation yet */
-    double best_value;      /* score of the task at best_update; NaN: none was computed */
-    char score_title[16];   /* name of best_value: "BLEU" */
-    int64_t best_by_score;  /* whether best_score is a score */
-    int64_t schedule_by_score; /* whether schedule.scores are scores; otherwise negative losses */
-    int64_t optimizer;         /* nm_optimizer_state_kind of the stored moments */
-    /* Sums over the updates since the last record of the log. */
-    double sum_loss, sum_nll, sum_penalty, sum_norm;
-    int64_t sum_tokens, sum_targets, sum_updates;
-    /* The root mean square of a running gradient statistic above which a warning is issued. */
-    double warned_level;
-    nm_schedule_state schedule;
-} nm_train_state;
+/* The training state except tensors: named values of a checkpoint (train_state.c). */
+#define NM_TRAIN_STATE(F)                                                                                    \
+    F(int, update, "Number of finished updates")                                                             \
+    F(int, epoch, "Epoch, from 0")                                                                           \
+    F(int, batch, "Index of the next batch of the epoch")                                                    \
+    F(int, step, "Number of finished micro-batches")                                                         \
+    F(int, tokens, "Number of tokens so far")                                                                \
+    F(int, bad_checks, "Consecutive validations without a new best")                                         \
+    F(int, log_bytes, "Length of log.jsonl")                                                                 \
+    F(int, checked_epochs, "Finished epochs at the last validation")                                         \
+    F(int, checked_update, "Update of the last validation, or 0")                                            \
+    F(real, best_loss, "Validation loss at best_update")                                                     \
+    F(real, best_score, "By train.best_by at best_update: score or negative loss; higher is better")         \
+    F(real, seconds, "Training time")                                                                        \
+    F(int, best_update, "Update of the best validation, or 0")                                               \
+    F(real, best_value, "Score of the task at best_update; NaN if none was computed")                        \
+    F(chars(16), score_title, "Name of best_value, for example BLEU")                                        \
+    F(int, best_by_score, "Whether best_score is a score")                                                   \
+    F(int, schedule_by_score, "Whether schedule.scores are scores; otherwise negative losses")               \
+    F(int, optimizer, "Kind of the stored moments, see optim.name")                                          \
+    F(real, sum_loss, "Sums since the last record of the log: loss")                                         \
+    F(real, sum_nll, "negative log-likelihood")                                                              \
+    F(real, sum_penalty, "penalty")                                                                          \
+    F(real, sum_norm, "gradient norm")                                                                       \
+    F(int, sum_tokens, "tokens")                                                                             \
+    F(int, sum_targets, "targets")                                                                           \
+    F(int, sum_updates, "updates")                                                                           \
+    F(real, warned_level,                                                                                    \
+      "Root mean square of a running gradient statistic above which a warning is issued")                    \
+    F(other(nm_schedule_state), schedule, "State of the schedule")
+NM_RECORD(nm_train_state, NM_TRAIN_STATE)
+const nm_field *nm_train_state_fields(void);
+
+/* Writes and reads all values of the state. state: initialized, because values that the file lacks remain.
+ * States of versions up to 0.1, which stored the bytes of the struct, are read, too.
+ *
+ * NM_FORMAT  the file has no training state, or an invalid one */
+void nm_train_state_write(const nm_train_state *state, nm_safetensors_writer *writer);
+nm_status nm_train_state_read(nm_train_state *state, const nm_safetensors *file, nm_error *err);
 
 /* Reported after every update. loss, nll and penalty are means per target. */
 typedef struct nm_progress {
