@@ -14,6 +14,7 @@
 #     make mutants    mutation tests: deliberate bugs that the tests must find [MUTANTS='--jobs 2 src/core/norm']
 #     make coverage   lines of src/ that the tests run, by folder [TESTS='-R ^test_' for a part of the tests]
 #     make fuzz       fuzz targets with Clang's sanitizers [SECONDS=60] each [TARGETS='model state']
+#     make ledger  results/README.md from the archived runs
 #     make install    [PREFIX=/usr/local] [DESTDIR=]
 #     make dist       source archive of the last commit and its SHA-256 in $(BUILD)
 BUILD  ?= build
@@ -28,7 +29,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm bench bench-peers format lint install dist clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
 all: build
 
 build:
@@ -91,6 +92,10 @@ test-interchange: quiet-build
 	@$(BUILD)/interchange-venv/bin/pip install -q pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
+
+# results/README.md and the table of README.md, from the archived runs.
+ledger:
+	@scripts/ledger.py --write
 
 demo: quiet-build
 	@scripts/packages.sh demo

@@ -35,6 +35,7 @@ test      sentencepiece                               command:spm_train
 test      libopenmpi-dev|libmpich-dev                 command:mpicc
 test      openmpi-bin|mpich                           command:mpiexec
 test      gnuplot-nox|gnuplot-qt|gnuplot-x11          command:gnuplot
+test      python3                                     command:python3
 test      zsh                                         command:zsh
 page      chromium                                    command:chromium
 python    python3-pytest                              always

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Runs the rows of results/queue, and archives them for scripts/ledger.py.
 
-    scripts/run_queue.py --runs FOLDER [--jobs 2] [--nice 19] [--only GROUP,...] [--until HH:MM]   runs what is missing
-    scripts/run_queue.py --runs FOLDER --pack         writes results/logs/ledger-GROUP.tar.xz of all finished runs
+    scripts/run_queue.py --runs FOLDER [--jobs 2] [--nice 19] [--only GROUP,...] [--until HH:MM]
+                                                      runs what is missing
+    scripts/run_queue.py --runs FOLDER --pack         writes results/logs/ledger-GROUP.tar.xz
     scripts/run_queue.py --check                      checks the queue: columns, claims, order
 
-A row of the queue is a variant: group, variant, seeds, core-seconds of one run, claims, measurements, arguments of norma train.
-Its runs are FOLDER/GROUP/VARIANT-SEED. The variants of a group are interleaved: all run with seed 1 before the first runs with
-seed 2, so that load and machine vary over variants alike. A finished run is never repeated, and a failed one is not replaced by
-another seed. The groups are sorted by claims decided per core-hour. NORMA is the program, default build/norma; data folders are
-relative to the current folder. Exit code: 0, 1 the queue is malformed, 2 wrong use.
-"""
+A row of the queue is a variant: group, variant, seeds, core-seconds of one run, claims, measurements,
+arguments of norma train. Its runs are FOLDER/GROUP/VARIANT-SEED. The variants of a group are interleaved:
+all run with seed 1 before the first runs with seed 2, so that load and machine vary over variants alike. A
+finished run is never repeated, and a failed one is not replaced by another seed. The groups are sorted by
+claims decided per core-hour. NORMA is the program, default build/norma; data folders are relative to the
+current folder. Exit code: 0, 1 the queue is malformed, 2 wrong use."""
+
 import argparse
 import concurrent.futures
 import datetime
@@ -39,19 +41,27 @@ def read_table(path):
 def read_queue(path=None):
     path = path or os.path.join(ROOT, "results/queue")
     rows, lines = read_table(path)
-    errors = [f"{path}: row {i}: {len(line)} columns instead of {len(COLUMNS)}"
-              for i, line in enumerate(lines, 1) if len(line) != len(COLUMNS)]
+    errors = [
+        f"{path}: row {i}: {len(line)} columns instead of {len(COLUMNS)}"
+        for i, line in enumerate(lines, 1)
+        if len(line) != len(COLUMNS)
+    ]
     if lines[0] != COLUMNS:
         errors.append(f"{path}: the columns are {' '.join(COLUMNS)}")
     if not errors:
         claims = {row["id"] for row in read_table(os.path.join(ROOT, "results/claims"))[0]}
         for row in rows:
-            errors += [f"{path}: {row['group']}: unknown claim {claim}"
-                       for claim in row["claims"].split(",") if claim not in claims]
+            errors += [
+                f"{path}: {row['group']}: unknown claim {claim}"
+                for claim in row["claims"].split(",")
+                if claim not in claims
+            ]
         rates = [claims_per_core_hour([r for r in rows if r["group"] == group]) for group in groups(rows)]
         if rates != sorted(rates, reverse=True):
-            errors.append(f"{path}: the groups are not sorted by claims per core-hour: "
-                          + ", ".join(f"{group} {rate:.1f}" for group, rate in zip(groups(rows), rates)))
+            errors.append(
+                f"{path}: the groups are not sorted by claims per core-hour: "
+                + ", ".join(f"{group} {rate:.1f}" for group, rate in zip(groups(rows), rates))
+            )
     return rows, errors
 
 
@@ -95,7 +105,8 @@ def last_validation(folder):
 
 
 def resolve(arguments, runs, rows):
-    """The words of the arguments. best(GROUP): the words after "|" of the variant of GROUP with the lowest validation loss."""
+    """The words of the arguments. best(GROUP): the words after "|" of the variant of GROUP with the lowest
+    validation loss."""
     words = []
     for word in arguments.split():
         best = re.fullmatch(r"best\((.+)\)", word)
@@ -104,7 +115,9 @@ def resolve(arguments, runs, rows):
             for row in rows:
                 for seed in seeds(row) if row["group"] == best[1] else ():
                     validation = last_validation(run_folder(runs, row, seed))
-                    scores.append((validation["nll"] if validation else math.inf, row["arguments"].split("|")[1]))
+                    scores.append(
+                        (validation["nll"] if validation else math.inf, row["arguments"].split("|")[1])
+                    )
             words += min(scores)[1].split()
         elif word != "|":
             words.append(word)
@@ -118,24 +131,55 @@ def execute(norma, runs, rows, row, seed, nice):
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     words = resolve(row["arguments"], runs, rows)
     recipe = os.path.join(ROOT, "recipes", words[0] + ".ini")
-    command = [norma, "train", recipe, *words[1:], "--train.seed", str(seed), "--run.folder", folder, "--run.resume", "yes",
-               "--run.quiet", "true", "--device.threads", "1"]
+    command = [
+        norma,
+        "train",
+        recipe,
+        *words[1:],
+        "--train.seed",
+        str(seed),
+        "--run.folder",
+        folder,
+        "--run.resume",
+        "yes",
+        "--run.quiet",
+        "true",
+        "--device.threads",
+        "1",
+    ]
     with open(folder + ".out", "a", encoding="utf-8") as out:
         child = subprocess.Popen(["nice", "-n", str(nice), *command], stdout=out, stderr=out)
         _, status, usage = os.wait4(child.pid, 0)
         code = child.returncode = os.waitstatus_to_exitcode(status)
         if code == 0 and row["measure"] != "-":
             with open(os.path.join(folder, "inspection.json"), "w", encoding="utf-8") as inspection:
-                subprocess.call(["nice", "-n", str(nice), norma, "inspect", folder, *row["measure"].split(), "--json",
-                                 "--device.threads", "1"], stdout=inspection, stderr=out)
+                subprocess.call(
+                    [
+                        "nice",
+                        "-n",
+                        str(nice),
+                        norma,
+                        "inspect",
+                        folder,
+                        *row["measure"].split(),
+                        "--json",
+                        "--device.threads",
+                        "1",
+                    ],
+                    stdout=inspection,
+                    stderr=out,
+                )
     if os.path.isdir(folder) and code >= 0:  # a run that a signal ended is resumed by the next call
         with open(os.path.join(folder, "finished.json"), "w", encoding="utf-8") as done:
             json.dump({"exit": code, "core_seconds": round(usage.ru_utime + usage.ru_stime, 1)}, done)
-    print(f"{datetime.datetime.now():%H:%M:%S} {row['group']}/{row['variant']}-{seed}: exit {code}", flush=True)
+    print(
+        f"{datetime.datetime.now():%H:%M:%S} {row['group']}/{row['variant']}-{seed}: exit {code}", flush=True
+    )
 
 
 def pack(runs, group):
-    """results/logs/ledger-GROUP.tar.xz: of each finished run config.ini, log.jsonl without texts, inspection.json, finished.json."""
+    """results/logs/ledger-GROUP.tar.xz: of each finished run config.ini, log.jsonl without texts,
+    inspection.json, finished.json."""
     name = f"ledger-{group}"
     files = []
     for run in sorted(os.listdir(os.path.join(runs, group))):
@@ -152,7 +196,10 @@ def pack(runs, group):
     if not files:
         return
     path = os.path.join(ROOT, "results/logs", name + ".tar.xz")
-    with lzma.open(path, "wb", preset=9) as xz, tarfile.open(fileobj=xz, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with (
+        lzma.open(path, "wb", preset=9) as xz,
+        tarfile.open(fileobj=xz, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
         for member, data in files:
             info = tarfile.TarInfo(member)
             info.size, info.mtime, info.mode = len(data), 946684800, 0o644
@@ -161,7 +208,9 @@ def pack(runs, group):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--nice", type=int, default=19)
@@ -187,9 +236,11 @@ def main():
         return
     norma = os.environ.get("NORMA", os.path.join(ROOT, "build/norma"))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+
         def task(row, seed):
             if time.strftime("%H:%M") < options.until:
                 execute(norma, options.runs, every, row, seed, options.nice)
+
         for future in [pool.submit(task, row, seed) for row, seed in runs_in_order(rows)]:
             future.result()
 

@@ -1,0 +1,157 @@
+"""The ledger's pooling method on simulated runs, its distributions, and results/README.md against the
+archives."""
+
+import math
+import os
+import random
+import subprocess
+import sys
+import unittest
+
+SOURCE = os.environ.get("SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+sys.dont_write_bytecode = True
+import ledger  # noqa: E402
+import ledger_archives as archives  # noqa: E402
+import ledger_evidence as evidence  # noqa: E402
+import ledger_statistics as st  # noqa: E402
+import run_queue  # noqa: E402
+
+TRIALS, ITEMS, DRAWS = 600, 40, 60
+NOMINAL = 0.05
+# Interval of a binomial rate of 5 % over TRIALS, once in 1000 outside.
+LOW, HIGH = (NOMINAL + z * math.sqrt(NOMINAL * (1 - NOMINAL) / TRIALS) for z in (-3.29, 3.29))
+
+
+class Simulation:
+    """Models of several seeds on one test set: an item's difficulty, plus effects of item x variant,
+    the seed, and seed x item."""
+
+    def __init__(self, generator, seed_sd, variant_item_sd):
+        self.g, self.seed_sd, self.variant_item_sd = generator, seed_sd, variant_item_sd
+        self.difficulty = [generator.gauss(0, 1) for _ in range(ITEMS)]
+        self.resamples = [[generator.randrange(ITEMS) for _ in range(ITEMS)] for _ in range(DRAWS)]
+
+    def runs(self, effect, n):
+        variant = [self.g.gauss(0, self.variant_item_sd) for _ in range(ITEMS)]
+        scores, draws = [], []
+        for _ in range(n):
+            seed = effect + self.g.gauss(0, self.seed_sd)
+            items = [self.difficulty[i] + variant[i] + seed + self.g.gauss(0, 1) for i in range(ITEMS)]
+            scores.append(st.mean(items))
+            draws.append([sum(items[i] for i in resample) / ITEMS for resample in self.resamples])
+        return scores, draws
+
+
+def difference(simulation, effect, n):
+    a, b = simulation.runs(effect, n), simulation.runs(0, n)
+    return st.contrast([(1, *a), (-1, *b)])
+
+
+class Pooling(unittest.TestCase):
+    def rate(self, trial):
+        """Share of trials whose 95 % interval does not contain the true effect: false positives where that is
+        0."""
+        generator = random.Random(20261128)
+        return sum(1 for _ in range(TRIALS) if trial(generator)) / TRIALS
+
+    def missed(self, seed_sd, variant_item_sd, n, effect):
+        def trial(generator):
+            e = difference(Simulation(generator, seed_sd, variant_item_sd), effect, n)
+            return not e.low <= effect <= e.high
+
+        return self.rate(trial)
+
+    def test_false_positives_over_seeds_and_items(self):
+        for seed_sd, variant_item_sd in ((0.5, 0.7), (0.05, 1.0), (0.5, 0.0)):
+            with self.subTest(seed_sd=seed_sd, variant_item_sd=variant_item_sd):
+                rate = self.missed(seed_sd, variant_item_sd, 4, 0.0)
+                self.assertTrue(LOW <= rate <= HIGH, rate)
+
+    def test_coverage(self):
+        rate = self.missed(0.5, 0.7, 4, 1.0)
+        self.assertTrue(LOW <= rate <= HIGH, rate)
+
+    def test_items_alone_find_false_differences(self):
+        """The reason for the model: an interval over items only, with one seed's noise in it, is wrong far
+        too often."""
+
+        def trial(generator):
+            simulation = Simulation(generator, 0.5, 0.0)
+            (a,), (da,) = simulation.runs(0, 1)
+            (b,), (db,) = simulation.runs(0, 1)
+            return abs(a - b) > 1.96 * math.sqrt(st.variance([x - y for x, y in zip(da, db)]))
+
+        self.assertGreater(self.rate(trial), 0.3)
+
+    def test_settings_that_vary(self):
+        """Five data sets whose effects differ, with mean 0: fixed settings would not cover the mean of all
+        data sets."""
+
+        def trial(generator):
+            found = []
+            for _ in range(5):
+                e = difference(Simulation(generator, 0.3, 0.3), generator.gauss(0, 0.8), 3)
+                found.append((e.value, []))
+            e = st.over_settings(found)
+            return not e.low <= 0 <= e.high
+
+        rate = self.rate(trial)
+        self.assertTrue(LOW <= rate <= HIGH, rate)
+
+
+class Statistics(unittest.TestCase):
+    def test_distributions(self):
+        self.assertAlmostEqual(st.student_quantile(0.975, 4), 2.7764451, 6)
+        self.assertAlmostEqual(st.student_cdf(-1.5, 1), 0.5 - math.atan(1.5) / math.pi, 12)
+        low, high = st.binomial_interval(0, 6)
+        self.assertEqual(low, 0)
+        self.assertAlmostEqual(high, 1 - 0.025 ** (1 / 6), 9)
+        self.assertAlmostEqual(st.fisher_p(3, 3, 0, 3), 0.1, 12)
+        self.assertEqual(st.holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
+        self.assertAlmostEqual(st.spearman([1, 2, 3, 4], [1, 3, 2, 4]), 0.8, 12)
+
+    def test_equivalence_and_power(self):
+        effect = st.over_seeds([-0.1, 0.0, 0.1, 0.05, -0.05])
+        self.assertLess(effect.equivalence(0.3), 0.01)
+        self.assertGreater(effect.equivalence(0.05), 0.05)
+        # A paired t test of a difference of one standard deviation needs 10 pairs.
+        values = [0.5, -0.5, 1.5, -1.5, 0.0, 1.0, -1.0]
+        self.assertEqual(st.over_seeds(values).seeds_for(math.sqrt(st.variance(values))), 10)
+
+    def test_rule_of_evidence(self):
+        for values, expected in (
+            ([-9, -11, -10, -12], "confirmed (size confirmed)"),
+            ([9, 11, 10, 12], "refuted"),
+            ([0.1, -0.1, 0.2, -0.2], "refuted"),
+            ([-20, 20, -5, 6], "undecided"),
+        ):
+            self.assertEqual(evidence.decided(st.over_seeds(values), -1, 5, -11.1), expected)
+
+
+class Page(unittest.TestCase):
+    def test_page_follows_from_the_archives(self):
+        command = [sys.executable, os.path.join(SOURCE, "scripts/ledger.py"), "--check"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stdout), (0, ""), result.stderr)
+
+    def test_twice_the_same_bytes(self):
+        first = ledger.page()
+        archives.Archive.opened.clear()
+        self.assertEqual(first, ledger.page())
+
+    def test_verdict_of_another_protocol_is_refused(self):
+        with self.assertRaises(SystemExit):
+            archives.require(evidence.TABLE2, ["post-xavier-100"], model__init="small")
+
+    def test_list_and_queue(self):
+        rows, _ = run_queue.read_table(os.path.join(SOURCE, "results/claims"))
+        self.assertEqual(len({row["id"] for row in rows}), 48)
+        self.assertEqual(run_queue.read_queue()[1], [])
+        known = {row["id"] for row in rows}
+        self.assertLessEqual(set(evidence.RULES), known)
+        self.assertLessEqual({c for claims, *_ in evidence.OTHERS for c in claims.split(",")}, known)
+
+
+if __name__ == "__main__":
+    unittest.main()
