@@ -403,8 +403,10 @@ nm_document_rule nm_language_model_document_rule(const nm_language_model *self)
 
 void nm_perplexity_free(nm_perplexity *self)
 {
-    if (self)
+    if (self) {
         nm_lm_scored_release(&self->scored);
+        free(self->counts.alphabet);
+    }
     free(self);
 }
 
@@ -419,21 +421,36 @@ void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
     to->n_blocks += from->n_blocks;
     to->nll += from->nll;
     to->tokens += from->tokens;
+    to->unknown_nll += from->unknown_nll;
+    to->unknown += from->unknown;
     to->left_out += from->left_out;
     total->counts.words += one->counts.words;
     total->counts.characters += one->counts.characters;
     total->counts.unknown += one->counts.unknown;
+    total->counts.hidden += one->counts.hidden;
+    for (size_t i = 0; i < NM_LM_ALPHABET_BYTES && total->counts.alphabet && one->counts.alphabet; i++)
+        total->counts.alphabet[i] |= one->counts.alphabet[i];
 }
 
 nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *self)
 {
-    return self ? (nm_perplexity_sums){.nll = self->scored.nll,
-                                       .tokens = self->scored.tokens,
-                                       .words = self->counts.words,
-                                       .characters = self->counts.characters,
-                                       .unknown = self->counts.unknown,
-                                       .left_out = self->scored.left_out}
-                : (nm_perplexity_sums){0};
+    if (!self)
+        return (nm_perplexity_sums){0};
+    const nm_lm_scored *scored = &self->scored;
+    const nm_lm_counts *counts = &self->counts;
+    int64_t alphabet = 1; /* the end of the word */
+    for (size_t i = 0; counts->alphabet && i < NM_LM_ALPHABET_BYTES; i++)
+        alphabet += __builtin_popcount(counts->alphabet[i]);
+    return (nm_perplexity_sums){.nll = scored->nll,
+                                .tokens = scored->tokens,
+                                .words = counts->words,
+                                .characters = counts->characters,
+                                .unknown = counts->unknown,
+                                .left_out = scored->left_out,
+                                .known_nll = scored->nll - scored->unknown_nll,
+                                .known_tokens = scored->tokens - scored->unknown,
+                                .spelled_nll = scored->nll + (double)counts->hidden * log((double)alphabet),
+                                .alphabet = alphabet};
 }
 
 nm_interval nm_perplexity_interval(const nm_perplexity *self)

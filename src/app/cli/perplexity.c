@@ -94,7 +94,7 @@ static bool is_causal(const job *self)
 
 static double bits_per_character(nm_perplexity_sums s)
 {
-    return s.nll / (log(2) * (double)s.characters);
+    return s.spelled_nll / (log(2) * (double)s.characters);
 }
 
 static void print_json(const job *self, const char *name, const nm_perplexity *result)
@@ -109,12 +109,16 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
     json_object_set_new(o, "tokens", json_integer(s.tokens));
     json_object_set_new(o, "left_out", json_integer(s.left_out));
     json_object_set_new(o, "unknown", json_integer(s.unknown));
+    if (is_causal(self))
+        json_object_set_new(o, "perplexity_without_unknown",
+                            nm_json_number(exp(s.known_nll / (double)s.known_tokens)));
     json_object_set_new(o, "words", json_integer(s.words));
     json_object_set_new(o, "context", json_integer(self->config->context));
     json_object_set_new(o, "segment",
                         json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
     if (!s.left_out) {
-        json_object_set_new(o, "per_word", nm_json_number(exp(s.nll / (double)s.words)));
+        json_object_set_new(o, "per_word", nm_json_number(exp(s.spelled_nll / (double)s.words)));
+        json_object_set_new(o, "alphabet", json_integer(s.alphabet));
         json_object_set_new(o, "bits_per_character", nm_json_number(bits_per_character(s)));
     }
     if (self->config->interval) {
@@ -139,10 +143,13 @@ static void print_text(const job *self, const char *name, const nm_perplexity *r
     printf("  nll %.6f  tokens %" PRId64, s.nll / (double)s.tokens, s.tokens);
     if (s.left_out)
         printf("  left out %" PRId64, s.left_out);
-    else if (s.words != s.tokens)
-        printf("  per word %.4f  bits per character %.4f", exp(s.nll / (double)s.words),
+    else if (s.words != s.tokens || s.unknown)
+        printf("  per word %.4f  bits per character %.4f", exp(s.spelled_nll / (double)s.words),
                bits_per_character(s));
-    printf("  unknown %" PRId64 "\n", s.unknown);
+    printf("  unknown %" PRId64, s.unknown);
+    if (s.unknown && is_causal(self))
+        printf(", without them %.4f", exp(s.known_nll / (double)s.known_tokens));
+    putchar('\n');
 }
 
 static void print_result(const job *self, const char *name, const nm_perplexity *result)
@@ -420,7 +427,10 @@ const nm_command nm_command_perplexity = {
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
         "model.context). With BPE the perplexity is per subword; the perplexity per word (and newline) and "
         "the bits per character (and newline) are printed too, and can be compared between vocabularies and "
-        "tokenizers: the words are those of the raw text, separated by whitespace. A "
+        "tokenizers: the words are those of the raw text, separated by whitespace. Both include the cost of "
+        "spelling each unknown token, uniformly over the characters of the text and an end. The perplexity "
+        "per token is printed with and without unknown tokens: <unk> is one easy token for many words, so "
+        "that a smaller dictionary lowers it. A "
         "non-causal model (model.causal = false) has no perplexity; the output is marked. With --tokens the "
         "output is one JSON object per line of "
         "the "

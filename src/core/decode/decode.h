@@ -20,6 +20,8 @@ typedef struct nm_decode_options { /* section [decode] */
     int64_t diverse_groups; /* of the beam; below 2: plain beam search */
     double diverse_strength, temperature, top_p, min_p;
     int64_t top_k, seed;
+    double repetition_penalty;    /* 1: none */
+    int64_t no_repeat_ngram_size; /* 0: no blocking */
     bool unknown;
 } nm_decode_options;
 
@@ -29,9 +31,11 @@ nm_decode_options *nm_decode_options_add(nm_options *options);
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 
 /* Special token ids. first: first target input; pad: never output; unk: only output with options.unknown. pad and unk are -1 if
- * there is none. */
+ * there is none. excluded: other tokens that are never output, such as those that pad the dictionary. */
 typedef struct nm_special_tokens {
     int32_t first, eos, pad, unk;
+    const bool *excluded; /* [target vocabulary], copied by nm_decoder_create; NULL: none */
+    int32_t n_excluded;
 } nm_special_tokens;
 
 typedef struct nm_hypothesis {
@@ -91,7 +95,8 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
                     nm_error *err);
 /* Like nm_decode, with given first tokens and lexical constraints. prefixes: [n], first tokens of each translation, without eos,
  * empty for none; NULL: no prefixes. The scores include those of the prefix. constraints: [n], phrases that each translation
- * must contain; NULL: none. Prefix and constraints override the length limit and options.unknown; there is no translation if
+ * must contain; NULL: none. Prefix and constraints override the length limit and options.unknown: the limit is counted from the
+ * end of a prefix that does not fit into it. There is no translation if
  * they do not fit into the model's positions or contain tokens that may not be output. NM_USAGE: constraints need the fairseq
  * search without groups. */
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,

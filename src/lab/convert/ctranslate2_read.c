@@ -264,7 +264,7 @@ static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t *
     size_t bytes = 0, i;
     json_error_t problem;
     json_t *list = NULL, *symbol;
-    nm_status status = nm_file_read(path, &text, &bytes, from->err);
+    nm_status status = nm_file_read_text(path, &text, &bytes, from->err);
     if (status == NM_OK && !(list = json_loadb(text, bytes, 0, &problem)))
         status = nm_fail(from->err, NM_FORMAT, "%s:%d: %s", path, problem.line, problem.text);
     if (status == NM_OK && !json_is_array(list))

@@ -39,7 +39,7 @@ typedef struct nm_prepare_config {
     const char *document_separator;
     const char *folder, *like, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
     int64_t valid_every;
-    const char *encoding, *source_field, *target_field;
+    const char *encoding, *valid_encoding, *test_encoding, *source_field, *target_field;
     nm_pair_format input_format;
     nm_punctuation punctuation;
     bool decode_entities, remove_non_printing;

@@ -1,6 +1,9 @@
 /* Options of `norma prepare`: their rows, the rules about options without an effect, and those that prepare.like provides. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "data/pair_input.h"
 #include "data/prepare.h"
 #include "text/tokenizer.h"
 
@@ -41,8 +44,11 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
     NM_OPTION(C, encoding, "utf-8", 0, 0,
-              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files "
-              "compressed with gzip, xz or zstd are read directly."),
+              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis; "
+              "SOURCE,TARGET if the files of the two sides differ. Files compressed with gzip, xz or zstd "
+              "are read directly."),
+    NM_OPTION(C, valid_encoding, "", 0, 0, "Encoding of the validation text; empty: that of encoding."),
+    NM_OPTION(C, test_encoding, "", 0, 0, "Encoding of the test text; empty: that of encoding."),
     NM_CHOICE(
         C, input_format, "auto", NM_PAIR_FORMATS,
         "Format of the files: lines, or one table of pairs; auto depends on the file name (.tsv, .csv, "
@@ -229,6 +235,27 @@ static bool builds_dictionary(const nm_options *options)
     return config->joint ? !source && !target : !source || !target;
 }
 
+/* Whether a file that is read has markup with entities: .sgm, .xml, or the training texts of IWSLT. */
+static bool has_markup(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    const nm_pair_config pairs = {.sides = config->format == NM_PREPARE_TEXT ? 1 : NM_PAIR_SIDES,
+                                  .folder = config->folder,
+                                  .encoding = config->encoding,
+                                  .format = config->input_format,
+                                  .languages = {config->source_lang, config->target_lang}};
+    const char *const lists[] = {config->train, config->valid, config->test};
+    bool found = false;
+    for (int i = 0; i < NM_PREPARE_SPLITS; i++) {
+        const char *rest = lists[i];
+        for (char *name; (name = nm_path_list_next(&rest, nm_pair_source_exists, &pairs));) {
+            found |= nm_pair_source_has_markup(&pairs, name);
+            free(name);
+        }
+    }
+    return found;
+}
+
 #define LEARNED(name)                                                                                        \
     {                                                                                                        \
         "prepare." #name, NULL, NULL, "only a SentencePiece model that is learned has it", learns_spm        \
@@ -306,6 +333,17 @@ const nm_option_rule nm_prepare_rules[] = {
     PAIRS(max_length, "all lines of plain text are kept"),
     PAIRS(ratio, "all lines of plain text are kept"),
     PAIRS(drop_copies, "plain text has no pairs"),
+    PAIRS(alignments, "plain text has no pairs"),
+    {"prepare.decode_entities", NULL, NULL, "no file is .sgm, .xml or a training text with markup",
+     has_markup},
+    {"prepare.valid_encoding", "prepare.valid", "!", "there is no validation text", NULL},
+    {"prepare.test_encoding", "prepare.test", "!", "there is no test text", NULL},
+    TRAINING(alignments),
+    TRAINING(valid_every),
+    TRAINING(on_invalid),
+    TRAINING(min_length),
+    TRAINING(max_length),
+    TRAINING(ratio),
     TRAINING(drop_copies),
     TRAINING(drop_duplicates),
     PAIRS(joint, "plain text has one dictionary"),

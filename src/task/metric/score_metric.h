@@ -23,6 +23,7 @@ typedef struct nm_score_config {
 
 struct nm_score_metric {
     const char *name;
+    bool labels;        /* segments are labels: a byte order mark is no part of the first one */
     bool one_reference; /* does not support several references */
     /* Prefixes of its options in [score] that do not apply to all metrics, each followed by a space. */
     const char *options;

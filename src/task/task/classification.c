@@ -21,6 +21,8 @@ static const nm_option classification_options[] = {
     ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_fraction of the training texts."),
     ROW(test, "", 0, 0, "Test table of comparisons and baselines; empty: none."),
     NM_LABELED_ROWS(nm_classification_config),
+    ROW(valid_encoding, "", 0, 0, "Encoding of the validation table; empty: that of data.encoding."),
+    ROW(test_encoding, "", 0, 0, "Encoding of the test table; empty: that of data.encoding."),
     NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
     ROW(language, "en", 0, 0, "Language of the Moses tokenizer: a code of two or three letters."),
     ROW(lowercase, "false", 0, 1, "Lowercase the text (basic_english always does)."),
@@ -41,6 +43,8 @@ static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
 
 static const nm_option_rule classification_rules[] = {
     {"data.language", "data.tokenizer", "moses", "only the Moses tokenizer depends on the language", NULL},
+    {"data.valid_encoding", "data.valid", "!", "there is no validation table", NULL},
+    {"data.test_encoding", "data.test", "!", "there is no test table", NULL},
     {0}};
 
 static void classification_add_options(nm_options *options)

@@ -14,6 +14,7 @@ enum { NM_CLASS_SPLITS = 3, NM_CLASSES_MAX = 4096 };
 typedef struct nm_classification_config { /* section [data] */
     const char *train, *valid, *test;
     NM_LABELED_FIELDS;
+    const char *valid_encoding, *test_encoding;
     const char *tokenizer, *language, *codes;
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;

@@ -81,6 +81,8 @@ typedef struct nm_lm_scoring {
 typedef struct nm_lm_scored {
     int64_t tokens, left_out; /* numbers of tokens that are scored and not scored */
     double nll;               /* sum over the scored tokens, in nats */
+    double unknown_nll;       /* the part of unknown tokens; 0 without nm_lm_scoring.vocab */
+    int64_t unknown;          /* number of scored unknown tokens */
     int64_t *counts; /* [n_blocks][2], heap: nll in 1e-6 nats and number of tokens of consecutive blocks */
     size_t n_blocks, capacity;
 } nm_lm_scored;
@@ -142,9 +144,13 @@ void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out
 bool nm_lm_keeps_text(const nm_lm_text *text);
 /* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code points. Each newline and eos
  * is a word and a character. */
+enum { NM_LM_ALPHABET_BYTES = 0x110000 / 8 };
 typedef struct nm_lm_counts {
     int64_t words, characters;
     int64_t unknown; /* tokens that are not in the dictionary */
+    int64_t hidden;  /* characters of these tokens, and one end for each */
+    /* [NM_LM_ALPHABET_BYTES] bit per code point that occurs and is no whitespace, heap; NULL: none. Freed by the owner. */
+    unsigned char *alphabet;
 } nm_lm_counts;
 typedef struct nm_lm_file {
     const char *path, *encoding; /* as those of nm_text_open */

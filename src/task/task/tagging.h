@@ -11,7 +11,7 @@
 enum { NM_TAGGING_SPLITS = 3, NM_FILE_SCHEME_AUTO = 0 };
 
 typedef struct nm_tagging_config { /* section [data] */
-    const char *train, *valid, *test, *encoding, *vectors, *bigram_vectors;
+    const char *train, *valid, *test, *encoding, *valid_encoding, *test_encoding, *vectors, *bigram_vectors;
     nm_tag_scheme scheme;
     int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + an nm_tag_scheme */
     nm_example_order order;

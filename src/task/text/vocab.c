@@ -232,7 +232,7 @@ nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab
     char *text;
     size_t bytes;
     *vocab = NULL;
-    NM_TRY(nm_file_read(path, &text, &bytes, err));
+    NM_TRY(nm_file_read_text(path, &text, &bytes, err));
     nm_status status = nm_vocab_parse(text, bytes, path, order, vocab, err);
     free(text);
     return status;
