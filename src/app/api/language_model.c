@@ -17,7 +17,7 @@ typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     bool drop_incomplete;
     const char *encoding;
-    enum { DOCUMENTS_AUTO, DOCUMENTS_LINE, DOCUMENTS_SEPARATED, DOCUMENTS_FILE } documents;
+    int documents;
     const char *document_separator;
 } scoring_config;
 
@@ -113,10 +113,10 @@ static nm_status set_documents(nm_language_model *self, nm_error *err)
     const scoring_config *config = self->scoring;
     NM_TRY(nm_lm_text_create(&self->text, self->parts, err));
     self->trained = self->documents = nm_lm_document_rule(self->text);
-    if (config->documents == DOCUMENTS_AUTO)
+    if (config->documents == NM_DOCUMENTS_AS_TRAINED)
         return NM_OK;
-    self->documents = (nm_document_rule){(nm_document_unit)(config->documents - DOCUMENTS_LINE),
-                                         config->document_separator};
+    self->documents =
+        (nm_document_rule){(nm_document_unit)(config->documents - 1), config->document_separator};
     return self->documents.unit == NM_DOCUMENT_LINE
                ? NM_OK
                : nm_lm_check_documents(self->text, "perplexity.documents", err);

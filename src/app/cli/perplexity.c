@@ -26,7 +26,10 @@ typedef struct perplexity_config { /* section [perplexity] */
     bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
-enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* value of perplexity.split; the others are those of nm_split */
+/* Values of perplexity.split: an nm_split, or all. */
+enum { ALL_SPLITS = NM_SPLITS_COUNT };
+#define SCORED_SPLITS(C) NM_SPLITS(C) C(ALL_SPLITS, "all")
+typedef int SCORED_SPLITS_ENUM;
 
 #define ROW(field, initial, min, max, help) NM_OPTION(perplexity_config, field, initial, min, max, help)
 
@@ -38,7 +41,7 @@ static const nm_option perplexity_rows[] = {
     NM_TEXT_ENCODING_OPTION(perplexity_config),
     NM_LM_DOCUMENT_OPTIONS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
-    NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
+    NM_CHOICE(perplexity_config, split, "all", SCORED_SPLITS, "Split of a translation model's data folder to score."),
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
     ROW(tokens, "false", 0, 1, "Print one JSON object per document of the text (by default per line) with the log probability of every token, instead of the perplexity."),
@@ -319,7 +322,7 @@ static nm_status compare_data(job *self, const char *model, nm_error *err)
 
 static nm_status score_splits(job *self, const char *path, nm_error *err)
 {
-    static const char *const names[] = {"train", "valid", "test"};
+    static const char *const names[] = {NM_SPLITS(NM_CHOICE_NAME)};
     nm_options *options;
     const nm_task_type *type;
     char *file;

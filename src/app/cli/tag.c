@@ -18,7 +18,8 @@
 /* Maximum size of a buffer: number of sentences and tokens that are read before they are tagged. */
 enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
 
-typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
+#define INPUT_FORMATS(C) C(FORMAT_AUTO, "auto") C(FORMAT_COLUMNS, "columns") C(FORMAT_TEXT, "text")
+NM_CHOICES(input_format, INPUT_FORMATS);
 
 typedef struct tag_config { /* section [tag] */
     const char *output, *encoding, *scheme;
@@ -32,8 +33,8 @@ typedef struct tag_config { /* section [tag] */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(tag_config),
-    NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
-    NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
+    NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS, "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
+    NM_WORD(tag_config, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags."),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
     NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by label, to standard error, or with --json to the output."),

@@ -10,14 +10,15 @@
 #include "decode/forced.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_decode_options, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_decode_options, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_decode_options, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_decode_options, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option decode_options[] = {
-    PICK(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
+    WORD(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
     ROW(beam, "5", 1, 1000, "Beam size; 1: greedy search."),
-    PICK(search, "fairseq", "fairseq|tears|sample", "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
-    PICK(length_penalty, "power", "power|gnmt", "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
+    PICK(search, "fairseq", NM_SEARCHES, "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
+    PICK(length_penalty, "power", NM_LENGTH_PENALTIES, "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
     ROW(alpha, "1", -100, 100, "Exponent of the length penalty; 0: no length penalty."),
     ROW(max_length_a, "1", 0, 1000, "Maximum length of a translation, factor a of a * source length + b; lengths in tokens, with the EOS token </s>."),
     ROW(max_length_b, "50", 0, 1 << 20, "Maximum length of a translation, constant b of a * source length + b."),

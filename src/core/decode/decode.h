@@ -11,10 +11,17 @@
 #include "decode/shortlist.h"
 #include "model/model.h"
 
+#define NM_SEARCHES(C)                                                                                       \
+    C(NM_SEARCH_FAIRSEQ, "fairseq") C(NM_SEARCH_TEARS, "tears") C(NM_SEARCH_SAMPLE, "sample")
+NM_CHOICES(nm_search, NM_SEARCHES);
+
+#define NM_LENGTH_PENALTIES(C) C(NM_PENALTY_POWER, "power") C(NM_PENALTY_GNMT, "gnmt")
+NM_CHOICES(nm_penalty_form, NM_LENGTH_PENALTIES);
+
 typedef struct nm_decode_options { /* section [decode] */
     const char *preset;
-    enum { NM_SEARCH_FAIRSEQ, NM_SEARCH_TEARS, NM_SEARCH_SAMPLE } search;
-    enum { NM_PENALTY_POWER, NM_PENALTY_GNMT } length_penalty;
+    nm_search search;
+    nm_penalty_form length_penalty;
     double alpha, max_length_a;
     int64_t beam, max_length_b, min_length, nbest, batch_tokens;
     int64_t diverse_groups; /* of the beam; below 2: plain beam search */

@@ -26,10 +26,13 @@
 #include "norm/repbn.h"
 #include "norm/types.h"
 
+#define TOKEN_NORMS(C) C(TOKEN_LAYER, "layer") C(TOKEN_RMS, "rms")
+NM_CHOICES(token_norm, TOKEN_NORMS);
+
 typedef struct progressive_config {
     nm_repbn_policy policy;
     const char *preset, *warmup;
-    enum { TOKEN_LAYER, TOKEN_RMS } token_norm;
+    token_norm token_norm;
     double token_epsilon, lambda_init;
     int64_t lambda_steps, interval;
     bool shorten_lambda;
@@ -37,8 +40,8 @@ typedef struct progressive_config {
 
 /* clang-format off */
 static const nm_option progressive_options[] = {
-    NM_CHOICE(progressive_config, preset, "default", "default|llama", "Variant of the norm."),
-    NM_CHOICE(progressive_config, token_norm, "layer", "layer|rms", "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
+    NM_WORD(progressive_config, preset, "default", "default|llama", "Variant of the norm."),
+    NM_CHOICE(progressive_config, token_norm, "layer", TOKEN_NORMS, "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
     NM_OPTION(progressive_config, token_epsilon, "1e-5", 0, 1, "Constant added to the variance or the mean square of a token."),
     NM_OPTION(progressive_config, warmup, "0", 0, 0,
               "Number of steps with the per-token norm alone; lr: the warm-up of the learning rate."),

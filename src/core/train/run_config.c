@@ -25,7 +25,7 @@ static const nm_option run_options[] = {
         nm_run_options, tune_width, "0", 0, 65536,
         "With run.tune: width of the model for which schedule.lr of the section [tune] is meant. The rate is "
         "multiplied by tune_width / model.width, because wider models need smaller rates; 0: it is not."),
-    NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
+    NM_CHOICE(nm_run_options, resume, "no", NM_RESUMES,
               "Continue from the newest checkpoint, or start if there is none: with the configuration of the "
               "run (yes, or the option "
               "without a value), or with options of the command line replacing those of the run (override)."),

@@ -12,7 +12,8 @@
 
 typedef struct nm_task nm_task;
 
-typedef enum nm_split { NM_SPLIT_TRAIN, NM_SPLIT_VALID, NM_SPLIT_TEST } nm_split;
+#define NM_SPLITS(C) C(NM_SPLIT_TRAIN, "train") C(NM_SPLIT_VALID, "valid") C(NM_SPLIT_TEST, "test")
+NM_CHOICES(nm_split, NM_SPLITS);
 
 /* Score of a validation by the task's metric. */
 typedef struct nm_task_score {

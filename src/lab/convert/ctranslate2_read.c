@@ -157,11 +157,12 @@ static int32_t count_layers(const nm_ct2_file *file, const char *scope)
 
 static nm_status set_activation(nm_ct2_reader *from)
 {
-    static const char *const names[] = {"relu", "gelu", "gelu-tanh", "silu"};
+    static const int codes[] = {NM_ACTIVATIONS(NM_ACTIVATION_CT2)};
+    static const char *const names[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
     double code;
     NM_TRY(read_shared(from, "activation", &code));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (nm_ct2_activations[i] == code)
+    for (int i = 0; i < NM_ACTIVATIONS_COUNT; i++)
+        if (codes[i] == code && code >= 0)
             return nm_import_set(&from->in, "model.activation", "%s", names[i]);
     return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation %g is not supported", from->file.path, code);
 }

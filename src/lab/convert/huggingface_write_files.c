@@ -8,7 +8,15 @@
 #include "decode/sampler.h"
 #include "task/lm_task.h"
 
-const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
+nm_status nm_huggingface_activation(nm_activation activation, const char **name, nm_error *err)
+{
+    static const char *const names[] = {NM_ACTIVATIONS(NM_ACTIVATION_HF)};
+    static const char *const words[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
+    *name = names[activation];
+    return *name ? NM_OK
+                 : nm_fail(err, NM_UNSUPPORTED, "transformers has no activation %s (model.activation)",
+                           words[activation]);
+}
 
 nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
 {

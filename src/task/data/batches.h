@@ -5,10 +5,11 @@
 #include "base/memory.h"
 #include "data/batch.h"
 #include "data/corpus.h"
+#include "norma/choice.h"
 
 /* Order in which examples are assigned to the batches of training. */
-typedef enum nm_example_order { NM_ORDER_LENGTH, NM_ORDER_RANDOM } nm_example_order;
-#define NM_EXAMPLE_ORDERS "length|random"
+#define NM_EXAMPLE_ORDERS(C) C(NM_ORDER_LENGTH, "length") C(NM_ORDER_RANDOM, "random")
+NM_CHOICES(nm_example_order, NM_EXAMPLE_ORDERS);
 
 typedef struct nm_batching {
     const nm_corpus *source, *target; /* of equal n; target NULL for one-sided tasks */

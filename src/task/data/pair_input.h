@@ -9,14 +9,10 @@
 
 enum { NM_PAIR_SIDES = 2 };
 
-typedef enum nm_pair_format {
-    NM_PAIR_AUTO,
-    NM_PAIR_LINES,
-    NM_PAIR_TSV,
-    NM_PAIR_CSV,
-    NM_PAIR_JSON
-} nm_pair_format;
-#define NM_PAIR_FORMATS "auto|lines|tsv|csv|json"
+#define NM_PAIR_FORMATS(C)                                                                                   \
+    C(NM_PAIR_AUTO, "auto")                                                                                  \
+    C(NM_PAIR_LINES, "lines") C(NM_PAIR_TSV, "tsv") C(NM_PAIR_CSV, "csv") C(NM_PAIR_JSON, "json")
+NM_CHOICES(nm_pair_format, NM_PAIR_FORMATS);
 
 typedef struct nm_pair_config {
     int sides; /* 2, or 1 for plain text */

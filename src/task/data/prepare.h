@@ -30,8 +30,10 @@
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
-typedef enum nm_alignment_words { NM_ALIGNMENT_RAW, NM_ALIGNMENT_TOKENS } nm_alignment_words;
+#define NM_PREPARE_FORMATS(C) C(NM_PREPARE_PARALLEL, "parallel") C(NM_PREPARE_TEXT, "text")
+NM_CHOICES(nm_prepare_format, NM_PREPARE_FORMATS);
+#define NM_ALIGNMENT_WORDS(C) C(NM_ALIGNMENT_RAW, "raw") C(NM_ALIGNMENT_TOKENS, "tokens")
+NM_CHOICES(nm_alignment_words, NM_ALIGNMENT_WORDS);
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;

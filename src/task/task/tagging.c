@@ -9,7 +9,7 @@
 #include "task/split_overlap.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_tagging_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagging_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_tagging_config, field, initial, LIST, help)
 
 /* clang-format off */
 static const nm_option tagging_options[] = {
@@ -23,7 +23,7 @@ static const nm_option tagging_options[] = {
     ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
-    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
+    PICK(file_scheme, "auto", NM_FILE_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
     PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
     ROW(repair, "false", 0, 1, "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
     ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),

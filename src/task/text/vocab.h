@@ -7,12 +7,14 @@
 #ifndef NM_VOCAB_H
 #define NM_VOCAB_H
 
+#include "norma/choice.h"
 #include "text/buffer.h"
 #include "text/counter.h"
 
 enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL = 1 << 16 };
 
-typedef enum nm_vocab_order { NM_VOCAB_FAIRSEQ, NM_VOCAB_TEARS } nm_vocab_order;
+#define NM_VOCAB_ORDERS(C) C(NM_VOCAB_FAIRSEQ, "fairseq") C(NM_VOCAB_TEARS, "tears")
+NM_CHOICES(nm_vocab_order, NM_VOCAB_ORDERS);
 
 typedef struct nm_vocab {
     nm_counter symbols; /* index = id; the special symbols have count 0 */
