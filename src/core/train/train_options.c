@@ -1,6 +1,7 @@
 #include "train/train_options.h"
 
 #include "backend/device.h"
+#include "train/optimizer_type.h"
 #include "train/schedule.h"
 
 #define TRAIN(field, initial, min, max, help) NM_OPTION(nm_train_config, field, initial, min, max, help)
@@ -33,7 +34,7 @@ static const nm_option train_options[] = {
     TRAIN(save_initial, "false", 0, 1, "Write a checkpoint of update 0 before training and keep it, for norma inspect --checkpoints."),
     {0}};
 static const nm_option optim_options[] = {
-    NM_CHOICE(nm_optim_config, name, "adam-fairseq", NM_OPTIMIZERS, "Optimizer: Adam as in PyTorch, Adam as in fairseq (decoupled weight decay), AdamW as in PyTorch, SGD with momentum, or Muon for the weight matrices of attention and feed-forward layers and AdamW for all other parameters."),
+    NM_CHOICE(nm_optim_config, name, "adam-fairseq", NM_OPTIMIZERS, NM_OPTIMIZER_HELP),
     OPTIM(beta1, "0.9", 0, 0.999999, "Decay rate of the first moment (Adam; AdamW of Muon)."),
     OPTIM(beta2, "0.98", 0, 0.999999999, "Decay rate of the second moment (Adam; AdamW of Muon)."),
     OPTIM(eps, "1e-8", 0, 1, "Constant added to the denominator for numerical stability (Adam; AdamW of Muon)."),
@@ -60,24 +61,44 @@ static bool decayed_parameters_applies(const nm_options *options)
     return optim->weight_decay > 0 || optim->decayed_parameters == NM_DECAYED_ALL;
 }
 
+/* uses_OPTION: whether the optimizer reads the option. */
+#define USES(option)                                                                                         \
+    static bool uses_##option(const nm_options *options)                                                     \
+    {                                                                                                        \
+        return nm_optimizer_uses(nm_optimizer_type_of(nm_options_find(options, "optim")), #option);          \
+    }
+USES(clip_value)
+USES(momentum)
+USES(beta1)
+USES(beta2)
+USES(eps)
+USES(muon_momentum)
+USES(muon_nesterov)
+USES(muon_steps)
+USES(muon_scale)
+USES(muon_lr_factor)
+
 static const nm_option_rule rules[] = {
     {"train.balance_shards", "train.shards", "!1", "there is one shard per update", NULL},
-    {"train.clip_value", "optim.name", "sgd",
-     "gradient values are clipped for SGD only; train.max_grad_norm clips the gradient norm", NULL},
+    {"train.clip_value", "optim.name", NULL,
+     "gradient values are clipped for SGD only; train.max_grad_norm clips the gradient norm",
+     uses_clip_value},
     {"train.smoothing", "train.label_smoothing", "!", "there is no label smoothing", NULL},
     {"train.validate_examples", "train.score", "true", "validations compute no score", NULL},
     {"train.best_by", NULL, NULL, "train.score = false, so validations compute no score", best_by_applies},
-    {"optim.momentum", "optim.name", "sgd", "only SGD has it; Adam has optim.beta1, Muon optim.muon_momentum",
-     NULL},
-    {"optim.muon_momentum", "optim.name", "muon", "only Muon has it; SGD has optim.momentum", NULL},
-    {"optim.muon_nesterov", "optim.name", "muon", "only Muon has Nesterov momentum", NULL},
-    {"optim.muon_steps", "optim.name", "muon", "only Muon orthogonalizes updates", NULL},
-    {"optim.muon_scale", "optim.name", "muon", "only Muon scales updates by the shape of a matrix", NULL},
-    {"optim.muon_lr_factor", "optim.name", "muon", "all parameters have the learning rate of the schedule",
-     NULL},
-    {"optim.beta1", "optim.name", "!sgd", "SGD has optim.momentum", NULL},
-    {"optim.beta2", "optim.name", "!sgd", "SGD has no second moment", NULL},
-    {"optim.eps", "optim.name", "!sgd", "SGD has no denominator", NULL},
+    {"optim.momentum", "optim.name", NULL, "only SGD has it; Adam has optim.beta1, Muon optim.muon_momentum",
+     uses_momentum},
+    {"optim.muon_momentum", "optim.name", NULL, "only Muon has it; SGD has optim.momentum",
+     uses_muon_momentum},
+    {"optim.muon_nesterov", "optim.name", NULL, "only Muon has Nesterov momentum", uses_muon_nesterov},
+    {"optim.muon_steps", "optim.name", NULL, "only Muon orthogonalizes updates", uses_muon_steps},
+    {"optim.muon_scale", "optim.name", NULL, "only Muon scales updates by the shape of a matrix",
+     uses_muon_scale},
+    {"optim.muon_lr_factor", "optim.name", NULL, "all parameters have the learning rate of the schedule",
+     uses_muon_lr_factor},
+    {"optim.beta1", "optim.name", NULL, "SGD has optim.momentum", uses_beta1},
+    {"optim.beta2", "optim.name", NULL, "SGD has no second moment", uses_beta2},
+    {"optim.eps", "optim.name", NULL, "SGD has no denominator", uses_eps},
     {"optim.decayed_parameters", "optim.weight_decay", NULL, "there is no weight decay",
      decayed_parameters_applies},
     {0}};

@@ -3,18 +3,13 @@
 #define NM_TRAIN_OPTIONS_H
 
 #include "train/muon.h"
+#include "train/optimizers.h"
 #include "train/task.h"
 
 #define NM_BEST_BYS(C) C(NM_BEST_BY_LOSS, "loss") C(NM_BEST_BY_SCORE, "score")
 NM_CHOICES(nm_best_by, NM_BEST_BYS);
 #define NM_CHECKPOINTINGS(C) C(NM_CHECKPOINTING_NONE, "none") C(NM_CHECKPOINTING_LAYER, "layer")
 NM_CHOICES(nm_checkpointing, NM_CHECKPOINTINGS);
-/* The first three are in the order of nm_adam_variant. */
-#define NM_OPTIMIZERS(C)                                                                                     \
-    C(NM_OPTIM_ADAM, "adam")                                                                                 \
-    C(NM_OPTIM_ADAM_FAIRSEQ, "adam-fairseq")                                                                 \
-    C(NM_OPTIM_ADAMW, "adamw") C(NM_OPTIM_SGD, "sgd") C(NM_OPTIM_MUON, "muon")
-NM_CHOICES(nm_optimizer_name, NM_OPTIMIZERS);
 
 /* Matrices are parameters with more than one row. */
 #define NM_DECAYED_PARAMETERS(C) C(NM_DECAYED_ALL, "all") C(NM_DECAYED_MATRICES, "matrices")
