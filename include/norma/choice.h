@@ -25,13 +25,4 @@
     typedef enum type { LIST(NM_CHOICE_CONSTANT) } type;                                                     \
     typedef type LIST##_ENUM
 
-/* For an enum that is declared elsewhere: the list has all of its constants, which count from 0, in their order. */
-#define NM_CHOICES_OF(type, LIST)                                                                            \
-    enum { LIST(NM_CHOICE_POSITION) LIST##_COUNT };                                                          \
-    LIST(NM_CHOICE_CHECK)                                                                                    \
-    typedef type LIST##_ENUM
-#define NM_CHOICE_POSITION(constant, ...) constant##_POSITION,
-#define NM_CHOICE_CHECK(constant, ...)                                                                       \
-    _Static_assert((int)constant == (int)constant##_POSITION, "the list has the order of the enum");
-
 #endif

@@ -11,6 +11,7 @@
 #include "metric/bootstrap.h"
 #include "model/lm.h"
 #include "task/lm_task.h"
+#include "task/sampler_tokens.h"
 #include "text/words.h"
 
 typedef struct scoring_config { /* section [perplexity] */
@@ -145,8 +146,9 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
         return NM_OK;
     const nm_sampler_texts texts = {self->parts->vocab, self->first_input,
                                     self->trained.unit != NM_DOCUMENT_LINE, self->parts->spm.spm};
-    return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
-                             &texts, err);
+    const nm_sample_options *sample = nm_options_find(self->inference.options, "sample");
+    return nm_sampler_create(&self->sampler, model, sample, nm_lm_sampler_tokens(&texts, sample->unknown),
+                             err);
 }
 
 nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,

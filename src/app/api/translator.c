@@ -8,6 +8,7 @@
 #include "api/translations.h"
 #include "decode/decode.h"
 #include "model/seq2seq.h"
+#include "task/shortlist_file.h"
 #include "task/text_coder.h"
 #include "task/translation.h"
 #include "text/bpe.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_image_model_config, field, initial, min, max, help)
-#define PICK(field, initial, LIST, help) NM_CHOICE(nm_image_model_config, field, initial, LIST, help)
-#define WORD(field, initial, words, help) NM_WORD(nm_image_model_config, field, initial, words, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_image_model_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_image_model_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option image_options[] = {

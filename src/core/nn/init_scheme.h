@@ -5,7 +5,6 @@
 #include <stdbool.h>
 
 #include "norma/backend.h"
-#include "norma/choice.h"
 
 /* Values of model.init, in the order of NM_INIT_SCHEMES. */
 #define NM_INIT_SCHEMES(C)                                                                                   \

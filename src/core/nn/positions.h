@@ -10,7 +10,6 @@
 #define NM_POSITIONS_H
 
 #include "norma/backend.h"
-#include "norma/choice.h"
 
 typedef enum nm_position_kind {
     NM_POSITIONS_FAIRSEQ,

@@ -169,7 +169,7 @@ static void token_forward(nm_norm_call *call, double lambda, const nm_residual_s
                     NULL, lambda, 0);
     NM_CALL(call->backend, token_norm, .spec = &spec, .sum = sum, .x = call->x, .weight = vectors,
             .bias = spec.bias_len ? vector_at(call, vectors, 1) : NULL, .y = call->y,
-            .shift = spec.kind == NM_TOKEN_CENTER ? shift : NULL, .scale = scale);
+            .shift = nm_token_norm_centers(spec.kind) ? shift : NULL, .scale = scale);
 }
 
 /* dx of lambda T(x), which contains the factor of the weight. The gradients of the parameters are those of T, and are multiplied
@@ -178,7 +178,7 @@ static void token_backward(nm_norm_call *call, double lambda, bool add, void *ve
 {
     nm_norm *norm = call->norm;
     const nm_token_norm spec = token_spec(norm);
-    bool layer = spec.kind == NM_TOKEN_CENTER;
+    bool layer = nm_token_norm_centers(spec.kind);
     void *grads = vector_at(call, vectors, 1);
     nm_norm_vec(call, NM_VEC_LINEAR, vectors, norm->params[TOKEN_WEIGHT], NULL, NULL, lambda, 0);
     nm_backend_zero(call->backend, grads,

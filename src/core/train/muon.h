@@ -21,7 +21,6 @@
 #define NM_MUON_H
 
 #include "norma/backend.h"
-#include "norma/choice.h"
 
 #define NM_MUON_SCALES(C) C(NM_MUON_MATCH_RMS, "match-rms") C(NM_MUON_ORIGINAL, "original")
 NM_CHOICES(nm_muon_scale, NM_MUON_SCALES);

@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8_check.h"
 #include "nn/norm_assignment.h"
-#include "text/words.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
 

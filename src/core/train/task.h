@@ -3,12 +3,12 @@
 #ifndef NM_TASK_H
 #define NM_TASK_H
 
+#include "base/counts.h"
 #include "base/safetensors.h"
 #include "base/stop.h"
 #include "comm/comm.h"
-#include "data/batches.h"
-#include "metric/bootstrap.h"
 #include "model/model.h"
+#include "train/batches.h"
 
 typedef struct nm_task nm_task;
 

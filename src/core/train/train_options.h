@@ -15,9 +15,6 @@ NM_CHOICES(nm_checkpointing, NM_CHECKPOINTINGS);
 #define NM_DECAYED_PARAMETERS(C) C(NM_DECAYED_ALL, "all") C(NM_DECAYED_MATRICES, "matrices")
 NM_CHOICES(nm_decayed, NM_DECAYED_PARAMETERS);
 
-#define NM_SMOOTHINGS(C) C(NM_SMOOTH_UNIFORM, "uniform") C(NM_SMOOTH_OTHERS, "others")
-NM_CHOICES_OF(nm_smoothing, NM_SMOOTHINGS);
-
 /* Section [train]; the help texts in train_options.c describe the fields. */
 typedef struct nm_train_config {
     nm_smoothing smoothing;

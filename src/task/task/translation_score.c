@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "data/prepare.h"
 #include "decode/decode.h"
-#include "decode/sampler.h"
+#include "task/sampler_tokens.h"
 #include "metric/bleu.h"
 #include "metric/metric_tokenizer.h"
 #include "train/shards.h"
@@ -104,7 +104,7 @@ nm_special_tokens nm_translation_special_tokens(const nm_vocab *vocab, bool **ex
         .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad, .unk = vocab->unk};
     *excluded = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof **excluded);
     for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
-        (*excluded)[id] = nm_sampler_excludes(vocab, id, true);
+        (*excluded)[id] = nm_lm_excludes(vocab, id, true);
         special.n_excluded += (*excluded)[id];
     }
     special.excluded = *excluded;

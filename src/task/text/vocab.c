@@ -272,18 +272,6 @@ int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id)
     return vocab->symbols.items[id].count;
 }
 
-void nm_ids_append(nm_ids *ids, int32_t id)
-{
-    NM_GROW(ids->data, ids->n, ids->capacity);
-    ids->data[ids->n++] = id;
-}
-
-void nm_ids_release(nm_ids *ids)
-{
-    free(ids->data);
-    *ids = (nm_ids){0};
-}
-
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids)
 {
     const char *word;

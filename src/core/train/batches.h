@@ -3,8 +3,8 @@
 #define NM_BATCHES_H
 
 #include "base/memory.h"
-#include "data/batch.h"
-#include "data/corpus.h"
+#include "model/batch.h"
+#include "train/corpus.h"
 #include "norma/choice.h"
 
 /* Order in which examples are assigned to the batches of training. */

@@ -1,4 +1,4 @@
-#include "data/batches.h"
+#include "train/batches.h"
 
 #include <stdlib.h>
 #include <string.h>

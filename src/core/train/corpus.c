@@ -1,4 +1,4 @@
-#include "data/corpus.h"
+#include "train/corpus.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/batches.h"
+#include "train/batches.h"
 
 /* Length of a sentence at which attention costs about as much as the other operations. */
 static const double ATTENTION_LENGTH = 1024;
