@@ -206,8 +206,8 @@ def contrast(groups):
 def over_settings(differences):
     """differences: (value, draws) per setting, a random sample of settings. The spread over settings contains
     that of the seeds."""
-    values = [value for value, _ in differences]
-    return contrast([(1.0, values, [draws for _, draws in differences])])
+    values = [setting[0] for setting in differences]
+    return contrast([(1.0, values, [setting[1] for setting in differences])])
 
 
 def holm(p_values):
