@@ -6,7 +6,8 @@ set(_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Norma)
 # The static library exports its dependencies; the shared library is linked with them.
 target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
                       $<INSTALL_INTERFACE:PkgConfig::JANSSON> $<INSTALL_INTERFACE:PkgConfig::UTF8PROC>
-                      $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:m>)
+                      $<INSTALL_INTERFACE:PkgConfig::XXHASH> $<INSTALL_INTERFACE:PkgConfig::NETTLE>
+                      $<INSTALL_INTERFACE:m>)
 if(NORMA_PROTOBUF_REQUIRES)
   target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::PROTOBUF_C>)
 endif()

@@ -1,6 +1,6 @@
 # The library of the Python package (python/): the same objects as libnorma.so in one file that needs the C library only.
 #
-# jansson, utf8proc, xxHash, protobuf-c, zlib, liblzma, libzstd and libyaml are linked statically where their archives are
+# jansson, utf8proc, xxHash, nettle, protobuf-c, zlib, liblzma, libzstd and libyaml are linked statically where their archives are
 # installed (in Debian: in the -dev packages).
 # OpenMP is not linked: the package loads the library into a process that has the functions of GCC's runtime, such as that of PyTorch
 # (python/norma/_library.py).
@@ -11,7 +11,7 @@ endif()
 
 set(_python_libraries)
 set(_python_shared "")
-set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash")
+set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash" "NETTLE=nettle")
 if(NORMA_PROTOBUF_REQUIRES)
   list(APPEND _packages "PROTOBUF_C=protobuf-c")
 endif()
@@ -37,13 +37,13 @@ if(_python_shared)
   message(STATUS "Python package: linked dynamically, as there is no static archive:${_python_shared}")
 endif()
 
-add_library(norma_python SHARED ${NORMA_OBJECTS} python/stdin.c)
+add_library(norma_python SHARED $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS} python/stdin.c)
 set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
 target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
 # Symbols of the archives are not exported. Debian's archives are compiled for programs (PIE), which is sufficient except for the
 # address of the variable stdin in jansson.
-target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin ${NORMA_HARDENED_LINK})
+target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,--build-id=sha1 ${NORMA_HARDENED_LINK})
 if(NORMA_SANITIZE)
   target_link_options(norma_python PRIVATE -fsanitize=${NORMA_SANITIZE})
 endif()
@@ -58,11 +58,11 @@ if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")
   set(_openmp OpenMP::OpenMP_C)
 endif()
 add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
-               ${NORMA_OBJECTS})
+               $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS})
 target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
 norma_set_module_folder(norma_python_program)
 target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
-target_include_directories(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_headers,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_options(norma_python_program PRIVATE ${NORMA_HARDENED_LINK})
 target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
 set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma

@@ -22,6 +22,7 @@ build     pkg-config|pkgconf                          command:pkg-config
 build     libutf8proc-dev                             module:libutf8proc
 build     libjansson-dev                              module:jansson
 build     libxxhash-dev                               module:libxxhash
+build     nettle-dev                                  module:nettle
 build     libprotobuf-c-dev                           module:libprotobuf-c
 build     protobuf-c-compiler                         command:protoc-c
 build     zlib1g-dev                                  module:zlib

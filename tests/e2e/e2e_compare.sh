@@ -357,7 +357,8 @@ run=$(pgrep -P $process)
 kill -STOP "$run"
 newest=$(find twice/layer-1/checkpoints -name '????????.state.safetensors' | sort | tail -n 1)
 newest=${newest##*/}
-continue_to_write "$run" "twice/layer-1/checkpoints/$(printf %08d $((10#${newest%%.*} + 8))).safetensors"
+next=$((10#${newest%%.*} + 8))
+continue_to_write "$run" "twice/layer-1/checkpoints/$(printf '%08d.safetensors.%08x.new' $next $next)"
 kill -INT $process
 while grep -qs '^ShdPnd:.*[1-9a-f]' /proc/$process/status; do sleep 0.01; done # until the first signal is handled
 kill -0 $process 2>/dev/null || fail "the comparison does not wait for its run: $(cat err)"

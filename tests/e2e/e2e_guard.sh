@@ -59,7 +59,7 @@ for folder in run data; do
     refuses 2 "compare: $folder is " compare recipe.ini --norms layer --compare.folder $folder
     refuses 2 "translate: $folder is " translate run test.xx -o $folder
 done
-refuses 2 'prepare: run is the folder of a run' prepare --train train --valid valid --source-lang xx --target-lang yy --output run
+refuses 2 'choose another data folder (--output)' prepare --train train --valid valid --source-lang xx --target-lang yy --output run
 sums >after
 same before after
 # Files of the user, also in these folders, are written again.

@@ -71,7 +71,7 @@ for task in translation lm classification tagging; do
     has every '--norm.rbn.nu'
 done
 # The help of model.norm lists all types of norms.
-listed=" $("$NORMA" train --help | tr -s ' \n' ' ' | sed -n 's/.* Types: \([a-z ]*\)\. (default: layer).*/\1/p') "
+listed=" $("$NORMA" train --help | tr -s ' \n' ' ' | sed -n 's/.* Types: \([a-z0-9 ]*\)\. (default: layer).*/\1/p') "
 for type in none $(sed -n 's/^\[norm\.\(.*\)\]$/\1/p' every); do
     [[ $listed == *" $type "* ]] || fail "--model.norm does not list $type: $listed"
 done

@@ -52,14 +52,23 @@ updates=$(validated '') best=$(validated '"best":true')
 [ "$best" -lt $((updates - 9 * patience)) ] || fail "early stopping at update $updates, but the best one is $best"
 [ "$(train again 2>err; weights again/last.safetensors)" = "$wanted" ] || fail "two runs differ without any kill"
 
+# The path to which the file of an update is written: a model gets its name after its manifest.
+written() { # PATH UPDATE
+    case $1 in
+    *.state.safetensors) echo "$1" ;;
+    *) printf '%s.%08x.new' "$1" "$2" ;;
+    esac
+}
+
 # Kills the stopped process while it writes a file of a later update $1. The bytes read until then become the temporary file of
 # that checkpoint.
 kill_in_write() {
-    local path
+    local path temporary
     path=killed/checkpoints/$(printf %08d "$1").$2
-    continue_to_write "$process" "$path"
+    temporary=$(written "$path" "$1")
+    continue_to_write "$process" "$temporary"
     kill -9 "$process" 2>/dev/null
-    rm "$path"
+    rm "$temporary"
     cp part "$path.0123abcd.new"
     exec 3>&-
 }
@@ -156,7 +165,8 @@ done
 # A second SIGINT or SIGTERM ends a run that does not get to its end, here because it waits to write a checkpoint.
 for signal in INT TERM; do
     start_and_stop
-    path=stopped/checkpoints/$(printf %08d $(($(newest stopped) + 8))).safetensors
+    next=$(($(newest stopped) + 8))
+    path=$(written "stopped/checkpoints/$(printf %08d $next).safetensors" $next)
     continue_to_write "$process" "$path"
     kill -$signal $process
     while grep -qs '^ShdPnd:.*[1-9a-f]' /proc/$process/status; do sleep 0.01; done # until the first signal is handled

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "train/batches.h"
+#include "data/batches.h"
 
 enum { MAX = 4096 };
 

@@ -331,8 +331,25 @@ typedef enum rewriting { FORGED, OLD, OLD_FORGED, EMPTY, REVERSED, WITHOUT_NEW_V
 
 static const int64_t forged_length = NM_SCHEDULE_MAX_PATIENCE + 1; /* that no run has */
 
+/* Version 0.1 has no manifests, by which a rewritten file would be found. */
+static void remove_manifests(const char *path)
+{
+    char *folder = nm_format("%.*s", (int)(strrchr(path, '/') - path), path);
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strstr(entry->d_name, ".intoto.json")) {
+            char *manifest = nm_path_join(folder, entry->d_name);
+            assert_int_equal(unlink(manifest), 0);
+            free(manifest);
+        }
+    closedir(dir);
+    free(folder);
+}
+
 static void rewrite_state(const char *path, rewriting how)
 {
+    remove_manifests(path);
     nm_safetensors *file;
     nm_error err;
     assert_int_equal(nm_safetensors_open(&file, path, &err), NM_OK);
@@ -547,7 +564,7 @@ static void test_other_validation_data_are_refused(void **state)
     }
 }
 
-/* Records after the checkpoint belong to updates that are computed again, except those of resumed sessions. */
+/* Records after the checkpoint belong to updates that are computed again, or to a configuration that was not used. */
 static void test_resume_cuts_the_log_at_the_checkpoint(void **state)
 {
     (void)state;
@@ -564,7 +581,7 @@ static void test_resume_cuts_the_log_at_the_checkpoint(void **state)
     run(&j, NM_OK, &err);
     char *log = tiny_log(j.folder);
     assert_null(strstr(log, "\"update\":77"));
-    assert_non_null(strstr(log, "\"mark\":78"));
+    assert_null(strstr(log, "\"mark\":78"));
     assert_non_null(strstr(log, "\"update\":8"));
     free(log);
     free(path);

@@ -195,6 +195,17 @@ static nm_recipe_source source_of(const char *recipe)
                                      : (nm_recipe_source){recipe, NULL};
 }
 
+/* Compares config.ini of a run that is resumed with its newest checkpoint. */
+static nm_status prove_config(nm_training *self, nm_error *err)
+{
+    char *message;
+    NM_TRY(nm_run_config_prove(self->options, self->folder, &message, err));
+    if (message)
+        warn(self, message);
+    free(message);
+    return NM_OK;
+}
+
 /* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not name. */
 static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume resume, int64_t *size,
                              nm_error *err)
@@ -319,7 +330,8 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
                                     .message = on_message,
                                     .stop = &self->stop,
                                     .comm = ranks ? ranks->comm : NULL,
-                                    .shard_optimizer = ranks && ranks->config->shard_optimizer};
+                                    .shard_optimizer = ranks && ranks->config->shard_optimizer,
+                                    .last_update = ranks ? ranks->last_update : 0};
     int64_t size;
     if (!recipe)
         return nm_fail(err, NM_USAGE, "nm_training_open: recipe is NULL");
@@ -339,6 +351,8 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
     if (ranks)
         use_ranks(self, recipe, ranks);
     resume = resume == NM_RESUME_NO ? run->resume : resume;
+    if (resume != NM_RESUME_NO && !callbacks.last_update)
+        NM_TRY(prove_config(self, err));
     NM_TRY(apply_sizes(self, recipe, resume, &size, err));
     NM_TRY(tune(self, recipe, resume, err));
     report_sizes(self, size);

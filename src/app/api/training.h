@@ -9,7 +9,10 @@
 
 typedef struct nm_training_ranks {
     nm_comm *comm;                /* must outlive the training */
-    const nm_comm_config *config; /* options with which comm was opened; a recipe must not set other values */
+    const nm_comm_config *config; /* options with which comm was opened, instead of those of the recipe */
+    /* Training ends with a checkpoint after this update, as if it had not ended; 0: with the run. The configuration of the folder
+     * is then used as it is: the caller has compared it with the checkpoint (norma verify). */
+    int64_t last_update;
 } nm_training_ranks;
 
 /* As nm_training_open; collective: all processes call it with the same arguments. Only rank 0 calls the functions of `events`

@@ -31,8 +31,9 @@ typedef struct nm_command {
     bool saves;         /* options are saved in INI files, whose syntax limits text values */
     bool writes_first;  /* the first argument is a file to write */
     bool writes_models; /* the outputs are model files, which may replace other ones that are not of a run */
-    bool writes_data;   /* the output is a data folder, which may be replaced */
-    bool trains;        /* the first argument is a recipe, whose run.task determines further sections */
+    bool
+        writes_data; /* the output is a data folder, which the command checks itself: it may be prepared again */
+    bool trains;     /* the first argument is a recipe, whose run.task determines further sections */
     /* Runs the command with the arguments that are not options; returns the exit code. */
     int (*run)(nm_cli *cli, int argc, char **argv);
 } nm_command;

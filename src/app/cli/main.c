@@ -35,6 +35,7 @@
     C(compare) \
     C(inspect) \
     C(report) \
+    C(verify) \
     C(demo) \
     C(export) \
     C(convert) \

@@ -66,7 +66,7 @@ static nm_status check_folder(const nm_command *command, const char *folder, nm_
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         bool found;
         NM_TRY(nm_file_find_in(folder, signs[i].name, &found, err));
-        if (found && !(command->writes_data && strstr(signs[i].what, "data")))
+        if (found)
             return nm_fail(err, NM_USAGE,
                            "%s: %s is %s, whose files would be overwritten: choose another folder",
                            command->name, folder, signs[i].what);
@@ -80,7 +80,7 @@ static nm_status check_output(const nm_command *command, const char *path, nm_er
     if (!*path || !strcmp(path, "-") || stat(path, &info)) /* that it cannot be written is found later */
         return NM_OK;
     if (S_ISDIR(info.st_mode))
-        return check_folder(command, path, err);
+        return command->writes_data ? NM_OK : check_folder(command, path, err);
     return S_ISREG(info.st_mode) ? check_file(command, path, err) : NM_OK;
 }
 

@@ -1,13 +1,16 @@
 /* The sections of options of a command. Those of training depend on the task, which is determined before the command line is
  * parsed: from the command line, otherwise from the recipe, otherwise it is translation. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/open_comm.h"
 #include "probe/probe.h"
 #include "task/model_loader.h"
+#include "train/run_config.h"
 #include "train/train_options.h"
 
 /* The value of the last "--run.KEY" or "--KEY" on the command line, or NULL. */
@@ -66,10 +69,23 @@ static nm_status recipe_of_model(const char *model, char **recipe, nm_error *err
 
 /* *recipe: the configuration of the run in the folder, if there is one, otherwise the recipe for the task of the model; heap, or
  * NULL. Empty names, and NULL: none. */
+/* Restores config.ini of a run if it is missing. */
+static nm_status restore_config(const char *folder, nm_error *err)
+{
+    char *message;
+    NM_TRY(nm_run_config_restore(folder, &message, err));
+    if (message && nm_cli_launched_rank() == 0)
+        fprintf(stderr, "norma: warning: %s\n", message);
+    free(message);
+    return NM_OK;
+}
+
 static nm_status default_recipe(const char *folder, const char *model, char **recipe, nm_error *err)
 {
     bool found = false;
     *recipe = NULL;
+    if (folder && *folder)
+        NM_TRY(restore_config(folder, err));
     if (folder && *folder)
         NM_TRY(nm_file_find_in(folder, "config.ini", &found, err));
     if (found)

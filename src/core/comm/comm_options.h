@@ -4,11 +4,8 @@
 
 #include "norma/option.h"
 
-#define NM_COMM_BACKENDS(C) C(NM_COMM_AUTO, "auto") C(NM_COMM_NONE, "none") C(NM_COMM_MPI, "mpi")
-NM_CHOICES(nm_comm_backend, NM_COMM_BACKENDS);
-
 typedef struct nm_comm_config {
-    nm_comm_backend backend;
+    enum { NM_COMM_AUTO, NM_COMM_NONE, NM_COMM_MPI } backend;
     double timeout; /* seconds */
     bool shard_optimizer;
 } nm_comm_config;

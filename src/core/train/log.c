@@ -1,6 +1,8 @@
 /* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its length at the
- * checkpoint, so that it is the log of an uninterrupted run except for records of changes to the configuration. */
+ * checkpoint, so that it is the log of an uninterrupted run except for records of changes to the configuration, which the
+ * next checkpoint makes permanent together with them. */
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -75,6 +77,13 @@ static int64_t count_layers(const nm_params *params, unsigned traits)
     return n;
 }
 
+static void add_hash(json_t *object, const char *key, uint64_t hash)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    json_object_set_new(object, key, json_string(text));
+}
+
 /* Written once, at the beginning of the run. */
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
@@ -95,6 +104,12 @@ static nm_status log_start(nm_trainer *trainer, nm_error *err)
     json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
     json_object_set_new(o, "data_size", json_integer((json_int_t)trainer->task.size));
     json_object_set_new(o, "size_unit", json_string(trainer->task.type->size_unit));
+    char build[NM_BUILD_TEXT];
+    nm_build_id(build);
+    json_object_set_new(o, "build", json_string(build));
+    add_hash(o, "data", trainer->task.fingerprint);
+    add_hash(o, "valid_data", trainer->task.valid_fingerprint);
+    add_hash(o, "weights", nm_trainer_weights_hash(trainer));
     if (trainer->init_from)
         json_object_set(o, "init_from", trainer->init_from);
     if (trainer->comm->size > 1)
@@ -122,18 +137,30 @@ nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
                    strerror(errno));
 }
 
-/* The records that are kept when the log is truncated to `length` bytes, heap: those of resumed sessions, because a changed
- * configuration remains in effect even if its session wrote no checkpoint. */
-static char *kept_records(const char *log, size_t length)
+nm_status nm_log_weights(nm_trainer *trainer, nm_error *err)
 {
-    static const char prefix[] = "{\"type\":\"resume\"";
-    char *kept = nm_duplicate("");
-    const char *end;
-    for (const char *line = log + length; (end = strchr(line, '\n')) != NULL; line = end + 1)
-        if (!strncmp(line, prefix, strlen(prefix))) {
-            nm_format_append(&kept, "%.*s", (int)(end + 1 - line), line);
-        }
-    return kept;
+    if (!trainer->log)
+        return NM_OK;
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string("weights"));
+    json_object_set_new(o, "update", json_integer(trainer->state.update));
+    add_hash(o, "xxh3", nm_trainer_weights_hash(trainer));
+    return write_line(trainer, o, err);
+}
+
+nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_TEXT], nm_error *err)
+{
+    char *path = nm_path_join(trainer->folder, "log.jsonl");
+    if (bytes < trainer->digested || !trainer->digested) {
+        nm_digest_init(&trainer->log_digest);
+        trainer->digested = 0;
+    }
+    nm_status status = nm_digest_add_part(&trainer->log_digest, path, trainer->digested, bytes, err);
+    trainer->digested = status == NM_OK ? bytes : 0;
+    if (status == NM_OK)
+        nm_digest_text(&trainer->log_digest, text);
+    free(path);
+    return status;
 }
 
 /* Number of bytes of complete lines among the first `length` bytes. */
@@ -146,7 +173,7 @@ static size_t whole_lines(const char *log, size_t length)
 
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
 {
-    char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL, *kept = NULL;
+    char *path = nm_path_join(trainer->folder, "log.jsonl"), *text = NULL;
     size_t bytes = 0, length = 0;
     bool found;
     nm_status status = nm_file_find(path, &found, err);
@@ -155,21 +182,17 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
     if (status == NM_OK && (int64_t)bytes < trainer->state.log_bytes)
         nm_trainer_message(trainer, "warning: %s has %zu bytes, at the checkpoint it had %lld", path, bytes,
                            (long long)trainer->state.log_bytes);
-    if (status == NM_OK && text) {
+    if (status == NM_OK && text)
         length = whole_lines(text, (size_t)fmin((double)bytes, (double)trainer->state.log_bytes));
-        kept = length ? kept_records(text, length) : NULL;
-    }
     free(text);
     if (status == NM_OK) {
         trainer->log = fopen(path, bytes ? "r+b" : "w+b");
         if (!trainer->log || ftruncate(fileno(trainer->log), (off_t)length) ||
-            fseek(trainer->log, 0, SEEK_END) || (kept && fputs(kept, trainer->log) < 0) ||
-            fflush(trainer->log))
+            fseek(trainer->log, 0, SEEK_END))
             status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
         else
             trainer->state.log_bytes = ftell(trainer->log);
     }
-    free(kept);
     free(path);
     return status == NM_OK && !length ? log_start(trainer, err) : status;
 }

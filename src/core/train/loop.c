@@ -270,6 +270,8 @@ static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
     measure_progress(trainer, &progress);
     NM_TRY(log_progress(trainer, &progress, err));
     NM_TRY(log_hook_records(trainer, err));
+    if (state->update == 1)
+        NM_TRY(nm_log_weights(trainer, err));
     if (trainer->callbacks.progress)
         trainer->callbacks.progress(trainer->callbacks.user, &progress);
     if (validation_is_due(trainer))
@@ -292,7 +294,10 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
         NM_TRY(save(trainer, err));
     if (validates && validation_is_missing(trainer))
         NM_TRY(validate_and_save(trainer, true, err));
+    const int64_t last = trainer->callbacks.last_update;
     while (!is_finished(trainer)) {
+        if (last && trainer->state.update >= last)
+            return save(trainer, err);
         if (stop_is_requested(trainer))
             return stop(trainer, err);
         NM_TRY(step(trainer, validates, err));
@@ -303,5 +308,6 @@ nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err)
     if (status == NM_INTERRUPTED)
         return stop(trainer, err);
     NM_TRY(status);
-    return save(trainer, err);
+    NM_TRY(save(trainer, err));
+    return nm_log_weights(trainer, err); /* after the checkpoint: a run that is extended has no such record */
 }

@@ -8,7 +8,7 @@
 #include "train/trainer_private.h"
 
 typedef struct setup { /* of one rank */
-    char version[32], device[256];
+    char version[32], build[NM_BUILD_TEXT], device[256];
     uint64_t options, data, valid_data, elements;
 } setup;
 
@@ -31,6 +31,10 @@ static nm_status compare_setups(const setup *setups, int32_t size, nm_error *err
         if (strcmp(s->version, first->version))
             return nm_fail(err, NM_MISMATCH, "rank %d runs Norma %s, rank 0 %s", rank, s->version,
                            first->version);
+        if (strcmp(s->build, first->build))
+            return nm_fail(err, NM_MISMATCH,
+                           "rank %d runs another build of Norma (%.12s) than rank 0 (%.12s)", rank, s->build,
+                           first->build);
         if (s->options != first->options)
             return nm_fail(
                 err, NM_MISMATCH,
@@ -63,6 +67,7 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     setup *setups = nm_allocate((size_t)comm->size * sizeof *setups);
     setup *own = &setups[comm->rank];
     snprintf(own->version, sizeof own->version, "%s", NORMA_VERSION);
+    nm_build_id(own->build);
     snprintf(own->device, sizeof own->device, "backend %s, level %s", trainer->backend->name,
              nm_backend_training_level(trainer->backend));
     own->options = options_hash(trainer->options);
@@ -139,10 +144,8 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     if (trainer->state.update && trainer->shards.sharded) {
         NM_TRY(nm_optimizer_distribute(&trainer->optimizer, err));
     } else if (trainer->state.update) {
-        if (trainer->optimizer.m)
-            NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
-        if (trainer->optimizer.v)
-            NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, trainer->optimizer.n_v * unit, err));
+        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
+        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, trainer->optimizer.n_v * unit, err));
     }
     if (params->n_state)
         NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));

@@ -1,6 +1,6 @@
-/* Saving and resuming. A checkpoint consists of two files: checkpoints/N.state.safetensors (optimizer state and nm_train_state)
- * is written first, checkpoints/N.safetensors (the model) last, so that a model implies a complete pair. last.safetensors is a
- * link to the newest model. */
+/* Saving and resuming. A checkpoint consists of three files: checkpoints/N.state.safetensors (optimizer state and nm_train_state)
+ * is written first, then its manifest, N.intoto.json; N.safetensors (the model) gets its name last, so that a model implies a
+ * complete checkpoint. last.safetensors is a link to the newest model. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "train/run_config.h"
 #include "train/trainer_private.h"
 
 static char *checkpoint_path(const nm_trainer *trainer, int64_t update, const char *suffix)
@@ -23,21 +24,18 @@ static void format_fingerprint(char text[FINGERPRINT_BYTES], uint64_t fingerprin
     snprintf(text, FINGERPRINT_BYTES, "%016" PRIx64, fingerprint);
 }
 
-/* A moment in host memory; without elements if the optimizer does not have it. */
-static const void *moment(nm_host_copies *copies, nm_backend *backend, const void *device, size_t n)
-{
-    return device ? nm_host_copies_add(copies, backend, device, n * nm_dtype_bytes(backend->dtype)) : "";
-}
-
 static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *err)
 {
+    const nm_params *params = &trainer->model->params;
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
     const nm_optimizer *optimizer = &trainer->optimizer;
-    const int64_t n_m = (int64_t)optimizer->n_whole_m, n_v = (int64_t)optimizer->n_whole_v;
+    const int64_t n_m = (int64_t)params->n_elements, n_v = (int64_t)optimizer->n_whole_v;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
-    const void *m = moment(&copies, trainer->backend, optimizer->whole_m, optimizer->n_whole_m);
-    const void *v = moment(&copies, trainer->backend, optimizer->whole_v, optimizer->n_whole_v);
+    const void *m =
+        nm_host_copies_add(&copies, trainer->backend, optimizer->whole_m, nm_params_bytes(params));
+    const void *v = nm_host_copies_add(&copies, trainer->backend, optimizer->whole_v,
+                                       optimizer->n_whole_v * nm_dtype_bytes(trainer->backend->dtype));
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n_m, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n_v, v);
     nm_workers_write(&trainer->workers, writer, type);
@@ -48,6 +46,7 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     format_fingerprint(text, trainer->task.valid_fingerprint);
     nm_safetensors_add_metadata(writer, "valid_data", text);
     nm_safetensors_add_metadata(writer, "level", nm_backend_training_level(trainer->backend));
+    nm_safetensors_add_metadata(writer, "configuration", trainer->config_text);
     nm_status status = nm_safetensors_finish(writer, path, err);
     nm_host_copies_release(&copies);
     return status;
@@ -91,8 +90,11 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
 {
     char *model = checkpoint_path(trainer, update, "safetensors");
     char *state = checkpoint_path(trainer, update, "state.safetensors");
+    char *manifest = nm_manifest_path(trainer->folder, update);
     unlink(model); /* first, because a state without a model is not a checkpoint */
     unlink(state);
+    unlink(manifest);
+    free(manifest);
     free(model);
     free(state);
 }
@@ -137,6 +139,7 @@ static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, siz
         /* The model first: only a pair with a model counts as complete. */
         NM_TRY(set_aside(trainer, updates[i], "safetensors", err));
         NM_TRY(set_aside(trainer, updates[i], "state.safetensors", err));
+        NM_TRY(set_aside(trainer, updates[i], "intoto.json", err));
     }
     char *checkpoints = nm_path_join(trainer->folder, "checkpoints");
     nm_folder_remove_temporaries(checkpoints);
@@ -145,23 +148,63 @@ static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, siz
     return NM_OK;
 }
 
+static nm_status write_manifest(nm_trainer *trainer, const char *model, const char *state, nm_error *err)
+{
+    nm_manifest m = {.update = trainer->state.update,
+                     .log_bytes = trainer->state.log_bytes,
+                     .version = NORMA_VERSION,
+                     .previous = trainer->chain[trainer->chain[0].update == trainer->state.update]};
+    NM_TRY(nm_digest_of_file(model, m.model, err));
+    NM_TRY(nm_digest_of_file(state, m.state, err));
+    NM_TRY(nm_log_digest(trainer, m.log_bytes, m.log, err));
+    nm_digest_of_text(trainer->config_text, m.config);
+    format_fingerprint(m.data, trainer->task.fingerprint);
+    format_fingerprint(m.valid_data, trainer->task.valid_fingerprint);
+    nm_build_id(m.build);
+    snprintf(m.level, sizeof m.level, "%s", nm_backend_training_level(trainer->backend));
+    char *path = nm_manifest_path(trainer->folder, m.update);
+    nm_status status = nm_manifest_write(&m, path, err);
+    trainer->chain[0].update = m.update;
+    trainer->chain[1] = m.previous;
+    if (status == NM_OK)
+        status = nm_digest_of_file(path, trainer->chain[0].digest, err);
+    free(path);
+    return status;
+}
+
+/* The model gets its name last: it implies a complete checkpoint. Its temporary name is one that clean_up removes. */
+static nm_status write_checkpoint(nm_trainer *trainer, const char *model, nm_error *err)
+{
+    const int64_t update = trainer->state.update;
+    char *state = checkpoint_path(trainer, update, "state.safetensors"),
+         *unnamed = nm_format("%s.%08x.new", model, (unsigned)update);
+    nm_status status = write_state(trainer, state, err);
+    if (status == NM_OK)
+        status = nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err);
+    if (status == NM_OK)
+        status = write_manifest(trainer, unnamed, state, err);
+    if (status == NM_OK)
+        status = nm_file_rename(unnamed, model, err);
+    free(unnamed);
+    free(state);
+    return status;
+}
+
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
 {
-    int64_t update = trainer->state.update;
-    char *model = checkpoint_path(trainer, update, "safetensors"),
+    char *model = checkpoint_path(trainer, trainer->state.update, "safetensors"),
          *last = nm_path_join(trainer->folder, "last.safetensors");
-    char *state = checkpoint_path(trainer, update, "state.safetensors");
     nm_status status = nm_log_sync(trainer, err);
     if (status == NM_OK)
-        status = write_state(trainer, state, err);
-    if (status == NM_OK)
-        status = nm_checkpoint_write(model, trainer->model, &trainer->task, update, err);
+        status = write_checkpoint(trainer, model, err);
+    if (status == NM_OK && trainer->config_pending)
+        status = nm_run_config_write(trainer->config_text, trainer->folder, err);
+    trainer->config_pending &= status != NM_OK;
     if (status == NM_OK)
         status = nm_file_link(model, last, err);
     if (status == NM_OK)
         remove_old(trainer);
     free(model);
-    free(state);
     free(last);
     return status;
 }
@@ -207,6 +250,7 @@ static nm_status check_valid_data(const nm_trainer *trainer, const nm_safetensor
 
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
+    const nm_params *params = &trainer->model->params;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     nm_train_state loaded = trainer->state;
     NM_TRY(nm_train_state_read(&loaded, file, err));
@@ -219,21 +263,72 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
                            level, current);
     NM_TRY(check_valid_data(trainer, file, loaded.checked_update, err));
     const nm_optimizer *optimizer = &trainer->optimizer;
-    const int64_t kind = optimizer->type->state;
+    const int64_t kind = nm_optimizer_state_kind(optimizer->config);
     if (loaded.optimizer == kind) {
-        /* Files of earlier versions also have moments that the type does not have. */
-        const nm_safetensor *m = NULL, *v = NULL;
-        if (optimizer->m)
-            NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, optimizer->n_whole_m, &m, err));
-        if (optimizer->v)
-            NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
-        nm_optimizer_load(&trainer->optimizer, m ? m->data : NULL, v ? v->data : NULL);
+        const nm_safetensor *m, *v;
+        NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
+        NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
+        nm_optimizer_load(&trainer->optimizer, m->data, v->data);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }
     trainer->state = loaded;
     trainer->state.optimizer = kind;
     trainer->schedule.state = trainer->state.schedule;
+    return NM_OK;
+}
+
+/* Whether a checkpoint of the run has a manifest. Those of version 0.1 have none. */
+static bool any_has_manifest(const nm_trainer *trainer, const int64_t *updates, size_t n)
+{
+    bool found = false;
+    for (size_t i = 0; i < n && !found; i++) {
+        char *path = nm_manifest_path(trainer->folder, updates[i]);
+        found = nm_file_may_exist(path);
+        free(path);
+    }
+    return found;
+}
+
+/* Compares the manifest with the files. *found: whether there is one. */
+static nm_status check_manifest(nm_trainer *trainer, int64_t update, nm_manifest *manifest, bool *found,
+                                nm_error *err)
+{
+    char *path = nm_manifest_path(trainer->folder, update);
+    nm_status status = nm_manifest_read(manifest, path, found, err);
+    if (status == NM_OK && *found)
+        status = nm_manifest_check(manifest, trainer->folder, update, err);
+    trainer->chain[0] = (nm_manifest_link){.update = update};
+    trainer->chain[1] = manifest->previous;
+    if (status == NM_OK && *found)
+        status = nm_digest_of_file(path, trainer->chain[0].digest, err);
+    free(path);
+    return status;
+}
+
+/* The updates do not depend on the log, so that a run with another one may continue. */
+static void check_log(nm_trainer *trainer, const nm_manifest *manifest)
+{
+    char actual[NM_DIGEST_TEXT];
+    nm_error ignored;
+    if (nm_log_digest(trainer, manifest->log_bytes, actual, &ignored) != NM_OK ||
+        strcmp(actual, manifest->log))
+        nm_trainer_message(trainer,
+                           "warning: %s/log.jsonl: its first %" PRId64 " bytes are not the log of checkpoint "
+                           "%" PRId64 ": it is not the record of this run",
+                           trainer->folder, manifest->log_bytes, manifest->update);
+}
+
+/* A file of another checkpoint with this name. */
+static nm_status check_update(const nm_trainer *trainer, const nm_safetensors *model, int64_t update,
+                              nm_error *err)
+{
+    const char *text = nm_safetensors_metadata(model, "update");
+    const int64_t of_model = text ? strtoll(text, NULL, 10) : update;
+    if (of_model != update)
+        return nm_fail(err, NM_FORMAT, "%s: is of update %" PRId64, nm_safetensors_path(model), of_model);
+    if (trainer->state.update != update)
+        return nm_fail(err, NM_FORMAT, "the training state is of update %" PRId64, trainer->state.update);
     return NM_OK;
 }
 
@@ -256,6 +351,8 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
         status = nm_model_file_load(model, trainer->model, err);
     if (status == NM_OK)
         status = load_state(trainer, state, err);
+    if (status == NM_OK)
+        status = check_update(trainer, model, update, err);
     if (status == NM_OK)
         status = nm_workers_read(&trainer->workers, &trainer->model->params, state,
                                  nm_model_file_dtype(trainer->backend), err);
@@ -290,6 +387,26 @@ static nm_status all_are_damaged(const nm_trainer *trainer, nm_error *err)
     return status;
 }
 
+/* Loads a checkpoint that is what its manifest says. manifests: the run has some. */
+static nm_status load_proven(nm_trainer *trainer, int64_t update, bool manifests, nm_error *err)
+{
+    nm_manifest manifest;
+    bool found;
+    NM_TRY(check_manifest(trainer, update, &manifest, &found, err));
+    if (manifests && !found)
+        return nm_fail(err, NM_FORMAT, "it has no manifest, which other checkpoints of the run have");
+    NM_TRY(load_pair(trainer, update, err));
+    if (found)
+        check_log(trainer, &manifest);
+    else
+        nm_trainer_message(trainer,
+                           "checkpoint %" PRId64
+                           " has no manifest, as those of version 0.1: that its files belong "
+                           "together is not proven",
+                           update);
+    return NM_OK;
+}
+
 /* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory, file descriptors)
  * the newest checkpoint may be intact: the error is returned and no file is changed. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
@@ -299,11 +416,12 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     nm_status status = list_checkpoints(trainer, &updates, &n, err);
     *found = false;
     size_t i = 0;
+    const bool manifests = any_has_manifest(trainer, updates, n);
     for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
-        status = load_pair(trainer, updates[i], err);
+        status = load_proven(trainer, updates[i], manifests, err);
         /* A failed allocation inside the parser is also reported as NM_FORMAT: the contents are read again. */
         if (status == NM_FORMAT)
-            status = load_pair(trainer, updates[i], err);
+            status = load_proven(trainer, updates[i], manifests, err);
         *found = status == NM_OK;
         if (status == NM_FORMAT)
             nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);

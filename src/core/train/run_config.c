@@ -5,8 +5,11 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/utf8_check.h"
+#include "base/safetensors.h"
 #include "nn/norm_assignment.h"
+#include "text/words.h"
+#include "train/checkpoint.h"
+#include "train/manifest.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
 
@@ -25,7 +28,7 @@ static const nm_option run_options[] = {
         nm_run_options, tune_width, "0", 0, 65536,
         "With run.tune: width of the model for which schedule.lr of the section [tune] is meant. The rate is "
         "multiplied by tune_width / model.width, because wider models need smaller rates; 0: it is not."),
-    NM_CHOICE(nm_run_options, resume, "no", NM_RESUMES,
+    NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
               "Continue from the newest checkpoint, or start if there is none: with the configuration of the "
               "run (yes, or the option "
               "without a value), or with options of the command line replacing those of the run (override)."),
@@ -60,6 +63,7 @@ static const char *const changeable[] = {
     "train.log_every",
     "train.save_every",
     "train.keep_last",
+    "train.check_shard",
     "device.threads",
     "device.profile",
     "device.fold",
@@ -238,18 +242,136 @@ nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested,
     return status;
 }
 
-nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err)
+nm_status nm_run_config_text(const nm_options *options, char **text, nm_error *err)
 {
-    char *text = NULL;
     size_t bytes;
-    FILE *memory = nm_text_stream_open(&text, &bytes);
+    *text = NULL;
+    FILE *memory = nm_text_stream_open(text, &bytes);
     nm_options_write(options, memory);
     nm_text_stream_close(memory);
+    return nm_text_check(*text, bytes, "the options", err); /* model files contain them as JSON */
+}
+
+nm_status nm_run_config_load(char **text, const char *folder, nm_error *err)
+{
     char *path = nm_path_join(folder, "config.ini");
-    nm_status status = nm_text_check(text, bytes, "the options", err); /* model files contain them as JSON */
-    if (status == NM_OK)
-        status = nm_file_write(path, text, bytes, err);
+    nm_status status = nm_file_read_optional(path, text, err);
     free(path);
+    return status;
+}
+
+nm_status nm_run_config_write(const char *text, const char *folder, nm_error *err)
+{
+    char *path = nm_path_join(folder, "config.ini");
+    nm_status status = nm_file_write(path, text, strlen(text), err);
+    free(path);
+    return status;
+}
+
+/* ---- the configuration of the checkpoint ---- */
+
+/* The first option outside [run] and [comm] that `truth` sets and that has another value in `text`, heap: "schedule.lr = 0.0005 instead of 0.03"; NULL: there is
+ * none. unchangeable: only those that a resumed run must not change. */
+static char *find_difference(const nm_options *like, const char *text, const char *truth, bool unchangeable)
+{
+    nm_options *read = nm_options_create_like(like), *checkpoint = nm_options_create_like(like);
+    nm_error ignored;
+    char *path, *difference = NULL;
+    const bool valid = nm_options_read_saved(checkpoint, "config", truth, &ignored) == NM_OK;
+    if (nm_options_read_saved(read, "config.ini", text, &ignored) != NM_OK)
+        difference = nm_duplicate(ignored.text);
+    for (size_t i = 0; valid && !difference && (path = nm_options_path(like, i)) != NULL; i++) {
+        char *value = nm_options_get(read, path), *expected = nm_options_get(checkpoint, path);
+        const bool local = !strncmp(path, "run.", 4) || !strncmp(path, "comm.", 5);
+        if (!local && strcmp(value, expected) && nm_options_origin(checkpoint, path) != NM_ORIGIN_DEFAULT &&
+            !(unchangeable && is_changeable(path)))
+            difference = nm_format("%s = %.100s instead of %.100s", path, *value ? value : "(empty)",
+                                   *expected ? expected : "(empty)");
+        free(value);
+        free(expected);
+        free(path);
+    }
+    nm_options_free(read);
+    nm_options_free(checkpoint);
+    return difference;
+}
+
+static nm_status fail_other_config(const char *folder, int64_t update, const char *difference, nm_error *err)
+{
+    return nm_fail(
+        err, NM_FORMAT,
+        "%s/config.ini: not the configuration of checkpoint %lld (%s); remove the file, and --resume "
+        "restores it from the checkpoint",
+        folder, (long long)update, difference ? difference : "[run], [comm], comments or spaces");
+}
+
+/* Checkpoints of version 0.1 have no manifest, but their models contain most options. */
+static nm_status compare_with_model(const nm_options *like, const char *folder, const char *text,
+                                    nm_error *err)
+{
+    size_t n;
+    char **paths, *difference = NULL;
+    nm_safetensors *file;
+    nm_error ignored;
+    NM_TRY(nm_checkpoint_list(folder, &paths, &n, err));
+    int64_t update = n ? strtoll(strrchr(paths[n - 1], '/') + 1, NULL, 10) : 0;
+    if (n && nm_safetensors_open_metadata(&file, paths[n - 1], &ignored) == NM_OK) {
+        const char *config = nm_safetensors_metadata(file, "config");
+        difference = config ? find_difference(like, text, config, true) : NULL;
+        nm_safetensors_close(file);
+    }
+    nm_checkpoint_list_free(paths, n);
+    nm_status status = difference ? fail_other_config(folder, update, difference, err) : NM_OK;
+    free(difference);
+    return status;
+}
+
+/* Writes the text if config.ini is missing, or that of the checkpoint before (digest `before`): the program was killed between the
+ * checkpoint and its copy of the configuration. */
+static nm_status restore(const char *folder, const char *text, const char *truth, int64_t update,
+                         const char *before, char **message, nm_error *err)
+{
+    char digest[NM_DIGEST_TEXT] = "";
+    if (text)
+        nm_digest_of_text(text, digest);
+    if (text && strcmp(digest, before))
+        return NM_OK;
+    NM_TRY(nm_run_config_write(truth, folder, err));
+    if (!text)
+        *message = nm_format("%s/config.ini was missing and is restored from checkpoint %lld", folder,
+                             (long long)update);
+    return NM_OK;
+}
+
+nm_status nm_run_config_restore(const char *folder, char **message, nm_error *err)
+{
+    char *text = NULL, *truth, before[NM_DIGEST_TEXT];
+    int64_t update;
+    *message = NULL;
+    NM_TRY(nm_manifest_find_config(folder, &truth, &update, before, err));
+    nm_status status = truth ? nm_run_config_load(&text, folder, err) : NM_OK;
+    if (truth && status == NM_OK)
+        status = restore(folder, text, truth, update, before, message, err);
+    free(truth);
+    free(text);
+    return status;
+}
+
+nm_status nm_run_config_prove(const nm_options *like, const char *folder, char **message, nm_error *err)
+{
+    char *text, *truth, before[NM_DIGEST_TEXT], *difference = NULL;
+    int64_t update;
+    NM_TRY(nm_run_config_restore(folder, message, err));
+    NM_TRY(nm_manifest_find_config(folder, &truth, &update, before, err));
+    nm_status status = nm_run_config_load(&text, folder, err);
+    if (status == NM_OK && text && !truth) {
+        status = compare_with_model(like, folder, text, err);
+    } else if (status == NM_OK && text && strcmp(text, truth)) {
+        difference = find_difference(like, text, truth, false);
+        status = fail_other_config(folder, update, difference, err);
+    }
+    free(difference);
+    free(truth);
     free(text);
     return status;
 }

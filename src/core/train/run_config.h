@@ -7,8 +7,7 @@
 #include "norma/option.h"
 
 /* In the order of the option run.resume. */
-#define NM_RESUMES(C) C(NM_RESUME_NO, "no") C(NM_RESUME_YES, "yes") C(NM_RESUME_OVERRIDE, "override")
-NM_CHOICES(nm_resume, NM_RESUMES);
+typedef enum nm_resume { NM_RESUME_NO, NM_RESUME_YES, NM_RESUME_OVERRIDE } nm_resume;
 
 typedef struct nm_run_options { /* section [run] */
     const char *folder, *task, *profile, *tune;
@@ -53,8 +52,19 @@ bool nm_run_config_agrees(const char *path, const char *old, const char *new);
 nm_status nm_run_config_read_data(nm_options **run, const nm_options *requested, const char *folder,
                                   nm_error *err);
 
-/* Writes folder/config.ini. */
-nm_status nm_run_config_write(const nm_options *options, const char *folder, nm_error *err);
+/* The text of config.ini, heap. NM_USAGE  a value is not UTF-8 */
+nm_status nm_run_config_text(const nm_options *options, char **text, nm_error *err);
+/* Reads and writes folder/config.ini. *text: heap; NULL if there is no such file. NM_IO */
+nm_status nm_run_config_load(char **text, const char *folder, nm_error *err);
+nm_status nm_run_config_write(const char *text, const char *folder, nm_error *err);
+
+/* Restores config.ini from the newest checkpoint, which has the true configuration, if the file is missing, or if the program was
+ * killed before it wrote that of the last checkpoint. *message: heap, for the user; NULL: none. NM_IO */
+nm_status nm_run_config_restore(const char *folder, char **message, nm_error *err);
+/* The same, and compares config.ini with the checkpoint. A folder without checkpoints is accepted.
+ * NM_FORMAT  config.ini is damaged or was changed
+ * NM_IO  a file cannot be read or written */
+nm_status nm_run_config_prove(const nm_options *like, const char *folder, char **message, nm_error *err);
 
 /* Options outside [run] whose value differs from folder/config.ini: an object {"section.key": {"from": ..., "to": ...}}, which
  * the caller releases; NULL if none differ or the folder has no config.ini. */

@@ -3,17 +3,21 @@
 #define NM_TRAIN_OPTIONS_H
 
 #include "train/muon.h"
-#include "train/optimizers.h"
 #include "train/task.h"
 
-#define NM_BEST_BYS(C) C(NM_BEST_BY_LOSS, "loss") C(NM_BEST_BY_SCORE, "score")
-NM_CHOICES(nm_best_by, NM_BEST_BYS);
-#define NM_CHECKPOINTINGS(C) C(NM_CHECKPOINTING_NONE, "none") C(NM_CHECKPOINTING_LAYER, "layer")
-NM_CHOICES(nm_checkpointing, NM_CHECKPOINTINGS);
+typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
+typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
+/* The first three are in the order of nm_adam_variant. */
+typedef enum nm_optimizer_name {
+    NM_OPTIM_ADAM,
+    NM_OPTIM_ADAM_FAIRSEQ,
+    NM_OPTIM_ADAMW,
+    NM_OPTIM_SGD,
+    NM_OPTIM_MUON
+} nm_optimizer_name;
 
 /* Matrices are parameters with more than one row. */
-#define NM_DECAYED_PARAMETERS(C) C(NM_DECAYED_ALL, "all") C(NM_DECAYED_MATRICES, "matrices")
-NM_CHOICES(nm_decayed, NM_DECAYED_PARAMETERS);
+typedef enum nm_decayed { NM_DECAYED_ALL, NM_DECAYED_MATRICES } nm_decayed;
 
 /* Section [train]; the help texts in train_options.c describe the fields. */
 typedef struct nm_train_config {
@@ -23,7 +27,7 @@ typedef struct nm_train_config {
     double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds;
     int64_t updates, epochs, max_tokens, shards, seed, log_every, validate_every, validate_examples, patience,
         save_every, keep_last;
-    bool balance_shards, score, batch_loss, save_initial;
+    bool balance_shards, score, batch_loss, save_initial, check_shard;
 } nm_train_config;
 
 /* Section [optim]. */

@@ -59,6 +59,18 @@ static nm_status open_task(nm_trainer *trainer, const nm_task_type *task, const 
     return status;
 }
 
+/* The shard that is checked is computed without the others of its update. */
+static nm_status check_options(const nm_trainer *trainer, nm_error *err)
+{
+    const nm_norm_config *norms = nm_options_find(trainer->options, "norm");
+    return trainer->config->check_shard && (trainer->lockstep || norms->state != NM_STATE_UPDATE)
+               ? nm_fail(err, NM_USAGE,
+                         "train.check_shard requires norm.statistics = shard and norm.state = update: "
+                         "otherwise the "
+                         "gradient of a shard depends on other shards")
+               : NM_OK;
+}
+
 /* With one shard, and without norms that use batch statistics, norm.statistics = update has no effect. */
 static nm_status open_lockstep(nm_trainer *trainer, nm_error *err)
 {
@@ -89,6 +101,7 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_optimizer_init(&trainer->optimizer, nm_options_find(trainer->options, "optim"),
                              trainer->config->clip_value, &trainer->shards, err));
     NM_TRY(open_lockstep(trainer, err));
+    NM_TRY(check_options(trainer, err));
     if (norms->state == NM_STATE_WORKER)
         nm_workers_init(&trainer->workers, &trainer->model->params, trainer->config->shards);
     return NM_OK;
@@ -178,15 +191,21 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     return status;
 }
 
-/* Writes config.ini and opens the log, in which changes to the configuration of a resumed run are recorded. */
+/* Opens the log, in which changes to the configuration of a resumed run are recorded. A new run writes config.ini; that of a
+ * resumed run changes together with the next checkpoint, so that a refused change has no effect. */
 static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 {
     json_t *changes = NULL;
     if (resumed)
         NM_TRY(nm_run_config_changes(trainer->options, trainer->folder, &changes, err));
     nm_status status = NM_OK;
-    if (!resumed || changes)
-        status = nm_run_config_write(trainer->options, trainer->folder, err);
+    if (resumed && !changes)
+        status = nm_run_config_load(&trainer->config_text, trainer->folder, err);
+    if (status == NM_OK && !trainer->config_text)
+        status = nm_run_config_text(trainer->options, &trainer->config_text, err);
+    if (status == NM_OK && !resumed)
+        status = nm_run_config_write(trainer->config_text, trainer->folder, err);
+    trainer->config_pending = changes != NULL;
     if (status == NM_OK)
         status = nm_log_open(trainer, err);
     if (status == NM_OK && changes)
@@ -314,7 +333,7 @@ static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, 
     trainer->state = (nm_train_state){.best_score = -INFINITY,
                                       .best_loss = INFINITY,
                                       .warned_level = 1e3,
-                                      .optimizer = trainer->optimizer.type->state,
+                                      .optimizer = nm_optimizer_state_kind(trainer->optimizer.config),
                                       .schedule = trainer->schedule.state};
     if (root && resume)
         NM_TRY(nm_trainer_resume(trainer, &found, err));
@@ -388,6 +407,7 @@ nm_status nm_trainer_open(nm_trainer **out, const nm_task_type *task, const nm_o
         trainer->callbacks = (nm_train_callbacks){.stop = trainer->callbacks.stop,
                                                   .comm = trainer->comm,
                                                   .dry_run = trainer->callbacks.dry_run,
+                                                  .last_update = trainer->callbacks.last_update,
                                                   .shard_optimizer = trainer->callbacks.shard_optimizer};
     nm_status status = open_parts(trainer, task, folder, resume, err);
     if (status != NM_OK) {
@@ -429,6 +449,7 @@ void nm_trainer_close(nm_trainer *trainer)
     nm_backend_free(trainer->backend);
     nm_folder_lock_release(&trainer->lock);
     free(trainer->messages);
+    free(trainer->config_text);
     free(trainer->folder);
     free(trainer);
 }

@@ -102,6 +102,8 @@ typedef struct nm_train_callbacks {
     nm_comm *comm;
     /* The trainer is opened to measure the model only: no folder, no files, and it must not run. */
     bool dry_run;
+    /* nm_trainer_run ends with a checkpoint after this update, as if it had not ended; 0: with the run. */
+    int64_t last_update;
     bool shard_optimizer; /* each process has the optimizer state of a part of the parameters */
 } nm_train_callbacks;
 

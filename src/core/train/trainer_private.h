@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "train/checkpoint.h"
 #include "train/machine_load.h"
+#include "train/manifest.h"
 #include "train/lockstep.h"
 #include "train/optimizer.h"
 #include "train/shards.h"
@@ -59,19 +60,30 @@ struct nm_trainer {
     int64_t logged_bytes; /* comm->sent_bytes at the last record of the log */
     size_t peak_bytes;
     FILE *log;
-    json_t *init_from;      /* record of nm_warm_start for the log; NULL: none */
-    double started;         /* nm_clock at open */
-    double seconds_before;  /* training time of earlier sessions */
-    double validating;      /* duration of validations since the last record of the log */
-    double last_validation; /* duration of the last validation of this session, 0: none */
-    double report_clock;    /* nm_clock at the last record of the log, or at open */
-    int64_t earlier_tokens; /* part of state.sum_tokens of earlier sessions, whose clocks have stopped */
-    nm_load_meter load;     /* read at each record of the log */
+    nm_digest log_digest; /* of the first `digested` bytes of the log */
+    int64_t digested;
+    nm_manifest_link chain[2]; /* the last checkpoint, and the one before */
+    char *config_text;         /* contents of config.ini, heap; NULL except in rank 0 */
+    bool config_pending;       /* config.ini does not have this text before the next checkpoint */
+    json_t *init_from;         /* record of nm_warm_start for the log; NULL: none */
+    double started;            /* nm_clock at open */
+    double seconds_before;     /* training time of earlier sessions */
+    double validating;         /* duration of validations since the last record of the log */
+    double last_validation;    /* duration of the last validation of this session, 0: none */
+    double report_clock;       /* nm_clock at the last record of the log, or at open */
+    int64_t earlier_tokens;    /* part of state.sum_tokens of earlier sessions, whose clocks have stopped */
+    nm_load_meter load;        /* read at each record of the log */
     struct {
         int64_t updates, tokens;
         double seconds;
         bool warm; /* the first update is finished */
     } profile;
+    struct {                    /* train.check_shard */
+        bool due;               /* in the current update */
+        int64_t shard;          /* that is computed twice */
+        int32_t owner, checker; /* ranks; equal with one process */
+        uint64_t first, second; /* hashes of its gradients by the owner and by the checker */
+    } check;
     bool hooks_due; /* the hooks are called for the current update */
 };
 
@@ -107,10 +119,14 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err);
 nm_status nm_trainer_save_best(nm_trainer *trainer, nm_error *err);
 
-/* log.c: opens log.jsonl and truncates it to state.log_bytes; later records of type "resume" are kept. */
+/* log.c: opens log.jsonl and truncates it to state.log_bytes. */
 nm_status nm_log_open(nm_trainer *trainer, nm_error *err);
 /* Writes a record with the changes of nm_run_config_changes; releases them. */
 nm_status nm_log_resume(nm_trainer *trainer, json_t *changes, nm_error *err);
+/* Writes a record with the hash of the parameters. */
+nm_status nm_log_weights(nm_trainer *trainer, nm_error *err);
+/* The digest of the first `bytes` bytes. NM_IO; NM_FORMAT if the log is shorter. */
+nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_TEXT], nm_error *err);
 /* Flushes the file to disk, before a checkpoint stores its length. */
 nm_status nm_log_sync(nm_trainer *trainer, nm_error *err);
 nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *progress, nm_error *err);

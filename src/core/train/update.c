@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "train/trainer_private.h"
 
@@ -156,6 +157,80 @@ static bool checkpoint_is_due(const nm_trainer *trainer)
            (c->validate_every ? update % c->validate_every == 0 : ends_epoch);
 }
 
+static uint64_t hash_gradients(const nm_trainer *trainer)
+{
+    const nm_params *params = &trainer->model->params;
+    nm_host_copies copies = {0};
+    const size_t bytes = nm_params_bytes(params);
+    const uint64_t hash =
+        XXH3_64bits(nm_host_copies_add(&copies, trainer->backend, params->grads, bytes), bytes);
+    nm_host_copies_release(&copies);
+    return hash;
+}
+
+/* train.check_shard: if the next update ends with a checkpoint, chooses one of its shards, which another process computes before
+ * its own ones, with the same result as its owner. */
+static nm_status check_shard(nm_trainer *trainer, nm_error *err)
+{
+    const nm_train_state *state = &trainer->state;
+    const int64_t n_shards = trainer->config->shards;
+    const int32_t size = trainer->comm->size;
+    trainer->check.due = trainer->config->check_shard && checkpoint_is_due(trainer);
+    if (!trainer->check.due)
+        return NM_OK;
+    NM_TRY(nm_trainer_ready_batches(trainer, 0, err));
+    const int64_t left = trainer->batches.n - state->batch, n = left < n_shards ? left : n_shards;
+    const int64_t key[2] = {trainer->config->seed, state->update};
+    const int64_t shard = (int64_t)(XXH3_64bits(key, sizeof key) % (uint64_t)n);
+    int32_t owner = 0;
+    while (nm_shard_range_of_rank(n_shards, owner, size).last <= shard)
+        owner++;
+    trainer->check.shard = shard;
+    trainer->check.owner = owner;
+    trainer->check.checker = (owner + 1) % size;
+    if (trainer->comm->rank != trainer->check.checker)
+        return NM_OK;
+    nm_norm_snapshot snapshot = nm_norm_snapshot_save(&trainer->model->params);
+    const int64_t step = state->step + shard;
+    nm_shard_sums ignored;
+    nm_batch batch = trainer->task.type->batch(&trainer->task, NM_SPLIT_TRAIN, &trainer->batches,
+                                               state->batch + shard, (uint32_t)step, true, &trainer->host);
+    nm_shard_tree_begin(&trainer->shards);
+    nm_status status = pass(trainer, &trainer->tape, &batch, step, &ignored, err);
+    if (status == NM_OK)
+        trainer->check.second = hash_gradients(trainer);
+    nm_norm_snapshot_restore(&snapshot, &trainer->model->params);
+    return status;
+}
+
+/* NM_MISMATCH if both gradients differ; then the parameters are those of the last update. */
+static nm_status compare_checked(nm_trainer *trainer, nm_error *err)
+{
+    nm_comm *comm = trainer->comm;
+    if (!trainer->check.due)
+        return NM_OK;
+    uint64_t(*pairs)[2] = nm_allocate((size_t)comm->size * sizeof *pairs);
+    pairs[comm->rank][0] = trainer->check.first;
+    pairs[comm->rank][1] = trainer->check.second;
+    nm_status status = nm_comm_gather(comm, pairs, sizeof *pairs, err);
+    const int32_t owner = trainer->check.owner, checker = trainer->check.checker;
+    const bool equal = pairs[owner][0] == pairs[checker][1];
+    free(pairs);
+    if (status != NM_OK || equal)
+        return status;
+    const long long update = (long long)trainer->state.update + 1, shard = (long long)trainer->check.shard;
+    return owner == checker
+               ? nm_fail(
+                     err, NM_MISMATCH,
+                     "update %lld: shard %lld has another gradient when it is computed again: this machine "
+                     "computes wrong results; no checkpoint is written",
+                     update, shard)
+               : nm_fail(err, NM_MISMATCH,
+                         "update %lld: shard %lld has another gradient on rank %d than on rank %d: a machine "
+                         "computes wrong results; no checkpoint is written",
+                         update, shard, owner, checker);
+}
+
 static void start_hooks(nm_trainer *trainer)
 {
     const nm_train_hooks *hooks = trainer->callbacks.hooks;
@@ -214,12 +289,15 @@ static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
         nm_shard_sums sums;
         nm_shard_tree_begin(&trainer->shards);
         nm_workers_load(&trainer->workers, params, shard);
-        if (draw.last)
+        /* Gradients that are sent are combined with those of other shards, and then have no hash of their shard. */
+        if (draw.last && !trainer->check.due)
             trainer->tape.observer = nm_shard_tree_send_during(&trainer->shards, shard);
         nm_status status = pass(trainer, &trainer->tape, &batch, draw.step, &sums, err);
         trainer->tape.listen = NULL;
         trainer->tape.observer = NULL;
         NM_TRY(status);
+        if (trainer->check.due && shard == trainer->check.shard)
+            trainer->check.first = hash_gradients(trainer);
         if (norms->state != NM_STATE_UPDATE)
             nm_params_update_norms(params, trainer->tape.grad_scale);
         nm_workers_store(&trainer->workers, params, shard);
@@ -273,8 +351,10 @@ static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
     nm_train_state *state = &trainer->state;
     nm_params *params = &trainer->model->params;
     nm_shard_tree_start(&trainer->shards);
+    NM_TRY(check_shard(trainer, err));
     NM_TRY(trainer->lockstep ? compute_in_lockstep(trainer, err) : compute_separately(trainer, err));
     NM_TRY(nm_shard_tree_complete(&trainer->shards, err));
+    NM_TRY(compare_checked(trainer, err));
     nm_params_update_norms(params, trainer->tape.grad_scale);
     nm_workers_load(&trainer->workers, params, 0); /* the state of the model */
     if (trainer->comm->size > 1) {

@@ -86,12 +86,12 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     return NM_OK;
 }
 
-static bool is_blank(const nm_columns *c)
+static bool blank(const nm_lines *lines)
 {
-    return strspn(c->lines.text, " \t") == c->lines.bytes;
+    return strspn(lines->text, " \t") == lines->bytes;
 }
 
-nm_status nm_columns_next_line(nm_columns *c, bool *more, nm_error *err)
+static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
 {
     if (c->peeked) {
         c->peeked = false;
@@ -109,13 +109,11 @@ nm_status nm_columns_next_line(nm_columns *c, bool *more, nm_error *err)
     return c->line_invalid ? NM_OK : status;
 }
 
-nm_status nm_columns_peek(nm_columns *c, bool *more, int64_t *blank_lines, nm_error *err)
+nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
 {
-    for (*blank_lines = 0;; ++*blank_lines) {
-        NM_TRY(nm_columns_next_line(c, more, err));
-        if (!*more || c->line_invalid || !is_blank(c))
-            break;
-    }
+    do
+        NM_TRY(next_line(c, more, err));
+    while (*more && !c->line_invalid && blank(&c->lines));
     c->peeked = *more;
     return NM_OK;
 }
@@ -136,11 +134,11 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
     c->invalid = 0;
     c->joined = false;
     for (;;) {
-        NM_TRY(nm_columns_next_line(c, more, err));
+        NM_TRY(next_line(c, more, err));
         if (!*more)
             break;
         bool begun = c->n || c->invalid;
-        if (!c->line_invalid && is_blank(c)) {
+        if (!c->line_invalid && blank(&c->lines)) {
             if (begun)
                 break;
             continue;

@@ -1,0 +1,100 @@
+#!/bin/bash
+# norma verify: stored checkpoints are computed again; a changed bit of every kind of file is found.
+set -uo pipefail
+# shellcheck source=tests/e2e/hostile_helper.sh
+. "${SOURCE:?}/tests/e2e/hostile_helper.sh"
+chatty=1
+
+make_data
+sed -i 's/^updates = .*/updates = 12/; s/^validate_every = .*/validate_every = 4/; s/^keep_last = .*/keep_last = 9/; s/^save_every = .*/save_every = 3/' recipe.ini
+sed -i 's/^\[schedule\]/[schedule]\nname = val-decay\npatience = 1/; s/^norm = .*/norm = power\ndropout = 0.2/' recipe.ini
+"$NORMA" train recipe.ini --run.quiet --run.folder run --train.updates 7 2>err || fail "train: $(cat err)"
+"$NORMA" train --run.quiet --run.folder run --resume=override --train.max_grad_norm 0.5 --train.updates 12 2>err || fail "resume: $(cat err)"
+where=(--work "$PWD")
+
+accepts 'updates 10 to 12: equal' verify run "${where[@]}"
+has out 'updates 4 to 4: equal'
+has out 'updates 8 to 8: equal' # after a change of the configuration
+has out '6 of 7 stored checkpoints computed again: equal'
+accepts '7 of 7 stored' verify run --start --threads 2 "${where[@]}"
+has out 'updates 1 to 3 from the seed: equal'
+accepts '2 of 7 stored' verify run --updates 2 "${where[@]}"
+has out 'updates 10 to 12: equal'
+accepts '2 of 7 stored' verify run --updates 2 --random "${where[@]}"
+rm -rf moved && mv data moved
+refuses 3 'data/' verify run "${where[@]}"
+accepts '6 of 7 stored' verify run --data moved "${where[@]}"
+mv moved data
+refuses 2 'absent: no run with stored checkpoints' verify absent
+refuses 3 'nowhere/' verify run --work nowhere
+
+flip() { # FILE POSITION: changes one bit
+    perl -e 'open my $f, "+<", $ARGV[0] or die; seek $f, ($at = int((-s $f) * $ARGV[1])), 0; read $f, $byte, 1; seek $f, $at, 0;
+        print $f chr(ord($byte) ^ 1)' "$1" "$2"
+}
+for file in config.ini log.jsonl last.safetensors checkpoints/00000009.safetensors checkpoints/00000009.state.safetensors \
+    checkpoints/00000012.safetensors checkpoints/00000012.state.safetensors checkpoints/00000006.intoto.json checkpoints/00000012.intoto.json; do
+    for position in 0.03 0.5 0.97; do
+        rm -rf copy
+        cp -r run copy
+        flip copy/$file $position
+        refuses 4 "copy/" verify copy "${where[@]}"
+    done
+done
+best=$(find run/checkpoints -name '*[0-9].safetensors' -exec sh -c 'cmp -s run/best.safetensors "$1" && echo "$1"' _ {} \;)
+rm -rf copy
+cp -r run copy
+flip copy/best.safetensors 0.5
+if [ -n "$best" ]; then refuses 4 'copy/best.safetensors: ' verify copy "${where[@]}"; fi
+for file in train.source.ids train.target.off; do
+    rm -rf changed
+    cp -r data changed
+    flip changed/$file 0.5
+    refuses 4 'changed/' verify run --data changed "${where[@]}"
+done
+# Without one of its manifests.
+rm -rf copy
+cp -r run copy
+rm copy/checkpoints/00000006.intoto.json
+refuses 7 'copy/checkpoints/00000006.intoto.json: missing' verify copy "${where[@]}"
+cases=$((cases + 1))
+[ -z "$(find . -maxdepth 1 -name 'norma-verify-*')" ] || fail "temporary folders remain: $(ls)"
+
+# A checkpoint with right digests that the updates do not give.
+if ! grep -q 'NORMA_SANITIZE:STRING=.' "$BUILD/CMakeCache.txt"; then
+    "${CC:-cc}" -shared -fPIC -fno-builtin -o faulty.so "$SOURCE/tests/mpi/faulty_math.c" -lm -ldl || fail "no library"
+    FAULT=exp LD_PRELOAD=$PWD/faulty.so "$NORMA" train recipe.ini --run.quiet --device.backend ref --run.folder false 2>err || fail "train: $(cat err)"
+    refuses 5 'is not what the updates after checkpoint ' verify false "${where[@]}"
+fi
+
+# scripts/verify_results: the first update of an archived run.
+if command -v python3 >/dev/null; then
+    results() { # ARGUMENTS...: sets $got
+        got=0 cases=$((cases + 1))
+        python3 "$SOURCE/scripts/verify_results" --norma "$NORMA" "$@" >out 2>err || got=$?
+    }
+    has run/log.jsonl '"type":"weights","update":1,'
+    has run/log.jsonl '"type":"weights","update":12,'
+    mkdir -p archive/one
+    cp run/log.jsonl archive/one
+    "$NORMA" train recipe.ini --run.quiet --run.folder first --train.updates 3 2>err || fail "train: $(cat err)"
+    cp first/config.ini archive/one
+    tar cJf a.tar.xz -C archive .
+    results a.tar.xz
+    [ "$got" = 0 ] || fail "verify_results: exit code $got: $(cat out err)"
+    has out '1 run: equal after updates 0 and 1, with the recorded build'
+    results --data nowhere a.tar.xz
+    has out '1 run: not checked: no data'
+    sed -i 's/^seed = .*/seed = 99/' archive/one/config.ini
+    tar cJf b.tar.xz -C archive .
+    results b.tar.xz
+    [ "$got" = 1 ] || fail "verify_results: exit code $got for another seed: $(cat out err)"
+    has out '1 run: DIFFERENT, with the recorded build'
+    sed -i '/"type":"weights"/d' archive/one/log.jsonl
+    tar cJf c.tar.xz -C archive .
+    results c.tar.xz
+    has out '1 run: not verifiable: the archive has no hashes'
+fi
+
+[ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
+echo "stored checkpoints are what their updates give ($cases cases)"
