@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "data/corpus.h"
+#include "train/corpus.h"
 #include "decode/decode.h"
 #include "task/tasks.h"
 #include "train/trainer.h"

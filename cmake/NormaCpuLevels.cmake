@@ -3,7 +3,7 @@
 # amx are avx512 with a different simd_int8.c, dotprod is such a level of neon. The levels bf16_* are the files with bf16 matrix
 # multiplications, compiled with NM_BF16 defined; bf16_amx and bf16_dot have bf16 instructions, the others emulate them.
 file(GLOB NORMA_SIMD_SOURCES CONFIGURE_DEPENDS src/core/backend/cpu/simd_*.c)
-list(FILTER NORMA_LIBRARY_SOURCES EXCLUDE REGEX "/src/core/backend/cpu/simd_")
+list(FILTER NORMA_CORE_SOURCES EXCLUDE REGEX "/src/core/backend/cpu/simd_")
 if(NORMA_FUZZ) # instrumented vectors take minutes to compile; the checks of fuzz_kernel have guard zones
   set_property(SOURCE ${NORMA_SIMD_SOURCES} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all)
 endif()

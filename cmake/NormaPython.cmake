@@ -37,7 +37,7 @@ if(_python_shared)
   message(STATUS "Python package: linked dynamically, as there is no static archive:${_python_shared}")
 endif()
 
-add_library(norma_python SHARED $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS} python/stdin.c)
+add_library(norma_python SHARED ${NORMA_OBJECTS} python/stdin.c)
 set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
 target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
@@ -58,11 +58,11 @@ if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")
   set(_openmp OpenMP::OpenMP_C)
 endif()
 add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
-               $<TARGET_OBJECTS:norma_objects> ${NORMA_SIMD_OBJECTS})
+               ${NORMA_OBJECTS})
 target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
 norma_set_module_folder(norma_python_program)
 target_compile_options(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS> ${OpenMP_C_FLAGS})
-target_include_directories(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_INCLUDE_DIRECTORIES>)
+target_include_directories(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_headers,INTERFACE_INCLUDE_DIRECTORIES>)
 target_link_options(norma_python_program PRIVATE ${NORMA_HARDENED_LINK})
 target_link_libraries(norma_python_program PRIVATE ${_python_libraries} ${_openmp} pthread dl m)
 set_target_properties(norma_python_program PROPERTIES OUTPUT_NAME norma

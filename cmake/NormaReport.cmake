@@ -1,6 +1,6 @@
 # Style sheet and script of the report page are embedded in the program as byte arrays (page_parts.c).
 #
-# NORMA_REPORT_SOURCES: sources to compile in addition to the files of src/lab/report.
+# The generated file is added to the sources of the lab.
 set(_page ${CMAKE_CURRENT_BINARY_DIR}/page_parts.c)
 set(_css ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/report/page.css)
 set(_js ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/report/page.js)
@@ -10,4 +10,4 @@ add_custom_command(OUTPUT ${_page}
                            -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
                    DEPENDS ${_css} ${_js} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
                    COMMENT "Style sheet and script of the report" VERBATIM)
-set(NORMA_REPORT_SOURCES ${_page})
+list(APPEND NORMA_LAB_SOURCES ${_page})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that includes have one direction: a folder of src/HOUSE/ includes private headers only of itself and of preceding
-# folders in the list below, metric only of base and text, report only of these and metric; public headers include
-# only public headers.
+# Checks that includes have one direction: the houses core, task, lab and app include private headers only of themselves and of the
+# houses before them, and a folder of a house only of itself and of the folders before it in the list below. metric includes base
+# and text only, report these and metric; public headers include only public headers.
 #     scripts/check_includes.sh [SOURCE]
 # Prints one line per violation. Exit code: 0 none, 1 some.
 set -euo pipefail
@@ -10,8 +10,11 @@ cd "${1:-$(dirname "$0")/..}"
 mapfile -t files < <(find src include/norma -name '*.[ch]' -o -name '*.inc' | LC_ALL=C sort)
 awk '
     BEGIN {
-        n = split("base comm text metric data backend tape norm nn model train decode probe task convert baseline experiment report api cli", order)
-        for (i = 1; i <= n; i++) rank[order[i]] = i
+        n = split("core: base comm backend tape norm nn model train decode probe task: text metric data task " \
+                  "lab: convert baseline experiment report app: api cli", order, " ")
+        for (i = 1; i <= n; i++)
+            if (sub(/:$/, "", order[i])) house = order[i]
+            else { rank[order[i]] = i; house_of[order[i]] = house }
     }
     function complain(why) {
         printf "%s:%d: %s includes %s: %s\n", FILENAME, FNR, folder, header, why
@@ -24,12 +27,13 @@ awk '
         sub(/".*/, "", header)
         split(header, part, "/")
         from = header ~ /\// ? part[1] : folder
+        if (folder in house_of && path[2] != house_of[folder]) complain("the folder belongs to src/" house_of[folder])
         if (from == "norma" || from == folder) next
         if (folder == "include/norma") complain("public headers include public headers only")
         else if (!(folder in rank)) complain("the folder is not in the list")
         else if (!(from in rank)) complain("there is no such folder")
         else if ((folder == "metric" || folder == "report") && from != "base" && from != "text" && from != "metric")
             complain(folder " may include base, text and metric only")
-        else if (rank[from] > rank[folder]) complain("it is a preceding folder")
+        else if (rank[from] > rank[folder]) complain("a folder includes preceding folders only")
     }
     END { exit bad > 0 }' "${files[@]}"

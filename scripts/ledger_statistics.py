@@ -13,7 +13,7 @@ w_g = 0 for a difference):
     df       = SE^4 / sum of (w_g^2 s2_g / n_g)^2 / (n_g - 1)
 
 Settings that a claim names are fixed: their differences are averaged with equal weights. Settings that
-stand for others, as data sets do, are random: their differences take the place of the seeds
+stand for others, as datasets do, are random: their differences take the place of the seeds
 (over_settings)."""
 
 import math
@@ -206,8 +206,8 @@ def contrast(groups):
 def over_settings(differences):
     """differences: (value, draws) per setting, a random sample of settings. The spread over settings contains
     that of the seeds."""
-    values = [value for value, _ in differences]
-    return contrast([(1.0, values, [draws for _, draws in differences])])
+    values = [setting[0] for setting in differences]
+    return contrast([(1.0, values, [setting[1] for setting in differences])])
 
 
 def holm(p_values):

@@ -12,6 +12,7 @@
 #ifndef NORMA_BACKEND_H
 #define NORMA_BACKEND_H
 
+#include "norma/choice.h"
 #include "norma/dropout.h"
 #include "norma/status.h"
 
@@ -286,17 +287,18 @@ typedef struct nm_load_bf16_args {
     nm_mat y;          /* = */
 } nm_load_bf16_args;
 
-/* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2. */
-typedef enum nm_map_op {
-    NM_MAP_RELU,      /* max(z, 0) */
-    NM_MAP_TANH,      /* tanh(z) */
-    NM_MAP_ERF,       /* erf(z) */
-    NM_MAP_SIGMOID,   /* 1/(1 + e^-z) */
-    NM_MAP_SILU,      /* z/(1 + e^-z) */
-    NM_MAP_GELU,      /* z Phi(z) */
-    NM_MAP_GELU_TANH, /* z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
-    NM_MAP_IDENTITY   /* z */
-} nm_map_op;
+/* Pointwise functions f(z) with Phi(z) = (1 + erf(z/sqrt(2)))/2.
+ *     gelu-tanh  z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))) */
+#define NM_MAP_OPS(C)                                                                                        \
+    C(NM_MAP_RELU, "relu") /* max(z, 0) */                                                                   \
+    C(NM_MAP_TANH, "tanh")                                                                                   \
+    C(NM_MAP_ERF, "erf")                                                                                     \
+    C(NM_MAP_SIGMOID, "sigmoid") /* 1/(1 + e^-z) */                                                          \
+    C(NM_MAP_SILU, "silu")       /* z/(1 + e^-z) */                                                          \
+    C(NM_MAP_GELU, "gelu")       /* z Phi(z) */                                                              \
+    C(NM_MAP_GELU_TANH, "gelu-tanh")                                                                         \
+    C(NM_MAP_IDENTITY, "identity") /* z */
+NM_CHOICES(nm_map_op, NM_MAP_OPS);
 
 /* z = alpha x + shift
  * y = weight f(z) + bias
@@ -610,7 +612,8 @@ typedef struct nm_crf_args {
  *     uniform:  loss = (1 - eps) (-lp_y) + eps/V sum_v (-lp_v)
  *     others:   loss = (1 - eps - eps/(V-1)) (-lp_y) + eps/(V-1) sum_v (-lp_v)
  * uniform with a mask: V is the number of allowed tokens. */
-typedef enum nm_smoothing { NM_SMOOTH_UNIFORM, NM_SMOOTH_OTHERS } nm_smoothing;
+#define NM_SMOOTHINGS(C) C(NM_SMOOTH_UNIFORM, "uniform") C(NM_SMOOTH_OTHERS, "others")
+NM_CHOICES(nm_smoothing, NM_SMOOTHINGS);
 
 enum { NM_TARGET_IGNORED = -1 }; /* a target without loss and without gradient */
 
@@ -669,6 +672,12 @@ typedef enum nm_token_norm_kind {
     NM_TOKEN_L2,
     NM_TOKEN_CENTER_OUTSIDE /* shift = mean, scale = 1/(sqrt(variance) + eps), variance over c - 1 */
 } nm_token_norm_kind;
+
+/* Whether the kind subtracts the mean. */
+static inline bool nm_token_norm_centers(nm_token_norm_kind kind)
+{
+    return kind == NM_TOKEN_CENTER || kind == NM_TOKEN_CENTER_UNBIASED || kind == NM_TOKEN_CENTER_OUTSIDE;
+}
 
 typedef struct nm_token_norm {
     nm_token_norm_kind kind;

@@ -103,12 +103,20 @@ typedef struct nm_perplexity_sums {
     double nll;     /* sum of the negative log probabilities in nats; the perplexity is exp(nll / tokens) */
     int64_t tokens; /* scored tokens, EOS tokens included */
     /* words of the files before tokenization, separated by whitespace; newlines and ends of documents count as words:
-     * exp(nll / words) can be compared between vocabularies and tokenizers */
+     * exp(spelled_nll / words) can be compared between vocabularies and tokenizers */
     int64_t words;
     int64_t unknown;  /* tokens that are not in the dictionary */
     int64_t left_out; /* tokens of segments that were not scored */
-    /* Unicode code points of the files, newlines included: nll / (ln 2 * characters) is in bits per character */
+    /* Unicode code points of the files, newlines included: spelled_nll / (ln 2 * characters) is in bits per character */
     int64_t characters;
+    double
+        known_nll; /* the part of nll of tokens in the dictionary; their perplexity is exp(known_nll / known_tokens) */
+    int64_t known_tokens; /* scored tokens that are in the dictionary */
+    /* nll, plus the cost of spelling each unknown token: ln(alphabet) for each of its characters and for its end. A smaller
+     * dictionary is not rewarded for the characters that <unk> hides. */
+    double spelled_nll;
+    /* distinct characters of the files without whitespace, and one for the end of an unknown token */
+    int64_t alphabet;
 } nm_perplexity_sums;
 NM_API nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *perplexity);
 /* Mean and 95 % bootstrap interval of the perplexity over blocks of 64 tokens. NaN for NULL. */

@@ -170,11 +170,18 @@ struct nm_norm {
 NM_API extern const nm_norm_type *const nm_norm_types[];
 NM_API const nm_norm_type *nm_norm_type_find(const char *name);
 
+#define NM_NORM_STATISTICS(C) C(NM_STATISTICS_SHARD, "shard") C(NM_STATISTICS_UPDATE, "update")
+NM_CHOICES(nm_norm_statistics, NM_NORM_STATISTICS);
+
+#define NM_NORM_STATE_MODES(C)                                                                               \
+    C(NM_STATE_UPDATE, "update") C(NM_STATE_MICRO_BATCH, "micro-batch") C(NM_STATE_WORKER, "worker")
+NM_CHOICES(nm_norm_state_mode, NM_NORM_STATE_MODES);
+
 /* Section [norm]: options of all types. */
 typedef struct nm_norm_config {
     const char *at; /* norms of single sites, see nn/norm_assignment.h */
-    enum { NM_STATISTICS_SHARD, NM_STATISTICS_UPDATE } statistics;
-    enum { NM_STATE_UPDATE, NM_STATE_MICRO_BATCH, NM_STATE_WORKER } state;
+    nm_norm_statistics statistics;
+    nm_norm_state_mode state;
     int64_t groups; /* 0: that of the site */
 } nm_norm_config;
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "norma/choice.h"
 #include "norma/status.h"
 
 #ifdef __cplusplus
@@ -50,10 +51,20 @@ typedef struct nm_preset {
     {                                                                                                        \
 #field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, min, max, NULL, help                  \
     }
-/* One of "a|b|c". An enum field receives the index of the value, so its constants are declared in that order. */
-#define NM_CHOICE(T, field, initial, choices, help)                                                          \
+/* A field of the enum of an X list (norma/choice.h), which receives the constant of the word. A field of another type, and words
+ * that are not a list, do not compile. */
+#define NM_CHOICE(T, field, initial, LIST, help)                                                             \
     {                                                                                                        \
-#field, NM_KIND(((T *)0)->field), offsetof(T, field), initial, 0, 0, choices, help                   \
+#field,                                                                                              \
+            _Generic(((T *)0)->field, LIST##_ENUM                                                            \
+                     : NM_ENUM),                                                                             \
+            offsetof(T, field), initial, 0, 0, NM_CHOICE_WORDS(LIST), help                                   \
+    }
+/* A text field that is one of "a|b|c". */
+#define NM_WORD(T, field, initial, words, help)                                                              \
+    {                                                                                                        \
+#field, _Generic(((T *)0)->field, const char * : NM_TEXT), offsetof(T, field), initial, 0, 0, words, \
+            help       \
     }
 
 /* Later origins win; within one origin the later setting wins. */

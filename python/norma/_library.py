@@ -209,7 +209,8 @@ class IntervalStruct(Structure):
 class PerplexitySums(Structure):
     """nm_perplexity_sums, norma/language_model.h"""
     _fields_ = [("nll", c_double), ("tokens", c_int64), ("words", c_int64), ("unknown", c_int64), ("left_out", c_int64),
-                ("characters", c_int64)]
+                ("characters", c_int64), ("known_nll", c_double), ("known_tokens", c_int64), ("spelled_nll", c_double),
+                ("alphabet", c_int64)]
 
 
 class PairedStruct(Structure):

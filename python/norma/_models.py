@@ -346,7 +346,7 @@ def _exp(x: float) -> float:
 class Perplexity(NamedTuple):
     """The perplexity of a text. For a non-causal model (option model.causal) the value is not a perplexity."""
     perplexity: float  #: exp(nll / tokens)
-    per_word: float  #: exp(nll / words), which can be compared between vocabularies and tokenizers; inf if it is too large
+    per_word: float  #: as bits_per_character, per word: comparable between vocabularies and tokenizers; inf if too large
     low: float  #: lower end of the 95 % bootstrap interval over blocks of 64 tokens
     high: float  #: upper end of the interval
     nll: float  #: sum of the negative log probabilities in nats
@@ -354,7 +354,9 @@ class Perplexity(NamedTuple):
     words: int  #: words of the text that are separated by whitespace, and newlines
     unknown: int  #: tokens that are not in the dictionary
     left_out: int  #: tokens that were not scored: a last segment that is incomplete
-    bits_per_character: float  #: nll / (ln 2 * characters), with newlines
+    bits_per_character: float  #: with newlines, and the cost of spelling unknown tokens uniformly over the alphabet
+    perplexity_without_unknown: float  #: exp of the mean nll of the tokens that are in the dictionary; nan without one
+    alphabet: int  #: distinct characters of the text without whitespace, and one for the end of an unknown token
 
 
 class LanguageModel(_Model):
@@ -394,9 +396,10 @@ class LanguageModel(_Model):
         lib = library()
         with self._call("nm_language_model_perplexity", "nm_perplexity_free", encoded_path("path", path)) as result:
             sums, interval = lib.nm_perplexity_get_sums(result), lib.nm_perplexity_interval(result)
-            return Perplexity(_exp(sums.nll / sums.tokens), _exp(sums.nll / sums.words), interval.low, interval.high,
+            return Perplexity(_exp(sums.nll / sums.tokens), _exp(sums.spelled_nll / sums.words), interval.low, interval.high,
                               sums.nll, sums.tokens, sums.words, sums.unknown, sums.left_out,
-                              sums.nll / (math.log(2) * sums.characters))
+                              sums.spelled_nll / (math.log(2) * sums.characters),
+                              _exp(sums.known_nll / sums.known_tokens) if sums.known_tokens else math.nan, sums.alphabet)
 
     def _score(self, lines: Iterable[str], text: bool) -> Tuple[List[LineScore], float]:
         array, n = _texts("line", _list_of("lines", lines))

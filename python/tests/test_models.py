@@ -301,12 +301,12 @@ def test_language_model(language_model, folder):
     expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json", "--interval").stdout)
     measured = model.perplexity_of_file(folder / "lines")
     assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
-                                                                    "unknown", "left_out", "bits_per_character")}, "nll": measured.nll}
+                                                                    "unknown", "left_out", "bits_per_character", "perplexity_without_unknown", "alphabet")}, "nll": measured.nll}
     assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
     punctuated = 'Er sagte:\t"Ja, (z.B.)\u00a0das" ...\n\n l\'eau 3.5%!\n'  # more tokens of Moses than words
     (folder / "punctuated").write_text(punctuated, encoding="utf-8")
     counted = model.perplexity_of_file(folder / "punctuated")
-    assert counted.words == len(punctuated.split()) + 3 and counted.per_word == math.exp(counted.nll / counted.words)
+    assert counted.words == len(punctuated.split()) + 3 and counted.per_word >= math.exp(counted.nll / counted.words)
     with pytest.raises(norma.FileError, match="nowhere"):
         model.perplexity_of_file("nowhere")
     with pytest.raises(FileNotFoundError):

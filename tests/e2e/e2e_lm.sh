@@ -146,7 +146,11 @@ accepts 'per word' perplexity bpe test.txt
 { cat test.txt && echo 'hé 日本'; } >accents.txt
 try perplexity bpe accents.txt --json
 near "$(awk -v nll="$(value nll)" -v tokens="$(value tokens)" -v n="$(perl -CSD -0777 -ne 'print length' accents.txt)" \
-    'BEGIN { printf "%.9f", nll * tokens / log(2) / n }')" "$(value bits_per_character)" "bits per character"
+    -v unknown="$(value unknown)" -v alphabet="$(value alphabet)" \
+    'BEGIN { printf "%.9f", (nll * tokens + 2 * unknown * log(alphabet)) / log(2) / n }')" \
+    "$(value bits_per_character)" "bits per character: an unknown character and an end are spelled"
+[ "$(value unknown)" -ge 3 ] || fail "the accents are known"
+[ "$(value alphabet)" = "$(perl -CSD -0777 -ne '$n{$_} = 1 for /\S/g; print 1 + keys %n' accents.txt)" ] || fail "alphabet: $(cat out)"
 try perplexity bpe test.txt --json
 nll=$(value nll)
 try perplexity bpe test.txt --tokens

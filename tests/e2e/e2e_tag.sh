@@ -114,7 +114,7 @@ cut -d ' ' -f 1-3 <out >kept
 same kept glued.txt
 printf 'Anna Davidson lives in Wien .\n\nEmil lives in Rom\n' >text
 input=text try tag run --scheme bioes
-printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' \
+printf '%s\n' $'Anna\tB-PER' $'Davidson\tE-PER' $'lives\tO' $'in\tO' $'Wien\tS-LOC' $'.\tO' '' '' \
     $'Emil\tS-PER' $'lives\tO' $'in\tO' $'Rom\tS-LOC' '' >wanted
 same out wanted
 printf 'Anna Davidson lives\tin Wien .\n\t\nEmil\tlives in Rom\n' >text_tabs # tabs separate tokens of text, too
@@ -166,7 +166,7 @@ accepts 'done: 1 update,' train tiny.ini --run.folder umlaut --train.updates 1 -
 accepts 'done: 1 update,' train tiny.ini --run.folder latin1 --train.updates 1 --data.train latin1.txt --data.valid latin1.txt \
     --data.encoding latin1 # the validation set is the training set
 refuses 4 'utf16.txt: is UTF-16' train tiny.ini --run.folder none --data.train utf16.txt
-# Sentences with invalid lines are left out; text has one sentence per line.
+# Sentences with invalid lines are left out; text has one sentence per line, which is empty then.
 awk 'BEGIN { RS = ""; ORS = "\n\n" } NR <= 3' valid.txt >three
 { cat three && printf 'Anna X O\nb\377 X O\nc X O\n\n' && cat three; } >invalid.txt
 { "$NORMA" tag run three && "$NORMA" tag run three; } >wanted 2>err || fail "tag: $(cat err)"
@@ -174,11 +174,13 @@ try tag run invalid.txt --on-invalid skip
 same out wanted
 has err "norma: 1 of 7 sentences are not UTF-8 or contain zero bytes and were left out (line $(($(wc -l <three) + 2)))"
 printf 'Emil lives in Rom .\nb\000 a\nAnna lives in Bonn .\n' >invalid.txt
-sed 2d invalid.txt >whole.txt
+printf 'Emil lives in Rom .\n\nAnna lives in Bonn .\n' >whole.txt # every line of text has an output
 "$NORMA" tag run whole.txt --json >wanted 2>err || fail "tag: $(cat err)"
 try tag run invalid.txt --json --on-invalid skip
 same out wanted
 has err 'were left out (line 2)'
+has out '"line":2,"tokens":[]'
+has out '"line":3,"tokens":["Anna"'
 refuses 2 'tag.on_invalid = skip has no effect with tag.evaluate = true' tag run valid.txt --evaluate --on-invalid skip
 # Tags of spaCy.
 "$NORMA" tag run three --scheme bilou | cut -d ' ' -f 1,2,4 >bilou.txt 2>err || fail "tag: $(cat err)"

@@ -1,7 +1,7 @@
 /* Lexical shortlists: the selected tokens of a list that is accepted are tokens of the dictionary, ascending, with eos. */
 #include <string.h>
 
-#include "decode/shortlist.h"
+#include "task/shortlist_file.h"
 #include "fuzz.h"
 
 static nm_vocab *dictionary(const char *text)

@@ -31,14 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     size_t length = bytes - 1;
     if (nm_utf8_find_invalid(line, length) < length || memchr(line, 0, length) || memchr(line, '\n', length))
         return 0;
-    check_byte_level(data[0] % NM_PRETOKENIZERS, line, length);
+    check_byte_level(data[0] % NM_PRETOKENIZERS_COUNT, line, length);
     nm_tokenizer_options options = {
         .language = languages[data[0] & 3], .aggressive = data[0] & 4, .escape = data[0] & 8};
     nm_tokenizer tokenizer;
     nm_error err;
     static const char *const names[] = {"moses", "basic_english", "byte_level", "moses"};
     const char *name = names[data[0] >> 4 & 3];
-    options.pretokenizer = data[0] >> 6 < NM_PRETOKENIZERS ? data[0] >> 6 : 0;
+    options.pretokenizer = data[0] >> 6 < NM_PRETOKENIZERS_COUNT ? data[0] >> 6 : 0;
     NM_ASSERT(nm_tokenizer_open(&tokenizer, name, &options, &err) == NM_OK);
     nm_buffer tokens = {0}, text = {0};
     nm_buffer_clear(&tokens);

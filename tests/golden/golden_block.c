@@ -102,9 +102,15 @@ static golden_result configure_residual(golden_case *test, nm_stack_config *c)
     return GOLDEN_PASSED;
 }
 
+/* The names in case files. */
+static const char *const activations[] = {[NM_ACTIVATION_RELU] = "relu",
+                                          [NM_ACTIVATION_GELU] = "gelu",
+                                          [NM_ACTIVATION_GELU_TANH] = "gelu_tanh",
+                                          [NM_ACTIVATION_SILU] = "silu",
+                                          [NM_ACTIVATIONS_COUNT] = NULL};
+
 static golden_result configure(golden_case *test, nm_stack_config *c)
 {
-    static const char *const activations[] = {"relu", "gelu", "gelu_tanh", "silu", NULL};
     int activation;
     GOLDEN_TRY(choose(test, "activation", "relu", activations, &activation));
     *c = (nm_stack_config){.width = golden_whole(test, "d", 0),
@@ -498,8 +504,7 @@ static golden_result compare_numbers(golden_case *test, const char *name, const 
 /* y = f(x), dx = f'(x) dy */
 static golden_result run_activation(golden_case *test)
 {
-    static const char *const activations[] = {"relu", "gelu", "gelu_tanh", "silu", NULL};
-    static const nm_map_op ops[] = {NM_MAP_RELU, NM_MAP_GELU, NM_MAP_GELU_TANH, NM_MAP_SILU};
+    static const nm_map_op ops[] = {NM_ACTIVATIONS(NM_ACTIVATION_OP)};
     golden_tensor x, dy;
     int index;
     GOLDEN_TRY(choose(test, "activation", "", activations, &index));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "decode/viterbi.h"
+#include "task/tag_chain.h"
 #include "golden.h"
 #include "tape/tape.h"
 

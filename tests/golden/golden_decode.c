@@ -173,7 +173,10 @@ static golden_result decode_one(golden_case *test, search *s, sentence *one)
     nm_error err = {0};
     nm_decoder *decoder;
     nm_decode_options options = options_of(test, s, one->limit);
-    nm_special_tokens words = {s->made.tears ? s->made.bos : s->made.eos, s->made.eos, s->made.pad, -1};
+    nm_special_tokens words = {.first = s->made.tears ? s->made.bos : s->made.eos,
+                               .eos = s->made.eos,
+                               .pad = s->made.pad,
+                               .unk = -1};
     nm_id_list source = {one->ids, one->n};
     if (nm_decoder_create(&decoder, &s->made.model, 1, &options, &words, &err) != NM_OK)
         return golden_fail(test, "%s", err.text);

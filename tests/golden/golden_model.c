@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "data/batch.h"
+#include "model/batch.h"
 
 /* A padded matrix of ids [sentences, columns], packed without the positions that `where` marks as padding. */
 typedef struct packed {

@@ -32,7 +32,7 @@ static void map_init(pair *p, map_inputs *in, size z, nm_map_op op, bool affine)
 
 void check_map(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++)
+    for (int op = 0; op < NM_MAP_OPS_COUNT; op++)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
@@ -48,7 +48,7 @@ void check_map(pair *p, size z)
 
 void check_map_grad(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++)
+    for (int op = 0; op < NM_MAP_OPS_COUNT; op++)
         for (int affine = 0; affine < 2; affine++) {
             map_inputs in;
             map_init(p, &in, z, (nm_map_op)op, affine);
@@ -85,7 +85,7 @@ static gate_inputs gate_init(pair *p, size z, bool gate_first)
 
 void check_gate(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++) {
+    for (int op = 0; op < NM_MAP_OPS_COUNT; op++) {
         gate_inputs in = gate_init(p, z, op % 2);
         test_mat y = pair_random(p, z.rows, z.cols, z.gap);
         BOTH(p, gate, .op = (nm_map_op)op, .gate = in.gate.m[s], .x = in.x.m[s], .y = y.m[s]);
@@ -96,7 +96,7 @@ void check_gate(pair *p, size z)
 
 void check_gate_grad(pair *p, size z)
 {
-    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++) {
+    for (int op = 0; op < NM_MAP_OPS_COUNT; op++) {
         gate_inputs in = gate_init(p, z, op % 2), grads = gate_init(p, z, op % 2);
         test_mat dy = pair_random(p, z.rows, z.cols, z.gap);
         BOTH(p, gate_grad, .forward = {.op = (nm_map_op)op, .gate = in.gate.m[s], .x = in.x.m[s]},

@@ -57,17 +57,12 @@ static void token_init(pair *p, token_inputs *in, int variant, size z)
     in->scale = pair_random(p, z.rows, groups, 0);
 }
 
-static bool token_centered(const token_inputs *in)
-{
-    return in->spec.kind == NM_TOKEN_CENTER || in->spec.kind == NM_TOKEN_CENTER_UNBIASED ||
-           in->spec.kind == NM_TOKEN_CENTER_OUTSIDE;
-}
-
 static void token_forward(pair *p, const token_inputs *in)
 {
     BOTH(p, token_norm, .spec = &in->spec, .x = in->x.m[s], .weight = in->weight.m[s].data,
          .bias = in->bias.m[s].data, .y = in->y.m[s],
-         .shift = token_centered(in) ? in->shift.m[s].data : NULL, .scale = in->scale.m[s].data);
+         .shift = nm_token_norm_centers(in->spec.kind) ? in->shift.m[s].data : NULL,
+         .scale = in->scale.m[s].data);
 }
 
 /* Largest |scale| of every row. An error in the last place of x is one of `scale` times this size in y; in the gradient, `scale`
@@ -94,7 +89,7 @@ void check_token_norm(pair *p, size z)
         mat_compare_sized(p, "y", in.y, 64, sizes);
         free(sizes);
         mat_compare(p, "scale", in.scale, 64, 0);
-        if (token_centered(&in))
+        if (nm_token_norm_centers(in.spec.kind))
             mat_compare(p, "shift", in.shift, 32, 1);
         pair_close(p);
     }
@@ -109,7 +104,8 @@ void check_token_norm_grad(pair *p, size z)
         test_mat d_weight = random_vector(p, in.spec.weight_len), d_bias = random_vector(p, z.cols);
         token_forward(p, &in);
         BOTH(p, token_norm_grad, .spec = &in.spec, .dy = dy.m[s], .x = in.x.m[s],
-             .weight = in.weight.m[s].data, .shift = token_centered(&in) ? in.shift.m[s].data : NULL,
+             .weight = in.weight.m[s].data,
+             .shift = nm_token_norm_centers(in.spec.kind) ? in.shift.m[s].data : NULL,
              .scale = in.scale.m[s].data, .add = variant % 2 == 1, .dx = dx.m[s],
              .d_weight = variant == 0 ? NULL : d_weight.m[s].data,
              .d_bias = in.spec.bias_len ? d_bias.m[s].data : NULL);

@@ -184,7 +184,7 @@ static void map_backward(grad_case *c)
 static void test_map(void **state)
 {
     (void)state;
-    for (int op = NM_MAP_RELU; op <= NM_MAP_IDENTITY; op++) {
+    for (int op = 0; op < NM_MAP_OPS_COUNT; op++) {
         grad_case c = {.variant = op, .n = {ROWS * WIDTH, 2, WIDTH, WIDTH}, .n_out = ROWS * WIDTH};
         check_case("map", &c, map_forward, map_backward);
     }

@@ -85,8 +85,8 @@ class Pooling(unittest.TestCase):
         self.assertGreater(self.rate(trial), 0.3)
 
     def test_settings_that_vary(self):
-        """Five data sets whose effects differ, with mean 0: fixed settings would not cover the mean of all
-        data sets."""
+        """Five datasets whose effects differ, with mean 0: fixed settings would not cover the mean of all
+        datasets."""
 
         def trial(generator):
             found = []

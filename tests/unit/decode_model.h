@@ -123,9 +123,10 @@ static inline void tiny_release(tiny *made)
     nm_options_free(made->options);
 }
 
-/* Log probabilities [target tokens, V] of a forward pass over packed sources and target inputs; the caller frees them. */
-static inline double *teacher_forced(tiny *made, const nm_packing *source, const int32_t *source_ids,
-                                     const nm_packing *target, const int32_t *target_in)
+/* Logits, or log probabilities, [target tokens, V] of a forward pass over packed sources and target inputs; the caller frees
+ * them. */
+static inline double *forced_scores(tiny *made, const nm_packing *source, const int32_t *source_ids,
+                                    const nm_packing *target, const int32_t *target_in, bool normalized)
 {
     nm_backend *b = made->backend;
     int32_t *source_pos = nm_allocate((size_t)source->n_tokens * sizeof(int32_t));
@@ -146,8 +147,9 @@ static inline double *teacher_forced(tiny *made, const nm_packing *source, const
     nm_tape_start(&made->tape, false, 0, 0);
     nm_model_output out = made->model->type->forward(made->model, &made->tape, &batch);
     nm_tensor *logits = nm_linear(&made->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
-    NM_CALL(b, log_softmax, .x = nm_tensor_mat(logits), .allowed = made->model->allowed,
-            .y = nm_tensor_mat(logits));
+    if (normalized)
+        NM_CALL(b, log_softmax, .x = nm_tensor_mat(logits), .allowed = made->model->allowed,
+                .y = nm_tensor_mat(logits));
     size_t n = (size_t)logits->rows * (size_t)logits->cols, unit = nm_dtype_bytes(b->dtype);
     double *values = nm_allocate(n * sizeof *values);
     void *raw = nm_allocate(n * unit);
@@ -158,6 +160,12 @@ static inline double *teacher_forced(tiny *made, const nm_packing *source, const
     free(source_pos);
     free(target_pos);
     return values;
+}
+
+static inline double *teacher_forced(tiny *made, const nm_packing *source, const int32_t *source_ids,
+                                     const nm_packing *target, const int32_t *target_in)
+{
+    return forced_scores(made, source, source_ids, target, target_in, true);
 }
 
 #endif

@@ -33,17 +33,23 @@ static inline void release_all(nm_translation *list, size_t n)
         nm_translation_release(&list[i]);
 }
 
-/* Log probabilities of the next token after `prefix`, which includes the first target input. */
-static inline void next_words(tiny *made, const nm_id_list *source, const int32_t *prefix, int32_t n,
-                              double *out)
+/* Logits, or log probabilities, of the next token after `prefix`, which includes the first target input. */
+static inline void next_scores(tiny *made, const nm_id_list *source, const int32_t *prefix, int32_t n,
+                               bool normalized, double *out)
 {
     const int32_t source_offsets[] = {0, source->n}, target_offsets[] = {0, n};
     nm_packing packed = {1, source->n, source->n, source_offsets, NULL},
                fed = {1, n, n, target_offsets, NULL};
-    double *all = teacher_forced(made, &packed, source->ids, &fed, prefix);
+    double *all = forced_scores(made, &packed, source->ids, &fed, prefix, normalized);
     int32_t words = made->model->target_size;
     memcpy(out, all + (size_t)(n - 1) * (size_t)words, (size_t)words * sizeof *out);
     free(all);
+}
+
+static inline void next_words(tiny *made, const nm_id_list *source, const int32_t *prefix, int32_t n,
+                              double *out)
+{
+    next_scores(made, source, prefix, n, true, out);
 }
 
 enum { SOURCES = 12, LONGEST = 12 };

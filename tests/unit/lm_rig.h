@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 #include "decode/incremental.h"
-#include "decode/sampler.h"
+#include "task/sampler_tokens.h"
 #include "task/lm_task.h"
 
 enum { WORDS = 23, SEGMENT = 6, TEXT = 150 };

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "data/batches.h"
+#include "train/batches.h"
 
 enum { N = 3000, SHARDS = 8, MAX_TOKENS = 500 };
 

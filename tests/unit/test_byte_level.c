@@ -24,7 +24,7 @@ static void words_of_published_tokenizers(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *words[NM_PRETOKENIZERS];
+        const char *text, *words[NM_PRETOKENIZERS_COUNT];
     } cases[] = {
         {"Hello world, it's 12345!",
          {"Hello Ġworld , Ġit 's Ġ12345 !", "Hello Ġworld , Ġit 's Ġ 123 45 !",
@@ -61,7 +61,7 @@ static void words_of_published_tokenizers(void **state)
     };
     nm_buffer out = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        for (int rules = 0; rules < NM_PRETOKENIZERS; rules++) {
+        for (int rules = 0; rules < NM_PRETOKENIZERS_COUNT; rules++) {
             encode((nm_pretokenizer)rules, cases[i].text, strlen(cases[i].text), &out);
             assert_buffer(&out, cases[i].words[rules]);
         }
@@ -121,7 +121,7 @@ static void text_is_restored(void **state)
             const char *part = parts[(random >> 16) % N];
             nm_buffer_append(&text, part, strlen(part));
         }
-        encode((nm_pretokenizer)(i % NM_PRETOKENIZERS), text.data, text.bytes, &words);
+        encode((nm_pretokenizer)(i % NM_PRETOKENIZERS_COUNT), text.data, text.bytes, &words);
         assert_null(strstr(words.data, "  "));
         nm_byte_level_decode(words.data, words.bytes, &back);
         assert_string_equal(back.data, text.data);

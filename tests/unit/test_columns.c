@@ -29,8 +29,10 @@ static void reads_sentences(void **state)
     nm_columns c;
     nm_error err;
     bool more;
+    int64_t blank_lines;
     FILE *stream = reader(&c, text, sizeof text - 1);
-    assert_int_equal(nm_columns_peek(&c, &more, &err), NM_OK);
+    assert_int_equal(nm_columns_peek(&c, &more, &blank_lines, &err), NM_OK);
+    assert_int_equal(blank_lines, 2);
     assert_true(more);
     assert_int_equal(nm_columns_next(&c, &more, &err), NM_OK);
     assert_true(more);

@@ -502,13 +502,226 @@ static void test_failing_batch(void **state)
     nm_backend_free(backend);
 }
 
+/* ---- repetitions, tokens that are no text ---- */
+
+static void decode_with(tiny *made, const nm_special_tokens *tokens, const nm_id_list *source,
+                        const nm_id_list *prefix, nm_translation *out)
+{
+    nm_decoder *decoder;
+    nm_error err = {0};
+    if (nm_decoder_create(&decoder, &made->model, 1, decode_of(made), tokens, &err) != NM_OK ||
+        nm_decode_prefixes(decoder, source, prefix, NULL, 1, out, &err) != NM_OK)
+        fail_msg("%s", err.text);
+    nm_decoder_free(decoder);
+}
+
+/* Whether an n-gram of this size occurs twice. */
+static bool repeats(const int32_t *ids, int32_t n, int32_t size)
+{
+    for (int32_t a = 0; a + size <= n; a++)
+        for (int32_t b = a + 1; b + size <= n; b++)
+            if (!memcmp(ids + a, ids + b, (size_t)size * sizeof *ids))
+                return true;
+    return false;
+}
+
+static void test_no_ngram_twice(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    corpus *text = random_corpus();
+    int32_t repeated = 0;
+    for (int search = 0; search < 3; search++)
+        for (int32_t size = 0; size <= 3; size++) {
+            char number[8];
+            snprintf(number, sizeof number, "%d", size);
+            const char *const settings[] = {"decode.no_repeat_ngram_size",
+                                            number,
+                                            "decode.search",
+                                            search == 0   ? "fairseq"
+                                            : search == 1 ? "tears"
+                                                          : "sample",
+                                            "decode.max_length_a",
+                                            "0",
+                                            "decode.max_length_b",
+                                            "9",
+                                            "decode.min_length",
+                                            "6",
+                                            NULL};
+            tiny made = tiny_create(backend, WORDS, 21, settings);
+            nm_translation out[SOURCES];
+            decode_all(&made.model, 1, decode_of(&made), text->list, SOURCES, out);
+            for (int32_t s = 0; s < SOURCES; s++) {
+                assert_true(out[s].n > 0);
+                for (int32_t i = 0; i < out[s].n; i++) {
+                    const nm_hypothesis *h = &out[s].list[i];
+                    int32_t n = nm_hypothesis_length(h, EOS);
+                    if (size)
+                        assert_false(repeats(h->ids, n, size));
+                    else
+                        repeated += repeats(h->ids, n, 2);
+                    /* scores are those of the model: blocked tokens give their probability to no other */
+                    double next[WORDS];
+                    int32_t fed[16] = {EOS};
+                    for (int32_t t = 0; t < h->n && search < 2; t++) {
+                        next_words(&made, &text->list[s], fed, t + 1, next);
+                        assert_true(fabs(next[h->ids[t]] - h->token_scores[t]) < 1e-9);
+                        fed[t + 1] = h->ids[t];
+                    }
+                }
+            }
+            release_all(out, SOURCES);
+            tiny_release(&made);
+        }
+    assert_true(repeated > SOURCES); /* without the rule */
+    free(text);
+    nm_backend_free(backend);
+}
+
+/* log softmax of the scores after the repetition penalty (Keskar et al. 2019) for the tokens so far. */
+static void penalized(double scores[WORDS], const int32_t *ids, int32_t n, double penalty)
+{
+    bool seen[WORDS] = {false};
+    double sum = 0;
+    for (int32_t t = 0; t < n; t++)
+        if (!seen[ids[t]]) {
+            double *x = &scores[ids[t]];
+            *x = *x > 0 ? *x / penalty : *x * penalty;
+            seen[ids[t]] = true;
+        }
+    for (int32_t v = 0; v < WORDS; v++)
+        sum += exp(scores[v]);
+    for (int32_t v = 0; v < WORDS; v++)
+        scores[v] -= log(sum);
+}
+
+/* Greedy search with a penalty on the logits of one model, and on the log probabilities of an ensemble. */
+static void test_repetition_penalty(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    corpus *text = random_corpus();
+    const double penalty = 1.4;
+    const char *const settings[] = {"decode.repetition_penalty",
+                                    "1.4",
+                                    "decode.beam",
+                                    "1",
+                                    "decode.max_length_a",
+                                    "0",
+                                    "decode.max_length_b",
+                                    "6",
+                                    "model.output_bias",
+                                    "true",
+                                    "decode.min_length",
+                                    "5",
+                                    NULL};
+    tiny made = tiny_create(backend, WORDS, 33, settings);
+    int32_t changed = 0, positive = 0;
+    for (int32_t n_models = 1; n_models <= 2; n_models++) {
+        nm_model *const models[] = {made.model, made.model};
+        nm_translation out[SOURCES];
+        decode_all(models, n_models, decode_of(&made), text->list, SOURCES, out);
+        for (int32_t s = 0; s < SOURCES; s++) {
+            int32_t fed[16] = {EOS};
+            const nm_hypothesis *h = &out[s].list[0];
+            for (int32_t t = 0; t < h->n; t++) {
+                double scores[WORDS], plain[WORDS];
+                next_scores(&made, &text->list[s], fed, t + 1, n_models > 1, scores);
+                next_words(&made, &text->list[s], fed, t + 1, plain);
+                for (int32_t i = 0; i < t; i++)
+                    positive += scores[fed[1 + i]] > 0;
+                penalized(scores, fed + 1, t, penalty);
+                int32_t best = h->ids[t], unpenalized = FIRST_WORD;
+                for (int32_t v = 0; v < WORDS && t < 6; v++) {
+                    assert_true(v == PAD || (v == EOS && t < 5) || scores[v] <= scores[best] + 1e-9);
+                    unpenalized =
+                        v != PAD && (v != EOS || t >= 5) && plain[v] > plain[unpenalized] ? v : unpenalized;
+                }
+                changed += t < 6 && unpenalized != best;
+                assert_true(fabs(h->token_scores[t] - scores[best]) < 1e-9);
+                fed[t + 1] = best;
+            }
+        }
+        release_all(out, SOURCES);
+    }
+    assert_true(changed > 3 && positive > 3);
+    tiny_release(&made);
+    free(text);
+    nm_backend_free(backend);
+}
+
+/* Tokens that are no text are never chosen, also if they are the most probable ones, and not sampled. */
+static void test_excluded(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    corpus *text = random_corpus();
+    bool excluded[WORDS] = {false};
+    nm_special_tokens tokens = special;
+    static const char *const searches[] = {"fairseq", "tears", "sample"};
+    for (int32_t v = FIRST_WORD; v < WORDS - 2; v++) { /* all words but two */
+        excluded[v] = true;
+        tokens.n_excluded++;
+    }
+    excluded[BOS] = true;
+    tokens.n_excluded++;
+    tokens.excluded = excluded;
+    for (int search = 0; search < 3; search++) {
+        const char *const settings[] = {"decode.search", searches[search], "decode.unknown", "false", NULL};
+        tiny made = tiny_create(backend, WORDS, 21, settings);
+        for (int32_t s = 0; s < SOURCES; s++) {
+            nm_translation out;
+            decode_with(&made, &tokens, &text->list[s], NULL, &out);
+            assert_true(out.n > 0);
+            for (int32_t t = 0; t < nm_hypothesis_length(&out.list[0], EOS); t++)
+                assert_true(out.list[0].ids[t] >= WORDS - 2);
+            nm_translation_release(&out);
+        }
+        tiny_release(&made);
+    }
+    free(text);
+    nm_backend_free(backend);
+}
+
+/* A prefix that reaches the length limit is continued: the limit counts from its end. */
+static void test_long_prefix(void **state)
+{
+    (void)state;
+    nm_backend *backend = backend_of("ref", NM_F64, 1, false);
+    corpus *text = random_corpus();
+    const char *const settings[] = {
+        "decode.max_length_a", "0", "decode.max_length_b", "3", "decode.min_length", "0", NULL};
+    tiny made = tiny_create(backend, WORDS, 21, settings);
+    const int32_t ids[] = {FIRST_WORD, FIRST_WORD + 1, FIRST_WORD, FIRST_WORD + 1, FIRST_WORD};
+    for (int32_t n = 1; n <= 5; n++) {
+        const nm_id_list prefix = {ids, n};
+        nm_decode_options *options = decode_of(&made);
+        options->min_length = n + 1; /* one more token than the prefix */
+        options->beam = 2;
+        options->nbest = 2;
+        nm_translation out;
+        decode_with(&made, &special, &text->list[3], &prefix, &out);
+        assert_int_equal(out.n, 2);
+        int32_t length = nm_hypothesis_length(&out.list[0], EOS);
+        assert_true(length <= (n < 3 ? 3 : n + 3));
+        assert_true(length > n);
+        assert_memory_equal(out.list[0].ids, ids, (size_t)n * sizeof *ids);
+        nm_translation_release(&out);
+    }
+    free(text);
+    tiny_release(&made);
+    nm_backend_free(backend);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),       cmocka_unit_test(test_length_penalties),
-        cmocka_unit_test(test_exhaustive),   cmocka_unit_test(test_allowed_tokens),
-        cmocka_unit_test(test_independence), cmocka_unit_test(test_nbest),
-        cmocka_unit_test(test_ensemble),     cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_failing_batch)};
+        cmocka_unit_test(test_greedy),         cmocka_unit_test(test_length_penalties),
+        cmocka_unit_test(test_exhaustive),     cmocka_unit_test(test_allowed_tokens),
+        cmocka_unit_test(test_independence),   cmocka_unit_test(test_nbest),
+        cmocka_unit_test(test_ensemble),       cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_failing_batch),
+        cmocka_unit_test(test_no_ngram_twice), cmocka_unit_test(test_repetition_penalty),
+        cmocka_unit_test(test_excluded),       cmocka_unit_test(test_long_prefix)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#include "data/batches.h"
+#include "train/batches.h"
 
 enum { MAX = 4096 };
 

@@ -319,7 +319,7 @@ static void test_same_translation(void **state)
     static const char *const settings[] = {"model.norm", "batch", "model.decoder_norm", "batch", NULL};
     static const int32_t one[] = {5, 4, EOS}, two[] = {3, 8, 7, 4, EOS};
     const nm_id_list sources[] = {{one, 3}, {two, 5}};
-    const nm_special_tokens special = {EOS, EOS, PAD, -1};
+    const nm_special_tokens special = {.first = EOS, .eos = EOS, .pad = PAD, .unk = -1};
     nm_backend *backend = backend_of("ref", NM_F64, 1, false);
     tiny made = tiny_create(backend, WORDS, 7, settings);
     nm_translation found[2][2];

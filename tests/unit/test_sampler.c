@@ -16,7 +16,9 @@ static void write_on(rig *r, const nm_vocab *vocab, const nm_sample_options *opt
     nm_error err;
     const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
     const nm_sampler_prompts prompts = {.list = some_prompts, .n = PROMPTS};
-    check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
+    check(
+        nm_sampler_create(&sampler, r->model, options, nm_lm_sampler_tokens(&texts, options->unknown), &err),
+        &err);
     check(nm_sampler_run(sampler, &prompts, NULL, drawn, &err), &err);
     for (int i = 0; i < PROMPTS; i++) {
         assert_int_equal(drawn[i].n, DRAWN);
@@ -203,7 +205,9 @@ static void write_until(rig *r, const nm_vocab *vocab, const nm_sample_options *
     const nm_sampler_texts texts = {vocab, vocab->eos, false, NULL};
     nm_sampler *sampler;
     nm_error err;
-    check(nm_sampler_create(&sampler, r->model, options, &texts, &err), &err);
+    check(
+        nm_sampler_create(&sampler, r->model, options, nm_lm_sampler_tokens(&texts, options->unknown), &err),
+        &err);
     check(nm_sampler_run(sampler, prompts, NULL, out, &err), &err);
     nm_sampler_free(sampler);
 }
@@ -388,7 +392,9 @@ static void test_prompts_are_processed_in_steps(void **state)
         nm_sample_options options = {
             .temperature = 0, .top_p = 1, .repetition_penalty = 1, .tokens = NEW, .batch = 2};
         rig_open(&r, contexts[kind]);
-        check(nm_sampler_create(&sampler, r.model, &options, &texts, &err), &err);
+        check(nm_sampler_create(&sampler, r.model, &options, nm_lm_sampler_tokens(&texts, options.unknown),
+                                &err),
+              &err);
         check(nm_sampler_run(sampler, &(nm_sampler_prompts){.list = prompts, .n = 4}, NULL, out, &err), &err);
         for (int i = 2; i < 4; i++) {
             assert_int_equal(out[i].n, NEW);

@@ -1,6 +1,8 @@
 /* Lexical shortlists: reading, selection, and searches that output the selected tokens only. */
 #include "decode_search.h"
 
+#include "task/shortlist_file.h"
+
 #include <unistd.h>
 
 static char folder[] = "/tmp/norma-shortlist-XXXXXX";

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "decode/viterbi.h"
+#include "task/tag_chain.h"
 #include "metric/span_f1.h"
 
 enum { MOST = 32 };

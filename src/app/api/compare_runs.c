@@ -129,16 +129,12 @@ int64_t nm_comparison_parallel(const nm_comparison *self)
 
 /* ---- tables ---- */
 
-static const char *const formats[] = {[NM_TABLE_TEXT] = "text",
-                                      [NM_TABLE_MARKDOWN] = "markdown",
-                                      [NM_TABLE_LATEX] = "latex",
-                                      [NM_TABLE_CSV] = "csv",
-                                      [NM_TABLE_JSON] = "json"};
+static const char *const formats[] = {NM_TABLE_FORMATS(NM_CHOICE_NAME)};
 
 static bool find_format(const nm_comparison *self, const char *name, nm_table_format *format)
 {
     *format = self->config->format;
-    for (int i = 0; name && i <= NM_TABLE_JSON; i++)
+    for (int i = 0; name && i < NM_TABLE_FORMATS_COUNT; i++)
         if (!strcmp(name, formats[i])) {
             *format = (nm_table_format)i;
             return true;

@@ -11,13 +11,14 @@
 #include "metric/bootstrap.h"
 #include "model/lm.h"
 #include "task/lm_task.h"
+#include "task/sampler_tokens.h"
 #include "text/words.h"
 
 typedef struct scoring_config { /* section [perplexity] */
     int64_t context, batch_tokens;
     bool drop_incomplete;
     const char *encoding;
-    enum { DOCUMENTS_AUTO, DOCUMENTS_LINE, DOCUMENTS_SEPARATED, DOCUMENTS_FILE } documents;
+    int documents;
     const char *document_separator;
 } scoring_config;
 
@@ -113,10 +114,10 @@ static nm_status set_documents(nm_language_model *self, nm_error *err)
     const scoring_config *config = self->scoring;
     NM_TRY(nm_lm_text_create(&self->text, self->parts, err));
     self->trained = self->documents = nm_lm_document_rule(self->text);
-    if (config->documents == DOCUMENTS_AUTO)
+    if (config->documents == NM_DOCUMENTS_AS_TRAINED)
         return NM_OK;
-    self->documents = (nm_document_rule){(nm_document_unit)(config->documents - DOCUMENTS_LINE),
-                                         config->document_separator};
+    self->documents =
+        (nm_document_rule){(nm_document_unit)(config->documents - 1), config->document_separator};
     return self->documents.unit == NM_DOCUMENT_LINE
                ? NM_OK
                : nm_lm_check_documents(self->text, "perplexity.documents", err);
@@ -145,8 +146,9 @@ static nm_status open_model(nm_language_model *self, const char *path, const cha
         return NM_OK;
     const nm_sampler_texts texts = {self->parts->vocab, self->first_input,
                                     self->trained.unit != NM_DOCUMENT_LINE, self->parts->spm.spm};
-    return nm_sampler_create(&self->sampler, model, nm_options_find(self->inference.options, "sample"),
-                             &texts, err);
+    const nm_sample_options *sample = nm_options_find(self->inference.options, "sample");
+    return nm_sampler_create(&self->sampler, model, sample, nm_lm_sampler_tokens(&texts, sample->unknown),
+                             err);
 }
 
 nm_status nm_language_model_open(nm_language_model **model, const char *path, const char *const *options,
@@ -403,8 +405,10 @@ nm_document_rule nm_language_model_document_rule(const nm_language_model *self)
 
 void nm_perplexity_free(nm_perplexity *self)
 {
-    if (self)
+    if (self) {
         nm_lm_scored_release(&self->scored);
+        free(self->counts.alphabet);
+    }
     free(self);
 }
 
@@ -419,21 +423,36 @@ void nm_perplexity_add(nm_perplexity *total, const nm_perplexity *one)
     to->n_blocks += from->n_blocks;
     to->nll += from->nll;
     to->tokens += from->tokens;
+    to->unknown_nll += from->unknown_nll;
+    to->unknown += from->unknown;
     to->left_out += from->left_out;
     total->counts.words += one->counts.words;
     total->counts.characters += one->counts.characters;
     total->counts.unknown += one->counts.unknown;
+    total->counts.hidden += one->counts.hidden;
+    for (size_t i = 0; i < NM_LM_ALPHABET_BYTES && total->counts.alphabet && one->counts.alphabet; i++)
+        total->counts.alphabet[i] |= one->counts.alphabet[i];
 }
 
 nm_perplexity_sums nm_perplexity_get_sums(const nm_perplexity *self)
 {
-    return self ? (nm_perplexity_sums){.nll = self->scored.nll,
-                                       .tokens = self->scored.tokens,
-                                       .words = self->counts.words,
-                                       .characters = self->counts.characters,
-                                       .unknown = self->counts.unknown,
-                                       .left_out = self->scored.left_out}
-                : (nm_perplexity_sums){0};
+    if (!self)
+        return (nm_perplexity_sums){0};
+    const nm_lm_scored *scored = &self->scored;
+    const nm_lm_counts *counts = &self->counts;
+    int64_t alphabet = 1; /* the end of the word */
+    for (size_t i = 0; counts->alphabet && i < NM_LM_ALPHABET_BYTES; i++)
+        alphabet += __builtin_popcount(counts->alphabet[i]);
+    return (nm_perplexity_sums){.nll = scored->nll,
+                                .tokens = scored->tokens,
+                                .words = counts->words,
+                                .characters = counts->characters,
+                                .unknown = counts->unknown,
+                                .left_out = scored->left_out,
+                                .known_nll = scored->nll - scored->unknown_nll,
+                                .known_tokens = scored->tokens - scored->unknown,
+                                .spelled_nll = scored->nll + (double)counts->hidden * log((double)alphabet),
+                                .alphabet = alphabet};
 }
 
 nm_interval nm_perplexity_interval(const nm_perplexity *self)

@@ -127,6 +127,32 @@ static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_eve
     }
 }
 
+/* Warns if a much larger part of the validation or test tokens is unknown than of the training tokens, as in text of another
+ * encoding, language or tokenization. Words are unknown more often than subwords. */
+static void warn_of_other_text(const nm_prepared *self, const nm_prepare_events *events)
+{
+    const nm_prepare_report *report = &self->report;
+    const bool words = !report->merges && !report->pieces[0];
+    const double limit = words ? 0.25 : 0.02;
+    for (int split = 1; split < NM_PREPARE_SPLITS; split++)
+        for (int side = 0; side < report->sides; side++) {
+            const nm_prepare_split_report *train = &report->splits[0], *s = &report->splits[split];
+            double here = (double)s->unknown[side] / (double)(s->tokens[side] ? s->tokens[side] : 1);
+            double there =
+                (double)train->unknown[side] / (double)(train->tokens[side] ? train->tokens[side] : 1);
+            if (here <= limit + 3 * there)
+                continue;
+            char *text =
+                nm_format("%s%s%s: %.1f %% of the tokens are unknown, %.1f %% of the training text: is its "
+                          "encoding (--%s-encoding), language or tokenization another one?",
+                          nm_prepare_split_names[split], report->sides == 2 ? ", " : "",
+                          report->sides == 2 ? nm_prepare_side_name(report->sides, side) : "", 100 * here,
+                          100 * there, nm_prepare_split_names[split]);
+            events->message(events->user, text);
+            free(text);
+        }
+}
+
 /* Warns if text of a language without spaces was tokenized by the Moses tokenizer, which leaves clauses as single words. Text that
  * contains spaces between words nevertheless has about as many words as the other side. */
 static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_events *events)
@@ -269,6 +295,7 @@ static nm_status prepare(nm_prepared *self, const char *settings, const char *co
         warn_of_repeated_pairs(self, events);
         warn_of_tokenized_text(self, events);
         warn_of_unknown_tokens(self, events);
+        warn_of_other_text(self, events);
         warn_of_missing_spaces(self, events);
     }
     return NM_OK;

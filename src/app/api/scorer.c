@@ -68,13 +68,12 @@ static nm_status check_options(const nm_options *options, const nm_score_metric 
 
 static nm_status configure(nm_scorer *self, const char *name, nm_error *err)
 {
-    enum { MULTI_BLEU };
     const score_options *score = self->score;
     const nm_score_metric *metric = nm_score_metric_find(name);
     if (!metric)
         return nm_fail(err, NM_USAGE, "score: unknown metric '%.40s'; available: " NM_SCORE_METRICS, name);
     NM_TRY(check_options(self->options, metric, err));
-    bool sacrebleu = score->metric_variant != MULTI_BLEU;
+    bool sacrebleu = score->metric_variant != NM_BLEU_MULTI;
     if (sacrebleu && score->split_compounds)
         return nm_fail(
             err, NM_USAGE,

@@ -12,7 +12,7 @@ typedef struct tag_config { /* section [tag] */
 
 /* clang-format off */
 static const nm_option tag_rows[] = {
-    NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
+    NM_WORD(tag_config, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags."),
     {0}};
 /* clang-format on */
 

@@ -8,6 +8,7 @@
 #include "api/translations.h"
 #include "decode/decode.h"
 #include "model/seq2seq.h"
+#include "task/shortlist_file.h"
 #include "task/text_coder.h"
 #include "task/translation.h"
 #include "text/bpe.h"
@@ -112,12 +113,13 @@ static nm_status open_decoder(const nm_translator *self, nm_decoder **decoder, n
     if (self->main)
         return nm_decoder_create_worker(decoder, self->main->decoder, err);
     const nm_inference *inference = &self->inference;
-    const nm_vocab *vocab = self->parts->target_vocab;
-    const nm_special_tokens words = {nm_translation_first_id(vocab), vocab->eos, vocab->pad, vocab->unk};
+    bool *excluded;
+    const nm_special_tokens words = nm_translation_special_tokens(self->parts->target_vocab, &excluded);
     nm_model **models = nm_allocate((size_t)inference->n_models * sizeof(nm_model *));
     for (int32_t m = 0; m < inference->n_models; m++)
         models[m] = inference->models[m].model;
     nm_status status = nm_decoder_create(decoder, models, inference->n_models, &self->search, &words, err);
+    free(excluded);
     free(models);
     if (status == NM_OK && *self->formats->shortlist)
         nm_decoder_set_shortlist(*decoder, &self->shortlist);

@@ -10,7 +10,7 @@
 
 static volatile pid_t running;
 
-static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 enum { N_FORWARDED = sizeof forwarded / sizeof *forwarded };
 
 static void on_signal(int number)

@@ -16,7 +16,7 @@
 
 typedef struct generate_config { /* section [generate] */
     const char *prompt, *output, *encoding, *document_separator;
-    int documents;
+    nm_document_unit documents;
     int64_t samples, buffer;
     bool bare, json;
     nm_on_invalid on_invalid;
@@ -134,8 +134,7 @@ static nm_status check_prompt(const job *self, const char *text, size_t bytes, c
 
 static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_error *err)
 {
-    const nm_document_rule rule = {(nm_document_unit)self->config->documents,
-                                   self->config->document_separator};
+    const nm_document_rule rule = {self->config->documents, self->config->document_separator};
     size_t buffer = isatty(fileno(stream)) ? 1 : (size_t)self->config->buffer;
     nm_documents reader;
     nm_line_list lines = {0};

@@ -26,7 +26,10 @@ typedef struct perplexity_config { /* section [perplexity] */
     bool json, drop_incomplete, interval, tokens, each_line;
 } perplexity_config;
 
-enum { ALL_SPLITS = NM_SPLIT_TEST + 1 }; /* value of perplexity.split; the others are those of nm_split */
+/* Values of perplexity.split: an nm_split, or all. */
+enum { ALL_SPLITS = NM_SPLITS_COUNT };
+#define SCORED_SPLITS(C) NM_SPLITS(C) C(ALL_SPLITS, "all")
+typedef int SCORED_SPLITS_ENUM;
 
 #define ROW(field, initial, min, max, help) NM_OPTION(perplexity_config, field, initial, min, max, help)
 
@@ -38,7 +41,7 @@ static const nm_option perplexity_rows[] = {
     NM_TEXT_ENCODING_OPTION(perplexity_config),
     NM_LM_DOCUMENT_OPTIONS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
-    NM_CHOICE(perplexity_config, split, "all", "train|valid|test|all", "Split of a translation model's data folder to score."),
+    NM_CHOICE(perplexity_config, split, "all", SCORED_SPLITS, "Split of a translation model's data folder to score."),
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
     ROW(tokens, "false", 0, 1, "Print one JSON object per document of the text (by default per line) with the log probability of every token, instead of the perplexity."),
@@ -94,7 +97,7 @@ static bool is_causal(const job *self)
 
 static double bits_per_character(nm_perplexity_sums s)
 {
-    return s.nll / (log(2) * (double)s.characters);
+    return s.spelled_nll / (log(2) * (double)s.characters);
 }
 
 static void print_json(const job *self, const char *name, const nm_perplexity *result)
@@ -109,12 +112,16 @@ static void print_json(const job *self, const char *name, const nm_perplexity *r
     json_object_set_new(o, "tokens", json_integer(s.tokens));
     json_object_set_new(o, "left_out", json_integer(s.left_out));
     json_object_set_new(o, "unknown", json_integer(s.unknown));
+    if (is_causal(self))
+        json_object_set_new(o, "perplexity_without_unknown",
+                            nm_json_number(exp(s.known_nll / (double)s.known_tokens)));
     json_object_set_new(o, "words", json_integer(s.words));
     json_object_set_new(o, "context", json_integer(self->config->context));
     json_object_set_new(o, "segment",
                         json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
     if (!s.left_out) {
-        json_object_set_new(o, "per_word", nm_json_number(exp(s.nll / (double)s.words)));
+        json_object_set_new(o, "per_word", nm_json_number(exp(s.spelled_nll / (double)s.words)));
+        json_object_set_new(o, "alphabet", json_integer(s.alphabet));
         json_object_set_new(o, "bits_per_character", nm_json_number(bits_per_character(s)));
     }
     if (self->config->interval) {
@@ -139,10 +146,13 @@ static void print_text(const job *self, const char *name, const nm_perplexity *r
     printf("  nll %.6f  tokens %" PRId64, s.nll / (double)s.tokens, s.tokens);
     if (s.left_out)
         printf("  left out %" PRId64, s.left_out);
-    else if (s.words != s.tokens)
-        printf("  per word %.4f  bits per character %.4f", exp(s.nll / (double)s.words),
+    else if (s.words != s.tokens || s.unknown)
+        printf("  per word %.4f  bits per character %.4f", exp(s.spelled_nll / (double)s.words),
                bits_per_character(s));
-    printf("  unknown %" PRId64 "\n", s.unknown);
+    printf("  unknown %" PRId64, s.unknown);
+    if (s.unknown && is_causal(self))
+        printf(", without them %.4f", exp(s.known_nll / (double)s.known_tokens));
+    putchar('\n');
 }
 
 static void print_result(const job *self, const char *name, const nm_perplexity *result)
@@ -312,7 +322,7 @@ static nm_status compare_data(job *self, const char *model, nm_error *err)
 
 static nm_status score_splits(job *self, const char *path, nm_error *err)
 {
-    static const char *const names[] = {"train", "valid", "test"};
+    static const char *const names[] = {NM_SPLITS(NM_CHOICE_NAME)};
     nm_options *options;
     const nm_task_type *type;
     char *file;
@@ -420,7 +430,10 @@ const nm_command nm_command_perplexity = {
         "scored once, with at least the N preceding tokens as context where the text has them (N up to "
         "model.context). With BPE the perplexity is per subword; the perplexity per word (and newline) and "
         "the bits per character (and newline) are printed too, and can be compared between vocabularies and "
-        "tokenizers: the words are those of the raw text, separated by whitespace. A "
+        "tokenizers: the words are those of the raw text, separated by whitespace. Both include the cost of "
+        "spelling each unknown token, uniformly over the characters of the text and an end. The perplexity "
+        "per token is printed with and without unknown tokens: <unk> is one easy token for many words, so "
+        "that a smaller dictionary lowers it. A "
         "non-causal model (model.causal = false) has no perplexity; the output is marked. With --tokens the "
         "output is one JSON object per line of "
         "the "

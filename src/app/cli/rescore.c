@@ -51,7 +51,7 @@ typedef struct job {
 
 static nm_status open_translator(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
-    static const char *const formats[] = {"raw", "tokenized", "subword"};
+    static const char *const formats[] = {NM_TEXT_FORMATS(NM_CHOICE_NAME)};
     job *self = state;
     if (session->n_inputs != 2)
         return nm_fail(err, NM_USAGE, "rescore: two files are needed, of sources and of targets");

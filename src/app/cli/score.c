@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/archive.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/model_command.h"
@@ -41,19 +42,25 @@ typedef struct score_job {
     const score_options *options;
     const char *hypothesis; /* path; "-" is standard input */
     nm_scorer *scorer;
-    char *paths; /* memory of the strings in references */
-    const char **references;
+    char **references;
     size_t n_references, reference_capacity;
     nm_scores *scores, *other;
 } score_job;
 
 static void job_release(score_job *job)
 {
-    free(job->paths);
+    for (size_t i = 0; i < job->n_references; i++)
+        free(job->references[i]);
     free(job->references);
     nm_scorer_close(job->scorer);
     nm_scores_free(job->scores);
     nm_scores_free(job->other);
+}
+
+static bool is_input(const void *context, const char *path)
+{
+    (void)context;
+    return nm_file_may_exist(path) || nm_archive_prefix(path);
 }
 
 /* Collects all occurrences of --reference; the option table contains only the last one. */
@@ -62,12 +69,11 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
         if (strcmp(cli->settings[i], "score.reference"))
             continue;
-        nm_format_append(&job->paths, ",%s", cli->settings[i + 1]);
-    }
-    char *rest = job->paths;
-    for (char *path; rest && (path = strtok_r(NULL, ",", &rest));) {
-        NM_GROW(job->references, job->n_references, job->reference_capacity);
-        job->references[job->n_references++] = path;
+        const char *rest = cli->settings[i + 1];
+        for (char *path; (path = nm_path_list_next(&rest, is_input, NULL));) {
+            NM_GROW(job->references, job->n_references, job->reference_capacity);
+            job->references[job->n_references++] = path;
+        }
     }
     return job->n_references ? NM_OK : nm_fail(err, NM_USAGE, "score: no --reference given");
 }
@@ -100,12 +106,13 @@ static nm_status check_standard_input(const score_job *job, nm_error *err)
 static nm_status score_files(score_job *job, nm_error *err)
 {
     const score_options *options = job->options;
+    const char *const *references = (const char *const *)job->references;
     NM_TRY(check_standard_input(job, err));
-    NM_TRY(nm_scorer_run_files(job->scorer, job->hypothesis, job->references, job->n_references, &job->scores,
-                               err));
+    NM_TRY(
+        nm_scorer_run_files(job->scorer, job->hypothesis, references, job->n_references, &job->scores, err));
     if (!*options->against)
         return NM_OK;
-    return nm_scorer_run_files(job->scorer, options->against, job->references, job->n_references, &job->other,
+    return nm_scorer_run_files(job->scorer, options->against, references, job->n_references, &job->other,
                                err);
 }
 
@@ -131,11 +138,9 @@ static nm_status print_corpus(const score_job *job, nm_error *err)
     print_interval(job, paired.a);
     printf("against %s\n%s\n", job->options->against, nm_scores_line(job->other));
     print_interval(job, paired.b);
-    /* In none of n resamples: p < 1/n. */
-    double p = paired.p > 0 ? paired.p : 1 / (double)job->options->bootstrap;
-    printf("difference: %+.2f (%.2f to %.2f), p %s %.*f (paired bootstrap, %s)\n",
+    printf("difference: %+.2f (%.2f to %.2f), p = %.*f (paired bootstrap, %s)\n",
            paired.score_a - paired.score_b, paired.difference.low, paired.difference.high,
-           paired.p > 0 ? "=" : "<", job->options->bootstrap > 10000 ? 6 : 4, p,
+           job->options->bootstrap > 10000 ? 6 : 4, paired.p,
            job->options->centered ? "centered" : "one-sided, Koehn 2004");
     return NM_OK;
 }

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "data/lexical_table.h"
 #include "data/prepare.h"
-#include "decode/shortlist.h"
+#include "task/shortlist_file.h"
 #include "task/prepared_texts.h"
 #include "task/text_coder.h"
 

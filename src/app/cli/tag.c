@@ -18,7 +18,8 @@
 /* Maximum size of a buffer: number of sentences and tokens that are read before they are tagged. */
 enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };
 
-typedef enum input_format { FORMAT_AUTO, FORMAT_COLUMNS, FORMAT_TEXT } input_format;
+#define INPUT_FORMATS(C) C(FORMAT_AUTO, "auto") C(FORMAT_COLUMNS, "columns") C(FORMAT_TEXT, "text")
+NM_CHOICES(input_format, INPUT_FORMATS);
 
 typedef struct tag_config { /* section [tag] */
     const char *output, *encoding, *scheme;
@@ -32,8 +33,8 @@ typedef struct tag_config { /* section [tag] */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(tag_config),
-    NM_CHOICE(tag_config, input_format, "auto", "auto|columns|text", "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
-    NM_CHOICE(tag_config, scheme, "bio", NM_TAG_SCHEMES, "Scheme of the predicted tags."),
+    NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS, "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
+    NM_WORD(tag_config, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags."),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
     NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by label, to standard error, or with --json to the output."),
@@ -59,7 +60,8 @@ typedef struct job {
     nm_tagger *tagger;
     FILE *input;
     nm_columns columns;
-    bool text; /* the input has one sentence per line */
+    bool text;           /* the input has one sentence per line */
+    int64_t blank_lines; /* before the first line of text, read to find out; they have no output yet */
     /* The n sentences in the buffer: */
     nm_line_list tokens, gold; /* NUL-terminated; gold: tags of the input columns */
     nm_line_list lines;        /* unchanged lines of the input columns */
@@ -118,7 +120,7 @@ static nm_status open_input(job *self, const char *path, nm_error *err)
     self->text = self->config->input_format == FORMAT_TEXT;
     if (self->config->input_format == FORMAT_AUTO) {
         bool more;
-        NM_TRY(nm_columns_peek(&self->columns, &more, err));
+        NM_TRY(nm_columns_peek(&self->columns, &more, &self->blank_lines, err));
         self->text = more && !looks_like_columns(&self->columns.lines);
     }
     if (self->text && self->config->evaluate)
@@ -204,22 +206,23 @@ static nm_status read_columns(job *self, bool *more, nm_error *err)
     return *more && !self->columns.invalid ? add_columns(self, err) : NM_OK;
 }
 
-/* Adds the next line that is not blank. Modifies the line in the memory of the reader. */
+/* Adds the next line, a blank one as a sentence without tokens, and so an invalid one that is skipped: every line has an
+ * output. Modifies the line in the memory of the reader. */
 static nm_status read_text(job *self, bool *more, nm_error *err)
 {
     nm_lines *lines = &self->columns.lines;
-    NM_TRY(nm_columns_peek(&self->columns, more, err));
-    self->columns.peeked = false;
-    if (*more && self->columns.line_invalid)
-        nm_cli_line_numbers_add(&self->skipped, lines->number);
-    if (!*more || self->columns.line_invalid)
+    NM_TRY(nm_columns_next_line(&self->columns, more, err));
+    if (!*more)
         return NM_OK;
+    bool skipped = self->columns.line_invalid;
+    if (skipped)
+        nm_cli_line_numbers_add(&self->skipped, lines->number);
     size_t at = 0, bytes, n = 0;
     const char *word;
     for (size_t i = 0; i < lines->bytes; i++) /* a tab would separate columns of the output */
         if (lines->text[i] == '\t')
             lines->text[i] = ' ';
-    while (nm_word_next(lines->text, lines->bytes, &at, &word, &bytes)) {
+    while (!skipped && nm_word_next(lines->text, lines->bytes, &at, &word, &bytes)) {
         if (n++ == NM_SENTENCE_MAX)
             return bad_line(self, lines->number, "a sentence of more than 65536 tokens", err);
         lines->text[word - lines->text + (ptrdiff_t)bytes] = 0;
@@ -232,6 +235,13 @@ static nm_status read_text(job *self, bool *more, nm_error *err)
     return NM_OK;
 }
 
+static void add_empty(job *self, int64_t line)
+{
+    self->document[self->n] = self->joined[self->n] = false;
+    self->numbers[self->n] = line;
+    self->lengths[self->n++] = 0;
+}
+
 /* After an error the buffer has the sentences before it. */
 static nm_status read_sentences(job *self, nm_error *err)
 {
@@ -240,6 +250,8 @@ static nm_status read_sentences(job *self, nm_error *err)
     nm_line_list_clear(&self->tokens);
     nm_line_list_clear(&self->gold);
     nm_line_list_clear(&self->lines);
+    for (; self->text && self->blank_lines && self->n < max_sentences; self->blank_lines--)
+        add_empty(self, self->columns.lines.number - self->blank_lines);
     for (bool more = true; more && self->n < max_sentences && self->tokens.n < BUFFER_TOKENS;)
         NM_TRY(self->text ? read_text(self, &more, err) : read_columns(self, &more, err));
     return NM_OK;
@@ -307,6 +319,7 @@ static void write_json(const job *self, size_t s, size_t first, const char *cons
         json_array_append_new(tokens, json_string(nm_line_list_get(&self->tokens, first + i, &bytes)));
         json_array_append_new(tags, json_string(found[i]));
     }
+    json_object_set_new(root, "line", json_integer(self->numbers[s]));
     json_object_set_new(root, "tokens", tokens);
     json_object_set_new(root, "tags", tags);
     json_object_set_new(root, "spans", self->document[s] ? json_array() : spans_json(tagged, s));

@@ -13,18 +13,19 @@
 #include "text/utf8.h"
 #include "text/words.h"
 
-typedef enum normal_form {
-    FORM_NFC,
-    FORM_NFD,
-    FORM_NFKC,
-    FORM_NFKD,
-    FORM_PUNCTUATION,
-    FORM_PRINTABLE
-} normal_form;
+#define NORMAL_FORMS(C)                                                                                      \
+    C(FORM_NFC, "nfc")                                                                                       \
+    C(FORM_NFD, "nfd")                                                                                       \
+    C(FORM_NFKC, "nfkc")                                                                                     \
+    C(FORM_NFKD, "nfkd") C(FORM_PUNCTUATION, "punctuation") C(FORM_PRINTABLE, "printable")
+NM_CHOICES(normal_form, NORMAL_FORMS);
+
+#define SIDES(C) C(SIDE_SOURCE, "source") C(SIDE_TARGET, "target")
+NM_CHOICES(text_side, SIDES);
 
 typedef struct filter_config { /* section [text] */
     const char *output, *like, *tokenizer, *language, *user_symbols, *codes, *spm_model, *encoding;
-    enum { SIDE_SOURCE, SIDE_TARGET } side;
+    text_side side;
     nm_text_format format;
     normal_form form;
     nm_pretokenizer pretokenizer;
@@ -35,10 +36,10 @@ typedef struct filter_config { /* section [text] */
 static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_OPTION(filter_config, like, "", 0, 0, "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
-    NM_CHOICE(filter_config, side, "source", "source|target", "Side of the data folder or model of --like."),
+    NM_CHOICE(filter_config, side, "source", SIDES, "Side of the data folder or model of --like."),
     NM_OPTION(filter_config, undo, "false", 0, 0, "Reverse the step: join pieces, subwords or tokens to text."),
-    NM_CHOICE(filter_config, tokenizer, "moses", NM_TOKENIZER_NAMES, "Tokenizer without --like."),
-    NM_CHOICE(filter_config, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES, "Rules of the tokenizer byte_level, which split text into words."),
+    NM_WORD(filter_config, tokenizer, "moses", NM_TOKENIZER_NAMES, "Tokenizer without --like."),
+    NM_CHOICE(filter_config, pretokenizer, "gpt2", NM_PRETOKENIZERS, "Rules of the tokenizer byte_level, which split text into words."),
     NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer or of its punctuation rules, a code of two or three letters."),
     NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
@@ -46,8 +47,8 @@ static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, user_symbols, "", 0, 0, "User-defined symbols, comma-separated, such as <2en>,<num>, each of which is one token."),
     NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
     NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
-    NM_CHOICE(filter_config, format, "raw", "raw|tokenized", "Format of the text that subword reads, or writes with --undo."),
-    NM_CHOICE(filter_config, form, "nfkc", "nfc|nfd|nfkc|nfkd|punctuation|printable", "Normalization without --like and without a SentencePiece model: a Unicode normal form; punctuation like Moses' normalize-punctuation.perl for the language; printable replaces non-printing characters by spaces."),
+    NM_CHOICE(filter_config, format, "raw", NM_WORD_FORMATS, "Format of the text that subword reads, or writes with --undo."),
+    NM_CHOICE(filter_config, form, "nfkc", NORMAL_FORMS, "Normalization without --like and without a SentencePiece model: a Unicode normal form; punctuation like Moses' normalize-punctuation.perl for the language; printable replaces non-printing characters by spaces."),
     NM_OPTION(filter_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1 or utf-16."),
     {0}};
 /* clang-format on */

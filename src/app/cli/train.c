@@ -17,7 +17,8 @@ static volatile sig_atomic_t stop_requested;
 static nm_training *volatile opened; /* for the signal handler */
 
 /* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The other signals may
- * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell, SIGUSR1 by batch systems. */
+ * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell, SIGUSR1
+ * and SIGUSR2 by batch systems (submitit, Grid Engine), SIGXCPU at the soft limit of CPU time. */
 static void on_signal(int number)
 {
     bool interrupt = number == SIGINT || number == SIGTERM;
@@ -32,7 +33,7 @@ static void on_signal(int number)
 /* Signals that the parent process ignores stay ignored, as nohup and background jobs of a script expect. */
 static void handle_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, inherited;
         if (!sigaction(numbers[i], NULL, &inherited) && inherited.sa_handler != SIG_IGN)

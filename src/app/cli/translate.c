@@ -8,6 +8,7 @@
 #include "cli/line_numbers.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
+#include "task/shortlist_file.h"
 #include "task/text_coder.h"
 
 typedef struct translate_config { /* section [translate] */

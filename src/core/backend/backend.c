@@ -69,7 +69,7 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     const nm_backend_private *main = nm_backend_inside(of);
     *worker = NULL;
     NM_ASSERT(threads > 0 && !of->dry_run);
-    if (main->fenced || main->profiling.on || main->device)
+    if (main->fenced || main->profiling.on)
         return nm_fail(err, NM_UNSUPPORTED,
                        "backend %s cannot have workers in fenced mode or while profiling is on", of->name);
     nm_backend *made = nm_allocate(sizeof *made);
@@ -88,8 +88,6 @@ void nm_backend_free(nm_backend *backend)
     if (!backend)
         return;
     nm_backend_private *inside = nm_backend_inside(backend);
-    if (inside->device_release)
-        inside->device_release(inside->device);
     for (size_t i = 0; i < inside->n_regions; i++)
         munmap(inside->regions[i].base, inside->regions[i].bytes);
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)

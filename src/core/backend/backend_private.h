@@ -39,8 +39,6 @@ typedef struct nm_backend_private {
     bool lacks_threads; /* the system could not start as many as requested */
     bool fenced;
     nm_profiling profiling;
-    void *device;                         /* data of a device backend, or NULL */
-    void (*device_release)(void *device); /* frees it; may be NULL */
 } nm_backend_private;
 
 static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)

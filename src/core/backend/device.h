@@ -5,12 +5,12 @@
 #include "norma/backend.h"
 #include "norma/option.h"
 
-typedef enum nm_precision {
-    NM_PRECISION_FLOAT,
-    NM_PRECISION_BF16,
-    NM_PRECISION_INT8,
-    NM_PRECISION_AUTO /* bf16 if the CPU computes faster in bf16, otherwise float */
-} nm_precision;
+#define NM_PRECISIONS(C)                                                                                     \
+    C(NM_PRECISION_FLOAT, "float")                                                                           \
+    C(NM_PRECISION_BF16, "bf16")                                                                             \
+    C(NM_PRECISION_INT8, "int8")                                                                             \
+    C(NM_PRECISION_AUTO, "auto") /* bf16 if the CPU computes faster in bf16, otherwise float */
+NM_CHOICES(nm_precision, NM_PRECISIONS);
 
 typedef struct nm_device_config {
     const char *backend, *isa;

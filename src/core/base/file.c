@@ -172,6 +172,20 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     return NM_OK;
 }
 
+nm_status nm_file_read_text(const char *path, char **text, size_t *bytes, nm_error *err)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    size_t length;
+    NM_TRY(nm_file_read(path, text, &length, err));
+    if (!strncmp(*text, mark, sizeof mark - 1)) {
+        length -= sizeof mark - 1;
+        memmove(*text, *text + sizeof mark - 1, length + 1);
+    }
+    if (bytes)
+        *bytes = length;
+    return NM_OK;
+}
+
 nm_status nm_file_read_optional(const char *path, char **text, nm_error *err)
 {
     bool found;
@@ -557,6 +571,30 @@ bool nm_file_may_exist(const char *path)
     bool found;
     nm_error ignored;
     return nm_file_find(path, &found, &ignored) != NM_OK || found;
+}
+
+char *nm_path_list_next(const char **list, bool (*exists)(const void *context, const char *name),
+                        const void *context)
+{
+    const char *at = *list + strspn(*list, ",");
+    size_t shortest = strcspn(at, ","), n = strlen(at);
+    char *name = NULL;
+    while (n > shortest) {
+        free(name);
+        name = nm_format("%.*s", (int)n, at);
+        if (exists(context, name))
+            break;
+        do
+            n--;
+        while (at[n] != ',');
+    }
+    if (n <= shortest) {
+        free(name);
+        n = shortest;
+        name = n ? nm_format("%.*s", (int)n, at) : NULL;
+    }
+    *list = at + n;
+    return name;
 }
 
 char *nm_path_join(const char *folder, const char *name)

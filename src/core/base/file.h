@@ -27,7 +27,9 @@ void nm_file_map_faults_are_handled(void);
 /* Reads a whole file into heap memory and appends a NUL; the caller frees *text. bytes may be NULL. "-" is standard input.
  * A FIFO without a writer is NM_IO instead of a blocked call. */
 nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err);
-/* The same, but *text is NULL without an error if there is no such file. */
+/* nm_file_read without a byte order mark at the start: for every file that people or other programs write as text. */
+nm_status nm_file_read_text(const char *path, char **text, size_t *bytes, nm_error *err);
+/* nm_file_read, but *text is NULL without an error if there is no such file. */
 nm_status nm_file_read_optional(const char *path, char **text, nm_error *err);
 
 /* Atomic writing: readers see the old file or the complete new one. open creates a temporary file without a name (O_TMPFILE)
@@ -102,6 +104,10 @@ nm_status nm_file_check_rereadable(const char *path, nm_error *err);
 bool nm_file_is_same(const char *a, const char *b);
 /* False only if path certainly does not exist. For choosing between files: opening the file reports other errors. */
 bool nm_file_may_exist(const char *path);
+/* The next name of a comma-separated list of paths, heap; NULL at its end. A name that exists may contain commas: the longest
+ * one that `exists` finds, otherwise up to the next comma. *list is advanced. */
+char *nm_path_list_next(const char **list, bool (*exists)(const void *context, const char *name),
+                        const void *context);
 /* "folder/name" as heap string; the caller frees. */
 char *nm_path_join(const char *folder, const char *name);
 

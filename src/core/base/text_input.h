@@ -4,6 +4,7 @@
 #define NM_TEXT_INPUT_H
 
 #include "base/file.h"
+#include "norma/choice.h"
 
 /* Suffixes of the names of compressed files, "" first, NULL-terminated. */
 extern const char *const nm_compressed_suffixes[];
@@ -35,8 +36,8 @@ nm_status nm_text_open_checked(FILE **stream, const char *path, const char *enco
               "Encoding of the input, a name of iconv such as latin1; the output is UTF-8.")
 
 /* The option on_invalid: treatment of input that is not UTF-8. */
-typedef enum nm_on_invalid { NM_INVALID_IS_ERROR, NM_INVALID_IS_SKIPPED } nm_on_invalid;
-#define NM_ON_INVALID_CHOICES "error|skip"
+#define NM_ON_INVALID_CHOICES(C) C(NM_INVALID_IS_ERROR, "error") C(NM_INVALID_IS_SKIPPED, "skip")
+NM_CHOICES(nm_on_invalid, NM_ON_INVALID_CHOICES);
 
 /* The path for messages: "standard input" for "-". */
 const char *nm_input_name(const char *path);

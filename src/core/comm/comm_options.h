@@ -4,8 +4,11 @@
 
 #include "norma/option.h"
 
+#define NM_COMM_BACKENDS(C) C(NM_COMM_AUTO, "auto") C(NM_COMM_NONE, "none") C(NM_COMM_MPI, "mpi")
+NM_CHOICES(nm_comm_backend, NM_COMM_BACKENDS);
+
 typedef struct nm_comm_config {
-    enum { NM_COMM_AUTO, NM_COMM_NONE, NM_COMM_MPI } backend;
+    nm_comm_backend backend;
     double timeout; /* seconds */
     bool shard_optimizer;
 } nm_comm_config;

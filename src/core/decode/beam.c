@@ -34,9 +34,15 @@ typedef struct beam_search {
     nm_beam_candidate *candidates;
     beam_node *nodes;
     size_t n_nodes, nodes_capacity;
-    nm_sample_candidate *sampled; /* [V] */
-    int32_t groups, beam;         /* beam: size of a group */
-    int32_t position;             /* number of decoder inputs of a hypothesis before this step */
+    nm_sample_candidate *sampled;           /* [V] */
+    int32_t groups, beam;                   /* beam: size of a group */
+    int32_t position;                       /* number of decoder inputs of a hypothesis before this step */
+    const nm_beam_entry **row_entries;      /* [n_rows] */
+    const nm_constraints **row_constraints; /* [n_rows], of their sentences; NULL: none */
+    int32_t *history;                       /* [position], workspace of adjust_row */
+    bool *repeated;                         /* [V], workspace of penalize, all false between calls */
+    size_t history_capacity, row_entries_capacity, row_constraints_capacity;
+    int32_t first_node;                                                           /* of the step */
     int32_t *ids, *given, *self_rows, *self_offsets, *cross_rows, *cross_offsets; /* of the step */
     size_t n_rows, rows_capacity, given_capacity, n_self, self_capacity, n_cross, cross_capacity;
 } beam_search;
@@ -121,6 +127,10 @@ static void add_input(beam_search *s, int32_t sentence, const nm_beam_entry *ent
         NM_GROW(s->given, s->n_rows, s->given_capacity);
         s->given[s->n_rows] = given_token(s, sentence);
     }
+    NM_GROW(s->row_entries, s->n_rows, s->row_entries_capacity);
+    NM_GROW(s->row_constraints, s->n_rows, s->row_constraints_capacity);
+    s->row_entries[s->n_rows] = entry;
+    s->row_constraints[s->n_rows] = s->constraints ? &s->constraints[sentence / s->groups] : NULL;
     s->ids[s->n_rows++] = entry->id;
     list_ancestors(s, (int32_t)s->n_nodes - 1);
     list_source(s, sentence / s->groups);
@@ -143,6 +153,81 @@ static int32_t list_inputs(beam_search *s)
     if (s->n_rows)
         s->self_offsets[0] = s->cross_offsets[0] = 0;
     return first_node;
+}
+
+/* ---- repetitions ---- */
+
+/* Writes the tokens of the hypothesis of a row to s->history; returns their number. */
+static int32_t list_history(beam_search *s, int32_t row)
+{
+    int32_t n = s->position, at = n;
+    NM_RESERVE(s->history, (size_t)n, s->history_capacity);
+    for (int32_t node = s->first_node + row; at > 0; node = s->nodes[node].parent)
+        s->history[--at] = s->nodes[node].id;
+    return n;
+}
+
+/* The repetition penalty r of Keskar et al. 2019, section 4.1, on the logits x as in CTranslate2: each token of the history, once,
+ * has the logit
+ *     x / r   if x > 0
+ *     x r     otherwise
+ * and the log probabilities are normalized again. */
+static void penalize(beam_search *s, int32_t n, const double *logits, double *log_p)
+{
+    const double r = s->options->repetition_penalty;
+    const int32_t words = s->scorer->vocab_size;
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t id = s->history[i];
+        const double x = logits ? logits[id] : log_p[id];
+        if (!s->repeated[id] && log_p[id] > -INFINITY)
+            log_p[id] += (x > 0 ? x / r : x * r) - x;
+        s->repeated[id] = true;
+    }
+    double high = -INFINITY, sum = 0;
+    for (int32_t v = 0; v < words; v++)
+        high = log_p[v] > high ? log_p[v] : high;
+    for (int32_t v = 0; v < words; v++)
+        sum += exp(log_p[v] - high);
+    for (int32_t v = 0; v < words && high > -INFINITY; v++)
+        log_p[v] -= high + log(sum);
+    for (int32_t i = 0; i < n; i++)
+        s->repeated[s->history[i]] = false;
+}
+
+/* No n-gram twice (Paulus et al. 2018), as in fairseq: the tokens that would repeat one have no probability, which is not given
+ * to other tokens. Those that continue a constraint are exempt. */
+static void block_ngrams(beam_search *s, int32_t row, int32_t n, double *log_p)
+{
+    const int32_t size = (int32_t)s->options->no_repeat_ngram_size, context = size - 1;
+    const nm_constraints *constraints = s->row_constraints[row];
+    int32_t exempt[NM_PHRASES_MAX];
+    int32_t n_exempt =
+        constraints ? nm_constraints_next(constraints, s->row_entries[row]->constraints, exempt) : 0;
+    for (int32_t at = 0; at + context < n; at++) {
+        const int32_t id = s->history[at + context];
+        if (memcmp(s->history + at, s->history + n - context, (size_t)context * sizeof *s->history))
+            continue;
+        bool allowed = false;
+        for (int32_t i = 0; i < n_exempt; i++)
+            allowed |= exempt[i] == id;
+        if (!allowed)
+            log_p[id] = -INFINITY;
+    }
+}
+
+static void adjust_row(void *context, int32_t row, const double *logits, double *log_p)
+{
+    beam_search *s = context;
+    int32_t n = list_history(s, row);
+    if (s->options->repetition_penalty != 1)
+        penalize(s, n, logits, log_p);
+    if (s->options->no_repeat_ngram_size)
+        block_ngrams(s, row, n, log_p);
+}
+
+static bool limits_repetitions(const nm_decode_options *options)
+{
+    return options->repetition_penalty != 1 || options->no_repeat_ngram_size;
 }
 
 /* ---- ranking ---- */
@@ -179,7 +264,8 @@ static void add_candidate(beam_search *s, int32_t *n, const nm_beam_entry *entry
 /* Whether the search may choose the token; a prefix and constraints may contain others. */
 static bool may_be_output(const beam_search *s, int32_t id)
 {
-    return id != s->special->pad && (id != s->special->unk || s->options->unknown);
+    return id != s->special->pad && (id != s->special->unk || s->options->unknown) &&
+           !(s->special->excluded && s->special->excluded[id]);
 }
 
 static const nm_constraints *constraints_of(const beam_search *s, const nm_beam_sentence *sentence)
@@ -402,6 +488,8 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
     size_t n = (size_t)s->sources->n_seqs * (size_t)s->groups, beam = (size_t)s->beam;
     s->sentences = nm_allocate(n * sizeof *s->sentences);
     s->entries = nm_allocate(2 * n * beam * sizeof *s->entries);
+    if (limits_repetitions(s->options))
+        s->repeated = nm_allocate((size_t)s->scorer->vocab_size * sizeof *s->repeated);
     size_t successors = (size_t)s->scorer->k + 1 + (s->constraints ? NM_PHRASES_MAX : 0), banks = 1;
     s->candidates = nm_allocate(beam * successors * sizeof *s->candidates);
     for (int32_t i = 0; s->constraints && i < s->sources->n_seqs; i++) {
@@ -429,9 +517,10 @@ static void search_begin(beam_search *s, const nm_beam_batch *batch)
 
 static void search_end(beam_search *s)
 {
-    void *blocks[] = {s->sentences, s->entries,      s->candidates, s->nodes,         s->ids,
-                      s->self_rows, s->self_offsets, s->cross_rows, s->cross_offsets, s->given,
-                      s->sampled,   s->hashes,       s->bank_sizes};
+    void *blocks[] = {s->sentences, s->entries,        s->candidates, s->nodes,         s->ids,
+                      s->self_rows, s->self_offsets,   s->cross_rows, s->cross_offsets, s->given,
+                      s->sampled,   s->hashes,         s->bank_sizes, s->row_entries,   s->history,
+                      s->repeated,  s->row_constraints};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
 }
@@ -451,9 +540,14 @@ static nm_status search_step(beam_search *s, bool *more, nm_error *err)
                            .cross_rows = s->cross_rows,
                            .cross_offsets = s->cross_offsets,
                            .given = s->given,
+                           .adjust = limits_repetitions(s->options) ? adjust_row : NULL,
+                           .adjust_context = s,
+                           .adjusts_logits = s->options->repetition_penalty != 1,
                            .scores = s->options->search == NM_SEARCH_SAMPLE ? NM_SCORES_ALL
-                                     : s->constraints                       ? NM_SCORES_ALL_AND_BEST
-                                                                            : NM_SCORES_BEST};
+                                     : s->constraints || limits_repetitions(s->options)
+                                         ? NM_SCORES_ALL_AND_BEST
+                                         : NM_SCORES_BEST};
+    s->first_node = first_node;
     NM_TRY(nm_token_scorer_step(s->scorer, &step, err));
     for (int32_t i = 0; i < s->sources->n_seqs * s->groups; i++) {
         if (s->sentences[i].done)

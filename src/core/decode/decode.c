@@ -10,14 +10,15 @@
 #include "decode/forced.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_decode_options, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_decode_options, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_decode_options, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_decode_options, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option decode_options[] = {
-    PICK(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
+    WORD(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
     ROW(beam, "5", 1, 1000, "Beam size; 1: greedy search."),
-    PICK(search, "fairseq", "fairseq|tears|sample", "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
-    PICK(length_penalty, "power", "power|gnmt", "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
+    PICK(search, "fairseq", NM_SEARCHES, "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
+    PICK(length_penalty, "power", NM_LENGTH_PENALTIES, "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
     ROW(alpha, "1", -100, 100, "Exponent of the length penalty; 0: no length penalty."),
     ROW(max_length_a, "1", 0, 1000, "Maximum length of a translation, factor a of a * source length + b; lengths in tokens, with the EOS token </s>."),
     ROW(max_length_b, "50", 0, 1 << 20, "Maximum length of a translation, constant b of a * source length + b."),
@@ -31,6 +32,8 @@ static const nm_option decode_options[] = {
     ROW(top_p, "1", 0, 1, "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
     ROW(min_p, "0", 0, 1, "Sampling: minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
     ROW(seed, "1", 0, 4294967295.0, "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
+    ROW(repetition_penalty, "1", 1e-3, 1e3, "Repetition penalty: logits of tokens of the translation so far are divided by it if they are positive, and multiplied if negative; 1: none. An ensemble applies it to its log probabilities."),
+    ROW(no_repeat_ngram_size, "0", 0, 1000, "Size of n-grams of tokens that may occur only once in a translation; 0: no limit. Scores do not change; a prefix and constraints may repeat them."),
     ROW(unknown, "true", 0, 1, "Allow <unk> in the output. false: its probability is not given to other tokens, whose scores do not change; a prefix may contain it."),
     {0}};
 
@@ -73,6 +76,7 @@ struct nm_decoder {
     int32_t n_workers;
     nm_decode_options options;
     nm_special_tokens special;
+    bool *excluded; /* owned copy of special.excluded; NULL in a worker */
     const nm_beam_rule *rule;
     int32_t max_positions, layers, heads; /* minimum over the ensemble */
     const nm_shortlist *shortlist;        /* NULL: none */
@@ -138,6 +142,12 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
                             .max_positions = INT32_MAX,
                             .layers = INT32_MAX,
                             .heads = INT32_MAX};
+    if (special->excluded) {
+        size_t bytes = (size_t)models[0]->target_size * sizeof *decoder->excluded;
+        decoder->excluded = nm_allocate(bytes);
+        memcpy(decoder->excluded, special->excluded, bytes);
+        decoder->special.excluded = decoder->excluded;
+    }
     for (int32_t m = 0; m < n_models; m++) {
         const nm_generator *generator = models[m]->type->generator;
         const nm_stack_config *stack = &generator->decoder(models[m])->config;
@@ -145,8 +155,11 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
         decoder->layers = least(decoder->layers, stack->layers);
         decoder->heads = least(decoder->heads, stack->heads);
     }
-    nm_status status = nm_token_scorer_init(&decoder->scorer, models, n_models, special->eos,
-                                            nm_beam_tokens(decoder->rule, options), err);
+    nm_status status =
+        nm_token_scorer_init(&decoder->scorer, models, n_models, special->eos,
+                             nm_beam_tokens(decoder->rule, options) +
+                                 (options->search == NM_SEARCH_SAMPLE ? 0 : special->n_excluded),
+                             err);
     if (status == NM_OK)
         status = nm_decoder_refresh(decoder, err);
     if (status != NM_OK) {
@@ -189,6 +202,7 @@ void nm_decoder_free(nm_decoder *decoder)
         nm_backend_free(decoder->workers[i].backend);
     }
     free(decoder->workers);
+    free(decoder->excluded);
     nm_token_scorer_release(&decoder->scorer);
     nm_backend_free(decoder->backend);
     free(decoder);
@@ -371,6 +385,16 @@ static nm_status run_batch(const decode_job *job, const ordered *order, const nm
     return status;
 }
 
+/* The length limit of translation i: at least its required tokens. A prefix that reaches the limit does not count. */
+static int32_t limit_with(const decode_job *job, size_t i, int32_t limit)
+{
+    int32_t most = job->decoder->max_positions - 1, required = required_tokens(job, i);
+    int32_t prefix = job->prefixes ? job->prefixes[i].n : 0;
+    if (prefix >= limit)
+        limit = prefix < most - limit ? prefix + limit : most;
+    return limit > required ? limit : required;
+}
+
 static nm_status decode_batch(const decode_job *job, const batch *here, nm_token_scorer *scorer,
                               nm_error *err)
 {
@@ -385,8 +409,7 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
     nm_translation *done = nm_allocate((size_t)n * sizeof *done);
     for (int32_t i = 0; i < n; i++) {
         offsets[i + 1] = offsets[i] + order[i].length;
-        int32_t likely = limit_of(decoder, order[i].length), least = required_tokens(job, order[i].index);
-        limits[i] = likely > least ? likely : least;
+        limits[i] = limit_with(job, order[i].index, limit_of(decoder, order[i].length));
         if (prefixes)
             prefixes[i] = job->prefixes[order[i].index];
         if (constraints)

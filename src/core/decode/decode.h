@@ -11,15 +11,24 @@
 #include "decode/shortlist.h"
 #include "model/model.h"
 
+#define NM_SEARCHES(C)                                                                                       \
+    C(NM_SEARCH_FAIRSEQ, "fairseq") C(NM_SEARCH_TEARS, "tears") C(NM_SEARCH_SAMPLE, "sample")
+NM_CHOICES(nm_search, NM_SEARCHES);
+
+#define NM_LENGTH_PENALTIES(C) C(NM_PENALTY_POWER, "power") C(NM_PENALTY_GNMT, "gnmt")
+NM_CHOICES(nm_penalty_form, NM_LENGTH_PENALTIES);
+
 typedef struct nm_decode_options { /* section [decode] */
     const char *preset;
-    enum { NM_SEARCH_FAIRSEQ, NM_SEARCH_TEARS, NM_SEARCH_SAMPLE } search;
-    enum { NM_PENALTY_POWER, NM_PENALTY_GNMT } length_penalty;
+    nm_search search;
+    nm_penalty_form length_penalty;
     double alpha, max_length_a;
     int64_t beam, max_length_b, min_length, nbest, batch_tokens;
     int64_t diverse_groups; /* of the beam; below 2: plain beam search */
     double diverse_strength, temperature, top_p, min_p;
     int64_t top_k, seed;
+    double repetition_penalty;    /* 1: none */
+    int64_t no_repeat_ngram_size; /* 0: no blocking */
     bool unknown;
 } nm_decode_options;
 
@@ -29,9 +38,11 @@ nm_decode_options *nm_decode_options_add(nm_options *options);
 nm_status nm_decode_options_check(const nm_decode_options *options, nm_error *err);
 
 /* Special token ids. first: first target input; pad: never output; unk: only output with options.unknown. pad and unk are -1 if
- * there is none. */
+ * there is none. excluded: other tokens that are never output, such as those that pad the dictionary. */
 typedef struct nm_special_tokens {
     int32_t first, eos, pad, unk;
+    const bool *excluded; /* [target vocabulary], copied by nm_decoder_create; NULL: none */
+    int32_t n_excluded;
 } nm_special_tokens;
 
 typedef struct nm_hypothesis {
@@ -91,7 +102,8 @@ nm_status nm_decode(nm_decoder *decoder, const nm_id_list *sources, size_t n, nm
                     nm_error *err);
 /* Like nm_decode, with given first tokens and lexical constraints. prefixes: [n], first tokens of each translation, without eos,
  * empty for none; NULL: no prefixes. The scores include those of the prefix. constraints: [n], phrases that each translation
- * must contain; NULL: none. Prefix and constraints override the length limit and options.unknown; there is no translation if
+ * must contain; NULL: none. Prefix and constraints override the length limit and options.unknown: the limit is counted from the
+ * end of a prefix that does not fit into it. There is no translation if
  * they do not fit into the model's positions or contain tokens that may not be output. NM_USAGE: constraints need the fairseq
  * search without groups. */
 nm_status nm_decode_prefixes(nm_decoder *decoder, const nm_id_list *sources, const nm_id_list *prefixes,

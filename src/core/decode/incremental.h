@@ -37,6 +37,11 @@ typedef struct nm_decode_step {
     /* For nm_token_scorer_step: [n] tokens whose log probabilities are computed, too, or NM_TARGET_IGNORED; NULL: none. */
     const int32_t *given;
     nm_step_scores scores; /* for nm_token_scorer_step */
+    /* For nm_token_scorer_step with the scores of all tokens: changes the log probabilities [V] of a row before they are ranked;
+     * given tokens keep theirs. logits: [V], NULL for an ensemble or if adjusts_logits is false. NULL: no change. */
+    void (*adjust)(void *adjust_context, int32_t row, const double *logits, double *log_probs);
+    void *adjust_context;
+    bool adjusts_logits;
 } nm_decode_step;
 
 /* The model must outlive it. On a bf16 backend, or if the parameters are int8, the KV cache is in bf16, otherwise in the backend's

@@ -6,7 +6,6 @@
 
 #include "decode/incremental.h"
 #include "decode/token_sampling.h"
-#include "text/byte_level.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_sample_options, field, initial, min, max, help)
 
@@ -38,11 +37,8 @@ enum { STEP_INPUTS = 256, STEP_CACHE_ROWS = 1 << 20, PROJECTED_ROWS = 16 };
 struct nm_sampler {
     nm_model *model;
     const nm_sample_options *options;
-    const nm_vocab *vocab;
-    int32_t first_input;
-    int32_t *newlines; /* [V], number of newlines in each token, with documents; NULL: eos is a newline */
-    bool *excluded;    /* [V], whether a token is never generated */
-    bool owns_tables;  /* newlines and excluded */
+    nm_sampler_tokens tokens;
+    bool owns_tokens;
     /* NULL without a KV cache (block-term attention): the whole context is recomputed */
     nm_incremental *incremental;
     nm_model_output output; /* the output projection */
@@ -90,56 +86,21 @@ static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
     return nm_backend_alloc(b, PROJECTED_ROWS * NM_MAX_CLUSTERS * unit, &self->cluster_logits, err);
 }
 
-static int32_t *count_newlines(const nm_vocab *vocab, const nm_spm *spm)
-{
-    int32_t *newlines = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *newlines);
-    nm_buffer text = {0};
-    for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
-        const char *symbol = nm_vocab_symbol(vocab, id);
-        nm_buffer_clear(&text);
-        if (spm)
-            nm_spm_decode(spm, symbol, strlen(symbol), &text);
-        else
-            nm_byte_level_decode(symbol, strlen(symbol), &text);
-        for (size_t i = 0; i < text.bytes; i++)
-            newlines[id] += text.data[i] == '\n';
-    }
-    nm_buffer_release(&text);
-    return newlines;
-}
-
-bool nm_sampler_excludes(const nm_vocab *vocab, int32_t id, bool unknown)
-{
-    return id == vocab->bos || id == vocab->pad || (id == vocab->unk && !unknown) ||
-           nm_vocab_is_padding(vocab, id);
-}
-
-static bool *find_excluded(const nm_vocab *vocab, bool unknown)
-{
-    bool *excluded = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof *excluded);
-    for (int32_t id = 0; id < nm_vocab_size(vocab); id++)
-        excluded[id] = nm_sampler_excludes(vocab, id, unknown);
-    return excluded;
-}
-
 nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_options *options,
-                            const nm_sampler_texts *texts, nm_error *err)
+                            nm_sampler_tokens tokens, nm_error *err)
 {
     const nm_generator *generator = model->type->generator;
-    if (!generator || generator->encoder)
-        return nm_fail(err, NM_UNSUPPORTED, "a model of type %s is not a language model", model->type->name);
-    if (generator->is_causal && !generator->is_causal(model))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "the model is not causal (model.causal = false): it cannot generate text");
     nm_sampler *self = nm_allocate(sizeof *self);
-    *self = (nm_sampler){.model = model,
-                         .options = options,
-                         .vocab = texts->vocab,
-                         .first_input = texts->first_input,
-                         .newlines = texts->documents ? count_newlines(texts->vocab, texts->spm) : NULL,
-                         .excluded = find_excluded(texts->vocab, options->unknown),
-                         .owns_tables = true};
-    nm_status status = alloc_workspace(self, err);
+    *self = (nm_sampler){.model = model, .options = options, .tokens = tokens, .owns_tokens = true};
+    nm_status status = NM_OK;
+    if (!generator || generator->encoder)
+        status =
+            nm_fail(err, NM_UNSUPPORTED, "a model of type %s is not a language model", model->type->name);
+    else if (generator->is_causal && !generator->is_causal(model))
+        status = nm_fail(err, NM_UNSUPPORTED,
+                         "the model is not causal (model.causal = false): it cannot generate text");
+    if (status == NM_OK)
+        status = alloc_workspace(self, err);
     if (status == NM_OK && generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
     if (status == NM_OK && self->incremental)
@@ -155,12 +116,7 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
 nm_status nm_sampler_create_worker(nm_sampler **out, const nm_sampler *main, nm_model *model, nm_error *err)
 {
     nm_sampler *self = nm_allocate(sizeof *self);
-    *self = (nm_sampler){.model = model,
-                         .options = main->options,
-                         .vocab = main->vocab,
-                         .first_input = main->first_input,
-                         .newlines = main->newlines,
-                         .excluded = main->excluded};
+    *self = (nm_sampler){.model = model, .options = main->options, .tokens = main->tokens};
     nm_status status = alloc_workspace(self, err);
     if (status == NM_OK && main->incremental)
         status = nm_incremental_create_worker(&self->incremental, main->incremental, model->backend, err);
@@ -186,9 +142,9 @@ void nm_sampler_free(nm_sampler *self)
     free(self->log_p);
     free(self->candidates);
     free(self->penalized);
-    if (self->owns_tables) {
-        free(self->newlines);
-        free(self->excluded);
+    if (self->owns_tokens) {
+        free(self->tokens.newlines);
+        free(self->tokens.excluded);
     }
     free(self);
 }
@@ -197,12 +153,12 @@ void nm_sampler_free(nm_sampler *self)
 
 static int64_t newlines_of(const nm_sampler *self, int32_t id)
 {
-    return self->newlines ? self->newlines[id] : id == self->vocab->eos;
+    return self->tokens.newlines ? self->tokens.newlines[id] : id == self->tokens.eos;
 }
 
 static bool ends_document(const nm_sampler *self, int32_t id)
 {
-    return self->newlines && id == self->vocab->eos;
+    return self->tokens.newlines && id == self->tokens.eos;
 }
 
 static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
@@ -210,7 +166,7 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
     const nm_sample_options *o = self->options;
     int32_t n = 0, words = self->model->target_size;
     for (int32_t id = 0; id < words; id++)
-        if (!self->excluded[id])
+        if (!self->tokens.excluded[id])
             self->candidates[n++] = (nm_sample_candidate){self->log_p[id], id};
     const nm_sampling how = {.temperature = o->temperature,
                              .top_p = o->top_p,
@@ -231,7 +187,7 @@ static nm_mat rows_of(const nm_sampler *self, nm_mat x, int32_t first, int32_t n
 /* Input `at`, from 0, of a sequence: the first input of texts, the prompt, the generated tokens. */
 static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
 {
-    return at == 0              ? self->first_input
+    return at == 0              ? self->tokens.first_input
            : at <= g->prompt->n ? g->prompt->ids[at - 1]
                                 : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }

@@ -7,8 +7,6 @@
 #define NM_SAMPLER_H
 
 #include "decode/decode.h"
-#include "text/sentencepiece.h"
-#include "text/vocab.h"
 
 typedef struct nm_sample_options { /* section [sample] */
     double temperature, top_p, min_p, repetition_penalty;
@@ -20,24 +18,20 @@ typedef struct nm_sample_options { /* section [sample] */
 /* Registers [sample]. */
 nm_sample_options *nm_sample_options_add(nm_options *options);
 
-/* Whether a token is never generated: <s>, <pad>, <unk> unless `unknown`, and the padding of the dictionary. */
-bool nm_sampler_excludes(const nm_vocab *vocab, int32_t id, bool unknown);
-
 typedef struct nm_sampler nm_sampler;
 
-/* The texts of a language model. */
-typedef struct nm_sampler_texts {
-    const nm_vocab *vocab; /* defines the special tokens */
-    int32_t first_input;   /* from which the first token of a text is predicted */
-    /* whether eos ends a document, in which tokens of byte-level BPE or of `spm` contain newlines; otherwise it is a newline */
-    bool documents;
-    const nm_spm *spm; /* the SentencePiece model; NULL: byte-level BPE */
-} nm_sampler_texts;
+/* The tokens of a language model. */
+typedef struct nm_sampler_tokens {
+    int32_t first_input; /* from which the first token of a text is predicted */
+    int32_t eos;         /* ends a document; without newlines it is a newline */
+    bool *excluded;      /* [V], heap: tokens that are never generated */
+    int32_t *newlines;   /* [V], heap: number of newlines in each token of documents; NULL: texts are lines */
+} nm_sampler_tokens;
 
-/* The vocabulary, options and model must outlive the sampler, and the parameters must not change. NM_UNSUPPORTED for non-causal
+/* The sampler owns the tables of tokens, also after a failure. Options and model must outlive it, and the parameters must not change. NM_UNSUPPORTED for non-causal
  * models and for models that are not language models; NM_MEMORY. */
 nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_sample_options *options,
-                            const nm_sampler_texts *texts, nm_error *err);
+                            nm_sampler_tokens tokens, nm_error *err);
 /* A sampler with the same weights and a separate workspace, for concurrent calls. model: a worker of the main sampler's model
  * (nm_model_create_worker), which must outlive it. */
 nm_status nm_sampler_create_worker(nm_sampler **sampler, const nm_sampler *main, nm_model *model,

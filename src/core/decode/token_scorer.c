@@ -283,6 +283,21 @@ static void rank_row(nm_token_scorer *scorer, int32_t row)
     scorer->eos_values[row] = all[scorer->eos];
 }
 
+/* Applies step->adjust to the rows of a block in scorer->all. logits: host, in the type of the backend; NULL: none. */
+static void adjust_rows(nm_token_scorer *scorer, const row_block *block, const nm_decode_step *step,
+                        const void *logits)
+{
+    size_t words = (size_t)scorer->vocab_size, cols = (size_t)block->cols;
+    double *row_logits = logits ? nm_allocate(words * sizeof *row_logits) : NULL;
+    for (size_t row = 0; row < (size_t)block->rows; row++) {
+        for (size_t i = 0; logits && i < cols; i++)
+            row_logits[block->ids ? (size_t)block->ids[i] : i] = number_at(scorer, logits, row * cols + i);
+        step->adjust(step->adjust_context, block->first + (int32_t)row, row_logits,
+                     scorer->all + ((size_t)block->first + row) * words);
+    }
+    free(row_logits);
+}
+
 /* Copies the log probabilities of all tokens to scorer->all, and computes the other results from them. */
 static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_block *block,
                            const nm_decode_step *step, nm_error *err)
@@ -292,6 +307,11 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
     size_t words = (size_t)scorer->vocab_size, first = (size_t)block->first;
     size_t cols = (size_t)block->cols, rows = (size_t)block->rows;
     double *all = scorer->all + first * words;
+    void *kept = NULL; /* logits for step->adjust; an ensemble has none */
+    if (step->adjust && step->adjusts_logits && scorer->n_models == 1) {
+        kept = nm_allocate(rows * cols * nm_dtype_bytes(b->dtype));
+        nm_backend_download(b, kept, logits.data, rows * cols * nm_dtype_bytes(b->dtype));
+    }
     if (scorer->n_models == 1)
         NM_CALL(b, log_softmax, .x = logits, .allowed = allowed_of(scorer, 0, block), .y = logits);
     else
@@ -301,13 +321,18 @@ static nm_status fetch_all(nm_token_scorer *scorer, nm_mat logits, const row_blo
         all[i] = -INFINITY;
     for (size_t i = 0; i < rows * cols; i++) {
         double value = number_at(scorer, scorer->raw, i);
-        if (!(value < INFINITY))
+        if (!(value < INFINITY)) {
+            free(kept);
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
+        }
         all[block->ids ? i / cols * words + (size_t)block->ids[i % cols] : i] = value;
     }
     for (size_t i = 0; given && i < rows; i++)
         scorer->given_values[first + i] =
             given[i] == NM_TARGET_IGNORED ? 0 : all[i * words + (size_t)given[i]];
+    if (step->adjust)
+        adjust_rows(scorer, block, step, kept);
+    free(kept);
     if (step->scores == NM_SCORES_ALL_AND_BEST)
         for (int32_t row = block->first; row < block->first + block->rows; row++)
             rank_row(scorer, row);

@@ -2,7 +2,7 @@
 #ifndef NM_VITERBI_H
 #define NM_VITERBI_H
 
-#include "text/tags.h"
+#include <stdint.h>
 
 typedef struct nm_chain {
     int32_t tags;                      /* T */
@@ -12,9 +12,6 @@ typedef struct nm_chain {
 /* All scores are 0; free them with nm_chain_release. */
 void nm_chain_init(nm_chain *chain, int32_t tags);
 void nm_chain_release(nm_chain *chain);
-/* Adds -10000 to every transition, start and end that the tag scheme forbids, as fastNLP does; paths with forbidden steps are
- * found only if there are no others. names: [T] valid tags. */
-void nm_chain_forbid(nm_chain *chain, nm_tag_scheme scheme, const char *const *names);
 /* Writes the path [n] with the highest score to path and returns the score. emissions: [n, T], n >= 1. Of equal scores, the
  * path with the smallest tag of the last token is returned, then of the token before, etc. */
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path);

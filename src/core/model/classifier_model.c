@@ -36,12 +36,12 @@
 
 #define ROW(field, initial, min, max, help)                                                                  \
     NM_OPTION(nm_classifier_model_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help)                                                                  \
-    NM_CHOICE(nm_classifier_model_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)  NM_CHOICE(nm_classifier_model_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help) NM_WORD(nm_classifier_model_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option classifier_options[] = {
-    PICK(preset, "small", "reference|small|tiny", "Sizes and dropout rates of a known model."),
+    WORD(preset, "small", "reference|small|tiny", "Sizes and dropout rates of a known model."),
     NM_STACK_ROWS(nm_classifier_model_config, "128", "256", "4",
                   "post",
                   "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
@@ -49,13 +49,13 @@ static const nm_option classifier_options[] = {
     ROW(layers, "1", 1, 1000, "Number of encoder layers."),
     ROW(final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.norm."),
     PICK(init, "torch", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
-    PICK(positions, "none", "none|learned|sinusoid", "Position embeddings."),
+    PICK(positions, "none", NM_CLASSIFIER_POSITIONS, "Position embeddings."),
     ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including <s> and </s>."),
-    PICK(pooling, "first", "first|mean", "Representation of a text: the output at the first token, or the mean over all tokens."),
+    PICK(pooling, "first", NM_CLASSIFIER_POOLINGS, "Representation of a text: the output at the first token, or the mean over all tokens."),
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
     ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
     ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
-    PICK(ngram_weights, "uniform", "uniform|idf", "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
+    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS, "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
     ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; with many classes fewer, so that it has at most 67108864 weights; 0: no logistic regression."),
     {0}};
 

@@ -5,13 +5,24 @@
 #include "model/model.h"
 #include "nn/transformer.h"
 
+#define NM_CLASSIFIER_POSITIONS(C)                                                                           \
+    C(NM_CLASSIFIER_NO_POSITIONS, "none")                                                                    \
+    C(NM_CLASSIFIER_LEARNED, "learned") C(NM_CLASSIFIER_SINUSOID, "sinusoid")
+NM_CHOICES(nm_classifier_positions, NM_CLASSIFIER_POSITIONS);
+
+#define NM_CLASSIFIER_POOLINGS(C) C(NM_CLASSIFIER_FIRST, "first") C(NM_CLASSIFIER_MEAN, "mean")
+NM_CHOICES(nm_classifier_pooling, NM_CLASSIFIER_POOLINGS);
+
+#define NM_NGRAM_WEIGHTS(C) C(NM_CLASSIFIER_UNIFORM, "uniform") C(NM_CLASSIFIER_IDF, "idf")
+NM_CHOICES(nm_ngram_weights, NM_NGRAM_WEIGHTS);
+
 typedef struct nm_classifier_model_config {
     NM_STACK_OPTIONS;
     const char *preset, *final_norm;
     nm_init_scheme init;
-    enum { NM_CLASSIFIER_NO_POSITIONS, NM_CLASSIFIER_LEARNED, NM_CLASSIFIER_SINUSOID } positions;
-    enum { NM_CLASSIFIER_FIRST, NM_CLASSIFIER_MEAN } pooling;
-    enum { NM_CLASSIFIER_UNIFORM, NM_CLASSIFIER_IDF } ngram_weights;
+    nm_classifier_positions positions;
+    nm_classifier_pooling pooling;
+    nm_ngram_weights ngram_weights;
     int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets, logistic_buckets;
     double embedding_init;
 } nm_classifier_model_config;

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_image_model_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_image_model_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_image_model_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_image_model_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option image_options[] = {
-    PICK(preset, "resnet20", "resnet20|resnet18|vit|tiny|tiny-vit", "Network, sizes and defaults of a known model."),
+    WORD(preset, "resnet20", "resnet20|resnet18|vit|tiny|tiny-vit", "Network, sizes and defaults of a known model."),
     NM_STACK_ROWS(nm_image_model_config, "192", "768", "3", "pre",
                   "0", "Dropout rate on the output of each sublayer.", "0", "0", "0"),
-    PICK(network, "resnet", "resnet|vit", "Network: residual network of convolutions (resnet), or Transformer over patches (vit)."),
+    PICK(network, "resnet", NM_IMAGE_NETWORKS, "Network: residual network of convolutions (resnet), or Transformer over patches (vit)."),
     ROW(widths, "16,32,64", 0, 0, "ResNet: number of channels of each stage, comma-separated."),
     ROW(blocks, "3,3,3", 0, 0, "ResNet: number of blocks of two convolutions in each stage, comma-separated."),
-    PICK(shortcut, "pad", "pad|pad-both|conv", "ResNet: shortcut where the number of channels changes: channels of zeros after the others (pad) or on both sides (pad-both), or a 1x1 convolution (conv)."),
+    PICK(shortcut, "pad", NM_SHORTCUTS, "ResNet: shortcut where the number of channels changes: channels of zeros after the others (pad) or on both sides (pad-both), or a 1x1 convolution (conv)."),
     ROW(pre_activation, "false", 0, 1, "ResNet: norm and activation precede the convolutions of a block instead of following them."),
     ROW(layers, "12", 1, 1000, "ViT: number of encoder layers."),
     ROW(patch, "4", 1, 224, "ViT: height and width of a patch in pixels."),
-    PICK(pooling, "mean", "mean|token", "ViT: representation of an image: the mean over all tokens, or the output at a class token."),
+    PICK(pooling, "mean", NM_IMAGE_POOLINGS, "ViT: representation of an image: the mean over all tokens, or the output at a class token."),
     ROW(final_norm, "", 0, 0, "ViT: normalization after the encoder, not in post-norm; empty: as model.norm."),
     PICK(init, "torch", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     {0}};

@@ -11,8 +11,13 @@ typedef struct nm_image_sizes {
     int32_t height, width, channels;
 } nm_image_sizes;
 
-typedef enum nm_image_network { NM_IMAGE_RESNET, NM_IMAGE_VIT } nm_image_network;
-typedef enum nm_shortcut { NM_SHORTCUT_PAD, NM_SHORTCUT_PAD_BOTH, NM_SHORTCUT_CONV } nm_shortcut;
+#define NM_IMAGE_NETWORKS(C) C(NM_IMAGE_RESNET, "resnet") C(NM_IMAGE_VIT, "vit")
+NM_CHOICES(nm_image_network, NM_IMAGE_NETWORKS);
+#define NM_SHORTCUTS(C)                                                                                      \
+    C(NM_SHORTCUT_PAD, "pad") C(NM_SHORTCUT_PAD_BOTH, "pad-both") C(NM_SHORTCUT_CONV, "conv")
+NM_CHOICES(nm_shortcut, NM_SHORTCUTS);
+#define NM_IMAGE_POOLINGS(C) C(NM_IMAGE_MEAN, "mean") C(NM_IMAGE_TOKEN, "token")
+NM_CHOICES(nm_image_pooling, NM_IMAGE_POOLINGS);
 
 typedef struct nm_image_model_config {
     NM_STACK_OPTIONS; /* of vit; norm, init_from and freeze of all networks */
@@ -20,7 +25,7 @@ typedef struct nm_image_model_config {
     nm_init_scheme init;
     nm_image_network network;
     nm_shortcut shortcut;
-    enum { NM_IMAGE_MEAN, NM_IMAGE_TOKEN } pooling;
+    nm_image_pooling pooling;
     bool pre_activation;
     int64_t layers, patch;
 } nm_image_model_config;

@@ -9,12 +9,13 @@
 #include "nn/positions.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_lm_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_lm_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_lm_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option lm_options[] = {
-    PICK(preset, "small", "tiny|small|medium|ptb|wt103|gpt2|llama|olmo2|qwen3|gemma3|deepnet", "Sizes, dropout rates and defaults of a known model; from gpt2 on: its structure, whose sizes are set separately."),
-    PICK(attention, "softmax", "softmax|block-term", "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized Transformer, in which each query attends to all pairs of positions, without a softmax."),
+    WORD(preset, "small", "tiny|small|medium|ptb|wt103|gpt2|llama|olmo2|qwen3|gemma3|deepnet", "Sizes, dropout rates and defaults of a known model; from gpt2 on: its structure, whose sizes are set separately."),
+    PICK(attention, "softmax", NM_LM_ATTENTIONS, "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized Transformer, in which each query attends to all pairs of positions, without a softmax."),
     ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that exp of the loss is not a perplexity."),
     NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
                   "pre",
@@ -32,8 +33,8 @@ static const nm_option lm_options[] = {
     ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
     ROW(cutoffs, "20000,40000,200000", 0, 0, "First token ids of the adaptive softmax's clusters, comma-separated."),
-    PICK(positions, "sinusoid", "sinusoid|learned|none", "Position embeddings."),
-    PICK(first_input, "eos", "eos|bos", "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or <s> (bos: Llama 3)."),
+    PICK(positions, "sinusoid", NM_LM_POSITIONS, "Position embeddings."),
+    PICK(first_input, "eos", NM_LM_FIRST_INPUTS, "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or <s> (bos: Llama 3)."),
     ROW(hidden_dropout, "0.1", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 

@@ -8,12 +8,22 @@
 
 enum { NM_LM_MAX_CONTEXT = 8192 };
 
+#define NM_LM_ATTENTIONS(C) C(NM_LM_SOFTMAX, "softmax") C(NM_LM_BLOCK_TERM, "block-term")
+NM_CHOICES(nm_lm_attention, NM_LM_ATTENTIONS);
+
+#define NM_LM_POSITIONS(C)                                                                                   \
+    C(NM_LM_SINUSOID, "sinusoid") C(NM_LM_LEARNED, "learned") C(NM_LM_NO_POSITIONS, "none")
+NM_CHOICES(nm_lm_positions, NM_LM_POSITIONS);
+
+#define NM_LM_FIRST_INPUTS(C) C(NM_LM_FIRST_EOS, "eos") C(NM_LM_FIRST_BOS, "bos")
+NM_CHOICES(nm_lm_first, NM_LM_FIRST_INPUTS);
+
 typedef struct nm_lm_config {
     NM_STACK_OPTIONS;
     const char *preset, *final_norm, *cutoffs;
-    enum { NM_LM_SOFTMAX, NM_LM_BLOCK_TERM } attention;
-    enum { NM_LM_SINUSOID, NM_LM_LEARNED, NM_LM_NO_POSITIONS } positions;
-    enum { NM_LM_FIRST_EOS, NM_LM_FIRST_BOS } first_input;
+    nm_lm_attention attention;
+    nm_lm_positions positions;
+    nm_lm_first first_input;
     nm_init_scheme init;
     bool causal, share_embeddings, output_bias, adaptive;
     int64_t layers, context, cores, core_width, window, global_every;

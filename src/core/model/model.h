@@ -3,7 +3,7 @@
 #ifndef NM_MODEL_H
 #define NM_MODEL_H
 
-#include "data/batch.h"
+#include "model/batch.h"
 #include "nn/fold.h"
 #include "nn/params.h"
 #include "nn/transformer.h"

@@ -9,11 +9,12 @@
 #include "nn/positions.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_seq2seq_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_seq2seq_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_seq2seq_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_seq2seq_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option seq2seq_options[] = {
-    PICK(preset, "small", "tiny|small|iwslt|base|big|tears", "Sizes, dropout rates and defaults of a known model."),
+    WORD(preset, "small", "tiny|small|iwslt|base|big|tears", "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_seq2seq_config, "256", "1024", "4",
                   "pre",
                   "0.3", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.3"),
@@ -25,9 +26,9 @@ static const nm_option seq2seq_options[] = {
     ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, not in post-norm; empty: as model.decoder_norm."),
     ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.2)."),
     PICK(init, "fairseq", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
-    PICK(share_embeddings, "all", "all|decoder|none", "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
+    PICK(share_embeddings, "all", NM_SHARINGS, "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
-    PICK(positions, "fairseq", "fairseq|tears|marian|tensor2tensor|none", "Sinusoidal position embeddings: fairseq's, those of Transformers without Tears, of Marian models in transformers, or of tensor2tensor and Marian; or none."),
+    PICK(positions, "fairseq", NM_SEQ2SEQ_POSITIONS, "Sinusoidal position embeddings: fairseq's, those of Transformers without Tears, of Marian models in transformers, or of tensor2tensor and Marian; or none."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
     ROW(alignment_head, "0", 0, 1000, "Guided alignment: cross-attention head that is trained on the word alignments of the data folder, from 1; translate --alignment uses it; 0: none."),
     ROW(alignment_layer, "0", 0, 1000, "Guided alignment: decoder layer of model.alignment_head, from 1; 0: the penultimate one."),
@@ -140,8 +141,9 @@ static nm_status seq2seq_ready(nm_model *model, nm_error *err)
     const nm_seq2seq_config *c = model->config;
     nm_seq2seq *s = model->parts;
     int32_t longest = (int32_t)c->max_positions;
-    static const nm_position_kind kinds[] = {NM_POSITIONS_FAIRSEQ, NM_POSITIONS_TEARS, NM_POSITIONS_MARIAN,
-                                             NM_POSITIONS_TENSOR2TENSOR};
+#define KIND(constant, word, kind) [constant] = kind,
+    static const nm_position_kind kinds[] = {NM_SEQ2SEQ_POSITIONS(KIND)};
+#undef KIND
     NM_TRY(nm_stack_ready(&s->encoder, model->backend, longest, err));
     NM_TRY(nm_stack_ready(&s->decoder, model->backend, longest, err));
     if (c->positions == NM_SEQ2SEQ_NO_POSITIONS)

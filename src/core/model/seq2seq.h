@@ -5,18 +5,23 @@
 #include "model/model.h"
 #include "nn/transformer.h"
 
+#define NM_SHARINGS(C) C(NM_SHARE_ALL, "all") C(NM_SHARE_DECODER, "decoder") C(NM_SHARE_NONE, "none")
+NM_CHOICES(nm_sharing, NM_SHARINGS);
+
+#define NM_SEQ2SEQ_POSITIONS(C)                                                                              \
+    C(NM_SEQ2SEQ_FAIRSEQ, "fairseq", NM_POSITIONS_FAIRSEQ)                                                   \
+    C(NM_SEQ2SEQ_TEARS, "tears", NM_POSITIONS_TEARS)                                                         \
+    C(NM_SEQ2SEQ_MARIAN, "marian", NM_POSITIONS_MARIAN)                                                      \
+    C(NM_SEQ2SEQ_TENSOR2TENSOR, "tensor2tensor", NM_POSITIONS_TENSOR2TENSOR)                                 \
+    C(NM_SEQ2SEQ_NO_POSITIONS, "none", 0)
+NM_CHOICES(nm_seq2seq_positions, NM_SEQ2SEQ_POSITIONS);
+
 typedef struct nm_seq2seq_config {
     NM_STACK_OPTIONS;
     const char *preset, *encoder_norm, *encoder_final_norm, *decoder_norm, *decoder_final_norm;
     nm_init_scheme init;
-    enum { NM_SHARE_ALL, NM_SHARE_DECODER, NM_SHARE_NONE } share_embeddings;
-    enum {
-        NM_SEQ2SEQ_FAIRSEQ,
-        NM_SEQ2SEQ_TEARS,
-        NM_SEQ2SEQ_MARIAN,
-        NM_SEQ2SEQ_TENSOR2TENSOR,
-        NM_SEQ2SEQ_NO_POSITIONS
-    } positions;
+    nm_sharing share_embeddings;
+    nm_seq2seq_positions positions;
     bool fixnorm, output_bias;
     int64_t encoder_layers, decoder_layers, max_positions, alignment_layer, alignment_head;
 } nm_seq2seq_config;

@@ -6,11 +6,12 @@
 #include <string.h>
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_tagger_model_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagger_model_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_tagger_model_config, field, initial, LIST, help)
+#define WORD(field, initial, words, help)   NM_WORD(nm_tagger_model_config, field, initial, words, help)
 
 /* clang-format off */
 static const nm_option tagger_options[] = {
-    PICK(preset, "small", "tiny|small|conll|resume", "Sizes, dropout rates and defaults of a known model."),
+    WORD(preset, "small", "tiny|small|conll|resume", "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_tagger_model_config, "128", "256", "4",
                   "post",
                   "0.15", "Dropout rate on the output of feed-forward layers.", "0.15", "0.15", "0.5"),

@@ -7,20 +7,20 @@
 #include "norma/backend.h"
 
 /* Values of model.init, in the order of NM_INIT_SCHEMES. */
-typedef enum nm_init_scheme {
-    NM_SCHEME_XAVIER_NORMAL,
-    NM_SCHEME_SMALL,
-    NM_SCHEME_FAIRSEQ,
-    NM_SCHEME_RBN,
-    NM_SCHEME_TORCH,
-    NM_SCHEME_XL,         /* Transformer-XL's code: N(0, 0.02), biases 0 */
-    NM_SCHEME_DEEPNORM,   /* Wang et al. 2022, DeepNet: Scaling Transformers to 1,000 Layers */
-    NM_SCHEME_TORCHSCALE, /* DeepNet's released code */
-    NM_SCHEME_SUBLN,      /* Wang et al. 2022, Foundation Transformers (Magneto) */
-    NM_SCHEME_TFIXUP /* Huang et al. 2020, Improving Transformer Optimization Through Better Initialization */
-} nm_init_scheme;
+#define NM_INIT_SCHEMES(C)                                                                                   \
+    C(NM_SCHEME_XAVIER_NORMAL, "xavier-normal")                                                              \
+    C(NM_SCHEME_SMALL, "small")                                                                              \
+    C(NM_SCHEME_FAIRSEQ, "fairseq")                                                                          \
+    C(NM_SCHEME_RBN, "rbn")                                                                                  \
+    C(NM_SCHEME_TORCH, "torch")                                                                              \
+    C(NM_SCHEME_XL, "xl")             /* Transformer-XL's code: N(0, 0.02), biases 0 */                      \
+    C(NM_SCHEME_DEEPNORM, "deepnorm") /* Wang et al. 2022, DeepNet: Scaling Transformers to 1,000 Layers */  \
+    C(NM_SCHEME_TORCHSCALE, "torchscale") /* DeepNet's released code */                                      \
+    C(NM_SCHEME_SUBLN, "subln")           /* Wang et al. 2022, Foundation Transformers (Magneto) */          \
+    C(NM_SCHEME_TFIXUP,                                                                                      \
+      "tfixup") /* Huang et al. 2020, Improving Transformer Optimization Through Better Initialization */
+NM_CHOICES(nm_init_scheme, NM_INIT_SCHEMES);
 
-#define NM_INIT_SCHEMES "xavier-normal|small|fairseq|rbn|torch|xl|deepnorm|torchscale|subln|tfixup"
 #define NM_INIT_SCHEME_HELP                                                                                  \
     "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults, "      \
     "Transformer-XL's N(0, 0.02), that of DeepNorm (paper: deepnorm, released code: torchscale), of Sub-LN " \

@@ -32,7 +32,9 @@ void nm_positions_dealloc(nm_backend *backend, nm_mat *table);
  *     linear    f / factor (Chen et al. 2023)
  *     llama3    of Llama 3.1: with n = original f / (2 pi) rotations in the original context, f for n > high, f / factor for
  *               n < low, and a linear interpolation in n between them */
-typedef enum nm_rope_scaling_kind { NM_ROPE_UNSCALED, NM_ROPE_LINEAR, NM_ROPE_LLAMA3 } nm_rope_scaling_kind;
+#define NM_ROPE_SCALINGS(C)                                                                                  \
+    C(NM_ROPE_UNSCALED, "none") C(NM_ROPE_LINEAR, "linear") C(NM_ROPE_LLAMA3, "llama3")
+NM_CHOICES(nm_rope_scaling_kind, NM_ROPE_SCALINGS);
 
 typedef struct nm_rope_angles {
     double base; /* frequency j is base^(-2j/width), then scaled */

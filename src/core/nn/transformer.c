@@ -467,10 +467,7 @@ static void end_sublayer(nm_tape *tape, const layer_call *call, const nm_sublaye
 static nm_tensor *activated_linear(nm_tape *tape, nm_tensor *h, const nm_sublayer_ffn *ffn,
                                    const nm_stack_config *c)
 {
-    static const nm_map_op ops[] = {[NM_ACTIVATION_RELU] = NM_MAP_RELU,
-                                    [NM_ACTIVATION_GELU] = NM_MAP_GELU,
-                                    [NM_ACTIVATION_GELU_TANH] = NM_MAP_GELU_TANH,
-                                    [NM_ACTIVATION_SILU] = NM_MAP_SILU};
+    static const nm_map_op ops[] = {NM_ACTIVATIONS(NM_ACTIVATION_OP)};
     bool fused = c->activation == NM_ACTIVATION_RELU && !c->gated;
     h = nm_linear(tape, h, ffn->in_weight, ffn->in_bias, fused ? NM_ACT_RELU : NM_ACT_NONE,
                   fused ? c->relu_drop : 0);

@@ -26,40 +26,47 @@
 #include "norm/types.h"
 
 /* Values of model.norm_position. */
-typedef enum nm_norm_position {
-    NM_PRE_NORM,
-    NM_POST_NORM,
-    NM_SANDWICH_NORM,
-    NM_INSIDE_NORM,
-    NM_MIX_NORM,
-    NM_SUB_NORM
-} nm_norm_position;
+#define NM_NORM_POSITIONS(C)                                                                                 \
+    C(NM_PRE_NORM, "pre")                                                                                    \
+    C(NM_POST_NORM, "post")                                                                                  \
+    C(NM_SANDWICH_NORM, "sandwich") C(NM_INSIDE_NORM, "inside") C(NM_MIX_NORM, "mix") C(NM_SUB_NORM, "sub")
+NM_CHOICES(nm_norm_position, NM_NORM_POSITIONS);
 
 /* Values of model.residual. */
-typedef enum nm_residual_form {
-    NM_RESIDUAL_PLAIN,
-    NM_RESIDUAL_DEEPNORM,
-    NM_RESIDUAL_DEPTH_SCALED,
-    NM_RESIDUAL_LAYERSCALE,
-    NM_RESIDUAL_SKIPINIT,
-    NM_RESIDUAL_REZERO,
-    NM_RESIDUAL_DUAL
-} nm_residual_form;
+#define NM_RESIDUAL_FORMS(C)                                                                                 \
+    C(NM_RESIDUAL_PLAIN, "plain")                                                                            \
+    C(NM_RESIDUAL_DEEPNORM, "deepnorm")                                                                      \
+    C(NM_RESIDUAL_DEPTH_SCALED, "depth-scaled")                                                              \
+    C(NM_RESIDUAL_LAYERSCALE, "layerscale")                                                                  \
+    C(NM_RESIDUAL_SKIPINIT, "skipinit") C(NM_RESIDUAL_REZERO, "rezero") C(NM_RESIDUAL_DUAL, "resi-dual")
+NM_CHOICES(nm_residual_form, NM_RESIDUAL_FORMS);
 
-/* Values of model.activation. */
-typedef enum nm_activation {
-    NM_ACTIVATION_RELU,
-    NM_ACTIVATION_GELU,      /* Hendrycks and Gimpel 2016, with erf */
-    NM_ACTIVATION_GELU_TANH, /* their approximation with tanh, as in GPT-2 */
-    NM_ACTIVATION_SILU       /* z sigmoid(z); also called swish */
-} nm_activation;
+/* Values of model.activation: the kernel operation, the name in transformers, or NULL, and the number in CTranslate2, or -1. Formats
+ * refuse an activation without a name or number.
+ *     gelu       Hendrycks and Gimpel 2016, with erf
+ *     gelu-tanh  their approximation with tanh, as in GPT-2
+ *     silu       z sigmoid(z); also called swish */
+#define NM_ACTIVATIONS(C)                                                                                    \
+    C(NM_ACTIVATION_RELU, "relu", NM_MAP_RELU, "relu", 0)                                                    \
+    C(NM_ACTIVATION_GELU, "gelu", NM_MAP_GELU, "gelu", 3)                                                    \
+    C(NM_ACTIVATION_GELU_TANH, "gelu-tanh", NM_MAP_GELU_TANH, "gelu_new", 1)                                 \
+    C(NM_ACTIVATION_SILU, "silu", NM_MAP_SILU, "silu", 2)
+NM_CHOICES(nm_activation, NM_ACTIVATIONS);
+/* Columns of the list. */
+#define NM_ACTIVATION_OP(constant, word, op, transformers, ct2)  [constant] = op,
+#define NM_ACTIVATION_HF(constant, word, op, transformers, ct2)  [constant] = transformers,
+#define NM_ACTIVATION_CT2(constant, word, op, transformers, ct2) [constant] = ct2,
 
 /* Values of model.rope: rotary position embeddings (Su et al. 2021) of queries and keys; the features j and j + width/2 of a
  * head, or 2j and 2j + 1, are rotated by the angle position base^(-2j/width). */
-typedef enum nm_rope { NM_ROPE_NONE, NM_ROPE_HALF, NM_ROPE_INTERLEAVED } nm_rope;
+#define NM_ROPES(C) C(NM_ROPE_NONE, "none") C(NM_ROPE_HALF, "half") C(NM_ROPE_INTERLEAVED, "interleaved")
+NM_CHOICES(nm_rope, NM_ROPES);
 
 /* Values of model.qk_norm and model.v_norm: none, each head by itself, or all heads together. */
-typedef enum nm_head_norm { NM_HEAD_NORM_NONE, NM_HEAD_NORM_HEAD, NM_HEAD_NORM_FULL } nm_head_norm;
+#define NM_VALUE_NORMS(C) C(NM_HEAD_NORM_NONE, "none") C(NM_HEAD_NORM_HEAD, "head")
+#define NM_HEAD_NORMS(C)  NM_VALUE_NORMS(C) C(NM_HEAD_NORM_FULL, "full")
+NM_CHOICES(nm_head_norm, NM_HEAD_NORMS);
+typedef nm_head_norm NM_VALUE_NORMS_ENUM;
 
 /* A name of the list of types in the help of model.norm. */
 #define NM_LISTED_NORM(name) " " #name
@@ -98,25 +105,25 @@ typedef struct nm_stack_options {
     NM_OPTION(T, width, width_, 2, 65536, "Model dimension d (d_model): number of features per token."),                              \
     NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner dimension of the feed-forward layers (d_ff)."),                            \
     NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
-    NM_CHOICE(T, norm_position, position_, "pre|post|sandwich|inside|mix|sub", "Position of the norms: before each sublayer (pre), after each residual addition (post), before and after each sublayer (sandwich: Peri-LN, Gemma), after each sublayer and before the residual addition (inside: OLMo 2), post in the first layers and pre in the others (mix: Mix-LN), or pre with additional norms inside the sublayers (sub: Sub-LN)."), \
+    NM_CHOICE(T, norm_position, position_, NM_NORM_POSITIONS, "Position of the norms: before each sublayer (pre), after each residual addition (post), before and after each sublayer (sandwich: Peri-LN, Gemma), after each sublayer and before the residual addition (inside: OLMo 2), post in the first layers and pre in the others (mix: Mix-LN), or pre with additional norms inside the sublayers (sub: Sub-LN)."), \
     NM_OPTION(T, post_layers, "0", 0, 1000, "Number of layers with post-norm in norm_position = mix; 0: a quarter of the layers, at least one."), \
-    NM_CHOICE(T, residual, "plain", "plain|deepnorm|depth-scaled|layerscale|skipinit|rezero|resi-dual", "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the square root of the layer's number (depth-scaled), x + g f with a learned number per feature (layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream (resi-dual)."), \
+    NM_CHOICE(T, residual, "plain", NM_RESIDUAL_FORMS, "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the square root of the layer's number (depth-scaled), x + g f with a learned number per feature (layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream (resi-dual)."), \
     NM_OPTION(T, layer_scale, "0.1", 0, 1e3, "Initial value of the numbers of residual = layerscale."), \
     NM_OPTION(T, embedding_norm, "none", 0, 0, "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
-    NM_CHOICE(T, activation, "relu", "relu|gelu|gelu-tanh|silu", "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
+    NM_CHOICE(T, activation, "relu", NM_ACTIVATIONS, "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
     NM_OPTION(T, gated, "false", 0, 1, "Gated linear units in the feed-forward layers, W2 (f(Wg h) * W1 h): SwiGLU with silu, GEGLU with gelu."), \
     NM_OPTION(T, bias, "true", 0, 1, "Biases of the linear layers of attention and feed-forward sublayers."), \
     NM_OPTION(T, key_value_heads, "0", 0, 1024, "Grouped-query attention: number of key and value heads of self-attention, a divisor of heads; 0: as many as heads."), \
     NM_OPTION(T, head_width, "0", 0, 65536, "Number of features per head; 0: width / heads."), \
-    NM_CHOICE(T, rope, "none", "none|half|interleaved", "Rotary position embeddings in self-attention: pairs of features are those of the two halves of a head (half: Llama, GPT-NeoX) or neighbors (interleaved: RoFormer, GPT-J)."), \
+    NM_CHOICE(T, rope, "none", NM_ROPES, "Rotary position embeddings in self-attention: pairs of features are those of the two halves of a head (half: Llama, GPT-NeoX) or neighbors (interleaved: RoFormer, GPT-J)."), \
     NM_OPTION(T, rope_base, "10000", 1, 1e9, "Base of the angles of rotary position embeddings."), \
-    NM_CHOICE(T, rope_scaling, "none", "none|linear|llama3", "Scaling of the frequencies of rotary position embeddings for contexts longer than in the original training: all divided by rope_factor (linear), or only the low ones (llama3: Llama 3.1)."), \
+    NM_CHOICE(T, rope_scaling, "none", NM_ROPE_SCALINGS, "Scaling of the frequencies of rotary position embeddings for contexts longer than in the original training: all divided by rope_factor (linear), or only the low ones (llama3: Llama 3.1)."), \
     NM_OPTION(T, rope_factor, "8", 1, 1e6, "Divisor of scaled frequencies of rotary position embeddings."), \
     NM_OPTION(T, rope_low, "1", 0, 1e6, "With rope_scaling = llama3: frequencies with fewer rotations in rope_original tokens are divided by rope_factor."), \
     NM_OPTION(T, rope_high, "4", 0, 1e6, "With rope_scaling = llama3: frequencies with more rotations in rope_original tokens remain; between rope_low and rope_high they are interpolated."), \
     NM_OPTION(T, rope_original, "8192", 1, 1e9, "With rope_scaling = llama3: context of the original training in tokens."), \
-    NM_CHOICE(T, qk_norm, "none", "none|head|full", "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: OLMo 2)."), \
-    NM_CHOICE(T, v_norm, "none", "none|head", "Normalization of the values of each head, of the type qk_norm_type."), \
+    NM_CHOICE(T, qk_norm, "none", NM_HEAD_NORMS, "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: OLMo 2)."), \
+    NM_CHOICE(T, v_norm, "none", NM_VALUE_NORMS, "Normalization of the values of each head, of the type qk_norm_type."), \
     NM_OPTION(T, qk_norm_type, "rms", 0, 0, "Type of the norms of queries, keys and values, as in model.norm."), \
     NM_OPTION(T, qk_norm_after_rope, "false", 0, 1, "Queries and keys are normalized after the rotation by their positions instead of before it."), \
     NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites. Types:" NM_NORM_TYPES(NM_LISTED_NORM) "."),  \

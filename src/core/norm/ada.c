@@ -17,14 +17,17 @@
  * By design, this is not the gradient of y. The paper has k = 0.1; C is a hyperparameter. */
 #include "norm/types.h"
 
+#define VARIANTS(C) C(VARIANT_OFFICIAL, "official") C(VARIANT_PAPER, "paper")
+NM_CHOICES(ada_variant, VARIANTS);
+
 typedef struct ada_config {
-    enum { VARIANT_OFFICIAL, VARIANT_PAPER } variant;
+    ada_variant variant;
     double c, k, epsilon;
 } ada_config;
 
 /* clang-format off */
 static const nm_option ada_options[] = {
-    NM_CHOICE(ada_config, variant, "official", "official|paper",
+    NM_CHOICE(ada_config, variant, "official", VARIANTS,
               "Standard deviation: the root of the unbiased variance, plus epsilon, as in the released code; or that of LayerNorm, as in the paper."),
     NM_OPTION(ada_config, c, "1", 1e-6, 1e6, "Constant C by which the result is multiplied."),
     NM_OPTION(ada_config, k, "0.1", -10, 10, "Constant k of the factor 1 - k z."),

@@ -31,7 +31,7 @@ typedef struct batch_config {
 
 /* clang-format off */
 static const nm_option batch_options[] = {
-    NM_CHOICE(batch_config, preset, "default", "default|pn|rbn|framework|paper", "Variant of BatchNorm."),
+    NM_WORD(batch_config, preset, "default", "default|pn|rbn|framework|paper", "Variant of BatchNorm."),
     NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
     NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0, "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),

@@ -278,17 +278,11 @@ static const void *param_of(const nm_norm_call *call, int index, int32_t length)
     return length ? call->norm->params[index] : NULL;
 }
 
-static bool is_centered(const nm_token_norm *spec)
-{
-    return spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED ||
-           spec->kind == NM_TOKEN_CENTER_OUTSIDE;
-}
-
 void nm_norm_token_forward(nm_norm_call *call)
 {
     const nm_token_norm spec = call->norm->type->token_spec(call->norm);
     int32_t count = call->x.rows * spec.groups;
-    void *shift = is_centered(&spec) ? nm_norm_publish(call, "shift", count) : NULL;
+    void *shift = nm_token_norm_centers(spec.kind) ? nm_norm_publish(call, "shift", count) : NULL;
     void *scale = nm_norm_publish(call, "scale", count);
     if (!scale)
         return;
@@ -302,7 +296,7 @@ void nm_norm_token_backward(nm_norm_call *call)
     const nm_token_norm spec = call->norm->type->token_spec(call->norm);
     NM_CALL(call->backend, token_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
             .weight = param_of(call, 0, spec.weight_len),
-            .shift = is_centered(&spec) ? nm_norm_find(call, "shift") : NULL,
+            .shift = nm_token_norm_centers(spec.kind) ? nm_norm_find(call, "shift") : NULL,
             .scale = nm_norm_find(call, "scale"), .add = call->add, .dx = call->dx,
             .residual = call->residual, .d_weight = spec.weight_len ? call->norm->param_grads[0] : NULL,
             .d_bias = spec.bias_len ? call->norm->param_grads[1] : NULL);

@@ -55,8 +55,9 @@ void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_
 /* Scaling of rows before the norm, without parameters; means over the row, or over each of norm.groups groups of features:
  *     h  = x / sqrt(mean(x^2) + epsilon)
  *     dx = (dh - h mean(dh h)) / sqrt(mean(x^2) + epsilon) */
-typedef enum nm_norm_scaling { NM_SCALING_NONE, NM_SCALING_LAYER, NM_SCALING_GROUP } nm_norm_scaling;
-#define NM_NORM_SCALINGS "none|layer|group"
+#define NM_NORM_SCALINGS(C)                                                                                  \
+    C(NM_SCALING_NONE, "none") C(NM_SCALING_LAYER, "layer") C(NM_SCALING_GROUP, "group")
+NM_CHOICES(nm_norm_scaling, NM_NORM_SCALINGS);
 #define NM_NORM_SCALING_HELP                                                                                 \
     "Scaling of rows by their root mean square before the norm: none, over the row, or per group (head)."
 /* Number of groups; 0 without scaling. */

@@ -29,7 +29,7 @@ typedef struct pnv_config {
 
 /* clang-format off */
 static const nm_option pnv_options[] = {
-    NM_CHOICE(pnv_config, preset, "pn", "pn|rbn", "Variant of PN-V."),
+    NM_WORD(pnv_config, preset, "pn", "pn|rbn", "Variant of PN-V."),
     NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the mean square."),
     NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0, "Division by sqrt(max(mean square, epsilon)) instead of sqrt(mean square + epsilon)."),

@@ -49,22 +49,25 @@
 /* The released code creates the encoder's final norm without the warm-up argument, whose default is this. */
 enum { ENCODER_FINAL_WARMUP = 1000 };
 
+#define DIVISORS(C) C(DIVISOR_BATCH, "batch") C(DIVISOR_RUNNING, "running")
+NM_CHOICES(power_divisor, DIVISORS);
+
 typedef struct power_config {
     const char *preset, *warmup;
-    enum { DIVISOR_BATCH, DIVISOR_RUNNING } backward_divisor;
+    power_divisor backward_divisor;
     nm_norm_scaling scaling;
     double decay_forward, decay_backward, epsilon, clip;
 } power_config;
 
 /* clang-format off */
 static const nm_option power_options[] = {
-    NM_CHOICE(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
+    NM_WORD(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
     NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
     NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the running statistic of the backward pass."),
     NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(power_config, warmup, "lr", 0, 0,
               "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in the encoder's final norm)."),
-    NM_CHOICE(power_config, backward_divisor, "batch", "batch|running", "Mean square by which the gradient is divided: that of the batch, or the one of the forward pass (running)."),
+    NM_CHOICE(power_config, backward_divisor, "batch", DIVISORS, "Mean square by which the gradient is divided: that of the batch, or the one of the forward pass (running)."),
     NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     NM_OPTION(power_config, clip, "0", 0, 1e30, "Limit of the absolute values of the backward statistic; 0: no limit."),
     {0}};

@@ -26,10 +26,13 @@
 #include "norm/repbn.h"
 #include "norm/types.h"
 
+#define TOKEN_NORMS(C) C(TOKEN_LAYER, "layer") C(TOKEN_RMS, "rms")
+NM_CHOICES(token_norm, TOKEN_NORMS);
+
 typedef struct progressive_config {
     nm_repbn_policy policy;
     const char *preset, *warmup;
-    enum { TOKEN_LAYER, TOKEN_RMS } token_norm;
+    token_norm token_norm;
     double token_epsilon, lambda_init;
     int64_t lambda_steps, interval;
     bool shorten_lambda;
@@ -37,8 +40,8 @@ typedef struct progressive_config {
 
 /* clang-format off */
 static const nm_option progressive_options[] = {
-    NM_CHOICE(progressive_config, preset, "default", "default|llama", "Variant of the norm."),
-    NM_CHOICE(progressive_config, token_norm, "layer", "layer|rms", "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
+    NM_WORD(progressive_config, preset, "default", "default|llama", "Variant of the norm."),
+    NM_CHOICE(progressive_config, token_norm, "layer", TOKEN_NORMS, "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
     NM_OPTION(progressive_config, token_epsilon, "1e-5", 0, 1, "Constant added to the variance or the mean square of a token."),
     NM_OPTION(progressive_config, warmup, "0", 0, 0,
               "Number of steps with the per-token norm alone; lr: the warm-up of the learning rate."),
@@ -166,7 +169,7 @@ static void token_forward(nm_norm_call *call, double lambda, const nm_residual_s
                     NULL, lambda, 0);
     NM_CALL(call->backend, token_norm, .spec = &spec, .sum = sum, .x = call->x, .weight = vectors,
             .bias = spec.bias_len ? vector_at(call, vectors, 1) : NULL, .y = call->y,
-            .shift = spec.kind == NM_TOKEN_CENTER ? shift : NULL, .scale = scale);
+            .shift = nm_token_norm_centers(spec.kind) ? shift : NULL, .scale = scale);
 }
 
 /* dx of lambda T(x), which contains the factor of the weight. The gradients of the parameters are those of T, and are multiplied
@@ -175,7 +178,7 @@ static void token_backward(nm_norm_call *call, double lambda, bool add, void *ve
 {
     nm_norm *norm = call->norm;
     const nm_token_norm spec = token_spec(norm);
-    bool layer = spec.kind == NM_TOKEN_CENTER;
+    bool layer = nm_token_norm_centers(spec.kind);
     void *grads = vector_at(call, vectors, 1);
     nm_norm_vec(call, NM_VEC_LINEAR, vectors, norm->params[TOKEN_WEIGHT], NULL, NULL, lambda, 0);
     nm_backend_zero(call->backend, grads,

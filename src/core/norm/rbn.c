@@ -30,21 +30,30 @@
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
+#define PENALTIES(C) C(PENALTY_DIFF, "diff") C(PENALTY_DIFF2, "diff2") C(PENALTY_RELDIFF, "reldiff")
+NM_CHOICES(rbn_penalty, PENALTIES);
+
+#define REFERENCES(C) C(REFERENCE_BEFORE, "before") C(REFERENCE_AFTER, "after")
+NM_CHOICES(rbn_reference, REFERENCES);
+
+#define SCALES(C) C(SCALE_AUTO, "auto") C(SCALE_SUM, "sum") C(SCALE_MEAN, "mean")
+NM_CHOICES(rbn_scale, SCALES);
+
 typedef struct rbn_config {
     nm_batch_norm_policy policy;
-    enum { PENALTY_DIFF, PENALTY_DIFF2, PENALTY_RELDIFF } penalty;
-    enum { REFERENCE_BEFORE, REFERENCE_AFTER } reference;
-    enum { SCALE_AUTO, SCALE_SUM, SCALE_MEAN } scale;
+    rbn_penalty penalty;
+    rbn_reference reference;
+    rbn_scale scale;
     double lambda, nu;
 } rbn_config;
 
 /* clang-format off */
 static const nm_option rbn_options[] = {
-    NM_CHOICE(rbn_config, penalty, "diff", "diff|diff2|reldiff", "Distance in the penalty: that of the released commands (diff), that of the paper (diff2), or relative distances (reldiff)."),
+    NM_CHOICE(rbn_config, penalty, "diff", PENALTIES, "Distance in the penalty: that of the released commands (diff), that of the paper (diff2), or relative distances (reldiff)."),
     NM_OPTION(rbn_config, lambda, "0.1", 0, 1e6, "Weight of the distance of means."),
     NM_OPTION(rbn_config, nu, "0.01", 0, 1e6, "Weight of the distance of variances."),
-    NM_CHOICE(rbn_config, reference, "after", "before|after", "Running statistics in the penalty: before or after their update with the batch."),
-    NM_CHOICE(rbn_config, scale, "auto", "auto|sum|mean",
+    NM_CHOICE(rbn_config, reference, "after", REFERENCES, "Running statistics in the penalty: before or after their update with the batch."),
+    NM_CHOICE(rbn_config, scale, "auto", SCALES,
               "Loss that the penalty is added to: the sum over tokens (as in the released translation code) or the mean; "
               "auto: sum in translation, mean in the other tasks."),
     NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),

@@ -39,8 +39,11 @@
 
 #include "norm/types.h"
 
+#define EPSILONS(C) C(EPSILON_INSIDE, "inside") C(EPSILON_ADDED, "added")
+NM_CHOICES(renorm_epsilon, EPSILONS);
+
 typedef struct renorm_config {
-    enum { EPSILON_INSIDE, EPSILON_ADDED } eps_mode;
+    renorm_epsilon eps_mode;
     nm_norm_scaling scaling;
     double decay, epsilon, r_max, d_max;
     int64_t ramp_start, r_ramp_end, d_ramp_end;
@@ -50,7 +53,7 @@ typedef struct renorm_config {
 /* clang-format off */
 static const nm_option renorm_options[] = {
     NM_OPTION(renorm_config, decay, "0.99", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
-    NM_CHOICE(renorm_config, eps_mode, "inside", "inside|added", "Constant epsilon added to the variance, or to the standard deviation."),
+    NM_CHOICE(renorm_config, eps_mode, "inside", EPSILONS, "Constant epsilon added to the variance, or to the standard deviation."),
     NM_OPTION(renorm_config, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added."),
     NM_OPTION(renorm_config, r_max, "3", 1, 1e6, "Final limit of the factor r."),
     NM_OPTION(renorm_config, d_max, "5", 0, 1e6, "Final limit of the shift d."),

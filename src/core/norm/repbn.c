@@ -31,7 +31,7 @@ typedef struct repbn_config {
 
 /* clang-format off */
 static const nm_option repbn_options[] = {
-    NM_CHOICE(repbn_config, preset, "default", "default|llama", "Variant of RepBN."),
+    NM_WORD(repbn_config, preset, "default", "default|llama", "Variant of RepBN."),
     NM_OPTION(nm_batch_norm_policy, decay, "0.9", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
     NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),

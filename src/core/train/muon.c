@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "train/optimizer_type.h"
+
 enum { ALIGN_ELEMENTS = 16 };
 
 nm_muon nm_muon_default(void)
@@ -93,3 +95,34 @@ nm_mat nm_muon_step(nm_backend *b, const nm_muon *muon, nm_mat p, nm_mat g, nm_m
     NM_CALL(b, add, .alpha = -muon->lr * scale_of(muon, p), .x = x, .y = p);
     return x;
 }
+
+static void update(const nm_optimizer_update *u)
+{
+    nm_optimizer_adamw.update(u);
+}
+
+static void update_matrix(const nm_optimizer_update *u, int32_t rows, int32_t cols, void *workspace)
+{
+    const nm_optim_config *c = u->config;
+    nm_muon muon = nm_muon_default();
+    muon.lr = u->lr * c->muon_lr_factor;
+    muon.momentum = c->muon_momentum;
+    muon.nesterov = c->muon_nesterov;
+    muon.weight_decay = c->weight_decay;
+    muon.steps = c->muon_steps;
+    muon.scale = c->muon_scale;
+    muon.grad_scale = u->grad_scale;
+    nm_muon_step(u->backend, &muon, nm_mat_of(u->p, rows, cols), nm_mat_of((void *)u->g, rows, cols),
+                 nm_mat_of(u->m, rows, cols), workspace);
+}
+
+const nm_optimizer_type nm_optimizer_muon = {
+    .options =
+        "beta1 beta2 eps weight_decay muon_momentum muon_nesterov muon_steps muon_scale muon_lr_factor",
+    .state = 2,
+    .m = true,
+    .v = true,
+    .update = update,
+    .matrix_workspace = nm_muon_workspace,
+    .update_matrix = update_matrix,
+};

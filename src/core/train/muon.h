@@ -22,7 +22,8 @@
 
 #include "norma/backend.h"
 
-typedef enum nm_muon_scale { NM_MUON_MATCH_RMS, NM_MUON_ORIGINAL } nm_muon_scale;
+#define NM_MUON_SCALES(C) C(NM_MUON_MATCH_RMS, "match-rms") C(NM_MUON_ORIGINAL, "original")
+NM_CHOICES(nm_muon_scale, NM_MUON_SCALES);
 /* What |u| is divided by: |u| + eps (the authors' code), or max(|u|, eps) (PyTorch). */
 typedef enum nm_muon_eps { NM_MUON_EPS_ADDED, NM_MUON_EPS_CLAMPED } nm_muon_eps;
 

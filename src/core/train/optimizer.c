@@ -3,16 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-_Static_assert((int)NM_OPTIM_ADAM == (int)NM_ADAM_TORCH &&
-                   (int)NM_OPTIM_ADAM_FAIRSEQ == (int)NM_ADAM_FAIRSEQ &&
-                   (int)NM_OPTIM_ADAMW == (int)NM_ADAMW_TORCH,
-               "the Adam variants have the same order in options and backend");
-
-int64_t nm_optimizer_state_kind(const nm_optim_config *config)
-{
-    return config->name == NM_OPTIM_SGD ? 1 : config->name == NM_OPTIM_MUON ? 2 : 0;
-}
-
 static void add_range(nm_optimizer *optimizer, nm_param_range range)
 {
     nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
@@ -29,8 +19,8 @@ static void add_blocks(nm_optimizer *optimizer, const nm_param *param)
 {
     size_t first = param->offset;
     for (int i = 0; i < NM_PARAM_BLOCKS && param->block_rows[i]; i++) {
-        const nm_muon_block block = {first, param->block_rows[i], param->tensor.cols};
-        const size_t workspace = nm_muon_workspace(block.rows, block.cols);
+        const nm_matrix_block block = {first, param->block_rows[i], param->tensor.cols};
+        const size_t workspace = optimizer->type->matrix_workspace(block.rows, block.cols);
         optimizer->blocks[optimizer->n_blocks++] = block;
         optimizer->n_workspace = workspace > optimizer->n_workspace ? workspace : optimizer->n_workspace;
         first += (size_t)block.rows * (size_t)block.cols;
@@ -40,7 +30,7 @@ static void add_blocks(nm_optimizer *optimizer, const nm_param *param)
 /* Elements of v are reserved for fixed parameters, too, so that model.freeze does not change the layout of a checkpoint. */
 static void find_trainable(nm_optimizer *optimizer)
 {
-    const bool muon = optimizer->config->name == NM_OPTIM_MUON;
+    const bool matrices = optimizer->type->update_matrix;
     const nm_params *params = optimizer->tree->params;
     const size_t part_end = optimizer->part.first + optimizer->part.n;
     optimizer->trainable = nm_allocate((params->n + 1) * sizeof *optimizer->trainable);
@@ -52,7 +42,7 @@ static void find_trainable(nm_optimizer *optimizer)
         end = end < part_end ? end : part_end;
         if (first >= end)
             continue;
-        if (muon && nm_param_is_hidden(param)) {
+        if (matrices && nm_param_is_hidden(param)) {
             if (!param->fixed)
                 add_blocks(optimizer, param);
             continue;
@@ -64,20 +54,23 @@ static void find_trainable(nm_optimizer *optimizer)
     }
 }
 
-static nm_status check_muon(const nm_optimizer *optimizer, nm_error *err)
+static nm_status check_matrices(const nm_optimizer *optimizer, nm_error *err)
 {
-    if (optimizer->config->name != NM_OPTIM_MUON)
+    static const char *const names[] = {NM_OPTIMIZERS(NM_CHOICE_NAME)};
+    if (!optimizer->type->update_matrix)
         return NM_OK;
     if (optimizer->tree->sharded)
         return nm_fail(
             err, NM_USAGE,
-            "optim.name = muon: it updates whole matrices, which comm.shard_optimizer divides; disable "
-            "comm.shard_optimizer or choose another optimizer");
+            "optim.name = %s: it updates whole matrices, which comm.shard_optimizer divides; disable "
+            "comm.shard_optimizer or choose another optimizer",
+            names[optimizer->config->name]);
     if (!optimizer->n_blocks)
         return nm_fail(
             err, NM_USAGE,
-            "optim.name = muon: the model trains no weight matrix of an attention or feed-forward layer; "
-            "choose adamw");
+            "optim.name = %s: the model trains no weight matrix of an attention or feed-forward layer; "
+            "choose adamw",
+            names[optimizer->config->name]);
     return NM_OK;
 }
 
@@ -86,7 +79,8 @@ nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *conf
 {
     const nm_params *params = tree->params;
     const size_t unit = nm_dtype_bytes(params->backend->dtype);
-    *optimizer = (nm_optimizer){.config = config, .clip_value = clip_value, .tree = tree};
+    *optimizer = (nm_optimizer){
+        .config = config, .type = nm_optimizer_type_of(config), .clip_value = clip_value, .tree = tree};
     optimizer->part.n = params->n_elements;
     if (tree->sharded) {
         nm_shard_tree_part(tree, &optimizer->part.first, &optimizer->part.n);
@@ -94,14 +88,18 @@ nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *conf
             nm_allocate((params->n_elements / NM_DOT_BLOCK + 1) * sizeof *optimizer->block_sums);
     }
     find_trainable(optimizer);
-    NM_TRY(check_muon(optimizer, err));
-    NM_TRY(nm_backend_alloc(params->backend, optimizer->part.n * unit, &optimizer->m, err));
-    NM_TRY(nm_backend_alloc(params->backend, optimizer->n_v * unit, &optimizer->v, err));
+    NM_TRY(check_matrices(optimizer, err));
+    optimizer->n_v = optimizer->type->v ? optimizer->n_v : 0;
+    if (optimizer->type->m)
+        NM_TRY(nm_backend_alloc(params->backend, optimizer->part.n * unit, &optimizer->m, err));
+    if (optimizer->type->v)
+        NM_TRY(nm_backend_alloc(params->backend, optimizer->n_v * unit, &optimizer->v, err));
     if (optimizer->n_workspace)
         NM_TRY(nm_backend_alloc(params->backend, optimizer->n_workspace * unit, &optimizer->workspace, err));
-    optimizer->whole_m = tree->sharded ? params->grads : optimizer->m;
-    optimizer->whole_v = tree->sharded ? tree->waiting[0].grads : optimizer->v;
-    optimizer->n_whole_v = tree->sharded ? params->n_elements : optimizer->n_v;
+    optimizer->whole_m = tree->sharded && optimizer->m ? params->grads : optimizer->m;
+    optimizer->whole_v = tree->sharded && optimizer->v ? tree->waiting[0].grads : optimizer->v;
+    optimizer->n_whole_m = optimizer->m ? params->n_elements : 0;
+    optimizer->n_whole_v = tree->sharded && optimizer->v ? params->n_elements : optimizer->n_v;
     return NM_OK;
 }
 
@@ -121,14 +119,17 @@ size_t nm_optimizer_bytes(const nm_optimizer *optimizer)
 {
     size_t n = optimizer->n_workspace;
     for (size_t i = 0; i < optimizer->n_trainable; i++)
-        n += 2 * optimizer->trainable[i].n;
+        n += (size_t)(optimizer->type->m + optimizer->type->v) * optimizer->trainable[i].n;
     for (size_t i = 0; i < optimizer->n_blocks; i++)
         n += (size_t)optimizer->blocks[i].rows * (size_t)optimizer->blocks[i].cols;
     return n * nm_dtype_bytes(optimizer->tree->params->backend->dtype);
 }
 
+/* to NULL: the optimizer has no such moment. */
 static void load_range(const nm_optimizer *optimizer, void *to, const void *from, size_t first, size_t n)
 {
+    if (!to)
+        return;
     nm_backend *b = optimizer->tree->params->backend;
     size_t at = first * nm_dtype_bytes(b->dtype);
     nm_backend_upload(b, (char *)to + at, (const char *)from + at, n * nm_dtype_bytes(b->dtype));
@@ -137,7 +138,7 @@ static void load_range(const nm_optimizer *optimizer, void *to, const void *from
 void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v)
 {
     if (optimizer->tree->sharded) { /* the ranges are those of this process */
-        load_range(optimizer, optimizer->whole_m, m, 0, optimizer->tree->params->n_elements);
+        load_range(optimizer, optimizer->whole_m, m, 0, optimizer->n_whole_m);
         load_range(optimizer, optimizer->whole_v, v, 0, optimizer->n_whole_v);
         return;
     }
@@ -147,7 +148,7 @@ void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v)
         load_range(optimizer, optimizer->v, v, range.v, range.n);
     }
     for (size_t i = 0; i < optimizer->n_blocks; i++) {
-        const nm_muon_block block = optimizer->blocks[i];
+        const nm_matrix_block block = optimizer->blocks[i];
         load_range(optimizer, optimizer->m, m, block.first, (size_t)block.rows * (size_t)block.cols);
     }
 }
@@ -182,57 +183,46 @@ nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_e
     return NM_OK;
 }
 
-static void update_blocks(const nm_optimizer *optimizer, double lr, double grad_scale)
+/* Part of an update: elements of the parameters from `first` on. */
+static nm_optimizer_update part_of(const nm_optimizer *optimizer, const nm_optimizer_update *whole,
+                                   size_t first)
 {
     const nm_params *params = optimizer->tree->params;
-    const nm_optim_config *c = optimizer->config;
-    const size_t unit = nm_dtype_bytes(params->backend->dtype);
-    nm_muon muon = nm_muon_default();
-    muon.lr = lr * c->muon_lr_factor;
-    muon.momentum = c->muon_momentum;
-    muon.nesterov = c->muon_nesterov;
-    muon.weight_decay = c->weight_decay;
-    muon.steps = c->muon_steps;
-    muon.scale = c->muon_scale;
-    muon.grad_scale = grad_scale;
-    for (size_t i = 0; i < optimizer->n_blocks; i++) {
-        const nm_muon_block *block = &optimizer->blocks[i];
-        const size_t at = block->first * unit;
-        nm_muon_step(params->backend, &muon, nm_mat_of((char *)params->values + at, block->rows, block->cols),
-                     nm_mat_of((char *)params->grads + at, block->rows, block->cols),
-                     nm_mat_of((char *)optimizer->m + at, block->rows, block->cols), optimizer->workspace);
-    }
+    const size_t unit = nm_dtype_bytes(params->backend->dtype), at = first * unit;
+    nm_optimizer_update u = *whole;
+    u.p = (char *)params->values + at;
+    u.g = (char *)params->grads + at;
+    u.m = optimizer->m ? (char *)optimizer->m + (first - optimizer->part.first) * unit : NULL;
+    return u;
 }
 
 nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
                             nm_error *err)
 {
     const nm_params *params = optimizer->tree->params;
-    nm_backend *b = params->backend;
-    const nm_optim_config *c = optimizer->config;
-    size_t unit = nm_dtype_bytes(b->dtype);
-    nm_adam adam = {.lr = lr,
-                    .beta1 = c->beta1,
-                    .beta2 = c->beta2,
-                    .eps = c->eps,
-                    .grad_scale = grad_scale,
-                    .step = step,
-                    .variant = c->name == NM_OPTIM_MUON ? NM_ADAMW_TORCH : (nm_adam_variant)c->name};
+    const nm_optimizer_type *type = optimizer->type;
+    const size_t unit = nm_dtype_bytes(params->backend->dtype);
+    const nm_optimizer_update whole = {.backend = params->backend,
+                                       .config = optimizer->config,
+                                       .step = step,
+                                       .lr = lr,
+                                       .grad_scale = grad_scale,
+                                       .clip_value = optimizer->clip_value};
     for (size_t i = 0; i < optimizer->n_trainable; i++) {
         const nm_param_range range = optimizer->trainable[i];
-        size_t at = range.first * unit, state = (range.first - optimizer->part.first) * unit;
-        char *p = (char *)params->values + at, *g = (char *)params->grads + at;
-        char *v = (char *)optimizer->v + range.v * unit;
-        adam.weight_decay = range.decays ? c->weight_decay : 0;
-        if (c->name == NM_OPTIM_SGD)
-            NM_CALL(b, sgd, .lr = lr, .momentum = c->momentum, .grad_scale = grad_scale,
-                    .clip = optimizer->clip_value, .weight_decay = adam.weight_decay, .n = range.n, .p = p,
-                    .g = g, .v = v);
-        else
-            NM_CALL(b, adam, .config = &adam, .n = range.n, .p = p, .g = g, .m = (char *)optimizer->m + state,
-                    .v = v);
+        nm_optimizer_update u = part_of(optimizer, &whole, range.first);
+        u.n = range.n;
+        u.v = optimizer->v ? (char *)optimizer->v + range.v * unit : NULL;
+        u.weight_decay = range.decays ? optimizer->config->weight_decay : 0;
+        type->update(&u);
     }
-    update_blocks(optimizer, lr, grad_scale);
+    for (size_t i = 0; i < optimizer->n_blocks; i++) {
+        const nm_matrix_block *block = &optimizer->blocks[i];
+        nm_optimizer_update u = part_of(optimizer, &whole, block->first);
+        u.n = (size_t)block->rows * (size_t)block->cols;
+        u.weight_decay = optimizer->config->weight_decay;
+        type->update_matrix(&u, block->rows, block->cols, optimizer->workspace);
+    }
     return optimizer->tree->sharded ? nm_shard_tree_gather(optimizer->tree, params->values, 1, unit, err)
                                     : NM_OK;
 }
@@ -241,14 +231,18 @@ nm_status nm_optimizer_collect(nm_optimizer *optimizer, nm_error *err)
 {
     if (!optimizer->tree->sharded)
         return NM_OK;
-    NM_TRY(nm_shard_tree_collect(optimizer->tree, optimizer->m, optimizer->whole_m, err));
-    return nm_shard_tree_collect(optimizer->tree, optimizer->v, optimizer->whole_v, err);
+    if (optimizer->m)
+        NM_TRY(nm_shard_tree_collect(optimizer->tree, optimizer->m, optimizer->whole_m, err));
+    return optimizer->v ? nm_shard_tree_collect(optimizer->tree, optimizer->v, optimizer->whole_v, err)
+                        : NM_OK;
 }
 
 nm_status nm_optimizer_distribute(nm_optimizer *optimizer, nm_error *err)
 {
     if (!optimizer->tree->sharded)
         return NM_OK;
-    NM_TRY(nm_shard_tree_distribute(optimizer->tree, optimizer->whole_m, optimizer->m, err));
-    return nm_shard_tree_distribute(optimizer->tree, optimizer->whole_v, optimizer->v, err);
+    if (optimizer->m)
+        NM_TRY(nm_shard_tree_distribute(optimizer->tree, optimizer->whole_m, optimizer->m, err));
+    return optimizer->v ? nm_shard_tree_distribute(optimizer->tree, optimizer->whole_v, optimizer->v, err)
+                        : NM_OK;
 }

@@ -12,7 +12,7 @@
 #ifndef NM_OPTIMIZER_H
 #define NM_OPTIMIZER_H
 
-#include "train/train_options.h"
+#include "train/optimizer_type.h"
 #include "train/shards.h"
 
 /* Consecutive trainable elements of the parameter memory. */
@@ -22,28 +22,28 @@ typedef struct nm_param_range {
     bool decays; /* whether weight decay applies */
 } nm_param_range;
 
-/* A block of rows of a hidden weight (nm_params_mark_hidden), which Muon updates. */
-typedef struct nm_muon_block {
+/* A block of rows of a hidden weight (nm_params_mark_hidden), which nm_optimizer_type.update_matrix updates. */
+typedef struct nm_matrix_block {
     size_t first; /* element of the parameter memory */
     int32_t rows, cols;
-} nm_muon_block;
+} nm_matrix_block;
 
 typedef struct nm_optimizer {
     const nm_optim_config *config;
+    const nm_optimizer_type *type;
     double clip_value; /* train.clip_value */
     nm_shard_tree *tree;
     nm_param_range part; /* the elements that this process updates; without sharding all */
-    /* Device, [part.n] and [n_v]: first and second moment of Adam. v: momentum of SGD; m: momentum of Muon. With Muon hidden
-     * weights have no elements in v. */
+    /* Device, [part.n] and [n_v]: the moments that the type has, otherwise NULL and 0. Matrices have no elements in v. */
     void *m, *v;
-    /* Device, [n_elements] and [n_whole_v], see nm_optimizer_collect; without sharding m and v. */
+    /* Device, [n_whole_m] and [n_whole_v], see nm_optimizer_collect; without sharding m and v. */
     void *whole_m, *whole_v;
-    size_t n_v, n_whole_v;
-    nm_param_range *trainable; /* [n_trainable], within the part; with Muon without hidden weights */
+    size_t n_v, n_whole_m, n_whole_v;
+    nm_param_range *trainable; /* [n_trainable], within the part; without matrices */
     size_t n_trainable;
-    nm_muon_block *blocks; /* [n_blocks], trainable; without Muon none */
+    nm_matrix_block *blocks; /* [n_blocks], trainable; none if the type updates no matrices */
     size_t n_blocks;
-    void *workspace; /* device, [n_workspace], of nm_muon_step */
+    void *workspace; /* device, [n_workspace], of update_matrix */
     size_t n_workspace;
     double *block_sums; /* [n_elements / NM_DOT_BLOCK + 1], of the gradient norm; NULL without sharding */
 } nm_optimizer;
@@ -57,10 +57,6 @@ void nm_optimizer_release(nm_optimizer *optimizer);
 size_t nm_optimizer_bytes(const nm_optimizer *optimizer);
 /* Sets whole_m and whole_v to the contents of a checkpoint (host), except for fixed parameters. */
 void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v);
-
-/* Kind of the state: 0: first and second moment (Adam, AdamW); 1: momentum (SGD); 2: both (Muon). A checkpoint of another kind
- * has no state that the optimizer can use. */
-int64_t nm_optimizer_state_kind(const nm_optim_config *config);
 
 /* All ranks must call the functions below. Errors as nm_comm_exchange. */
 

@@ -144,8 +144,10 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     if (trainer->state.update && trainer->shards.sharded) {
         NM_TRY(nm_optimizer_distribute(&trainer->optimizer, err));
     } else if (trainer->state.update) {
-        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
-        NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, trainer->optimizer.n_v * unit, err));
+        if (trainer->optimizer.m)
+            NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.m, bytes, err));
+        if (trainer->optimizer.v)
+            NM_TRY(nm_comm_broadcast(comm, trainer->optimizer.v, trainer->optimizer.n_v * unit, err));
     }
     if (params->n_state)
         NM_TRY(nm_comm_broadcast(comm, params->state, params->n_state * unit, err));

@@ -24,18 +24,21 @@ static void format_fingerprint(char text[FINGERPRINT_BYTES], uint64_t fingerprin
     snprintf(text, FINGERPRINT_BYTES, "%016" PRIx64, fingerprint);
 }
 
+/* A moment in host memory; without elements if the optimizer does not have it. */
+static const void *moment(nm_host_copies *copies, nm_backend *backend, const void *device, size_t n)
+{
+    return device ? nm_host_copies_add(copies, backend, device, n * nm_dtype_bytes(backend->dtype)) : "";
+}
+
 static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *err)
 {
-    const nm_params *params = &trainer->model->params;
     nm_safetensors_writer *writer = nm_safetensors_begin();
     nm_host_copies copies = {0};
     const nm_optimizer *optimizer = &trainer->optimizer;
-    const int64_t n_m = (int64_t)params->n_elements, n_v = (int64_t)optimizer->n_whole_v;
+    const int64_t n_m = (int64_t)optimizer->n_whole_m, n_v = (int64_t)optimizer->n_whole_v;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
-    const void *m =
-        nm_host_copies_add(&copies, trainer->backend, optimizer->whole_m, nm_params_bytes(params));
-    const void *v = nm_host_copies_add(&copies, trainer->backend, optimizer->whole_v,
-                                       optimizer->n_whole_v * nm_dtype_bytes(trainer->backend->dtype));
+    const void *m = moment(&copies, trainer->backend, optimizer->whole_m, optimizer->n_whole_m);
+    const void *v = moment(&copies, trainer->backend, optimizer->whole_v, optimizer->n_whole_v);
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n_m, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n_v, v);
     nm_workers_write(&trainer->workers, writer, type);
@@ -250,7 +253,6 @@ static nm_status check_valid_data(const nm_trainer *trainer, const nm_safetensor
 
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
-    const nm_params *params = &trainer->model->params;
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
     nm_train_state loaded = trainer->state;
     NM_TRY(nm_train_state_read(&loaded, file, err));
@@ -263,12 +265,15 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
                            level, current);
     NM_TRY(check_valid_data(trainer, file, loaded.checked_update, err));
     const nm_optimizer *optimizer = &trainer->optimizer;
-    const int64_t kind = nm_optimizer_state_kind(optimizer->config);
+    const int64_t kind = optimizer->type->state;
     if (loaded.optimizer == kind) {
-        const nm_safetensor *m, *v;
-        NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, params->n_elements, &m, err));
-        NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
-        nm_optimizer_load(&trainer->optimizer, m->data, v->data);
+        /* Files of earlier versions also have moments that the type does not have. */
+        const nm_safetensor *m = NULL, *v = NULL;
+        if (optimizer->m)
+            NM_TRY(nm_safetensors_expect(file, "optimizer.m", type, optimizer->n_whole_m, &m, err));
+        if (optimizer->v)
+            NM_TRY(nm_safetensors_expect(file, "optimizer.v", type, optimizer->n_whole_v, &v, err));
+        nm_optimizer_load(&trainer->optimizer, m ? m->data : NULL, v ? v->data : NULL);
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/safetensors.h"
+#include "base/utf8_check.h"
 #include "nn/norm_assignment.h"
-#include "text/words.h"
 #include "train/checkpoint.h"
 #include "train/manifest.h"
 #include "train/train_options.h"
@@ -28,7 +28,7 @@ static const nm_option run_options[] = {
         nm_run_options, tune_width, "0", 0, 65536,
         "With run.tune: width of the model for which schedule.lr of the section [tune] is meant. The rate is "
         "multiplied by tune_width / model.width, because wider models need smaller rates; 0: it is not."),
-    NM_CHOICE(nm_run_options, resume, "no", "no|yes|override",
+    NM_CHOICE(nm_run_options, resume, "no", NM_RESUMES,
               "Continue from the newest checkpoint, or start if there is none: with the configuration of the "
               "run (yes, or the option "
               "without a value), or with options of the command line replacing those of the run (override)."),

@@ -7,7 +7,8 @@
 #include "norma/option.h"
 
 /* In the order of the option run.resume. */
-typedef enum nm_resume { NM_RESUME_NO, NM_RESUME_YES, NM_RESUME_OVERRIDE } nm_resume;
+#define NM_RESUMES(C) C(NM_RESUME_NO, "no") C(NM_RESUME_YES, "yes") C(NM_RESUME_OVERRIDE, "override")
+NM_CHOICES(nm_resume, NM_RESUMES);
 
 typedef struct nm_run_options { /* section [run] */
     const char *folder, *task, *profile, *tune;

@@ -51,7 +51,7 @@
 /* clang-format off */
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
-              "inverse-sqrt|inv-sqrt-decay|val-decay|no-warmup|cosine|cosine-ma2019|linear|constant|wsd",
+              NM_SCHEDULES,
               "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; wsd (warm-up, stable, decay): warm-up to lr, then lr, which decreases linearly in the last decay_fraction of the planned updates."),
     ROW(lr, "0.0005", 0, 100, "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),

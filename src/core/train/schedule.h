@@ -6,17 +6,15 @@
 #include "train/task.h"
 
 /* In the order of the option schedule.name. */
-typedef enum nm_schedule_name {
-    NM_SCHEDULE_INVERSE_SQRT,
-    NM_SCHEDULE_INV_SQRT_DECAY,
-    NM_SCHEDULE_VAL_DECAY,
-    NM_SCHEDULE_NO_WARMUP,
-    NM_SCHEDULE_COSINE,
-    NM_SCHEDULE_COSINE_MA2019,
-    NM_SCHEDULE_LINEAR,
-    NM_SCHEDULE_CONSTANT,
-    NM_SCHEDULE_WSD
-} nm_schedule_name;
+#define NM_SCHEDULES(C)                                                                                      \
+    C(NM_SCHEDULE_INVERSE_SQRT, "inverse-sqrt")                                                              \
+    C(NM_SCHEDULE_INV_SQRT_DECAY, "inv-sqrt-decay")                                                          \
+    C(NM_SCHEDULE_VAL_DECAY, "val-decay")                                                                    \
+    C(NM_SCHEDULE_NO_WARMUP, "no-warmup")                                                                    \
+    C(NM_SCHEDULE_COSINE, "cosine")                                                                          \
+    C(NM_SCHEDULE_COSINE_MA2019, "cosine-ma2019")                                                            \
+    C(NM_SCHEDULE_LINEAR, "linear") C(NM_SCHEDULE_CONSTANT, "constant") C(NM_SCHEDULE_WSD, "wsd")
+NM_CHOICES(nm_schedule_name, NM_SCHEDULES);
 
 typedef struct nm_schedule_config {
     nm_schedule_name name;

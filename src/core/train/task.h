@@ -3,16 +3,17 @@
 #ifndef NM_TASK_H
 #define NM_TASK_H
 
+#include "base/counts.h"
 #include "base/safetensors.h"
 #include "base/stop.h"
 #include "comm/comm.h"
-#include "data/batches.h"
-#include "metric/bootstrap.h"
 #include "model/model.h"
+#include "train/batches.h"
 
 typedef struct nm_task nm_task;
 
-typedef enum nm_split { NM_SPLIT_TRAIN, NM_SPLIT_VALID, NM_SPLIT_TEST } nm_split;
+#define NM_SPLITS(C) C(NM_SPLIT_TRAIN, "train") C(NM_SPLIT_VALID, "valid") C(NM_SPLIT_TEST, "test")
+NM_CHOICES(nm_split, NM_SPLITS);
 
 /* Score of a validation by the task's metric. */
 typedef struct nm_task_score {

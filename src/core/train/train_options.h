@@ -3,21 +3,17 @@
 #define NM_TRAIN_OPTIONS_H
 
 #include "train/muon.h"
+#include "train/optimizers.h"
 #include "train/task.h"
 
-typedef enum nm_best_by { NM_BEST_BY_LOSS, NM_BEST_BY_SCORE } nm_best_by;
-typedef enum nm_checkpointing { NM_CHECKPOINTING_NONE, NM_CHECKPOINTING_LAYER } nm_checkpointing;
-/* The first three are in the order of nm_adam_variant. */
-typedef enum nm_optimizer_name {
-    NM_OPTIM_ADAM,
-    NM_OPTIM_ADAM_FAIRSEQ,
-    NM_OPTIM_ADAMW,
-    NM_OPTIM_SGD,
-    NM_OPTIM_MUON
-} nm_optimizer_name;
+#define NM_BEST_BYS(C) C(NM_BEST_BY_LOSS, "loss") C(NM_BEST_BY_SCORE, "score")
+NM_CHOICES(nm_best_by, NM_BEST_BYS);
+#define NM_CHECKPOINTINGS(C) C(NM_CHECKPOINTING_NONE, "none") C(NM_CHECKPOINTING_LAYER, "layer")
+NM_CHOICES(nm_checkpointing, NM_CHECKPOINTINGS);
 
 /* Matrices are parameters with more than one row. */
-typedef enum nm_decayed { NM_DECAYED_ALL, NM_DECAYED_MATRICES } nm_decayed;
+#define NM_DECAYED_PARAMETERS(C) C(NM_DECAYED_ALL, "all") C(NM_DECAYED_MATRICES, "matrices")
+NM_CHOICES(nm_decayed, NM_DECAYED_PARAMETERS);
 
 /* Section [train]; the help texts in train_options.c describe the fields. */
 typedef struct nm_train_config {

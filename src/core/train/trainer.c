@@ -333,7 +333,7 @@ static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, 
     trainer->state = (nm_train_state){.best_score = -INFINITY,
                                       .best_loss = INFINITY,
                                       .warned_level = 1e3,
-                                      .optimizer = nm_optimizer_state_kind(trainer->optimizer.config),
+                                      .optimizer = trainer->optimizer.type->state,
                                       .schedule = trainer->schedule.state};
     if (root && resume)
         NM_TRY(nm_trainer_resume(trainer, &found, err));

@@ -3,12 +3,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/hash_map.h"
 #include "train/checkpoint.h"
 #include "model/model_file.h"
-#include "text/counter.h"
 #include "train/train_options.h"
 
 typedef struct warm_start {
@@ -81,6 +82,22 @@ static const nm_safetensor *find_float(const warm_start *self, const char *name,
 
 /* ---- parameters ---- */
 
+static uint32_t hash_name(const char *name)
+{
+    return (uint32_t)XXH3_64bits(name, strlen(name));
+}
+
+/* Index of the source's entry with this name, -1: none. */
+static int32_t find_entry(const warm_start *self, const nm_hash_map *names, const char *param, int axis,
+                          const char *name)
+{
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(names, hash_name(name), &probe)) != NM_HASH_NONE;)
+        if (!strcmp(self->source.type->entry_name(&self->source, param, axis, (int32_t)i), name))
+            return (int32_t)i;
+    return -1;
+}
+
 /* Returns from [n], heap: row or column of the source for row or column i of the parameter, -1: none. *named: the axis has the
  * entries of a dictionary, which are matched by name. NULL if an axis without names has another length than in the source, or if
  * the names of the source are unknown. */
@@ -92,21 +109,19 @@ static int32_t *match_axis(const warm_start *self, const char *param, int axis, 
     if (*named ? !self->source.type : n != n_source)
         return NULL;
     int32_t *from = nm_allocate((size_t)n * sizeof *from);
-    nm_counter names = {0};
+    nm_hash_map names = {0};
     for (int32_t i = 0; *named && i < n_source; i++) {
         const char *name = entry_name(&self->source, param, axis, i);
         if (!name)
             break;
-        nm_counter_add(&names, name, strlen(name), 1);
-        if (names.n != (size_t)i + 1) /* a duplicate: another item keeps the indices of the following names */
-            nm_counter_add(&names, (const char *)&i, sizeof i, 1);
+        if (find_entry(self, &names, param, axis, name) < 0) /* of equal names the first one counts */
+            nm_hash_map_add(&names, hash_name(name), (uint32_t)i);
     }
     for (int32_t i = 0; i < n; i++) {
         const char *name = *named ? entry_name(self->task, param, axis, i) : NULL;
-        size_t found = name ? nm_counter_find(&names, name, strlen(name)) : (size_t)i;
-        from[i] = found < (size_t)n_source ? (int32_t)found : -1;
+        from[i] = name ? find_entry(self, &names, param, axis, name) : i < n_source ? i : -1;
     }
-    nm_counter_release(&names);
+    nm_hash_map_release(&names);
     return from;
 }
 

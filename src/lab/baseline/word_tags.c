@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "baseline/baseline.h"
-#include "decode/viterbi.h"
+#include "task/tag_chain.h"
 #include "task/tagging.h"
 #include "text/utf8.h"
 

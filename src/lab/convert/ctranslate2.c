@@ -313,10 +313,16 @@ static nm_status add_final_norm(exporter *to, const nm_stack *stack, const char 
 static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scope, double scale,
                            const stack_output *memory, stack_output *output)
 {
+    static const int codes[] = {NM_ACTIVATIONS(NM_ACTIVATION_CT2)};
+    static const char *const words[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
     double *carried = NULL;
+    int code = codes[stack->config.activation];
+    if (code < 0)
+        return nm_fail(to->err, NM_UNSUPPORTED, "CTranslate2 has no activation %s (model.activation)",
+                       words[stack->config.activation]);
     add_attribute(to, scope, "num_heads", NM_CT2_INT16, stack->config.heads);
     add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.position == NM_PRE_NORM);
-    add_attribute(to, scope, "activation", NM_CT2_INT8, nm_ct2_activations[stack->config.activation]);
+    add_attribute(to, scope, "activation", NM_CT2_INT8, code);
     add_attribute(to, scope, "scale_embeddings", NM_CT2_FLOAT32, sqrt(stack->config.width) * scale);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)

@@ -19,9 +19,6 @@ enum {
 #define NM_CT2_SEQ2SEQ_SPEC "TransformerSpec"
 #define NM_CT2_LM_SPEC      "TransformerDecoderSpec"
 
-/* Values of the attribute "activation", indexed by nm_activation. */
-extern const int nm_ct2_activations[4];
-
 /* nm_foreign_format.read; settings are not used. */
 nm_status nm_ctranslate2_read(const char *path, const nm_convert_settings *settings, const char *output,
                               nm_error *err);

@@ -9,8 +9,6 @@
 #include "model/lm.h"
 #include "model/seq2seq.h"
 
-const int nm_ct2_activations[] = {0, 3, 1, 2};
-
 static const char projection[] = "decoder/projection/weight", output_bias[] = "decoder/projection/bias",
                   positions[] = "decoder/position_encodings/encodings";
 

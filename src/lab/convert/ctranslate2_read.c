@@ -157,11 +157,12 @@ static int32_t count_layers(const nm_ct2_file *file, const char *scope)
 
 static nm_status set_activation(nm_ct2_reader *from)
 {
-    static const char *const names[] = {"relu", "gelu", "gelu-tanh", "silu"};
+    static const int codes[] = {NM_ACTIVATIONS(NM_ACTIVATION_CT2)};
+    static const char *const names[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
     double code;
     NM_TRY(read_shared(from, "activation", &code));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (nm_ct2_activations[i] == code)
+    for (int i = 0; i < NM_ACTIVATIONS_COUNT; i++)
+        if (codes[i] == code && code >= 0)
             return nm_import_set(&from->in, "model.activation", "%s", names[i]);
     return nm_fail(from->err, NM_UNSUPPORTED, "%s: activation %g is not supported", from->file.path, code);
 }
@@ -264,7 +265,7 @@ static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t *
     size_t bytes = 0, i;
     json_error_t problem;
     json_t *list = NULL, *symbol;
-    nm_status status = nm_file_read(path, &text, &bytes, from->err);
+    nm_status status = nm_file_read_text(path, &text, &bytes, from->err);
     if (status == NM_OK && !(list = json_loadb(text, bytes, 0, &problem)))
         status = nm_fail(from->err, NM_FORMAT, "%s:%d: %s", path, problem.line, problem.text);
     if (status == NM_OK && !json_is_array(list))

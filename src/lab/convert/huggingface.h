@@ -41,8 +41,8 @@ nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *
 nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                                      const char *folder, nm_error *err);
 
-/* Names in transformers, indexed by nm_activation. */
-extern const char *const nm_huggingface_activations[];
+/* The name of an activation in transformers. NM_UNSUPPORTED: it has none. */
+nm_status nm_huggingface_activation(nm_activation activation, const char **name, nm_error *err);
 /* The tokenizer of a language model. */
 nm_huggingface_tokenizer nm_huggingface_lm_tokenizer(const nm_loaded_model *loaded,
                                                      const nm_huggingface_vocab *vocab);

@@ -218,9 +218,8 @@ static nm_status set_llama_options(nm_hf_reader *from, const nm_llama_class *cla
 {
     static const nm_hf_flag flags[] = {
         {"use_sliding_window", false}, {"use_bidirectional_attention", false}, {NULL, false}};
-    static const char *const qk_norms[] = {"none", "head", "full"};
-    static const char *const positions[] = {
-        [NM_PRE_NORM] = "pre", [NM_INSIDE_NORM] = "inside", [NM_SANDWICH_NORM] = "sandwich"};
+    static const char *const qk_norms[] = {NM_HEAD_NORMS(NM_CHOICE_NAME)};
+    static const char *const positions[] = {NM_NORM_POSITIONS(NM_CHOICE_NAME)};
     int64_t width, ff, layers, heads, context;
     nm_import *in = &from->in;
     NM_TRY(nm_hf_check_flags(from, flags));

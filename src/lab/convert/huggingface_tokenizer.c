@@ -37,7 +37,7 @@ static const json_t *element(const json_t *object, const char *key, size_t i)
 
 static bool find_rules(const char *expression, nm_pretokenizer *rules)
 {
-    for (int i = 0; i < NM_PRETOKENIZERS; i++)
+    for (int i = 0; i < NM_PRETOKENIZERS_COUNT; i++)
         if (!strcmp(expression, nm_pretokenizer_expression((nm_pretokenizer)i))) {
             *rules = (nm_pretokenizer)i;
             return true;

@@ -109,10 +109,11 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
                                       nm_error *err)
 {
     const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
-    const nm_seq2seq *s = loaded->model->parts;
     const nm_translation_parts *parts = loaded->task.parts;
     const nm_vocab *vocab = parts->target_vocab;
     bool all = c->share_embeddings == NM_SHARE_ALL;
+    const char *activation;
+    NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
     json_t *config = json_pack(
         "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
         "s:b, s:b, "
@@ -123,10 +124,9 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
         "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
-        (json_int_t)c->max_positions, "activation_function",
-        nm_huggingface_activations[s->encoder.config.activation], "dropout", c->dropout, "attention_dropout",
-        c->attention_dropout, "activation_dropout", c->relu_dropout, "encoder_layerdrop", 0.0,
-        "decoder_layerdrop", 0.0, "scale_embedding", 1, "share_encoder_decoder_embeddings", all,
+        (json_int_t)c->max_positions, "activation_function", activation, "dropout", c->dropout,
+        "attention_dropout", c->attention_dropout, "activation_dropout", c->relu_dropout, "encoder_layerdrop",
+        0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1, "share_encoder_decoder_embeddings", all,
         "tie_word_embeddings", all, "decoder_start_token_id", (int)nm_translation_first_id(vocab),
         "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
     if (config && !pre_norm)
@@ -231,6 +231,8 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     double eps = 0;
     NM_TRY(check_gpt2(model, &eps, err));
     const nm_lm_config *c = nm_lm_config_of(model);
+    const char *activation;
+    NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
     nm_huggingface_map_gpt2(&map, model, "transformer.");
     nm_tensor_map_add(&map, nm_lm_of(model)->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_tensor_map_write(&map, model->backend, &ids, &list);
@@ -243,9 +245,9 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b}", "architectures",
         "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size", (int)vocab->size, "n_embd",
         (json_int_t)c->width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
-        (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function",
-        nm_huggingface_activations[c->activation], "layer_norm_epsilon", eps, "resid_pdrop", c->dropout,
-        "embd_pdrop", c->embedding_dropout, "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0);
+        (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function", activation,
+        "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
+        "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0);
     nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
     nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
     NM_TRY(nm_json_write(config, folder, "config.json", err));

@@ -5,10 +5,18 @@
 #include "base/file.h"
 #include "convert/huggingface.h"
 #include "convert/json_file.h"
-#include "decode/sampler.h"
 #include "task/lm_task.h"
+#include "task/sampler_tokens.h"
 
-const char *const nm_huggingface_activations[] = {"relu", "gelu", "gelu_new", "silu"};
+nm_status nm_huggingface_activation(nm_activation activation, const char **name, nm_error *err)
+{
+    static const char *const names[] = {NM_ACTIVATIONS(NM_ACTIVATION_HF)};
+    static const char *const words[] = {NM_ACTIVATIONS(NM_CHOICE_NAME)};
+    *name = names[activation];
+    return *name ? NM_OK
+                 : nm_fail(err, NM_UNSUPPORTED, "transformers has no activation %s (model.activation)",
+                           words[activation]);
+}
 
 nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
 {
@@ -38,7 +46,7 @@ static json_t *not_generated(const nm_huggingface_vocab *vocab)
 {
     json_t *list = json_array();
     for (int32_t id = 0; id < nm_vocab_size(vocab->vocab); id++)
-        if (vocab->ids[id] >= 0 && nm_sampler_excludes(vocab->vocab, id, false))
+        if (vocab->ids[id] >= 0 && nm_lm_excludes(vocab->vocab, id, false))
             json_array_append_new(list, json_integer(vocab->ids[id]));
     return list;
 }

@@ -71,7 +71,9 @@ static nm_status write_norm(const nm_norm *norm, const char *name, void *context
     return status;
 }
 
-static const char *const scaling_names[] = {"default", "linear", "llama3"};
+static const char *const scaling_names[] = {
+    [NM_ROPE_UNSCALED] = "default", [NM_ROPE_LINEAR] = "linear", [NM_ROPE_LLAMA3] = "llama3"};
+_Static_assert(NM_ROPE_SCALINGS_COUNT == 3, "every scaling has a name");
 
 /* Adds the scaling of the angles to the parameters of rotary position embeddings. */
 static void describe_scaling(json_t *rope, const nm_lm_config *c)
@@ -104,7 +106,8 @@ static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_w
     json_object_set_new(config, "tie_word_embeddings", json_boolean(c->share_embeddings));
 }
 
-static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, double eps)
+static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, const char *activation,
+                         double eps)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
     const nm_llama_class *class = nm_llama_class_of(c);
@@ -117,10 +120,9 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
         (int)vocab->size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
         "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
-        (json_int_t)c->context, "hidden_act", nm_huggingface_activations[c->activation], "rms_norm_eps", eps,
-        "rope_theta", c->rope_base, "rope_parameters", "rope_type", scaling_names[c->rope_scaling],
-        "rope_theta", c->rope_base, "attention_bias", c->bias, "attention_dropout", c->attention_dropout,
-        "tie_word_embeddings", 0);
+        (json_int_t)c->context, "hidden_act", activation, "rms_norm_eps", eps, "rope_theta", c->rope_base,
+        "rope_parameters", "rope_type", scaling_names[c->rope_scaling], "rope_theta", c->rope_base,
+        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings", 0);
     nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
     nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
     nm_huggingface_add_id(vocab, config, "pad_token_id", vocab->vocab->pad);
@@ -142,7 +144,9 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     nm_model *model = loaded->model;
     const nm_lm *lm = model->parts;
     const nm_map_ids ids = nm_huggingface_ids(vocab);
+    const char *activation;
     NM_TRY(check_structure(nm_lm_config_of(model), err));
+    NM_TRY(nm_huggingface_activation(nm_lm_config_of(model)->activation, &activation, err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     norm_writer norms = {model->backend, &list, -1,
@@ -158,6 +162,6 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);
-    NM_TRY(nm_json_write(config_of(model, vocab, norms.eps), folder, "config.json", err));
+    NM_TRY(nm_json_write(config_of(model, vocab, activation, norms.eps), folder, "config.json", err));
     return nm_huggingface_write_lm_texts(loaded, vocab, folder, err);
 }

@@ -189,10 +189,9 @@ static bool has_two_dictionaries(const nm_import *import)
 
 static char *settings_of(const nm_import *import, bool sentencepiece)
 {
-    static const char *const rules[] = {[NM_PRETOKENIZER_GPT2] = "",
-                                        [NM_PRETOKENIZER_LLAMA3] = "pretokenizer = llama3\n",
-                                        [NM_PRETOKENIZER_QWEN2] = "pretokenizer = qwen2\n",
-                                        [NM_PRETOKENIZER_SMOLLM] = "pretokenizer = smollm\n"};
+#define RULES(constant, word) [constant] = "pretokenizer = " word "\n",
+    static const char *const rules[] = {NM_PRETOKENIZERS(RULES)};
+#undef RULES
     const nm_import_codes *codes = &import->codes;
     const nm_vocab *vocab = target_vocab(import);
     char *omitted = nm_vocab_omitted_names(vocab);
@@ -202,10 +201,10 @@ static char *settings_of(const nm_import *import, bool sentencepiece)
         sentencepiece ? "sentencepiece"
         : codes->text ? "byte_level"
                       : "none",
-        codes->text ? rules[codes->pretokenizer] : "", keeps_newlines(import) ? "documents = file\n" : "",
-        codes->lowercase ? "lowercase = true\n" : "", has_two_dictionaries(import) ? "joint = false\n" : "",
-        *omitted ? "omit_symbols = " : "", omitted, *omitted ? "\n" : "",
-        vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
+        codes->text && codes->pretokenizer != NM_PRETOKENIZER_GPT2 ? rules[codes->pretokenizer] : "",
+        keeps_newlines(import) ? "documents = file\n" : "", codes->lowercase ? "lowercase = true\n" : "",
+        has_two_dictionaries(import) ? "joint = false\n" : "", *omitted ? "omit_symbols = " : "", omitted,
+        *omitted ? "\n" : "", vocab->order == NM_VOCAB_FAIRSEQ ? "fairseq" : "tears");
     free(omitted);
     return text;
 }

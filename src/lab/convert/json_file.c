@@ -25,7 +25,7 @@ nm_status nm_json_read(json_t **value, const char *path, nm_error *err)
     size_t bytes = 0;
     json_error_t problem;
     *value = NULL;
-    nm_status status = nm_file_read(path, &text, &bytes, err);
+    nm_status status = nm_file_read_text(path, &text, &bytes, err);
     if (status == NM_OK) {
         *value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &problem);
         if (!*value)

@@ -6,14 +6,13 @@
 #include <stddef.h>
 #include <stdio.h>
 
-typedef enum nm_table_format {
-    NM_TABLE_TEXT,
-    NM_TABLE_MARKDOWN,
-    NM_TABLE_LATEX,
-    NM_TABLE_CSV,
-    NM_TABLE_JSON
-} nm_table_format;
-#define NM_TABLE_FORMATS "text|markdown|latex|csv|json"
+#include "norma/choice.h"
+
+#define NM_TABLE_FORMATS(C)                                                                                  \
+    C(NM_TABLE_TEXT, "text")                                                                                 \
+    C(NM_TABLE_MARKDOWN, "markdown")                                                                         \
+    C(NM_TABLE_LATEX, "latex") C(NM_TABLE_CSV, "csv") C(NM_TABLE_JSON, "json")
+NM_CHOICES(nm_table_format, NM_TABLE_FORMATS);
 
 typedef struct nm_text_table {
     size_t columns, n, capacity;

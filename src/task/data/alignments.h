@@ -4,7 +4,7 @@
 #ifndef NM_ALIGNMENTS_H
 #define NM_ALIGNMENTS_H
 
-#include "data/corpus.h"
+#include "train/corpus.h"
 
 typedef struct nm_link { /* indexes of words or subwords in the two lines */
     uint32_t source, target;

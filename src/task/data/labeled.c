@@ -211,6 +211,7 @@ static nm_status begin(nm_labeled *texts, nm_error *err)
 {
     texts->n_fields = texts->table.n_fields;
     texts->header = has_header(texts);
+    texts->table.keep_empty = texts->n_fields == 1; /* after the first row, an empty line is an empty text */
     NM_TRY(find_label(texts, texts->header, err));
     NM_TRY(find_texts(texts, texts->header, err));
     for (size_t i = 0; i < texts->n_texts && texts->config.with_label; i++)
@@ -314,7 +315,8 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
         texts->path = "standard input";
     /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it occurs. */
     nm_delimited_init(&texts->table, texts->stream, texts->path, separator, quotes && !texts->lines);
-    texts->table.keep_empty = format == NM_LABELED_LINES;
+    texts->table.keep_empty =
+        format == NM_LABELED_LINES || (format == NM_LABELED_FASTTEXT && !config->with_label);
     return NM_OK;
 }
 

@@ -8,18 +8,18 @@
 
 enum { NM_LABELED_MAX_TEXTS = 64, NM_LABEL_MAX_BYTES = 1024 };
 
-typedef enum nm_labeled_format {
-    NM_LABELED_AUTO,
-    NM_LABELED_LINES, /* a text without label per line */
-    NM_LABELED_TSV,
-    NM_LABELED_CSV,
-    NM_LABELED_SPACE, /* a label, a space and the text */
-    NM_LABELED_FASTTEXT,
-    NM_LABELED_JSON
-} nm_labeled_format;
-#define NM_LABELED_FORMATS "auto|lines|tsv|csv|space|fasttext|json"
+#define NM_LABELED_FORMATS(C)                                                                                \
+    C(NM_LABELED_AUTO, "auto")                                                                               \
+    C(NM_LABELED_LINES, "lines") /* a text without label per line */                                         \
+    C(NM_LABELED_TSV, "tsv")                                                                                 \
+    C(NM_LABELED_CSV, "csv")                                                                                 \
+    C(NM_LABELED_SPACE, "space") /* a label, a space and the text */                                         \
+    C(NM_LABELED_FASTTEXT, "fasttext")                                                                       \
+    C(NM_LABELED_JSON, "json")
+NM_CHOICES(nm_labeled_format, NM_LABELED_FORMATS);
 
-typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } nm_labeled_choice;
+#define NM_LABELED_CHOICES(C) C(NM_CHOICE_AUTO, "auto") C(NM_CHOICE_YES, "yes") C(NM_CHOICE_NO, "no")
+NM_CHOICES(nm_labeled_choice, NM_LABELED_CHOICES);
 
 /* Options of the input: fields of a configuration and option rows of its section. */
 #define NM_LABELED_FIELDS                                                                                    \
@@ -34,10 +34,10 @@ typedef enum nm_labeled_choice { NM_CHOICE_AUTO, NM_CHOICE_YES, NM_CHOICE_NO } n
                   "space and the text; fasttext the same with __label__ before the label; json one object "  \
                   "per line, whose fields are named by label and text; auto is csv, tsv or json by the "     \
                   "file name, otherwise tsv in training and lines at inference."),                           \
-        NM_CHOICE(T, quotes, "auto", "auto|yes|no",                                                          \
+        NM_CHOICE(T, quotes, "auto", NM_LABELED_CHOICES,                                                     \
                   "Quoting of fields as in RFC 4180; auto is yes for csv and no for tsv."),                  \
         NM_CHOICE(                                                                                           \
-            T, header, "auto", "auto|yes|no",                                                                \
+            T, header, "auto", NM_LABELED_CHOICES,                                                           \
             "Whether the first row is a header; auto is yes if a column is chosen by name, if the first "    \
             "row has label or class in the column of the label, or if it names a label and a text "          \
             "(data.label, data.text; where no labels are read, a text)."),                                   \

@@ -8,7 +8,7 @@
 #define NM_LEXICAL_TABLE_H
 
 #include "base/stop.h"
-#include "data/corpus.h"
+#include "train/corpus.h"
 
 typedef struct nm_lexical_entry {
     int32_t target;

@@ -47,6 +47,16 @@ static nm_status find_file(const nm_pair_config *config, const char *name, char 
     return NM_OK;
 }
 
+static bool is_there(const nm_pair_config *config, const char *name)
+{
+    char *path;
+    bool found;
+    nm_error ignored;
+    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
+    free(path);
+    return there;
+}
+
 static char *replace_language(const char *name, const char *language)
 {
     static const char mark[] = "{lang}";
@@ -62,10 +72,29 @@ static char *replace_language(const char *name, const char *language)
     return out.data ? out.data : nm_duplicate("");
 }
 
+/* The colon between the names of the two files, NULL if there is none: a file name may contain colons, too. */
+static const char *find_colon(const nm_pair_config *config, const char *source)
+{
+    const char *first = strchr(source, ':');
+    char *prefixed = nm_format("%s.%s", source, config->languages[0]);
+    bool one_name = first && (is_there(config, prefixed) || is_there(config, source));
+    free(prefixed);
+    if (one_name || config->sides == 1)
+        return NULL;
+    for (const char *colon = first; colon; colon = strchr(colon + 1, ':')) {
+        char *name = nm_format("%.*s", (int)(colon - source), source);
+        bool both = is_there(config, name) && is_there(config, colon + 1);
+        free(name);
+        if (both)
+            return colon;
+    }
+    return first;
+}
+
 /* Name of the file of a side, which the syntax of the source determines. The caller frees it. */
 static char *side_name(const nm_pair_config *config, const char *source, int side)
 {
-    const char *colon = strchr(source, ':');
+    const char *colon = find_colon(config, source);
     if (config->sides == 1)
         return nm_duplicate(source);
     if (strstr(source, "{lang}"))
@@ -82,11 +111,34 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
         return config->format;
     if (nm_text_ends_in(source, ".jsonl") || nm_text_ends_in(source, ".ndjson"))
         return NM_PAIR_JSON;
-    if (config->sides == 1 || strchr(source, ':') || strstr(source, "{lang}"))
+    if (config->sides == 1 || find_colon(config, source) || strstr(source, "{lang}"))
         return NM_PAIR_LINES;
     return nm_text_ends_in(source, ".tsv")   ? NM_PAIR_TSV
            : nm_text_ends_in(source, ".csv") ? NM_PAIR_CSV
                                              : NM_PAIR_LINES;
+}
+
+bool nm_pair_source_exists(const void *config, const char *source)
+{
+    char *name = side_name(config, source, 0);
+    bool found = is_there(config, name) || is_there(config, source);
+    free(name);
+    return found;
+}
+
+bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
+{
+    bool markup = false;
+    for (int side = 0; side < config->sides; side++) {
+        char *name = side_name(config, source, side), *path;
+        bool found;
+        nm_error ignored;
+        find_file(config, name, &path, &found, &ignored);
+        markup |= nm_markup_kind_of(path) != NM_MARKUP_NONE;
+        free(path);
+        free(name);
+    }
+    return markup;
 }
 
 /* ---- opening ---- */
@@ -130,9 +182,15 @@ static nm_status fail_not_prefix(const nm_pair_config *config, const char *sourc
 /* Opens the file of a side, whose path is known. */
 static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
 {
-    const char *encoding = self->config->encoding, *path = self->paths[side];
-    NM_TRY(nm_text_open(&self->streams[side], path, encoding, err));
-    return nm_text_refuse_utf16(self->streams[side], path, encoding, err);
+    const char *all = self->config->encoding, *path = self->paths[side], *comma = strchr(all, ',');
+    if (comma && (self->config->sides == 1 || self->format != NM_PAIR_LINES))
+        return nm_fail(err, NM_USAGE, "%s: one file has one encoding, not %s", path, all);
+    char *encoding = comma && side ? nm_duplicate(comma + 1) : nm_format("%.*s", (int)strcspn(all, ","), all);
+    nm_status status = nm_text_open(&self->streams[side], path, encoding, err);
+    if (status == NM_OK)
+        status = nm_text_refuse_utf16(self->streams[side], path, encoding, err);
+    free(encoding);
+    return status;
 }
 
 static nm_status open_lines(nm_pair_input *self, const char *source, nm_error *err)

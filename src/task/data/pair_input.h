@@ -9,18 +9,15 @@
 
 enum { NM_PAIR_SIDES = 2 };
 
-typedef enum nm_pair_format {
-    NM_PAIR_AUTO,
-    NM_PAIR_LINES,
-    NM_PAIR_TSV,
-    NM_PAIR_CSV,
-    NM_PAIR_JSON
-} nm_pair_format;
-#define NM_PAIR_FORMATS "auto|lines|tsv|csv|json"
+#define NM_PAIR_FORMATS(C)                                                                                   \
+    C(NM_PAIR_AUTO, "auto")                                                                                  \
+    C(NM_PAIR_LINES, "lines") C(NM_PAIR_TSV, "tsv") C(NM_PAIR_CSV, "csv") C(NM_PAIR_JSON, "json")
+NM_CHOICES(nm_pair_format, NM_PAIR_FORMATS);
 
 typedef struct nm_pair_config {
-    int sides;                     /* 2, or 1 for plain text */
-    const char *folder, *encoding; /* folder of relative paths, or ""; name of iconv */
+    int sides; /* 2, or 1 for plain text */
+    const char *folder,
+        *encoding; /* folder of relative paths, or ""; name of iconv, or two: "latin1,utf-8" */
     nm_pair_format format;
     const char *languages[NM_PAIR_SIDES];
     const char *fields[NM_PAIR_SIDES]; /* columns or fields; "": the language, or "text" for plain text */
@@ -49,6 +46,10 @@ typedef struct nm_pair_input {
     bool invalid; /* the row or object that was read last is malformed; its sentences are empty */
 } nm_pair_input;
 
+/* Whether a source (see nm_pair_input_open) names a file. config: nm_pair_config. For nm_path_list_next. */
+bool nm_pair_source_exists(const void *config, const char *source);
+/* Whether a file of a source has markup (text/markup.h). */
+bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source);
 /* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language; two names
  * separated by a colon; or a table. config must outlive the input. NM_IO, NM_USAGE, and the errors of nm_text_open. The caller
  * closes the input, also after an error. */

@@ -21,7 +21,7 @@
 #define NM_PREPARE_H
 
 #include "base/text_input.h"
-#include "data/corpus.h"
+#include "train/corpus.h"
 #include "data/pair_input.h"
 #include "norma/option.h"
 #include "norma/prepare.h"
@@ -30,8 +30,10 @@
 #include "text/tokenizer.h"
 #include "text/vocab.h"
 
-typedef enum nm_prepare_format { NM_PREPARE_PARALLEL, NM_PREPARE_TEXT } nm_prepare_format;
-typedef enum nm_alignment_words { NM_ALIGNMENT_RAW, NM_ALIGNMENT_TOKENS } nm_alignment_words;
+#define NM_PREPARE_FORMATS(C) C(NM_PREPARE_PARALLEL, "parallel") C(NM_PREPARE_TEXT, "text")
+NM_CHOICES(nm_prepare_format, NM_PREPARE_FORMATS);
+#define NM_ALIGNMENT_WORDS(C) C(NM_ALIGNMENT_RAW, "raw") C(NM_ALIGNMENT_TOKENS, "tokens")
+NM_CHOICES(nm_alignment_words, NM_ALIGNMENT_WORDS);
 
 typedef struct nm_prepare_config {
     nm_prepare_format format;
@@ -39,7 +41,7 @@ typedef struct nm_prepare_config {
     const char *document_separator;
     const char *folder, *like, *train, *valid, *test, *alignments, *source_lang, *target_lang, *output;
     int64_t valid_every;
-    const char *encoding, *source_field, *target_field;
+    const char *encoding, *valid_encoding, *test_encoding, *source_field, *target_field;
     nm_pair_format input_format;
     nm_punctuation punctuation;
     bool decode_entities, remove_non_printing;

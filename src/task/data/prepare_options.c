@@ -1,12 +1,15 @@
 /* Options of `norma prepare`: their rows, the rules about options without an effect, and those that prepare.like provides. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "data/pair_input.h"
 #include "data/prepare.h"
 #include "text/tokenizer.h"
 
 #define C nm_prepare_config
 const nm_option nm_prepare_options[] = {
-    NM_CHOICE(C, format, "parallel", "parallel|text",
+    NM_CHOICE(C, format, "parallel", NM_PREPARE_FORMATS,
               "Format of the input: parallel text of two languages, or plain text for a language model, of "
               "which all lines are kept unless drop_duplicates is set."),
     NM_CHOICE(
@@ -34,15 +37,18 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, alignments, "", 0, 0,
               "Word alignments of the training pairs for guided alignment (model.alignment_head): a file "
               "with a line of links SOURCE-TARGET for each pair (Pharaoh format), numbers from 0."),
-    NM_CHOICE(C, alignment_words, "raw", "raw|tokens",
+    NM_CHOICE(C, alignment_words, "raw", NM_ALIGNMENT_WORDS,
               "Words that the links of --alignments number: words of the raw lines, separated by whitespace, "
               "or tokens of the lines as norma tokenize writes them."),
     NM_OPTION(C, source_lang, "", 0, 0, "Source language, also the suffix of its files."),
     NM_OPTION(C, target_lang, "", 0, 0, "Target language, also the suffix of its files."),
     NM_OPTION(C, output, "", 0, 0, "Data folder to write."),
     NM_OPTION(C, encoding, "utf-8", 0, 0,
-              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis. Files "
-              "compressed with gzip, xz or zstd are read directly."),
+              "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis; "
+              "SOURCE,TARGET if the files of the two sides differ. Files compressed with gzip, xz or zstd "
+              "are read directly."),
+    NM_OPTION(C, valid_encoding, "", 0, 0, "Encoding of the validation text; empty: that of encoding."),
+    NM_OPTION(C, test_encoding, "", 0, 0, "Encoding of the test text; empty: that of encoding."),
     NM_CHOICE(
         C, input_format, "auto", NM_PAIR_FORMATS,
         "Format of the files: lines, or one table of pairs; auto depends on the file name (.tsv, .csv, "
@@ -61,12 +67,12 @@ const nm_option nm_prepare_options[] = {
         "(normalize-punctuation.perl)."),
     NM_OPTION(C, remove_non_printing, "false", 0, 0,
               "Replacement of non-printing characters by spaces, as Moses' remove-non-printing-char.perl."),
-    NM_CHOICE(C, tokenizer, "moses", NM_TOKENIZER_NAMES,
-              "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
-              "punctuation like torchtext; sentencepiece is both tokenizer and subword model, for raw text "
-              "of any language; byte_level is that of byte-level BPE (GPT-2), for text of any kind, which it "
-              "keeps exactly."),
-    NM_CHOICE(C, pretokenizer, "gpt2", NM_PRETOKENIZER_NAMES,
+    NM_WORD(C, tokenizer, "moses", NM_TOKENIZER_NAMES,
+            "Tokenizer: none for text that is tokenized already; basic_english lowercases and splits off "
+            "punctuation like torchtext; sentencepiece is both tokenizer and subword model, for raw text "
+            "of any language; byte_level is that of byte-level BPE (GPT-2), for text of any kind, which it "
+            "keeps exactly."),
+    NM_CHOICE(C, pretokenizer, "gpt2", NM_PRETOKENIZERS,
               "Rules of the tokenizer byte_level, which split text into words before BPE: those of the "
               "tokenizers of GPT-2, Llama 3 (numbers of at most three digits), Qwen 2 and 3 (single digits, "
               "normalization to NFC), or SmolLM (those of GPT-2 with single digits)."),
@@ -96,7 +102,7 @@ const nm_option nm_prepare_options[] = {
         C, subword_sampling, "false", 0, 0,
         "Dictionary with every subword that BPE-dropout can produce in training (data.subword_dropout); "
         "SentencePiece models and byte-level BPE have all of them."),
-    NM_CHOICE(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
+    NM_WORD(C, spm_type, "unigram", "unigram|bpe|char", "Type of the SentencePiece model to learn."),
     NM_OPTION(C, spm_vocab_size, "8000", 16, NM_VOCAB_MAX_SIZE,
               "Number of pieces of the SentencePiece model to learn, an upper bound for a small text."),
     NM_OPTION(C, spm_character_coverage, "0.9995", 0.98, 1,
@@ -105,7 +111,7 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(
         C, spm_byte_fallback, "true", 0, 0,
         "Encoding of characters without a piece as UTF-8 bytes instead of <unk>, which adds 256 pieces."),
-    NM_CHOICE(
+    NM_WORD(
         C, spm_normalization, "auto", "auto|nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity",
         "Unicode normalization of the SentencePiece model to learn; _cf also folds case. auto: identity if "
         "the model produces text of a language without spaces, whose punctuation NFKC would replace; nfkc "
@@ -129,7 +135,7 @@ const nm_option nm_prepare_options[] = {
     NM_OPTION(C, dict_multiple, "8", 0, 1 << 16,
               "Padding of dictionaries to a multiple of this size; 0 disables padding."),
     NM_CHOICE(
-        C, special_ids, "fairseq", "fairseq|tears",
+        C, special_ids, "fairseq", NM_VOCAB_ORDERS,
         "Order of the special symbols: <s> <pad> </s> <unk> (fairseq) or <pad> <s> </s> <unk> (tears)."),
     NM_OPTION(
         C, omit_symbols, "", 0, 0,
@@ -229,6 +235,27 @@ static bool builds_dictionary(const nm_options *options)
     return config->joint ? !source && !target : !source || !target;
 }
 
+/* Whether a file that is read has markup with entities: .sgm, .xml, or the training texts of IWSLT. */
+static bool has_markup(const nm_options *options)
+{
+    const nm_prepare_config *config = nm_options_find(options, "prepare");
+    const nm_pair_config pairs = {.sides = config->format == NM_PREPARE_TEXT ? 1 : NM_PAIR_SIDES,
+                                  .folder = config->folder,
+                                  .encoding = config->encoding,
+                                  .format = config->input_format,
+                                  .languages = {config->source_lang, config->target_lang}};
+    const char *const lists[] = {config->train, config->valid, config->test};
+    bool found = false;
+    for (int i = 0; i < NM_PREPARE_SPLITS; i++) {
+        const char *rest = lists[i];
+        for (char *name; (name = nm_path_list_next(&rest, nm_pair_source_exists, &pairs));) {
+            found |= nm_pair_source_has_markup(&pairs, name);
+            free(name);
+        }
+    }
+    return found;
+}
+
 #define LEARNED(name)                                                                                        \
     {                                                                                                        \
         "prepare." #name, NULL, NULL, "only a SentencePiece model that is learned has it", learns_spm        \
@@ -306,6 +333,17 @@ const nm_option_rule nm_prepare_rules[] = {
     PAIRS(max_length, "all lines of plain text are kept"),
     PAIRS(ratio, "all lines of plain text are kept"),
     PAIRS(drop_copies, "plain text has no pairs"),
+    PAIRS(alignments, "plain text has no pairs"),
+    {"prepare.decode_entities", NULL, NULL, "no file is .sgm, .xml or a training text with markup",
+     has_markup},
+    {"prepare.valid_encoding", "prepare.valid", "!", "there is no validation text", NULL},
+    {"prepare.test_encoding", "prepare.test", "!", "there is no test text", NULL},
+    TRAINING(alignments),
+    TRAINING(valid_every),
+    TRAINING(on_invalid),
+    TRAINING(min_length),
+    TRAINING(max_length),
+    TRAINING(ratio),
     TRAINING(drop_copies),
     TRAINING(drop_duplicates),
     PAIRS(joint, "plain text has one dictionary"),

@@ -4,7 +4,7 @@
 
 #include "data/alignments.h"
 #include "data/checksums.h"
-#include "data/corpus.h"
+#include "train/corpus.h"
 #include "data/line_list.h"
 #include "data/pair_input.h"
 #include "data/prepare.h"

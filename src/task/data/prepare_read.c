@@ -10,13 +10,9 @@ enum { LONGEST_TRAIN_LINE = 1 << 20 };
 /* Splits the comma-separated list into self->sources. */
 static void list_sources(nm_prepare_reader *self, const char *list)
 {
-    for (const char *at = list; *at;) {
-        size_t n = strcspn(at, ",");
-        if (n) {
-            NM_GROW(self->sources, self->n_sources, self->capacity);
-            self->sources[self->n_sources++] = (nm_prepare_source){nm_format("%.*s", (int)n, at), {NULL}};
-        }
-        at += n + (at[n] != 0);
+    for (char *name; (name = nm_path_list_next(&list, nm_pair_source_exists, &self->config));) {
+        NM_GROW(self->sources, self->n_sources, self->capacity);
+        self->sources[self->n_sources++] = (nm_prepare_source){name, {NULL}};
     }
 }
 
@@ -33,13 +29,14 @@ static nm_status open_source(nm_prepare_reader *self, nm_error *err)
 nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prepare, int split, nm_error *err)
 {
     const nm_prepare_config *config = prepare->config;
+    const char *const encodings[] = {"", config->valid_encoding, config->test_encoding};
     *self = (nm_prepare_reader){.sides = prepare->sides};
     self->train = split == PREPARE_TRAIN;
     self->drops_long = self->train && prepare->sides == 2;
     self->skips_malformed = self->train && config->on_invalid == NM_INVALID_IS_SKIPPED;
     self->config = (nm_pair_config){.sides = prepare->sides,
                                     .folder = config->folder,
-                                    .encoding = config->encoding,
+                                    .encoding = *encodings[split] ? encodings[split] : config->encoding,
                                     .format = config->input_format,
                                     .languages = {config->source_lang, config->target_lang},
                                     .fields = {config->source_field, config->target_field},

@@ -9,11 +9,13 @@
 #define NM_BLEU_H
 
 #include "metric/metric_tokenizer.h"
+#include "norma/choice.h"
 
 #define NM_BLEU_ORDER 4
 
 /* NM_BLEU_SACRE_13A: sacreBLEU, with the tokenizer 13a unless another one is set. */
-typedef enum nm_bleu_variant { NM_BLEU_MULTI, NM_BLEU_SACRE_13A } nm_bleu_variant;
+#define NM_BLEU_VARIANTS(C) C(NM_BLEU_MULTI, "multi-bleu") C(NM_BLEU_SACRE_13A, "sacrebleu")
+NM_CHOICES(nm_bleu_variant, NM_BLEU_VARIANTS);
 
 /* {0} is multi-bleu with its defaults. */
 typedef struct nm_bleu_config {

@@ -128,13 +128,19 @@ nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, co
     return interval;
 }
 
+/* The observed scores count as one more resample, as in sacreBLEU (Noreen 1989), so that p is never 0. */
+static double p_of_count(int count, int n_resamples)
+{
+    return (count + 1.0) / (n_resamples + 1.0);
+}
+
 /* Fraction of resamples on which the system with the higher score is not better. */
 static double p_koehn(const double *a, const double *b, bool a_is_better, int n_resamples)
 {
     int lost = 0;
     for (int k = 0; k < n_resamples; k++)
         lost += a_is_better ? !(a[k] > b[k]) : !(b[k] > a[k]);
-    return (double)lost / n_resamples;
+    return p_of_count(lost, n_resamples);
 }
 
 /* Fraction of resamples whose absolute difference exceeds its mean by at least the absolute difference of the scores. */
@@ -147,7 +153,7 @@ static double p_centered(const double *a, const double *b, double difference, in
     mean /= n_resamples;
     for (int k = 0; k < n_resamples; k++)
         extreme += fabs(a[k] - b[k]) - mean >= fabs(difference);
-    return (double)extreme / n_resamples;
+    return p_of_count(extreme, n_resamples);
 }
 
 double nm_bootstrap_p(double score_a, const double *a, double score_b, const double *b,

@@ -30,7 +30,7 @@ static void parallel_close(parallel *files)
 }
 
 static nm_status parallel_open(parallel *files, const char *hypothesis, const char *const *references,
-                               int n_references, nm_error *err)
+                               int n_references, bool labels, nm_error *err)
 {
     size_t n_files = (size_t)n_references + 1;
     *files = (parallel){nm_allocate(n_files * sizeof(nm_lines)), nm_allocate(n_files * sizeof(char *)), 0};
@@ -40,7 +40,7 @@ static nm_status parallel_open(parallel *files, const char *hypothesis, const ch
         NM_TRY(nm_text_open(&stream, path, NULL, err));
         nm_lines *lines = &files->lines[files->n_files++];
         nm_lines_init(lines, stream, nm_input_name(path));
-        lines->keep_bom = true; /* like sacreBLEU and multi-bleu.perl */
+        lines->keep_bom = !labels; /* like sacreBLEU and multi-bleu.perl */
     }
     return NM_OK;
 }
@@ -155,7 +155,8 @@ nm_status nm_score_count_files(const nm_score_config *config, const char *hypoth
 {
     *out = (nm_counts){0};
     parallel files;
-    nm_status status = parallel_open(&files, hypothesis, references, n_references, err);
+    nm_status status =
+        parallel_open(&files, hypothesis, references, n_references, config->metric->labels, err);
     if (status == NM_OK)
         status = count_lines(config, &files, out, references_hash, err);
     parallel_close(&files);

@@ -219,6 +219,7 @@ static char *accuracy_signature(const nm_score_config *config, int n_references)
 }
 
 static const nm_score_metric metric_accuracy = {.name = "accuracy",
+                                                .labels = true,
                                                 .one_reference = true,
                                                 .options = "",
                                                 .n_counts = accuracy_n_counts,
@@ -339,6 +340,7 @@ static char *f1_signature(const nm_score_config *config, int n_references)
 }
 
 static const nm_score_metric metric_f1 = {.name = "f1",
+                                          .labels = true,
                                           .one_reference = true,
                                           .options = "",
                                           .n_counts = f1_n_counts,

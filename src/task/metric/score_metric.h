@@ -23,6 +23,7 @@ typedef struct nm_score_config {
 
 struct nm_score_metric {
     const char *name;
+    bool labels;        /* segments are labels: a byte order mark is no part of the first one */
     bool one_reference; /* does not support several references */
     /* Prefixes of its options in [score] that do not apply to all metrics, each followed by a space. */
     const char *options;
@@ -51,7 +52,7 @@ double nm_score_of_config(const int64_t *counts, const void *context);
 
 /* Options of [score]: fields of a configuration and option rows of its section. */
 #define NM_SCORE_FIELDS                                                                                      \
-    int metric_variant;                                                                                      \
+    nm_bleu_variant metric_variant;                                                                          \
     const char *tokenize, *spm_model, *mecab_dictionary, *mecab_library;                                     \
     bool lowercase, split_compounds;                                                                         \
     int64_t char_order, word_order;                                                                          \
@@ -61,9 +62,9 @@ double nm_score_of_config(const int64_t *counts, const void *context);
 
 /* clang-format off */
 #define NM_SCORE_ROWS(T) \
-    NM_CHOICE(T, metric_variant, "sacrebleu", "multi-bleu|sacrebleu", \
+    NM_CHOICE(T, metric_variant, "sacrebleu", NM_BLEU_VARIANTS, \
               "BLEU as sacreBLEU computes it, of detokenized text, with its own tokenization and smoothing; or as multi-bleu.perl, of the given tokens."), \
-    NM_CHOICE(T, tokenize, "13a", NM_METRIC_TOKENIZERS, \
+    NM_WORD(T, tokenize, "13a", NM_METRIC_TOKENIZERS, \
               "Tokenizer of sacreBLEU: intl for European text, zh for Chinese, ja-mecab for Japanese words, ko-mecab for Korean words, char for characters, none, or spm for a SentencePiece model."), \
     NM_OPTION(T, spm_model, "", 0, 0, "SentencePiece model of --tokenize spm, such as that of flores200."), \
     NM_OPTION(T, mecab_dictionary, "", 0, 0, "Folder of MeCab's dictionary for --tokenize ja-mecab (IPA dictionary; empty: that of Debian's mecab-ipadic-utf8) or ko-mecab (mecab-ko-dic; empty: that in /usr/local)."), \

@@ -21,7 +21,9 @@ static const nm_option classification_options[] = {
     ROW(valid, "", 0, 0, "Validation table; empty: the fraction data.valid_fraction of the training texts."),
     ROW(test, "", 0, 0, "Test table of comparisons and baselines; empty: none."),
     NM_LABELED_ROWS(nm_classification_config),
-    NM_CHOICE(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
+    ROW(valid_encoding, "", 0, 0, "Encoding of the validation table; empty: that of data.encoding."),
+    ROW(test_encoding, "", 0, 0, "Encoding of the test table; empty: that of data.encoding."),
+    NM_WORD(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
     ROW(language, "en", 0, 0, "Language of the Moses tokenizer: a code of two or three letters."),
     ROW(lowercase, "false", 0, 1, "Lowercase the text (basic_english always does)."),
     ROW(codes, "", 0, 0, "File of BPE codes as written by norma prepare; empty: whole words."),
@@ -33,7 +35,7 @@ static const nm_option classification_options[] = {
     ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
     ROW(class_balance, "0", 0, 1, "Exponent b of the repetition of training texts of rare classes, which are repeated (N / n)^b times for a class with n texts, and N texts of the most frequent class; 0: no repetition, 1: all classes are equally frequent."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
-    NM_CHOICE(nm_classification_config, score, "accuracy", "accuracy|macro_f1", "Score of validations (by which train.best_by = score selects the best checkpoint), of norma compare and of norma baseline: accuracy, or the mean of F1 over the classes that occur, in which rare classes count as much as frequent ones."),
+    NM_CHOICE(nm_classification_config, score, "accuracy", NM_CLASSIFICATION_METRICS, "Score of validations (by which train.best_by = score selects the best checkpoint), of norma compare and of norma baseline: accuracy, or the mean of F1 over the classes that occur, in which rare classes count as much as frequent ones."),
     {0}};
 /* clang-format on */
 
@@ -41,6 +43,8 @@ static const char *const text_names[] = {"dict.txt", "labels.txt", "codes.bpe"};
 
 static const nm_option_rule classification_rules[] = {
     {"data.language", "data.tokenizer", "moses", "only the Moses tokenizer depends on the language", NULL},
+    {"data.valid_encoding", "data.valid", "!", "there is no validation table", NULL},
+    {"data.test_encoding", "data.test", "!", "there is no test table", NULL},
     {0}};
 
 static void classification_add_options(nm_options *options)

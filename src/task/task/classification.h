@@ -11,14 +11,19 @@
 enum { NM_CLASS_TEXT_DICTIONARY, NM_CLASS_TEXT_LABELS, NM_CLASS_TEXT_CODES, NM_CLASS_TEXTS };
 enum { NM_CLASS_SPLITS = 3, NM_CLASSES_MAX = 4096 };
 
+#define NM_CLASSIFICATION_METRICS(C)                                                                         \
+    C(NM_CLASSIFICATION_ACCURACY, "accuracy") C(NM_CLASSIFICATION_MACRO_F1, "macro_f1")
+NM_CHOICES(nm_classification_metric, NM_CLASSIFICATION_METRICS);
+
 typedef struct nm_classification_config { /* section [data] */
     const char *train, *valid, *test;
     NM_LABELED_FIELDS;
+    const char *valid_encoding, *test_encoding;
     const char *tokenizer, *language, *codes;
     bool lowercase;
     int64_t min_count, max_words, max_length, batch, valid_seed;
     double valid_fraction, class_balance, word_dropout;
-    enum { NM_CLASSIFICATION_ACCURACY, NM_CLASSIFICATION_MACRO_F1 } score;
+    nm_classification_metric score;
 } nm_classification_config;
 
 typedef struct nm_labeled_set { /* texts as token ids between <s> and </s>, and their classes */

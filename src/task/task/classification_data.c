@@ -188,7 +188,10 @@ static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_er
 
 static nm_status read_table(reading *at, const char *path, nm_split split, nm_error *err)
 {
+    const char *const encodings[] = {"", at->config->valid_encoding, at->config->test_encoding};
     nm_labeled_config table = nm_classification_table(at->config);
+    if (*encodings[split])
+        table.encoding = encodings[split];
     nm_labeled texts;
     nm_status status = nm_labeled_open(&texts, path, &table, err);
     if (status == NM_OK)

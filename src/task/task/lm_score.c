@@ -17,6 +17,7 @@ typedef struct window {
 typedef struct block_part {
     double nll;
     int64_t batch, block, tokens; /* indices of the batch and of the block, number of tokens */
+    bool unknown;                 /* whether all tokens are unknown; otherwise none is */
 } block_part;
 
 typedef struct scorer {
@@ -132,9 +133,14 @@ static void score_tokens(scorer *self, const token_workspace *space, nm_tensor *
             b->dtype == NM_F64 ? -((const double *)space->raw)[i] : -(double)((const float *)space->raw)[i];
 }
 
+static bool is_unknown(const scorer *self, int64_t token)
+{
+    return self->how->vocab && self->ids[token] == self->how->vocab->unk;
+}
+
 /* Losses of n rows, whose targets are ids[first] .. ids[first + n - 1], because the scored tokens of consecutive windows are
  * consecutive. The loss kernel returns sums over rows; losses of single tokens are computed from the logits or, with adaptive
- * softmax, one row at a time. */
+ * softmax, one row at a time. Known and unknown tokens are summed separately. */
 static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
 {
     nm_backend *b = self->tape.backend;
@@ -149,6 +155,10 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         int64_t block = (first + at) / NM_LM_BLOCK_TOKENS,
                 rest = (block + 1) * NM_LM_BLOCK_TOKENS - first - at;
         count = one_by_one ? 1 : n - at < rest ? n - at : (int32_t)rest;
+        bool unknown = is_unknown(self, first + at);
+        for (int32_t i = 1; i < count; i++)
+            if (is_unknown(self, first + at + i) != unknown)
+                count = i;
         nm_tensor part = {
             .data = (char *)rows->data + (size_t)at * row_bytes, .rows = count, .cols = rows->cols};
         const int32_t *targets = self->ids + first + at;
@@ -162,7 +172,7 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
         if (!isfinite(nll))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
         NM_GROW(self->parts, self->n_parts, self->parts_capacity);
-        self->parts[self->n_parts++] = (block_part){nll, self->batch, block, count};
+        self->parts[self->n_parts++] = (block_part){nll, self->batch, block, count, unknown};
         if (one_by_one)
             token_nll[at] = nll;
     }
@@ -226,6 +236,10 @@ static bool window_next(scorer *self, int64_t n, window *w)
 /* Adds a part to its block, which is added to the result when the next one begins. */
 static void add_part(nm_lm_scored *out, block_part *block, const block_part *part)
 {
+    if (part->unknown) {
+        out->unknown_nll += part->nll;
+        out->unknown += part->tokens;
+    }
     if (part->block == block->block) {
         block->nll += part->nll;
         block->tokens += part->tokens;

@@ -13,13 +13,13 @@
 #include "task/model_texts.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_lm_task_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_lm_task_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_lm_task_config, field, initial, LIST, help)
 
 /* clang-format off */
 static const nm_option lm_task_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare --format text."),
-    PICK(order, "streams", "streams|shuffled", "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
-    PICK(incomplete, "score", "score|drop", "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's code."),
+    PICK(order, "streams", NM_LM_ORDERS, "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
+    PICK(incomplete, "score", NM_LM_INCOMPLETES, "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's code."),
     ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of input tokens replaced by <unk> in training."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_lm_task_config),

@@ -17,10 +17,15 @@ enum { NM_LM_SETTINGS, NM_LM_DICTIONARY, NM_LM_CODES, NM_LM_SUBWORDS, NM_LM_TEXT
 enum { NM_LM_SPLITS = 3 };
 enum { NM_LM_BLOCK_TOKENS = 64 }; /* bootstrap resamples consist of blocks of consecutive tokens */
 
+#define NM_LM_ORDERS(C) C(NM_LM_ORDER_STREAMS, "streams") C(NM_LM_ORDER_SHUFFLED, "shuffled")
+NM_CHOICES(nm_lm_order, NM_LM_ORDERS);
+#define NM_LM_INCOMPLETES(C) C(NM_LM_INCOMPLETE_SCORE, "score") C(NM_LM_INCOMPLETE_DROP, "drop")
+NM_CHOICES(nm_lm_incomplete, NM_LM_INCOMPLETES);
+
 typedef struct nm_lm_task_config { /* section [data] */
     const char *folder;
-    enum { NM_LM_ORDER_STREAMS, NM_LM_ORDER_SHUFFLED } order;
-    enum { NM_LM_INCOMPLETE_SCORE, NM_LM_INCOMPLETE_DROP } incomplete; /* last, shorter segments of streams */
+    nm_lm_order order;
+    nm_lm_incomplete incomplete; /* last, shorter segments of streams */
     int64_t eval_streams;
     double word_dropout;
     nm_subword_sampling sampling;
@@ -81,6 +86,8 @@ typedef struct nm_lm_scoring {
 typedef struct nm_lm_scored {
     int64_t tokens, left_out; /* numbers of tokens that are scored and not scored */
     double nll;               /* sum over the scored tokens, in nats */
+    double unknown_nll;       /* the part of unknown tokens; 0 without nm_lm_scoring.vocab */
+    int64_t unknown;          /* number of scored unknown tokens */
     int64_t *counts; /* [n_blocks][2], heap: nll in 1e-6 nats and number of tokens of consecutive blocks */
     size_t n_blocks, capacity;
 } nm_lm_scored;
@@ -109,9 +116,14 @@ static inline int32_t nm_lm_first_input(const nm_lm_config *config, const nm_voc
 
 typedef struct nm_lm_text nm_lm_text;
 
+/* Values of perplexity.documents: as in training, or 1 + an nm_document_unit. */
+enum { NM_DOCUMENTS_AS_TRAINED };
+#define NM_LM_DOCUMENT_UNITS(C) C(NM_DOCUMENTS_AS_TRAINED, "auto") NM_DOCUMENT_UNITS(C)
+typedef int NM_LM_DOCUMENT_UNITS_ENUM;
+
 /* Rows of the documents of a text to score. */
 #define NM_LM_DOCUMENT_OPTIONS(type)                                                                         \
-    NM_CHOICE(type, documents, "auto", "auto|" NM_DOCUMENT_UNITS,                                            \
+    NM_CHOICE(type, documents, "auto", NM_LM_DOCUMENT_UNITS,                                                 \
               "Documents of the text, which end with </s>: lines, the lines between separators, or the "     \
               "whole file; auto: as in training. Several lines require a tokenizer that keeps newlines."),   \
         NM_OPTION(type, document_separator, "", 0, 0,                                                        \
@@ -142,9 +154,13 @@ void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out
 bool nm_lm_keeps_text(const nm_lm_text *text);
 /* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code points. Each newline and eos
  * is a word and a character. */
+enum { NM_LM_ALPHABET_BYTES = 0x110000 / 8 };
 typedef struct nm_lm_counts {
     int64_t words, characters;
     int64_t unknown; /* tokens that are not in the dictionary */
+    int64_t hidden;  /* characters of these tokens, and one end for each */
+    /* [NM_LM_ALPHABET_BYTES] bit per code point that occurs and is no whitespace, heap; NULL: none. Freed by the owner. */
+    unsigned char *alphabet;
 } nm_lm_counts;
 typedef struct nm_lm_file {
     const char *path, *encoding; /* as those of nm_text_open */

@@ -151,6 +151,38 @@ static int64_t count_characters(const char *text, size_t bytes)
     return n;
 }
 
+/* Adds the characters of the tokens that the dictionary lacks, without the marks of subwords, and one end for each: what a
+ * model would have to spell. */
+static void count_hidden(const nm_lm_text *self, const int32_t *ids, nm_lm_counts *counts)
+{
+    static const char joined[] = "@@", space[] = "\xE2\x96\x81";
+    const nm_buffer *subwords = &self->coder.subwords;
+    const char *token;
+    size_t at = 0, n;
+    for (; nm_word_next(subwords->data, subwords->bytes, &at, &token, &n); ids++) {
+        if (*ids != self->parts->vocab->unk)
+            continue;
+        if (n > 2 && !memcmp(token + n - 2, joined, 2))
+            n -= 2;
+        if (n > 3 && !memcmp(token, space, 3)) {
+            token += 3;
+            n -= 3;
+        }
+        counts->hidden += count_characters(token, n) + 1;
+    }
+}
+
+static void add_alphabet(const char *text, size_t bytes, nm_lm_counts *counts)
+{
+    if (!counts->alphabet)
+        counts->alphabet = nm_allocate(NM_LM_ALPHABET_BYTES);
+    for (size_t at = 0; at < bytes;) {
+        uint32_t point = nm_utf8_next(text, &at);
+        if (!nm_unicode_is_space(point))
+            counts->alphabet[point / 8] |= (unsigned char)(1 << point % 8);
+    }
+}
+
 static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, const nm_stop *stop, nm_ids *ids,
                                   nm_lm_counts *counts, nm_error *err)
 {
@@ -160,7 +192,11 @@ static nm_status encode_documents(nm_lm_text *self, nm_documents *documents, con
         NM_TRY(nm_documents_next(documents, &more, err));
         if (!more)
             return NM_OK;
-        counts->unknown += (int64_t)nm_lm_encode(self, documents->text, documents->bytes, ids);
+        size_t first = ids->n, unknown = nm_lm_encode(self, documents->text, documents->bytes, ids);
+        if (unknown)
+            count_hidden(self, ids->data + first, counts);
+        add_alphabet(documents->text, documents->bytes, counts);
+        counts->unknown += (int64_t)unknown;
         counts->words += count_words(documents->text, documents->bytes) + 1;
         counts->characters += count_characters(documents->text, documents->bytes) + 1;
         nm_ids_append(ids, self->parts->vocab->eos);

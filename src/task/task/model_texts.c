@@ -11,7 +11,7 @@
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
 {
     size_t bytes;
-    NM_TRY(nm_file_read(path, text, &bytes, err));
+    NM_TRY(nm_file_read_text(path, text, &bytes, err));
     if (memchr(*text, 0, bytes))
         return nm_fail(err, NM_FORMAT, "%s: not text: contains a zero byte", path);
     return nm_text_check(*text, bytes, path, err);

@@ -9,7 +9,7 @@
 #include "task/split_overlap.h"
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_tagging_config, field, initial, min, max, help)
-#define PICK(field, initial, choices, help) NM_CHOICE(nm_tagging_config, field, initial, choices, help)
+#define PICK(field, initial, LIST, help)    NM_CHOICE(nm_tagging_config, field, initial, LIST, help)
 
 /* clang-format off */
 static const nm_option tagging_options[] = {
@@ -17,9 +17,13 @@ static const nm_option tagging_options[] = {
     ROW(valid, "", 0, 0, "Validation file in columns; empty: the fraction data.valid_fraction of the training sentences."),
     ROW(test, "", 0, 0, "Test file in columns of comparisons and baselines; empty: none."),
     ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
+    ROW(valid_encoding, "", 0, 0, "Encoding of the validation file; empty: that of data.encoding."),
+    ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
+    ROW(valid_encoding, "", 0, 0, "Encoding of the validation file; empty: that of data.encoding."),
+    ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
-    PICK(file_scheme, "auto", "auto|" NM_TAG_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
+    PICK(file_scheme, "auto", NM_FILE_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
     PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
     ROW(repair, "false", 0, 1, "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
     ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),
@@ -213,6 +217,16 @@ static double tagging_chance_loss(const nm_task *task)
 
 static const char *const text_options[] = {"data.scheme", "data.lowercase", "data.zero_digits", NULL};
 
+static const nm_option_rule tagging_rules[] = {
+    {"data.valid_encoding", "data.valid", "!", "there is no validation file", NULL},
+    {"data.test_encoding", "data.test", "!", "there is no test file", NULL},
+    {0}};
+
+static void tagging_add_options(nm_options *options)
+{
+    nm_options_add_rules(options, tagging_rules);
+}
+
 const nm_task_type nm_task_tagging = {
     .name = "tagging",
     .recipe = "tag",
@@ -221,6 +235,7 @@ const nm_task_type nm_task_tagging = {
     .config_size = sizeof(nm_tagging_config),
     .text_options = text_options,
     .mean_loss = true,
+    .add_options = tagging_add_options,
     .open = tagging_open,
     .open_model = tagging_open_model,
     .note = tagging_note,

@@ -10,10 +10,14 @@
 
 enum { NM_TAGGING_SPLITS = 3, NM_FILE_SCHEME_AUTO = 0 };
 
+/* Values of data.file_scheme: auto, or 1 + an nm_tag_scheme. */
+#define NM_FILE_SCHEMES(C) C(NM_FILE_SCHEME_AUTO, "auto", "") NM_TAG_SCHEMES(C)
+typedef int NM_FILE_SCHEMES_ENUM;
+
 typedef struct nm_tagging_config { /* section [data] */
-    const char *train, *valid, *test, *encoding, *vectors, *bigram_vectors;
+    const char *train, *valid, *test, *encoding, *valid_encoding, *test_encoding, *vectors, *bigram_vectors;
     nm_tag_scheme scheme;
-    int file_scheme; /* NM_FILE_SCHEME_AUTO, or 1 + an nm_tag_scheme */
+    NM_FILE_SCHEMES_ENUM file_scheme;
     nm_example_order order;
     int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count, valid_seed;
     bool lowercase, zero_digits, repair;

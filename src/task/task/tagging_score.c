@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/c_locale.h"
-#include "decode/viterbi.h"
+#include "task/tag_chain.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
 

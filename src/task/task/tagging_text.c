@@ -147,6 +147,7 @@ void nm_tagging_clear_forms(nm_tagging_parts *parts)
 /* ---- reading column files ---- */
 
 typedef struct reader {
+    const char *encoding;
     nm_tagging_parts *parts;
     const nm_tagging_config *config;
     nm_tag_scheme scheme; /* of the file */
@@ -209,7 +210,7 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
                       nm_tag_corpus *held, nm_error *err)
 {
     FILE *stream;
-    NM_TRY(nm_text_open_checked(&stream, path, r->config->encoding, err));
+    NM_TRY(nm_text_open_checked(&stream, path, r->encoding, err));
     nm_columns columns;
     nm_columns_init(&columns, stream, path);
     nm_status status = NM_OK;
@@ -262,9 +263,9 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
 }
 
 static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
-                           nm_tag_corpus *corpus, nm_tag_corpus *held, nm_error *err)
+                           const char *encoding, nm_tag_corpus *corpus, nm_tag_corpus *held, nm_error *err)
 {
-    reader r = {.parts = parts, .config = config};
+    reader r = {.parts = parts, .config = config, .encoding = *encoding ? encoding : config->encoding};
     nm_tag_guess guess = {0};
     nm_status status = NM_OK;
     if (!strcmp(path, "-"))
@@ -460,7 +461,7 @@ static nm_status read_train(nm_task *task, nm_error *err)
     const nm_tagging_config *config = task->config;
     nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
     nm_tag_corpus *held = *config->valid ? NULL : &parts->splits[NM_SPLIT_VALID];
-    NM_TRY(read_file(parts, config, config->train, train, held, err));
+    NM_TRY(read_file(parts, config, config->train, "", train, held, err));
     if (parts->gold_names.n == 1 && nm_tag_outside(parts->gold_names.items[0].text))
         return nm_fail(err, NM_FORMAT, "%s: every token has the tag O: there is nothing to learn",
                        config->train);
@@ -481,12 +482,14 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     const char *const paths[] = {config->train, config->valid, config->test};
+    const char *const encodings[] = {"", config->valid_encoding, config->test_encoding};
     parts->scheme = config->scheme;
     NM_TRY(check_train(config, err));
     NM_TRY(read_train(task, err));
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
         if (*paths[split])
-            NM_TRY(read_file(parts, config, paths[split], &parts->splits[split], NULL, err));
+            NM_TRY(
+                read_file(parts, config, paths[split], encodings[split], &parts->splits[split], NULL, err));
     NM_TRY(make_vocabularies(task, err));
     nm_tagging_look_up(parts, config);
     set_sizes(parts);

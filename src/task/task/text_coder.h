@@ -12,8 +12,10 @@
 /* Format of input: raw text; words as `norma prepare` writes them before BPE (lines of text, if
  * the tokenizer keeps the text); or subwords
  * as in the dictionary. */
-typedef enum nm_text_format { NM_FORMAT_RAW, NM_FORMAT_TOKENIZED, NM_FORMAT_SUBWORD } nm_text_format;
-#define NM_TEXT_FORMATS "raw|tokenized|subword"
+#define NM_WORD_FORMATS(C) C(NM_FORMAT_RAW, "raw") C(NM_FORMAT_TOKENIZED, "tokenized")
+#define NM_TEXT_FORMATS(C) NM_WORD_FORMATS(C) C(NM_FORMAT_SUBWORD, "subword")
+NM_CHOICES(nm_text_format, NM_TEXT_FORMATS);
+typedef nm_text_format NM_WORD_FORMATS_ENUM;
 
 typedef struct nm_text_coder {
     nm_cleaner cleaner; /* for raw text */

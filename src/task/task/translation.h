@@ -52,6 +52,8 @@ typedef struct nm_translation_parts {
 } nm_translation_parts;
 
 /* Input of the first target position: eos as in fairseq, or bos as in Transformers without Tears. */
+/* The special tokens of a target dictionary. *excluded: heap, the caller frees it after nm_decoder_create. */
+nm_special_tokens nm_translation_special_tokens(const nm_vocab *vocab, bool **excluded);
 static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
 {
     return vocab->order == NM_VOCAB_TEARS ? vocab->bos : vocab->eos;

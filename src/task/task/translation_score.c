@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "data/prepare.h"
 #include "decode/decode.h"
+#include "task/sampler_tokens.h"
 #include "metric/bleu.h"
 #include "metric/metric_tokenizer.h"
 #include "train/shards.h"
@@ -97,6 +98,19 @@ static void count_all(const nm_translation_parts *parts, const nm_id_list *found
     nm_buffer_release(&words);
 }
 
+nm_special_tokens nm_translation_special_tokens(const nm_vocab *vocab, bool **excluded)
+{
+    nm_special_tokens special = {
+        .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad, .unk = vocab->unk};
+    *excluded = nm_allocate((size_t)nm_vocab_size(vocab) * sizeof **excluded);
+    for (int32_t id = 0; id < nm_vocab_size(vocab); id++) {
+        (*excluded)[id] = nm_lm_excludes(vocab, id, true);
+        special.n_excluded += (*excluded)[id];
+    }
+    special.excluded = *excluded;
+    return special;
+}
+
 /* Translates the sentences first .. first + n - 1 of a split. */
 static nm_status translate_split(nm_task *task, nm_model *model, nm_split split, size_t first, size_t n,
                                  nm_translation *found, nm_error *err)
@@ -107,12 +121,12 @@ static nm_status translate_split(nm_task *task, nm_model *model, nm_split split,
     for (size_t i = 0; i < n; i++)
         inputs[i] = (nm_id_list){corpus->ids + corpus->offsets[first + i],
                                  (int32_t)nm_corpus_length(corpus, (int64_t)(first + i))};
-    const nm_vocab *vocab = parts->target_vocab;
-    const nm_special_tokens words = {
-        .first = nm_translation_first_id(vocab), .eos = vocab->eos, .pad = vocab->pad, .unk = vocab->unk};
+    bool *excluded;
+    const nm_special_tokens words = nm_translation_special_tokens(parts->target_vocab, &excluded);
     nm_decoder *decoder;
     nm_status status =
         nm_decoder_create(&decoder, &model, 1, nm_options_find(task->options, "decode"), &words, err);
+    free(excluded);
     if (status == NM_OK) {
         nm_decoder_set_stop(decoder, task->stop);
         status = nm_decode(decoder, inputs, n, found, err);

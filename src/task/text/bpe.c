@@ -204,7 +204,7 @@ nm_status nm_bpe_read(const char *path, nm_bpe **bpe, nm_error *err)
     char *text;
     size_t bytes;
     *bpe = NULL;
-    NM_TRY(nm_file_read(path, &text, &bytes, err));
+    NM_TRY(nm_file_read_text(path, &text, &bytes, err));
     nm_status status = nm_bpe_parse(text, bytes, path, bpe, err);
     free(text);
     return status;

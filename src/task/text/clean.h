@@ -2,14 +2,14 @@
 #ifndef NM_CLEAN_H
 #define NM_CLEAN_H
 
+#include "norma/choice.h"
 #include "text/buffer.h"
 
-typedef enum nm_punctuation {
-    NM_PUNCTUATION_KEEP,
-    NM_PUNCTUATION_APOSTROPHE,
-    NM_PUNCTUATION_MOSES
-} nm_punctuation;
-#define NM_PUNCTUATIONS "keep|apostrophe|moses"
+/* clang-format off */
+#define NM_PUNCTUATIONS(C) \
+    C(NM_PUNCTUATION_KEEP, "keep") C(NM_PUNCTUATION_APOSTROPHE, "apostrophe") C(NM_PUNCTUATION_MOSES, "moses")
+/* clang-format on */
+NM_CHOICES(nm_punctuation, NM_PUNCTUATIONS);
 
 typedef struct nm_clean_options {
     /* keep: no change. apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets. moses: normalize-punctuation.perl,

@@ -86,12 +86,12 @@ static nm_status add_line(nm_columns *c, nm_error *err)
     return NM_OK;
 }
 
-static bool blank(const nm_lines *lines)
+static bool is_blank(const nm_columns *c)
 {
-    return strspn(lines->text, " \t") == lines->bytes;
+    return strspn(c->lines.text, " \t") == c->lines.bytes;
 }
 
-static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
+nm_status nm_columns_next_line(nm_columns *c, bool *more, nm_error *err)
 {
     if (c->peeked) {
         c->peeked = false;
@@ -109,11 +109,13 @@ static nm_status next_line(nm_columns *c, bool *more, nm_error *err)
     return c->line_invalid ? NM_OK : status;
 }
 
-nm_status nm_columns_peek(nm_columns *c, bool *more, nm_error *err)
+nm_status nm_columns_peek(nm_columns *c, bool *more, int64_t *blank_lines, nm_error *err)
 {
-    do
-        NM_TRY(next_line(c, more, err));
-    while (*more && !c->line_invalid && blank(&c->lines));
+    for (*blank_lines = 0;; ++*blank_lines) {
+        NM_TRY(nm_columns_next_line(c, more, err));
+        if (!*more || c->line_invalid || !is_blank(c))
+            break;
+    }
     c->peeked = *more;
     return NM_OK;
 }
@@ -134,11 +136,11 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
     c->invalid = 0;
     c->joined = false;
     for (;;) {
-        NM_TRY(next_line(c, more, err));
+        NM_TRY(nm_columns_next_line(c, more, err));
         if (!*more)
             break;
         bool begun = c->n || c->invalid;
-        if (!c->line_invalid && blank(&c->lines)) {
+        if (!c->line_invalid && is_blank(c)) {
             if (begun)
                 break;
             continue;

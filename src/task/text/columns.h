@@ -35,9 +35,11 @@ void nm_columns_release(nm_columns *columns);
 nm_status nm_columns_next(nm_columns *columns, bool *more, nm_error *err);
 
 /* Reads up to the first line of the next sentence, for example to detect the format: columns->lines is that line, which may be
- * invalid with skip_invalid. *more is
- * false if there is no further sentence. Errors as above. */
-nm_status nm_columns_peek(nm_columns *columns, bool *more, nm_error *err);
+ * invalid with skip_invalid. *blank_lines: number of blank lines before it. *more is false if there is no further sentence. Errors as
+ * above. */
+nm_status nm_columns_peek(nm_columns *columns, bool *more, int64_t *blank_lines, nm_error *err);
+/* Reads the next line, which may be blank or invalid, into columns->lines, for text with a sentence per line. Errors as above. */
+nm_status nm_columns_next_line(nm_columns *columns, bool *more, nm_error *err);
 
 /* Line i of the current sentence, unchanged. nm_columns_field: one of its columns, from 0; -1 is the last one. */
 static inline const char *nm_columns_line(const nm_columns *columns, int32_t i)

@@ -136,6 +136,7 @@ static nm_status read_field(nm_delimited *table, bool *last, nm_error *err)
 {
     bool quoted = table->quotes && peek_byte(table) == '"';
     if (quoted) {
+        table->quoted = true;
         next_byte(table);
         NM_TRY(read_quoted(table, err));
     }
@@ -174,7 +175,7 @@ static nm_status check_text(const nm_delimited *table, nm_error *err)
 
 static bool is_empty_line(const nm_delimited *table)
 {
-    return table->n_fields == 1 && !table->ends[0];
+    return table->n_fields == 1 && !table->ends[0] && !table->quoted;
 }
 
 nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
@@ -183,6 +184,7 @@ nm_status nm_delimited_next(nm_delimited *table, bool *more, nm_error *err)
     do {
         nm_buffer_clear(&table->text);
         table->n_fields = 0;
+        table->quoted = false;
         if (!table->begun)
             skip_byte_order_mark(table);
         table->line = table->next_line;

@@ -16,6 +16,7 @@ typedef struct nm_delimited {
     const char *path; /* for messages; not owned */
     char separator;   /* '\t' or ',' */
     bool quotes;      /* RFC 4180; otherwise a quote is an ordinary character */
+    bool quoted;      /* a field of the current row is quoted: a quoted empty field is a row */
     bool keep_empty;  /* return an empty line as a row of one empty field */
     bool complete;    /* the row was read to its end, also if its text is invalid */
     int64_t line;     /* number of the first line of the current row, from 1 */

@@ -3,14 +3,14 @@
 #define NM_DOCUMENTS_H
 
 #include "base/file.h"
+#include "norma/choice.h"
 #include "text/buffer.h"
 
-typedef enum nm_document_unit {
-    NM_DOCUMENT_LINE,      /* every line */
-    NM_DOCUMENT_SEPARATED, /* the lines between separators; none without a line */
-    NM_DOCUMENT_FILE       /* all lines of the file */
-} nm_document_unit;
-#define NM_DOCUMENT_UNITS "line|separated|file"
+#define NM_DOCUMENT_UNITS(C)                                                                                 \
+    C(NM_DOCUMENT_LINE, "line")           /* every line */                                                   \
+    C(NM_DOCUMENT_SEPARATED, "separated") /* the lines between separators; none without a line */            \
+    C(NM_DOCUMENT_FILE, "file")           /* all lines of the file */
+NM_CHOICES(nm_document_unit, NM_DOCUMENT_UNITS);
 
 typedef struct nm_document_rule {
     nm_document_unit unit;

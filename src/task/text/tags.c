@@ -5,8 +5,9 @@
 
 #include "base/memory.h"
 
-static const char *const scheme_names[] = {"iob1", "bio", "bioes", "bmeso", "bilou"};
-static const char *const scheme_marks[] = {"BI", "BI", "BIES", "BMES", "BILU"};
+#define MARKS(constant, word, marks) [constant] = marks,
+static const char *const scheme_names[] = {NM_TAG_SCHEMES(NM_CHOICE_NAME)};
+static const char *const scheme_marks[] = {NM_TAG_SCHEMES(MARKS)};
 
 const char *nm_tag_scheme_name(nm_tag_scheme scheme)
 {
@@ -17,7 +18,7 @@ nm_tag_scheme nm_tag_scheme_find(const char *name)
 {
     int i = 0;
     while (strcmp(scheme_names[i], name))
-        NM_ASSERT(++i < NM_TAGS_N_SCHEMES);
+        NM_ASSERT(++i < NM_TAG_SCHEMES_COUNT);
     return (nm_tag_scheme)i;
 }
 
@@ -125,7 +126,7 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
 
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n)
 {
-    for (int scheme = 0; scheme < NM_TAGS_N_SCHEMES; scheme++)
+    for (int scheme = 0; scheme < NM_TAG_SCHEMES_COUNT; scheme++)
         for (int32_t i = 0; i <= n; i++)
             guess->illegal[scheme] +=
                 !nm_tag_allowed((nm_tag_scheme)scheme, i ? tags[i - 1] : NULL, i < n ? tags[i] : NULL);
@@ -136,7 +137,7 @@ nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess)
     static const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, NM_TAGS_BIOES, NM_TAGS_BMESO,
                                                  NM_TAGS_BILOU};
     nm_tag_scheme best = by_frequency[0];
-    for (int i = 1; i < NM_TAGS_N_SCHEMES; i++)
+    for (int i = 1; i < NM_TAG_SCHEMES_COUNT; i++)
         if (guess->illegal[by_frequency[i]] < guess->illegal[best])
             best = by_frequency[i];
     return best;

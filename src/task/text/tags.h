@@ -11,18 +11,15 @@
 #ifndef NM_TAGS_H
 #define NM_TAGS_H
 
+#include "norma/choice.h"
 #include "norma/status.h"
 
-typedef enum nm_tag_scheme {
-    NM_TAGS_IOB1,
-    NM_TAGS_BIO,
-    NM_TAGS_BIOES,
-    NM_TAGS_BMESO,
-    NM_TAGS_BILOU,
-    NM_TAGS_N_SCHEMES
-} nm_tag_scheme;
-
-#define NM_TAG_SCHEMES "iob1|bio|bioes|bmeso|bilou"
+/* The third column: marks other than O. */
+#define NM_TAG_SCHEMES(C)                                                                                    \
+    C(NM_TAGS_IOB1, "iob1", "BI")                                                                            \
+    C(NM_TAGS_BIO, "bio", "BI")                                                                              \
+    C(NM_TAGS_BIOES, "bioes", "BIES") C(NM_TAGS_BMESO, "bmeso", "BMES") C(NM_TAGS_BILOU, "bilou", "BILU")
+NM_CHOICES(nm_tag_scheme, NM_TAG_SCHEMES);
 
 /* Name of a scheme ("bio"), and the scheme of a valid name. */
 const char *nm_tag_scheme_name(nm_tag_scheme scheme);
@@ -66,7 +63,7 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
  * do not hide the scheme of a file. The first of bio, iob1, bioes, bmeso and bilou if several have the fewest. */
 typedef struct nm_tag_guess {
     /* number of illegal transitions, including those from the start and to the end of a sentence */
-    int64_t illegal[NM_TAGS_N_SCHEMES];
+    int64_t illegal[NM_TAG_SCHEMES_COUNT];
 } nm_tag_guess;
 void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n);
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess);

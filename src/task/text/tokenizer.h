@@ -2,6 +2,7 @@
 #ifndef NM_TOKENIZER_H
 #define NM_TOKENIZER_H
 
+#include "norma/choice.h"
 #include "norma/status.h"
 #include "text/buffer.h"
 #include "text/counter.h"
@@ -9,14 +10,12 @@
 
 /* Rules that split text into words before byte-level BPE: those of the tokenizers of GPT-2, of Llama 3 (and OLMo 2), and of
  * Qwen 2 and 3, which also normalizes text to NFC. */
-typedef enum nm_pretokenizer {
-    NM_PRETOKENIZER_GPT2,
-    NM_PRETOKENIZER_LLAMA3,
-    NM_PRETOKENIZER_QWEN2,
-    NM_PRETOKENIZER_SMOLLM,
-    NM_PRETOKENIZERS
-} nm_pretokenizer;
-#define NM_PRETOKENIZER_NAMES "gpt2|llama3|qwen2|smollm"
+/* clang-format off */
+#define NM_PRETOKENIZERS(C) \
+    C(NM_PRETOKENIZER_GPT2, "gpt2") C(NM_PRETOKENIZER_LLAMA3, "llama3") C(NM_PRETOKENIZER_QWEN2, "qwen2") \
+    C(NM_PRETOKENIZER_SMOLLM, "smollm")
+/* clang-format on */
+NM_CHOICES(nm_pretokenizer, NM_PRETOKENIZERS);
 
 typedef struct nm_tokenizer_options {
     const char *language;         /* "de", "en", ...: abbreviations and apostrophes */

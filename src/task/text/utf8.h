@@ -6,12 +6,9 @@
 #ifndef NM_UTF8_H
 #define NM_UTF8_H
 
+#include "base/utf8_check.h"
 #include "base/utf8_cut.h"
 #include "text/buffer.h"
-
-/* Offset of the first invalid sequence, or `bytes` if there is none. Overlong encodings, surrogates and code points above
- * U+10FFFF are invalid; a NUL byte is valid. */
-size_t nm_utf8_find_invalid(const char *text, size_t bytes);
 
 /* Code point at *at of valid text; advances *at. */
 static inline uint32_t nm_utf8_next(const char *text, size_t *at)

@@ -232,7 +232,7 @@ nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab
     char *text;
     size_t bytes;
     *vocab = NULL;
-    NM_TRY(nm_file_read(path, &text, &bytes, err));
+    NM_TRY(nm_file_read_text(path, &text, &bytes, err));
     nm_status status = nm_vocab_parse(text, bytes, path, order, vocab, err);
     free(text);
     return status;
@@ -270,18 +270,6 @@ int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id)
 {
     NM_ASSERT(id >= 0 && (size_t)id < vocab->symbols.n);
     return vocab->symbols.items[id].count;
-}
-
-void nm_ids_append(nm_ids *ids, int32_t id)
-{
-    NM_GROW(ids->data, ids->n, ids->capacity);
-    ids->data[ids->n++] = id;
-}
-
-void nm_ids_release(nm_ids *ids)
-{
-    free(ids->data);
-    *ids = (nm_ids){0};
 }
 
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids)

@@ -7,12 +7,15 @@
 #ifndef NM_VOCAB_H
 #define NM_VOCAB_H
 
+#include "base/ids.h"
+#include "norma/choice.h"
 #include "text/buffer.h"
 #include "text/counter.h"
 
 enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL = 1 << 16 };
 
-typedef enum nm_vocab_order { NM_VOCAB_FAIRSEQ, NM_VOCAB_TEARS } nm_vocab_order;
+#define NM_VOCAB_ORDERS(C) C(NM_VOCAB_FAIRSEQ, "fairseq") C(NM_VOCAB_TEARS, "tears")
+NM_CHOICES(nm_vocab_order, NM_VOCAB_ORDERS);
 
 typedef struct nm_vocab {
     nm_counter symbols; /* index = id; the special symbols have count 0 */
@@ -60,14 +63,6 @@ int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id);
 /* Whether an id is one of madeupword0000, ..., which pad a dictionary and occur in no text; whether a symbol has such a name. */
 bool nm_vocab_is_padding(const nm_vocab *vocab, int32_t id);
 bool nm_vocab_has_padding_name(const char *symbol);
-
-/* Growable list of ids. */
-typedef struct nm_ids {
-    int32_t *data;
-    size_t n, capacity;
-} nm_ids;
-void nm_ids_append(nm_ids *ids, int32_t id);
-void nm_ids_release(nm_ids *ids);
 
 /* Appends the ids of the tokens of a line (without bos and eos). Returns the number of unknown tokens. */
 size_t nm_vocab_encode(const nm_vocab *vocab, const char *line, size_t bytes, nm_ids *ids);

@@ -5,18 +5,6 @@
 
 #include "text/utf8.h"
 
-nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err)
-{
-    if (bytes > NM_TEXT_MAX_LINE)
-        return nm_fail(err, NM_FORMAT, "%s: line of %zu bytes, the limit is %zu", where, bytes,
-                       NM_TEXT_MAX_LINE);
-    size_t bad = nm_utf8_find_invalid(text, bytes);
-    if (bad < bytes)
-        return nm_fail(err, NM_FORMAT, "%s: not UTF-8: byte 0x%02x at position %zu", where,
-                       (unsigned)(unsigned char)text[bad], bad + 1);
-    return NM_OK;
-}
-
 nm_status nm_line_check(const nm_lines *lines, nm_error *err)
 {
     if (lines->bytes <= NM_TEXT_MAX_LINE && nm_utf8_find_invalid(lines->text, lines->bytes) == lines->bytes)

@@ -2,11 +2,9 @@
 #ifndef NM_WORDS_H
 #define NM_WORDS_H
 
-#include "norma/status.h"
 #include "base/file.h"
-
-/* Maximum length of a line in bytes. */
-#define NM_TEXT_MAX_LINE ((size_t)256 << 20)
+#include "base/utf8_check.h"
+#include "norma/status.h"
 
 /* NM_FORMAT with file, line and position if the reader's current line is not UTF-8 or too long. */
 nm_status nm_line_check(const nm_lines *lines, nm_error *err);
@@ -14,8 +12,6 @@ nm_status nm_line_check(const nm_lines *lines, nm_error *err);
 nm_status nm_line_check_text(const nm_lines *lines, nm_error *err);
 /* nm_lines_next and nm_line_check_text. */
 nm_status nm_lines_next_text(nm_lines *lines, bool *more, nm_error *err);
-/* nm_line_check for text that is not a line of a file; `where` is its name in messages ("stdin:3"). */
-nm_status nm_text_check(const char *text, size_t bytes, const char *where, nm_error *err);
 
 /* Finds the next word of a line from position *at on and advances *at. Words are separated by spaces only; "\n" and "\r" at
  * the end of the line do not belong to the last word. False if there is no further word. */

@@ -197,33 +197,14 @@ typedef struct map_call {
     bool stream;                /* non-temporal stores */
 } map_call;
 
-/* Runs body(op) with a constant op, so that it is compiled once for each function. */
-#define FOR_OP(op, body)                                                                                     \
+/* Runs ROWS(op) with a constant op, so that it is compiled once for each function. */
+#define OP_CASE(op, word)                                                                                    \
+    case op:                                                                                                 \
+        ROWS(op);                                                                                            \
+        break;
+#define ROWS_OF(op)                                                                                          \
     switch (op) {                                                                                            \
-    case NM_MAP_RELU:                                                                                        \
-        body(NM_MAP_RELU);                                                                                   \
-        break;                                                                                               \
-    case NM_MAP_TANH:                                                                                        \
-        body(NM_MAP_TANH);                                                                                   \
-        break;                                                                                               \
-    case NM_MAP_ERF:                                                                                         \
-        body(NM_MAP_ERF);                                                                                    \
-        break;                                                                                               \
-    case NM_MAP_SIGMOID:                                                                                     \
-        body(NM_MAP_SIGMOID);                                                                                \
-        break;                                                                                               \
-    case NM_MAP_SILU:                                                                                        \
-        body(NM_MAP_SILU);                                                                                   \
-        break;                                                                                               \
-    case NM_MAP_GELU:                                                                                        \
-        body(NM_MAP_GELU);                                                                                   \
-        break;                                                                                               \
-    case NM_MAP_GELU_TANH:                                                                                   \
-        body(NM_MAP_GELU_TANH);                                                                              \
-        break;                                                                                               \
-    case NM_MAP_IDENTITY:                                                                                    \
-        body(NM_MAP_IDENTITY);                                                                               \
-        break;                                                                                               \
+        NM_MAP_OPS(OP_CASE)                                                                                  \
     }
 
 NM_INLINE void map_row(const map_call *call, const nm_map_op op, const bool stream, int32_t row)
@@ -243,15 +224,11 @@ static void map_rows(const map_call *call, int32_t first, int32_t end)
 {
 #define ROWS(op)                                                                                             \
     for (int32_t row = first; row < end; row++)                                                              \
-    map_row(call, op, false, row)
-#define STREAM_ROWS(op)                                                                                      \
-    for (int32_t row = first; row < end; row++)                                                              \
-    map_row(call, op, true, row)
-    if (call->stream)
-        FOR_OP(call->op, STREAM_ROWS)
-    else
-        FOR_OP(call->op, ROWS)
-#undef STREAM_ROWS
+        if (call->stream)                                                                                    \
+            map_row(call, op, true, row);                                                                    \
+        else                                                                                                 \
+            map_row(call, op, false, row)
+    ROWS_OF(call->op)
 #undef ROWS
     if (call->stream)
         v_stream_end();
@@ -320,7 +297,7 @@ static void grad_rows(const map_call *call, int32_t first, int32_t end, float *s
 #define ROWS(op)                                                                                             \
     for (int32_t row = first; row < end; row++)                                                              \
     grad_row(call, op, row, sums, scalars)
-    FOR_OP(call->op, ROWS)
+    ROWS_OF(call->op)
 #undef ROWS
     if (call->stream)
         v_stream_end();
@@ -383,7 +360,7 @@ static void gate_rows(const nm_gate_args *args, bool stream, int32_t first, int3
 #define ROWS(op)                                                                                             \
     for (int32_t row = first; row < end; row++)                                                              \
     gate_row(args, op, stream, row)
-    FOR_OP(args->op, ROWS)
+    ROWS_OF(args->op)
 #undef ROWS
     if (stream)
         v_stream_end();
@@ -422,7 +399,7 @@ static void gate_grad_rows(const nm_gate_grad_args *args, bool stream, int32_t f
 #define ROWS(op)                                                                                             \
     for (int32_t row = first; row < end; row++)                                                              \
     gate_grad_row(args, op, stream, row)
-    FOR_OP(args->forward.op, ROWS)
+    ROWS_OF(args->forward.op)
 #undef ROWS
     if (stream)
         v_stream_end();

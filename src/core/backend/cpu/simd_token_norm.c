@@ -218,8 +218,7 @@ static token_call prepare(const nm_token_norm *spec, nm_mat x)
     NM_ASSERT(spec->weight_len == 0 || spec->weight_len == 1 || spec->weight_len == x.cols);
     NM_ASSERT(spec->bias_len == 0 || spec->bias_len == 1 || spec->bias_len == x.cols);
     const int32_t width = x.cols / spec->groups, used = spec->n_used ? spec->n_used : width;
-    const bool centered = spec->kind == NM_TOKEN_CENTER || spec->kind == NM_TOKEN_CENTER_UNBIASED ||
-                          spec->kind == NM_TOKEN_CENTER_OUTSIDE;
+    const bool centered = nm_token_norm_centers(spec->kind);
     const bool adaptive = spec->ada_c > 0;
     NM_ASSERT(spec->n_used >= 0 && used <= width && (used == width || !centered));
     NM_ASSERT(!adaptive || (spec->weight_len == 0 && spec->bias_len == 0));

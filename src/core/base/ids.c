@@ -1,0 +1,17 @@
+#include "base/ids.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+void nm_ids_append(nm_ids *ids, int32_t id)
+{
+    NM_GROW(ids->data, ids->n, ids->capacity);
+    ids->data[ids->n++] = id;
+}
+
+void nm_ids_release(nm_ids *ids)
+{
+    free(ids->data);
+    *ids = (nm_ids){0};
+}
