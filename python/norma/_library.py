@@ -188,7 +188,7 @@ class NormTypeHead(Structure):
 
 class NormSite(Structure):
     """nm_norm_site, norma/norm.h"""
-    _fields_ = [("name", c_char_p), ("width", c_int32), ("groups", c_int32), ("updates", c_int64),
+    _fields_ = [("name", c_char_p), ("width", c_int32), ("groups", c_int32), ("rows", c_int32), ("updates", c_int64),
                 ("warmup_updates", c_int64), ("kind", c_int)]
 
 

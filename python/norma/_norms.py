@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from ctypes import POINTER, byref, c_double, c_float, c_int32, c_int64, c_void_p
+import difflib
+import re
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ._handle import finalize
@@ -22,6 +24,7 @@ class NormOption(NamedTuple):
     minimum: float  #: of a number
     maximum: float  #: of a number, inclusive
     help: str  #: one line
+    kind: type = str  #: of the value: bool, int, float or str
 
 
 class NormType(NamedTuple):
@@ -35,6 +38,10 @@ class NormType(NamedTuple):
     approximate_gradient: bool  #: by design, backward is not the exact gradient
     has_penalty: bool  #: a term of the loss
     options: Dict[str, NormOption]  #: by name
+    presets: Dict[str, Dict[str, str]] = {}  #: values of the option ``preset``, each with the options that it sets
+
+
+_KINDS = bool, int, float, str, str  # enum nm_option_kind
 
 
 def _text(value: Optional[bytes]) -> str:
@@ -47,9 +54,32 @@ def _read_options(rows: Any) -> Dict[str, NormOption]:
     while rows and rows[i].name:
         row = rows[i]
         options[_text(row.name)] = NormOption(_text(row.initial), _text(row.choices) or None, row.min, row.max,
-                                              _text(row.help))
+                                              _text(row.help), _KINDS[row.kind])
         i += 1
     return options
+
+
+class _Preset(Structure):
+    """nm_preset, norma/option.h"""
+    _fields_ = [("name", c_char_p), ("settings", c_char_p), ("help", c_char_p)]
+
+
+class _TypeWithPresets(Structure):
+    """nm_norm_type up to its presets."""
+    _fields_ = [*NormTypeHead._fields_[:7], ("presets", POINTER(_Preset))]
+
+
+def _settings_of(text: str) -> Dict[str, str]:
+    return dict(word.split("=", 1) for word in text.split())  # type: ignore[misc]
+
+
+def _read_presets(rows: Any) -> Dict[str, Dict[str, str]]:
+    presets = {}
+    i = 0
+    while rows and rows[i].name:
+        presets[_text(rows[i].name)] = _settings_of(_text(rows[i].settings))
+        i += 1
+    return presets
 
 
 _types: Dict[str, NormType] = {}
@@ -63,20 +93,70 @@ def norm_types() -> Mapping[str, NormType]:
         i = 0
         while table[i]:
             head = table[i].contents
+            presets = ctypes.cast(table[i], POINTER(_TypeWithPresets)).contents.presets
             _types[_text(head.name)] = NormType(
                 _text(head.name), _text(head.title), _text(head.formula), _text(head.source),
                 bool(head.traits & _USES_BATCH), bool(head.traits & _HAS_STATE), bool(head.traits & _APPROX_GRAD),
-                bool(head.traits & _HAS_PENALTY), _read_options(head.options))
+                bool(head.traits & _HAS_PENALTY), _read_options(head.options), _read_presets(presets))
             i += 1
     return _types
 
 
-def norm_type(name: str) -> NormType:
-    """The type of that name. UsageError: there is none."""
+# ---- names that people type ----
+
+_OTHER_NAMES = {"bn": "batch", "ln": "layer", "batchnorm1d": "batch", "batchrenorm": "renorm", "dynamictanh": "dyt", "identity": "none",
+                "gn": "group", "pn": "power"}
+_OTHER_OPTIONS = {"lambda_": "lambda", "num_groups": "groups", "heads": "groups", "num_heads": "groups", "n_heads": "groups", "eps": "epsilon",
+                  "warmup_iters": "warmup", "alpha_fwd": "decay_forward", "alpha_bkw": "decay_backward", "buffer_size": "window"}
+_HINTS = {"momentum": "use decay = 1 - momentum", "affine": "weight and bias are always learned; freeze them with requires_grad_(False)",
+          "elementwise_affine": "weight and bias are always learned; freeze them with requires_grad_(False)"}
+
+
+def _bare(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def find_type(name: Any) -> Optional[NormType]:
+    """The type of that name, title or abbreviation, without regard to case, spaces and hyphens; None: there is none."""
     types = norm_types()
-    if name not in types:
-        raise UsageError(f"unknown norm '{name}'; available: {', '.join(types)}")
-    return types[name]
+    if not isinstance(name, str):
+        return None
+    if name in types:
+        return types[name]
+    bare = _bare(name)
+    known = {**_OTHER_NAMES, **{_bare(title): key for key, one in types.items() for title in (key, one.title)}}
+    return types.get(known.get(bare) or known.get(re.sub("norm(alization)?$", "", bare), ""))
+
+
+def _similar(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def norm_type(name: str) -> NormType:
+    """The type of that name, or of its title ("PowerNorm"). UsageError: there is none."""
+    found = find_type(name)
+    if found is None:
+        types = norm_types()
+        raise UsageError(f"unknown norm {name!r}{_similar(str(name), list(types))}; available: {', '.join(types)}")
+    return found
+
+
+def _option_names(found: NormType, options: Mapping[str, Any], groups: int) -> Tuple[Dict[str, Any], int]:
+    """Options and the groups with names of other programs translated. UsageError: an unknown name."""
+    known, translated = [*found.options, "groups"], {}
+    for name, value in options.items():
+        key = name if name in found.options else _OTHER_OPTIONS.get(name, name)
+        if key == "groups" and key not in found.options:
+            groups = value
+        elif key not in found.options:
+            hint = f"; {_HINTS[name]}" if name in _HINTS else _similar(name, known)
+            raise UsageError(f"norm '{found.name}' has no option {name!r}{hint}; options: {', '.join(known)}")
+        elif key in translated:
+            raise UsageError(f"norm '{found.name}': {name!r} and another option both mean {key!r}")
+        else:
+            translated[key] = value
+    return translated, groups
 
 
 def _setting(value: Any) -> str:
@@ -85,6 +165,10 @@ def _setting(value: Any) -> str:
     if not text or len(text.split()) != 1 or text.split()[0] != text or "\0" in text:
         raise UsageError(f"{value!r}: expected one word")
     return text
+
+
+def _value(kind: type, text: str) -> Any:
+    return text.lower() in ("true", "1", "yes", "on") if kind is bool else int(text) if kind is int else kind(text)
 
 
 class LayerSpec(NamedTuple):
@@ -99,12 +183,20 @@ class LayerSpec(NamedTuple):
     def of(type: str, width: int, groups: int, options: Mapping[str, Any]) -> "LayerSpec":
         """UsageError: unknown type, or numbers out of range. Options are checked when a layer is created."""
         found = norm_type(type)
+        settings, groups = _option_names(found, options, groups)
         width, groups = integer("width", width, 1, 2**31 - 1), integer("groups", groups, 1, 2**31 - 1)
-        settings = dict(options)
         if "groups" in found.options and groups != 1:
             settings["groups"] = groups
         text = " ".join(f"{key}={_setting(value)}" for key, value in settings.items())
-        return LayerSpec(found, width, groups, text, _WARMUP.get(type, 0))
+        return LayerSpec(found, width, groups, text, _WARMUP.get(found.name, 0))
+
+    def values(self) -> Dict[str, Any]:
+        """All options of the type with the values of this layer. Those of ``settings`` have been checked by a layer."""
+        given = _settings_of(self.settings)
+        preset = self.type.presets.get(given.get("preset", getattr(self.type.options.get("preset"), "default", "")), {})
+        texts = {**{name: option.default for name, option in self.type.options.items()}, **preset, **given}
+        texts = {name: str(self.warmup_updates) if name == "warmup" and text == "lr" else text for name, text in texts.items()}
+        return {name: _value(self.type.options[name].kind, text) for name, text in texts.items()}
 
 
 class Vector(NamedTuple):
@@ -131,7 +223,7 @@ class Layer:
         self.backend: Backend = backend(double, threads)
         self.passes: List[Pass] = []  # that no caller uses
         self.pass_handles: List[int] = []  # of all passes
-        site = NormSite(encoded("name", name or spec.type.name), spec.width, spec.groups, 0, spec.warmup_updates, 0)
+        site = NormSite(encoded("name", name or spec.type.name), spec.width, spec.groups, 0, 0, spec.warmup_updates, 0)
         with self.backend.lock:
             check(lib.nm_norm_create(byref(handle), self.backend.handle, spec.type.name.encode(),
                                      spec.settings.encode(), byref(site), byref(err)), err)

@@ -17,7 +17,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple, TypeVar
 import torch
 from torch import Tensor
 
-from ._library import UnsupportedError, UsageError
+from ._library import UsageError
 from ._norms import Layer, LayerSpec, Vector, norm_type
 
 # ---- tensors and the memory of a layer, whose lock the caller holds ----
@@ -169,20 +169,30 @@ available = _register()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def is_compiling() -> bool:
-    """Whether torch.compile or torch.export is building a graph that can contain the operators."""
-    return available and torch.compiler.is_compiling()
+def is_building_graph() -> bool:
+    """Whether torch.compile or torch.export is building a graph."""
+    compiler: Any = getattr(torch, "compiler", None)
+    return hasattr(compiler, "is_compiling") and bool(compiler.is_compiling())
+
+
+def is_exporting() -> bool:
+    """Whether a graph for torch.export or ONNX is being built, which must not need Norma."""
+    compiler: Any = getattr(torch, "compiler", None)
+    if hasattr(compiler, "is_exporting") and compiler.is_exporting():
+        return True
+    onnx: Any = getattr(torch, "onnx", None)
+    return not is_building_graph() and hasattr(onnx, "is_in_onnx_export") and bool(onnx.is_in_onnx_export())
 
 
 def is_autocast_type(x: Tensor) -> bool:
     """Whether x is of a type of torch.autocast, and autocast is enabled: then operations in float32 convert their inputs."""
-    if x.device.type != "cpu" or x.dtype not in (torch.bfloat16, torch.float16):
+    if x.dtype not in (torch.bfloat16, torch.float16):
         return False
     amp: Any = torch
     try:
-        return bool(amp.is_autocast_enabled("cpu"))
-    except TypeError:  # before PyTorch 2.4
-        return bool(amp.is_autocast_cpu_enabled())
+        return bool(amp.is_autocast_enabled(x.device.type))
+    except (TypeError, RuntimeError):  # before PyTorch 2.4; a device without autocast
+        return bool(amp.is_autocast_cpu_enabled() if x.device.type == "cpu" else amp.is_autocast_enabled())
 
 
 def in_backward() -> bool:
@@ -205,21 +215,8 @@ def is_transformed(*tensors: Tensor) -> bool:
     return any(test(one) for one in tensors for test in tests)
 
 
-def differentiable_once(backward: _Function) -> _Function:
-    """Decorator of the backward pass of a function. It is computed without a graph, so that its derivatives would be wrong:
-    UnsupportedError if they may be wanted, that is, with create_graph=True, when PyTorch enables gradients for it."""
-    @functools.wraps(backward)
-    def checked(ctx: Any, *grads: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise UnsupportedError("the norms of Norma have no second derivatives (create_graph=True)")
-        if is_transformed(*(grad for grad in grads if grad is not None)):
-            raise UnsupportedError("the norms of Norma do not support batches of gradients (vmap, is_grads_batched, vectorize)")
-        return backward(ctx, *grads)
-    return checked  # type: ignore[return-value]
-
-
 def is_tracing() -> bool:
-    """Whether torch.jit.trace is recording: of a norm it would record an output without values."""
+    """Whether torch.jit.trace is recording: of a kernel it would record an output without values."""
     jit: Any = torch.jit
     return bool(jit.is_tracing())
 

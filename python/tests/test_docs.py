@@ -2,6 +2,8 @@
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -49,13 +51,13 @@ def test_every_public_name_of_torch_has_a_docstring():
     assert list(missing(torch, names)) == []
 
 
-def test_types_of_the_classes_of_norms():
-    """Type checkers have a list of the classes, which __getattr__ creates."""
+def test_classes_of_norms_are_those_of_the_library():
+    """scripts/torch_classes.py writes them, with typed options."""
     pytest.importorskip("torch")
     torch = importlib.import_module("norma.torch")
-    listed = re.findall(r"^    class (\w+)\(_TypedNorm\)", inspect.getsource(torch), re.MULTILINE)
-    classes = {name for name in dir(torch) if inspect.isclass(getattr(torch, name)) and issubclass(getattr(torch, name), torch.Norm)}
-    assert sorted(listed) == sorted(classes - {"Norm"})
+    assert sorted(torch._classes.by_type) == sorted(norma.norm_types())
+    done = subprocess.run([sys.executable, str(SOURCE / "scripts" / "torch_classes.py")], capture_output=True, text=True, check=True)
+    assert done.stdout == (SOURCE / "python" / "norma" / "torch" / "_classes.py").read_text()
 
 
 @pytest.mark.skipif(not pages.exists(), reason="not in this copy of the sources")

@@ -244,7 +244,7 @@ def test_numbers_of_numpy():
 
 def test_errors():
     for arguments, options, message in (
-            (("powr", 8), {}, "unknown norm 'powr'; available: none, layer"),
+            (("powr", 8), {}, "unknown norm 'powr'; did you mean 'power'\\?; available: none, layer"),
             (("power", 0), {}, "width = 0"),
             (("power", 8), {"groups": 3}, "does not divide|groups"),
             (("power", 8), {"decay": 0.5}, "decay"),

@@ -1,0 +1,232 @@
+"""Replacing the normalization layers of a model."""
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import warnings
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+
+import torch
+from torch import Tensor, nn
+
+from .._library import UsageError
+from .._norms import norm_type
+from ._models import norms_of, take_masks
+from ._module import Norm
+from ._recognize import Form, class_names, epsilon_of, form_of, is_chosen, shape_of
+
+_SAME_NAME = {"scale": "weight", "weight": "scale"}  # of RMSNorm: in the published module, in PyTorch
+_STARTS_AS = {"token_weight": "weight", "token_bias": "bias"}  # Progressive RepBN begins as the per-token norm
+
+
+class _LayerNormReplacement(Norm, nn.LayerNorm):
+    """For programs that look for the class, as the weight decay of transformers."""
+    __constants__: List[str] = []  # type: ignore[misc]
+
+
+if hasattr(nn, "RMSNorm"):
+    class _RMSNormReplacement(Norm, nn.RMSNorm):
+        """As _LayerNormReplacement."""
+        __constants__: List[str] = []  # type: ignore[misc]
+
+
+def _class_for(old: nn.Module, keep_class: bool) -> Type[Norm]:
+    if keep_class and isinstance(old, nn.LayerNorm):
+        return _LayerNormReplacement
+    if keep_class and hasattr(nn, "RMSNorm") and isinstance(old, nn.RMSNorm):
+        return _RMSNormReplacement
+    return Norm
+
+
+def _width_of(name: str, module: nn.Module) -> int:
+    shape = (module.width,) if isinstance(module, Norm) else shape_of(module)
+    if len(shape) != 1:
+        raise UsageError(f"{name or 'the model'}: normalizes over the shape {tuple(shape)}, expected one axis")
+    return int(shape[0])
+
+
+def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Optional[Iterable[Type[nn.Module]]] = None,
+                  where: Optional[Callable[[str, nn.Module], bool]] = None, keep_class: bool = True, masks: bool = True,
+                  **options: Any) -> List[str]:
+    """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
+
+    kinds: classes to replace. The default is LayerNorm and RMSNorm of PyTorch, every norm of Norma, and every class with
+    RMSNorm or LayerNorm in its name and the structure of one (a vector ``weight``, perhaps ``bias``, one input), such as those of
+    transformers. where: function of the name and the module that returns true for layers to replace; by default all are
+    replaced. A layer that is shared by several modules remains shared. Returns the names of the replaced layers, in order.
+
+    keep_class: where the old layer is a LayerNorm or RMSNorm of PyTorch, the new one is an instance of that class, too: the
+    Trainer of transformers excludes parameters from the weight decay by that class, and so the groups of parameters stay
+    equal. masks: the norms use the padding mask that the model's forward receives, see ``take_masks``.
+
+    What is kept of a replaced layer:
+
+    - its weight and bias if the new layer has them, with their names, ``requires_grad``, device and type, and its training mode.
+      Where the formula is (1 + weight) z (Gemma), so it is in the new layer. If all parameters of the layer are frozen, so are
+      those of the new one. A weight or bias that it lacks (``elementwise_affine=False``, ``bias=False``) keeps its initial value
+      in the new layer: it is frozen;
+    - ``eps`` of LayerNorm in ``layer``, and of RMSNorm in ``rms`` (``epsilon`` and ``epsilon_inside``), unless options give
+      them. Elsewhere an ``eps`` that is not the default of its class is dropped with a warning, unless ``epsilon`` is given;
+      the options of a norm of Norma are not kept.
+
+    A model of transformers also gets ``model.config.norma``, which ``norma.torch.from_pretrained`` reads.
+
+    UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to another type.
+    """
+    type = norm_type(type).name
+    chosen = tuple(kinds) if kinds is not None else None
+    found = [(name, module) for name, module in model.named_modules(remove_duplicate=False)
+             if name and is_chosen(module, chosen) and (where is None or where(name, module))]
+    if not found:
+        raise UsageError(_nothing_found(model, chosen, where is not None))
+    made: Dict[nn.Module, Norm] = {}
+    dropped: List[Tuple[str, float]] = []
+    for name, old in found:
+        if old not in made:
+            made[old] = _replacement(name, old, type, groups, options, keep_class, dropped)
+    _warn_of_epsilon(dropped, type)
+    for name, old in found:
+        parent, _, key = name.rpartition(".")
+        model.get_submodule(parent)._modules[key] = made[old]
+    names = [name for name, _ in found]
+    for module in model.modules():  # decided when it was created, by its LayerNorms; its fused kernels compute LayerNorm
+        if isinstance(module, nn.TransformerEncoder) and any(isinstance(one, Norm) for one in module.modules()):
+            module.use_nested_tensor = False
+    if masks:
+        take_masks(model)
+    config: Any = getattr(model, "config", None)
+    if hasattr(config, "to_json_string"):
+        settings = {key: value for key, value in options.items() if key != "process_group"}
+        before = getattr(config, "norma", None) or []
+        config.norma = [*before, {"type": type, "groups": groups, "names": names, "keep_class": keep_class, "options": settings}]
+    return names
+
+
+def _nothing_found(model: nn.Module, chosen: Optional[Sequence[Type[nn.Module]]], filtered: bool) -> str:
+    if chosen is not None:
+        return f"no layer of the classes {', '.join(kind.__name__ for kind in chosen)} in the model"
+    others = class_names(list(model.modules()))
+    return (f"no layer of the classes LayerNorm, RMSNorm, Norm in the model{' that where() selects' if filtered else ''}" +
+            (f"; kinds=[...] replaces other classes: the model has {', '.join(others)}" if others else ""))
+
+
+def _epsilon_options(name: str, old: nn.Module, form: Form, type: str, options: Dict[str, Any],
+                     dropped: List[Tuple[str, float]]) -> Dict[str, Any]:
+    """The options that keep eps of the layer; otherwise it is added to those that are dropped."""
+    eps = epsilon_of(old)
+    if isinstance(old, Norm) or eps is None or "epsilon" in options or "eps" in options:
+        return {}
+    if type == form.kind == "layer":
+        return {"epsilon": eps}
+    if type == form.kind == "rms" and "epsilon_inside" not in options:
+        return {"epsilon": eps, "epsilon_inside": True}
+    default = inspect.signature(old.__class__).parameters.get("eps")
+    if getattr(old, "eps", eps) is not None and (default is None or eps != default.default):
+        dropped.append((name, eps))
+    return {}
+
+
+def _warn_of_epsilon(dropped: Sequence[Tuple[str, float]], type: str) -> None:
+    for eps in dict.fromkeys(value for _, value in dropped):
+        names = [name for name, value in dropped if value == eps]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        warnings.warn(f"replace_norms: eps = {eps} of {names[0]}{more} is not kept; give epsilon for another one than the default of "
+                      f"'{type}'", stacklevel=3)
+
+
+def _keep(new: Norm, old: nn.Module) -> None:
+    """Copies parameters, and freezes those that the old layer has frozen or lacks."""
+    own = old._parameters
+    learned = {key: param for key, param in own.items() if not isinstance(old, Norm) or key in old._learned}
+    given = [param for param in learned.values() if param is not None]
+    all_frozen = bool(given) and not any(param.requires_grad for param in given)
+    for key, param in new.named_parameters():
+        name = key if key in own else _SAME_NAME.get(key, key)
+        start = _STARTS_AS.get(key, name) if not isinstance(old, Norm) else name
+        kept = own.get(start)
+        if kept is not None and kept.shape == param.shape:
+            param.data.copy_(kept.data + new._offset if start != name and start == "weight" else kept.data)
+        frozen = all_frozen if start not in learned else kept is None or not kept.requires_grad
+        if frozen:
+            param.requires_grad_(False)
+
+
+def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any], keep_class: bool,
+                 dropped: List[Tuple[str, float]]) -> Norm:
+    form = Form("", 0.0) if isinstance(old, Norm) else form_of(old) if len(shape_of(old)) == 1 else Form("", 0.0)
+    first = next(iter(old.parameters()), None)
+    dtype, device = (torch.float32, None) if first is None else (first.dtype, first.device)
+    width = _width_of(name, old)
+    options = {**options, **_epsilon_options(name, old, form, type, options, dropped)}
+    try:
+        new = _class_for(old, keep_class)(type, width, groups=groups, dtype=dtype, device=device, **options)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+    gain = new._names[0][0] if new._names[0] else ""
+    if not isinstance(old, Norm) and gain in ("scale", "weight") and new._parameters[gain] is not None \
+            and new._sizes[0] == width and isinstance(getattr(old, "weight", None), Tensor):
+        if gain == "scale":
+            new._rename("scale", "weight")
+        new._offset = form.offset
+    _keep(new, old)
+    if new._offset and "weight" not in old._parameters:
+        new._offset = 0.0
+    return new.train(old.training)
+
+
+# ---- models of transformers ----
+
+def _tensors_of(folder: str, wanted: Callable[[str], bool]) -> Dict[str, Tensor]:
+    """The tensors of a saved model whose names are wanted."""
+    found: Dict[str, Tensor] = {}
+    for file in sorted(os.listdir(folder)):
+        path = os.path.join(folder, file)
+        if file.endswith(".safetensors"):
+            from safetensors import safe_open
+            with safe_open(path, framework="pt") as opened:
+                found.update((key, opened.get_tensor(key)) for key in opened.keys() if wanted(key))
+        elif re.match(r"pytorch_model.*\.bin$", file):
+            found.update((key, one) for key, one in torch.load(path, map_location="cpu").items() if wanted(key))
+    return found
+
+
+def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
+    """A model of transformers that ``save_pretrained`` wrote after ``replace_norms``, with its norms of Norma:
+
+        model = norma.torch.from_pretrained(AutoModelForCausalLM, "folder")
+
+    kind: the class, whose ``from_pretrained`` is called with the other arguments; folder: a local one. UsageError: it is none,
+    or its config.json has no norms of Norma.
+    """
+    folder = os.fspath(folder)
+    if not os.path.isfile(os.path.join(folder, "config.json")):
+        raise UsageError(f"{folder}: no config.json; expected a folder of save_pretrained")
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        replaced = json.load(file).get("norma")
+    if not replaced:
+        raise UsageError(f"{folder}: config.json has no norms of Norma; use {getattr(kind, '__name__', kind)}.from_pretrained")
+    model = kind.from_pretrained(folder, *args, **kwargs)
+    model.config.norma = None
+    for one in replaced:
+        names = set(one["names"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of eps, which was said before
+            replace_norms(model, one["type"], groups=one["groups"], keep_class=one["keep_class"],
+                          where=lambda name, _, names=names: name in names, **one["options"])  # type: ignore[misc]
+    prefix = getattr(model, "base_model_prefix", "") + "."
+    for name, norm in model.named_modules():
+        if isinstance(norm, Norm):
+            places = [name + ".", prefix + name + ".", name[len(prefix):] + "." if name.startswith(prefix) else name + "."]
+            saved = _tensors_of(folder, lambda key, places=places: key.startswith(tuple(places)))  # type: ignore[misc]
+            norm.load_state_dict({key.rpartition(".")[2]: value for key, value in saved.items()})
+    return model
+
+
+def synchronize(model: nn.Module, process_group: Any = None) -> nn.Module:
+    """Batch statistics of all norms of Norma in ``model`` over the processes of a group (default: all), as
+    ``torch.nn.SyncBatchNorm.convert_sync_batchnorm``; returns the model."""
+    for norm in norms_of(model):
+        norm.statistics, norm.process_group = "group", process_group
+    return model

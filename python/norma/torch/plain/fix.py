@@ -1,0 +1,25 @@
+"""FixNorm (Nguyen and Chiang 2018): every row is scaled to L2 norm 1.
+
+Per row:
+
+    y = x / max(|x|, epsilon)                      |x|: L2 norm; where |x| <= epsilon, the divisor is a constant
+"""
+import torch
+from torch import Tensor
+
+from ._call import Call, Page
+
+
+def clamped_length(x: Tensor, epsilon: float) -> Tensor:
+    """max(|x|, epsilon) of every row, [rows, 1]; its gradient is 0 where |x| <= epsilon."""
+    square = x.square().sum(-1, keepdim=True)
+    above = square > epsilon * epsilon
+    root = torch.where(above, square, torch.ones_like(square)).sqrt()
+    return torch.where(above, root, torch.full_like(root, epsilon))
+
+
+def normalize(x: Tensor, call: Call) -> Tensor:
+    return x / clamped_length(x, call.options["epsilon"])
+
+
+page = Page("fix", token=normalize)
