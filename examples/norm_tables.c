@@ -14,12 +14,24 @@ static const char *statistics_of(const nm_norm_type *type)
     return type->traits & NM_USES_BATCH ? "tokens of a batch" : features ? "features of a token" : "";
 }
 
+/* A cell of a Markdown table: bars are escaped. */
+static void print_cell(const char *text)
+{
+    for (; *text; text++)
+        printf(*text == '|' ? "\\|" : "%c", *text);
+    printf(" | ");
+}
+
 static void print_types(void)
 {
     printf("| `model.norm` | | training | statistics over | source |\n|---|---|---|---|---|\n");
-    for (const nm_norm_type *const *type = nm_norm_types; *type; type++)
-        printf("| `%s` | %s | %s | %s | %s |\n", (*type)->name, (*type)->title, (*type)->formula,
-               statistics_of(*type), (*type)->source);
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        printf("| `%s` | ", (*type)->name);
+        print_cell((*type)->title);
+        print_cell((*type)->formula);
+        print_cell(statistics_of(*type));
+        printf("%s |\n", (*type)->source);
+    }
 }
 
 static void print_vectors(const nm_norm_vector *vectors, int n)

@@ -35,11 +35,11 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_fail(&err, NM_USAGE, "convert: one of --to FORMAT and --from FORMAT is needed");
     if (status == NM_OK)
         status = nm_foreign_format_find(reads ? config->from : config->to, &format, &err);
-    if (status == NM_OK && config->heads && format != &nm_format_fairseq)
+    if (status == NM_OK && config->heads && !format->uses_heads)
         status =
             nm_fail(&err, NM_USAGE,
                     "convert: --heads has no effect: the files of this format contain the number of heads");
-    if (status == NM_OK && *config->vocabs && format != &nm_format_marian)
+    if (status == NM_OK && *config->vocabs && !format->uses_vocabs)
         status = nm_fail(&err, NM_USAGE,
                          "convert: --vocabs has no effect: the folders of this format have the vocabularies");
     if (status == NM_OK && !*config->output)

@@ -17,9 +17,11 @@
 typedef struct backend_row {
     const char *name;
     nm_status (*init)(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+    bool plain; /* plain C: one thread, fenced mode, no CPU levels */
 } backend_row;
 
-static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init}, {"cpu", nm_cpu_backend_init}};
+static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init, true},
+                                           {"cpu", nm_cpu_backend_init, false}};
 
 static const backend_row *find_row(const char *name)
 {
@@ -36,7 +38,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     if (!row)
         return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu)",
                        options->name ? options->name : "");
-    if (options->fenced && row->init != nm_ref_backend_init)
+    if (options->fenced && !row->plain)
         return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode; use backend ref", row->name);
     if (options->threads < 0)
         return nm_fail(err, NM_USAGE, "the number of threads is %d; it must be 0 (one per core) or more",
@@ -47,6 +49,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     nm_backend_private *inside = nm_allocate(sizeof *inside);
     made->private_data = inside;
     made->name = row->name;
+    inside->plain = row->plain;
     made->isa = "base";
     made->dtype = options->dtype;
     made->bf16 = options->bf16;
@@ -78,6 +81,7 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     made->threads = threads;
     made->private_data = inside;
     inside->active = main->active;
+    inside->plain = main->plain;
     inside->main = main->main ? main->main : main;
     *worker = made;
     return NM_OK;
@@ -158,7 +162,7 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
     const char *number = backend->bf16              ? "bf16 and float32"
                          : backend->dtype == NM_F64 ? "float64"
                                                     : "float32";
-    if (strcmp(backend->name, "ref") == 0) {
+    if (nm_backend_inside(backend)->plain) {
         snprintf(text, bytes, "backend ref, %s, plain C, 1 thread%s", number,
                  nm_backend_inside(backend)->fenced ? ", fenced memory" : "");
         return;
@@ -169,7 +173,7 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
 
 const char *nm_backend_training_level(const nm_backend *backend)
 {
-    if (!strcmp(backend->name, "ref"))
+    if (nm_backend_inside(backend)->plain)
         return backend->name;
     return strcmp(backend->isa, "base") ? "avx2" : "base";
 }

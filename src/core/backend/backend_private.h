@@ -38,6 +38,7 @@ typedef struct nm_backend_private {
     const struct nm_backend_private *main;
     bool lacks_threads; /* the system could not start as many as requested */
     bool fenced;
+    bool plain; /* the reference kernels only */
     nm_profiling profiling;
 } nm_backend_private;
 

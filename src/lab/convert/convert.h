@@ -22,6 +22,7 @@ typedef struct nm_foreign_format {
     /* Reads the file or folder `path` and writes the model file `output`. NULL: reading is not supported. */
     nm_status (*read)(const char *path, const nm_convert_settings *settings, const char *output,
                       nm_error *err);
+    bool uses_heads, uses_vocabs; /* which settings `read` uses */
 } nm_foreign_format;
 
 extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq,

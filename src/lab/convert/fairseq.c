@@ -123,4 +123,5 @@ const nm_foreign_format nm_format_fairseq = {
     .name = "fairseq",
     .title = "fairseq folder",
     .read = read_fairseq,
+    .uses_heads = true,
 };

@@ -441,4 +441,5 @@ const nm_foreign_format nm_format_marian = {
     .name = "marian",
     .title = "Marian npz file",
     .read = read_marian,
+    .uses_vocabs = true,
 };

@@ -7,6 +7,7 @@
 #include "metric/summary.h"
 #include "norma/norm_type.h"
 #include "report/collect_grid.h"
+#include "report/norm_colors.h"
 
 static const nm_norm_type *batch_norm_named(const char *name, size_t length)
 {
@@ -109,8 +110,7 @@ static void add_norm_curve(const nm_report *report, const nm_norm_type *type, co
     nm_curve *curve = nm_drawing_add(drawing, grid->groups[0].runs.list[0], grid->n_groups, true);
     curve->family = type->name;
     curve->name = nm_duplicate(type->name);
-    while (nm_norm_types[curve->style.color] != type)
-        curve->style.color++;
+    curve->style.color = nm_norm_color_index(type->name);
     for (size_t g = 0; g < grid->n_groups; g++) {
         const nm_score_group *group = &grid->groups[g];
         if (!v->values[g].n ||

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "report/html.h"
+#include "report/norm_colors.h"
 #include "report/plot.h"
 #include "report/sections.h"
 
@@ -95,7 +96,7 @@ static void write_data(const nm_report *report, const nm_drawing *drawings, FILE
     for (size_t i = 0; i < report->n; i++) {
         json_t *run = json_object();
         json_object_set_new(run, "name", clean_string(report->runs[i].name));
-        json_object_set_new(run, "color", json_string(nm_plot_color(report->styles[i])));
+        json_object_set_new(run, "color", json_string(nm_norm_color(report->styles[i])));
         json_object_set_new(run, "dashes", json_string(nm_plot_dashes(report->styles[i])));
         json_array_append_new(runs, run);
     }

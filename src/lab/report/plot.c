@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "base/memory.h"
+#include "report/norm_colors.h"
 #include "report/svg.h"
 
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
@@ -18,22 +19,10 @@ enum { MAX_LABEL = 60, CELL_BLACK = 0x111111, CELL_WHITE = 0xffffff };
 enum { MAX_LETTERS = 56, CELL_HEIGHT = 28 };
 enum { MAX_LEGEND = 24, LEGEND_COLUMNS = 3, LEGEND_ROW = 20 };
 
-/* By the index of the norm in nm_norm_types: none, layer, rms, scale, fix, group, batch, pnv, power, rbn, mabn, renorm, dyt,
- * derf, unit, prms, ada, seed, repbn, progressive, un, and colors for further norms. */
-static const char *const colors[] = {"#7d838c", "#3b82c4", "#1797a6", "#8a7f3c", "#a5673f", "#7a6fe0",
-                                     "#d9730d", "#cf5aa0", "#2f9e5f", "#d64545", "#b86bd6", "#b08400",
-                                     "#5c8a8a", "#6b9a1f", "#c2578a", "#5f7fd9", "#9c5f2e", "#4f9d9d",
-                                     "#a94f7d", "#3f8f4f", "#8552a8", "#c08a3e", "#4a6fa5", "#b5533c"};
-enum { N_COLORS = sizeof colors / sizeof *colors };
 static const struct {
     const char *svg, *gnuplot;
 } dashes[] = {{"", "1"}, {"8,4", "(8,4)"}, {"2,3", "(2,3)"}, {"10,3,2,3", "(10,3,2,3)"}};
 enum { N_DASHES = sizeof dashes / sizeof *dashes };
-
-const char *nm_plot_color(nm_run_style style)
-{
-    return colors[style.color % N_COLORS];
-}
 
 const char *nm_plot_dashes(nm_run_style style)
 {
@@ -224,7 +213,7 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
                                                         : "lines";
     bool faint = figure->style == NM_FIGURE_PARALLEL && !curve->emphasized;
     fprintf(out, "%s$d%zu with %s lc rgb '#%s%s' lw %g", c ? ", " : "plot ", c, style, faint ? "90" : "",
-            nm_plot_color(run_style) + 1,
+            nm_norm_color(run_style) + 1,
             curve->emphasized ? 3.5
             : drawing->n > 12 ? 1.2
                               : 2.0);
@@ -327,7 +316,7 @@ static void write_group_legend(FILE *out, const nm_report *report, const nm_draw
         nm_run_style style = nm_curve_style(report, curve);
         if (!starts_family(drawing, c))
             continue;
-        fprintf(out, ", keyentry with linespoints lc rgb '%s' lw 2 dt %s pt %d ps 0.8", nm_plot_color(style),
+        fprintf(out, ", keyentry with linespoints lc rgb '%s' lw 2 dt %s pt %d ps 0.8", nm_norm_color(style),
                 dashes[style.variant % N_DASHES].gnuplot, markers[marker_of(style)].gnuplot);
         write_title(out, curve->family);
     }

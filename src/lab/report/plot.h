@@ -16,7 +16,6 @@ nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing);
 
 /* The color of a style ("#3b82c4"), its SVG dash pattern ("": solid), and the SVG path of its marker in a swatch of 22 x 10
  * pixels. Colors have a contrast of at least 3:1 against the light and the dark theme. */
-const char *nm_plot_color(nm_run_style style);
 const char *nm_plot_dashes(nm_run_style style);
 const char *nm_plot_marker(nm_run_style style);
 

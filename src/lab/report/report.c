@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "metric/seed_test.h"
 #include "metric/summary.h"
-#include "norma/norm_type.h"
+#include "report/norm_colors.h"
 
 /* ---- formatted numbers ---- */
 
@@ -210,17 +210,9 @@ static bool same_settings(const nm_report_run *a, const nm_report_run *b)
     return a->n_settings && a->n_settings == b->n_settings && has_settings_of(a, b);
 }
 
-static int norm_index(const char *name)
-{
-    int n = 0;
-    while (nm_norm_types[n] && strcmp(nm_norm_types[n]->name, name))
-        n++;
-    return n;
-}
-
 static nm_run_style style_of(const nm_report *report, size_t i)
 {
-    nm_run_style style = {.color = norm_index(nm_report_run_norm(&report->runs[i]))};
+    nm_run_style style = {.color = nm_norm_color_index(nm_report_run_norm(&report->runs[i]))};
     for (size_t k = 0; k < i; k++) {
         if (same_settings(&report->runs[i], &report->runs[k]))
             return report->styles[k];

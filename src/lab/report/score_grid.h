@@ -10,7 +10,7 @@
 /* How the curves of a run are drawn. A norm has the same color in every report. Runs of the same norm that differ in other
  * settings have different dashes and markers; runs that differ only in the seed have the same style. */
 typedef struct nm_run_style {
-    int color;   /* index of the norm in nm_norm_types; their number if the norm is unknown */
+    int color;   /* nm_norm_color_index */
     int variant; /* from 0, among the runs with this color */
 } nm_run_style;
 

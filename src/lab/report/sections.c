@@ -7,6 +7,7 @@
 #include "base/sort.h"
 #include "metric/summary.h"
 #include "report/html.h"
+#include "report/norm_colors.h"
 #include "report/plot.h"
 
 /* ---- the table of runs ---- */
@@ -131,7 +132,7 @@ static void write_swatch(FILE *out, nm_run_style style)
             "<svg class=\"swatch\" width=\"22\" height=\"10\" aria-hidden=\"true\"><path d=\"M1 5H21\" "
             "stroke=\"%s\" "
             "stroke-width=\"2.5\" stroke-dasharray=\"%s\"/><path d=\"%s\" fill=\"%s\"/></svg>",
-            nm_plot_color(style), nm_plot_dashes(style), nm_plot_marker(style), nm_plot_color(style));
+            nm_norm_color(style), nm_plot_dashes(style), nm_plot_marker(style), nm_norm_color(style));
 }
 
 static void write_run_button(const nm_report *report, size_t i, FILE *out)
