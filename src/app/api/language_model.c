@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/sections.h"
 #include "api/stop_strings.h"
 #include "base/text_input.h"
 #include "decode/sampler.h"
@@ -14,23 +15,11 @@
 #include "task/sampler_tokens.h"
 #include "text/words.h"
 
-typedef struct scoring_config { /* section [perplexity] */
-    int64_t context, batch_tokens;
-    bool drop_incomplete;
-    const char *encoding;
-    int documents;
-    const char *document_separator;
+typedef struct scoring_config {
+    NM_PERPLEXITY_FIELDS;
 } scoring_config;
 
-/* clang-format off */
-static const nm_option scoring_rows[] = {
-    NM_OPTION(scoring_config, context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
-    NM_OPTION(scoring_config, drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
-    NM_OPTION(scoring_config, batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
-    NM_TEXT_ENCODING_OPTION(scoring_config),
-    NM_LM_DOCUMENT_OPTIONS(scoring_config),
-    {0}};
-/* clang-format on */
+static const nm_option scoring_rows[] = {NM_PERPLEXITY_ROWS(scoring_config), {0}};
 
 static const nm_option_rule scoring_rules[] = {NM_LM_DOCUMENT_RULE, {0}};
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/inference.h"
+#include "api/sections.h"
 #include "task/tagging.h"
 
 typedef struct tag_config { /* section [tag] */
@@ -12,7 +13,7 @@ typedef struct tag_config { /* section [tag] */
 
 /* clang-format off */
 static const nm_option tag_rows[] = {
-    NM_WORD(tag_config, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags."),
+    NM_TAG_ROWS(tag_config),
     {0}};
 /* clang-format on */
 

@@ -5,11 +5,10 @@
 
 #include "api/constraint_texts.h"
 #include "api/inference.h"
+#include "api/sections.h"
 #include "api/translations.h"
 #include "decode/decode.h"
 #include "model/seq2seq.h"
-#include "task/shortlist_file.h"
-#include "task/text_coder.h"
 #include "task/translation.h"
 #include "text/bpe.h"
 #include "text/word_spans.h"
@@ -17,24 +16,12 @@
 
 enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are too long to be translated and are not tokenized */
 
-typedef struct format_config { /* section [translate] */
-    nm_text_format input_format, output_format;
-    const char *shortlist;
-    int64_t shortlist_best, shortlist_frequent;
-    bool alignment;
-    int64_t alignment_layer, alignment_head;
+typedef struct format_config {
+    NM_TRANSLATE_FIELDS;
 } format_config;
 
-/* clang-format off */
 static const nm_option format_rows[] = {
-    NM_CHOICE(format_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the texts: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
-    NM_CHOICE(format_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
-    NM_SHORTLIST_OPTIONS(format_config),
-    NM_OPTION(format_config, alignment, "false", 0, 1, "Align the words of translations to those of the source by attention."),
-    NM_OPTION(format_config, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment (model.alignment_head), otherwise the penultimate one."),
-    NM_OPTION(format_config, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads."),
-    {0}};
-/* clang-format on */
+    NM_TRANSLATE_FORMAT_ROWS(format_config), NM_TRANSLATE_ROWS(format_config), {0}};
 
 /* Workspace of one call. */
 typedef struct workspace {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/language_model_comm.h"
+#include "api/sections.h"
 #include "base/json.h"
 #include "base/text_input.h"
 #include "cli/compare_inputs.h"
@@ -20,10 +21,10 @@
 #include "task/translation.h"
 
 typedef struct perplexity_config { /* section [perplexity] */
-    int64_t context, batch_tokens;
-    int split, documents;
-    const char *encoding, *document_separator, *data;
-    bool json, drop_incomplete, interval, tokens, each_line;
+    NM_PERPLEXITY_FIELDS;
+    int split;
+    const char *data;
+    bool json, interval, tokens, each_line;
 } perplexity_config;
 
 /* Values of perplexity.split: an nm_split, or all. */
@@ -35,11 +36,7 @@ typedef int SCORED_SPLITS_ENUM;
 
 /* clang-format off */
 static const nm_option perplexity_rows[] = {
-    ROW(context, "0", 0, NM_LM_MAX_CONTEXT, "Minimum number of preceding tokens in sliding windows, where the text has them; 0: segments as in training."),
-    ROW(drop_incomplete, "false", 0, 1, "Drop the last segment if it is shorter than model.context."),
-    ROW(batch_tokens, "2048", 1, 1 << 24, "Number of tokens in a batch; the result does not depend on it."),
-    NM_TEXT_ENCODING_OPTION(perplexity_config),
-    NM_LM_DOCUMENT_OPTIONS(perplexity_config),
+    NM_PERPLEXITY_ROWS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
     NM_CHOICE(perplexity_config, split, "all", SCORED_SPLITS, "Split of a translation model's data folder to score."),
     ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),

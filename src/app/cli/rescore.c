@@ -2,17 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/sections.h"
 #include "base/json.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "cli/translation_lines.h"
-#include "task/text_coder.h"
 
 typedef struct rescore_config { /* section [rescore] */
     const char *output, *encoding;
     nm_text_format input_format;
-    int64_t buffer, batch_tokens, alignment_layer, alignment_head;
-    bool json, alignment;
+    int64_t buffer, batch_tokens;
+    bool json;
+    NM_ALIGNMENT_FIELDS;
 } rescore_config;
 
 /* clang-format off */
@@ -23,7 +24,7 @@ static const nm_option rescore_rows[] = {
     NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts, from a terminal 1: large values batch sentences of similar length; 1: each pair is scored immediately."),
     NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
     NM_OPTION(rescore_config, json, "false", 0, 1, "Write one JSON object per pair: log probability, tokens and their log probabilities."),
-    NM_CLI_ALIGNMENT_OPTIONS(rescore_config),
+    NM_ALIGNMENT_ROWS(rescore_config),
     {0}};
 /* clang-format on */
 

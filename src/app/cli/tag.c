@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/sections.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "base/text_input.h"
@@ -34,7 +35,7 @@ static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(tag_config),
     NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS, "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
-    NM_WORD(tag_config, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags."),
+    NM_TAG_ROWS(tag_config),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
     NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by label, to standard error, or with --json to the output."),

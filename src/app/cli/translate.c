@@ -3,20 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/sections.h"
 #include "cli/translation_lines.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "decode/decode.h"
 #include "norma/translator.h"
-#include "task/shortlist_file.h"
-#include "task/text_coder.h"
 
 typedef struct translate_config { /* section [translate] */
+    NM_TRANSLATE_FIELDS;
     const char *output, *encoding, *prefix, *constraints;
-    nm_text_format input_format, output_format;
-    const char *shortlist;
-    int64_t buffer, shortlist_best, shortlist_frequent, alignment_layer, alignment_head;
-    bool json, alignment;
+    int64_t buffer;
+    bool json;
     nm_on_invalid on_invalid;
 } translate_config;
 
@@ -24,12 +22,10 @@ typedef struct translate_config { /* section [translate] */
 static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(translate_config),
-    NM_CHOICE(translate_config, input_format, "raw", NM_TEXT_FORMATS, "Format of the input: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
-    NM_CHOICE(translate_config, output_format, "raw", NM_TEXT_FORMATS, "Format of the translations: raw text; tokenized text, which is raw text with SentencePiece and byte-level BPE; or subwords."),
+    NM_TRANSLATE_FORMAT_ROWS(translate_config),
     NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts, from a terminal 1: large values batch sentences of similar length; 1: each line is translated immediately."),
     NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
-    NM_SHORTLIST_OPTIONS(translate_config),
-    NM_CLI_ALIGNMENT_OPTIONS(translate_config),
+    NM_TRANSLATE_ROWS(translate_config),
     NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
     NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),
     NM_CHOICE(translate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),

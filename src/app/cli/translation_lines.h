@@ -21,14 +21,6 @@ nm_status nm_cli_read_lines(nm_lines *reader, int64_t max_lines, nm_line_list *l
  * the preceding lines; none after NM_MISMATCH. */
 nm_status nm_cli_read_other(nm_lines *reader, const nm_lines *first, nm_line_list *first_lines,
                             nm_line_list *lines, nm_error *err);
-/* Rows of an option table for word alignment; T has the fields alignment, alignment_layer and alignment_head. */
-/* clang-format off */
-#define NM_CLI_ALIGNMENT_OPTIONS(T)                                                                                      \
-    NM_OPTION(T, alignment, "false", 0, 1, "Align the words of the target to those of the source by attention, in Pharaoh format or as words in JSON."), \
-    NM_OPTION(T, alignment_layer, "0", 0, 1000, "Decoder layer of the attention, from 1; 0: that of the head trained by guided alignment, otherwise the penultimate one."),             \
-    NM_OPTION(T, alignment_head, "0", 0, 1000, "Head of the attention, from 1; 0: the head trained by guided alignment, otherwise the mean of all heads.")
-/* clang-format on */
-
 /* Writes the alignment in Pharaoh format, SOURCE-TARGET: " ||| 0-0 1-2". */
 void nm_cli_write_alignment(const nm_translations *all, size_t text, size_t rank, FILE *output);
 /* A new object with text, score, tokens and token scores of a translation, and its words if `alignment`; numbers that are not
