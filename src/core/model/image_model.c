@@ -95,18 +95,6 @@ static void image_fold(const nm_model *model, nm_fold *fold)
         nm_fold_add_reader(fold, self->output_weight, self->output_bias);
 }
 
-nm_packing nm_image_packing(nm_tape *tape, int32_t images, int32_t length)
-{
-    int32_t *offsets = nm_tape_host(tape, ((size_t)images + 1) * sizeof *offsets);
-    if (!offsets)
-        return (nm_packing){0};
-    for (int32_t i = 0; i <= images; i++)
-        offsets[i] = i * length;
-    const nm_packing packing = {
-        .n_seqs = images, .n_tokens = images * length, .longest = length, .offsets = offsets};
-    return nm_tape_packing(tape, &packing);
-}
-
 nm_model_output nm_image_output(nm_model *model, nm_tape *tape, nm_tensor *x, int32_t images)
 {
     const image_model *self = model->parts;
