@@ -76,6 +76,7 @@ test-python-latest:
 	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange
+	@$(BUILD)/latest-venv/bin/python tests/interchange/training.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange/training
 
 # Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
 python-docs:
@@ -92,6 +93,7 @@ test-interchange: quiet-build
 	@$(BUILD)/interchange-venv/bin/pip install -q pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
+	@$(BUILD)/interchange-venv/bin/python tests/interchange/training.py $(BUILD)/norma $(BUILD)/interchange/training
 
 # results/README.md and the table of README.md, from the archived runs.
 ledger:

@@ -28,6 +28,7 @@ typedef struct nm_norm_vector { /* one parameter or running vector */
     double initial;
     bool fixed;        /* a parameter that is not learned */
     bool of_gradients; /* a running vector of the backward pass, which the trainer checks for divergence */
+    double decay_to;   /* value towards which weight decay pulls a parameter */
 } nm_norm_vector;
 
 /* How the statistics of several shards of n_i rows are combined:

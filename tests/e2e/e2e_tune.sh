@@ -85,6 +85,12 @@ lacks err 'another dictionary'
 try train other.ini --tune run-moses --data.folder words --run.folder foreign --train.updates 1
 has err 'norma: warning: the data folder has another dictionary than the model; norma prepare --like run-moses writes one with that'
 has tuned/config.ini 'dropout = 0.3 ; command line'
+# The rates of the model, where neither the recipe nor the command line sets them.
+train dropped --data.folder moses-run --model.dropout 0.35 --train.updates 1
+try train lm.ini --tune dropped --data.folder moses-run --run.folder tuned-dropped --train.updates 1 --model.relu_dropout 0.05
+[ "$got" = 0 ] || fail "tuning without rates: $(cat err)"
+has tuned-dropped/config.ini 'dropout = 0.35 ; preset'
+has tuned-dropped/config.ini 'relu_dropout = 0.05 ; command line'
 awk -v a="$(nll tuned second.valid)" -v b="$(nll run-moses second.valid)" 'BEGIN { exit !(a < b - 1) }' ||
     fail "training did not help: $(nll tuned second.valid) after $(nll run-moses second.valid)"
 # The options of the command come first; the run continues without the model.

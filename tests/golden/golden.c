@@ -12,23 +12,12 @@
 
 #include "base/memory.h"
 
-static const golden_family *const families[] = {&golden_norm,
-                                                &golden_optim,
-                                                &golden_schedule,
-                                                &golden_loss,
-                                                &golden_attention,
-                                                &golden_bpe,
-                                                &golden_metric,
-                                                &golden_model_family,
-                                                &golden_decode,
-                                                &golden_analysis,
-                                                &golden_crf,
-                                                &golden_block,
-                                                &golden_init,
-                                                &golden_conv,
-                                                &golden_image_norm,
-                                                &golden_image_model,
-                                                NULL};
+static const golden_family *const families[] = {&golden_norm,        &golden_optim,        &golden_schedule,
+                                                &golden_loss,        &golden_attention,    &golden_bpe,
+                                                &golden_metric,      &golden_model_family, &golden_decode,
+                                                &golden_analysis,    &golden_crf,          &golden_block,
+                                                &golden_init,        &golden_conv,         &golden_image_norm,
+                                                &golden_image_model, &golden_lm_train,     NULL};
 
 enum { MAX_DEPTH = 32 };
 

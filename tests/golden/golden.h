@@ -28,7 +28,8 @@ typedef struct golden_family {
 /* The families, one file each. */
 extern const golden_family golden_norm, golden_optim, golden_schedule, golden_loss, golden_attention;
 extern const golden_family golden_bpe, golden_metric, golden_model_family, golden_decode, golden_analysis,
-    golden_crf, golden_block, golden_init, golden_conv, golden_image_norm, golden_image_model;
+    golden_crf, golden_block, golden_init, golden_conv, golden_image_norm, golden_image_model,
+    golden_lm_train;
 
 /* Methods of families that have several, one file each. */
 golden_result golden_relative_attention(golden_case *test); /* of "attention" */

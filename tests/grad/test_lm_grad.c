@@ -84,6 +84,26 @@ static void test_softmax_attention(void **state)
     run(batch);
 }
 
+/* One matrix with the gradients of both uses: GPT-2, and Gemma, whose embeddings are multiplied by sqrt(d). */
+static void test_shared_embeddings(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"gpt2", "gemma3", "llama"}, *const scales[] = {"none", "sqrt"};
+    for (int preset = 0; preset < 3; preset++)
+        for (int scale = 0; scale < 2; scale++) {
+            const char *const settings[] = {"model.preset",
+                                            presets[preset],
+                                            "model.share_embeddings",
+                                            "true",
+                                            "model.embedding_scale",
+                                            scales[scale],
+                                            "model.layers",
+                                            "1",
+                                            NULL};
+            run(settings);
+        }
+}
+
 static void test_structures(void **state)
 {
     (void)state;
@@ -147,7 +167,8 @@ static void test_adaptive_softmax(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax_attention), cmocka_unit_test(test_structures),
-        cmocka_unit_test(test_block_term_attention), cmocka_unit_test(test_adaptive_softmax)};
+        cmocka_unit_test(test_softmax_attention), cmocka_unit_test(test_shared_embeddings),
+        cmocka_unit_test(test_structures), cmocka_unit_test(test_block_term_attention),
+        cmocka_unit_test(test_adaptive_softmax)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

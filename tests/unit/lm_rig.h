@@ -71,8 +71,11 @@ static const char *const adaptive[] = {"model.adaptive", "true", "model.cutoffs"
 static const char *const windows[] = {
     "model.window",          "3", "model.global_every", "2",    "model.rope", "half",
     "model.local_rope_base", "3", "model.positions",    "none", NULL};
-static const char *const *const kinds[] = {softmax, block_term, adaptive, windows};
-enum { N_KINDS = 4 };
+/* As GPT-2: embeddings that are not scaled, and shared with the output projection. */
+static const char *const unscaled[] = {
+    "model.preset", "gpt2", "model.attention_dropout", "0", "model.embedding_scale", "none", NULL};
+static const char *const *const kinds[] = {softmax, block_term, adaptive, windows, unscaled};
+enum { N_KINDS = 5 };
 
 /* Reference: the loss of one token given the `seen` inputs before it. */
 static inline double score_one(rig *r, nm_tape *tape, int32_t at, int32_t seen)

@@ -206,6 +206,7 @@ static const fold_case cases[] = {
     {&nm_model_seq2seq, "norm=batch norm.at=enc.final=layer", 4},
     {&nm_model_lm, "norm=batch attention=softmax layers=2 share_embeddings=false output_bias=true", 5},
     {&nm_model_lm, "norm=batch norm_position=pre attention=softmax layers=2 share_embeddings=true", 4},
+    {&nm_model_lm, "norm=batch layers=2 share_embeddings=true embedding_scale=none positions=learned", 4},
     {&nm_model_lm,
      "norm=batch norm_position=pre attention=softmax layers=2 share_embeddings=false output_bias=true "
      "adaptive=true "

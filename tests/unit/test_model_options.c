@@ -167,10 +167,30 @@ static void test_presets_and_recipes(void **state)
     }
 }
 
+/* A configuration that was saved before an option existed has the earlier behavior, whatever its preset sets now; a recipe with
+ * the preset has the setting of the preset. */
+static void test_saved_configurations(void **state)
+{
+    (void)state;
+    static const char text[] = "[model]\npreset = gpt2 ; command line\nshare_embeddings = true ; default\n";
+    for (int saved = 0; saved < 2; saved++) {
+        nm_options *options = nm_options_create();
+        nm_error err = {0};
+        nm_model_options_add(options, &nm_model_lm);
+        nm_status status = saved ? nm_options_read_saved(options, "config.ini", text, &err)
+                                 : nm_options_read_text(options, "recipe.ini", text, &err);
+        assert_int_equal(status, NM_OK);
+        char *scale = nm_options_get(options, "model.embedding_scale");
+        assert_string_equal(scale, saved ? "sqrt" : "none");
+        free(scale);
+        nm_options_free(options);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_options_without_effect),
-                                       cmocka_unit_test(test_presets_and_recipes),
-                                       cmocka_unit_test(test_options_with_effect)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_options_without_effect), cmocka_unit_test(test_presets_and_recipes),
+        cmocka_unit_test(test_saved_configurations), cmocka_unit_test(test_options_with_effect)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

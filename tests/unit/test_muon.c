@@ -355,6 +355,38 @@ static void test_decay_of_matrices(void **state)
     }
 }
 
+/* Gains that decay to 1 and are 1 at first: one update is that without weight decay; that of gains that decay to 0 is not. */
+static void test_decay_to_one(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"adam", "adam-fairseq", "adamw", "muon"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        const char *const rms[] = {FIRST_UPDATE, "optim.name", names[k], "model.norm", "rms", NULL};
+        const char *const none[] = {FIRST_UPDATE, "optim.name",         names[k], "model.norm",
+                                    "rms",        "optim.weight_decay", "0",      NULL};
+        const char *const one[] = {
+            FIRST_UPDATE, "optim.name", names[k], "model.norm", "rms", "norm.rms.decay_to_one", "true", NULL};
+        trained r[] = {open_run(one), open_run(none), open_run(rms)};
+        int n_gains = 0;
+        for (int i = 0; i < 3; i++)
+            free(update(&r[i]));
+        for (size_t i = 0; i < params_of(&r[0])->n; i++) {
+            const nm_tensor *gain = &params_of(&r[0])->list[i]->tensor;
+            if (!strstr(gain->name, ".norm.scale"))
+                continue;
+            const float *a = gain->data, *b = params_of(&r[1])->list[i]->tensor.data,
+                        *zero = params_of(&r[2])->list[i]->tensor.data;
+            for (int32_t c = 0; c < gain->cols; c++) {
+                assert_true(fabsf(a[c] - b[c]) < 2e-7f);
+                n_gains += fabsf(a[c] - zero[c]) > 1e-5f;
+            }
+        }
+        assert_true(n_gains > 20);
+        for (int i = 0; i < 3; i++)
+            close_run(&r[i]);
+    }
+}
+
 /* With match-rms an update is about 0.2 of the learning rate, with the original factor 1/sqrt(columns) of a wide matrix. */
 static void test_scales(void **state)
 {
@@ -506,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_every_block_and_the_others),
         cmocka_unit_test(test_decay_of_matrices),
+        cmocka_unit_test(test_decay_to_one),
         cmocka_unit_test(test_scales),
         cmocka_unit_test(test_gradients_below_eps),
         cmocka_unit_test(test_frozen_weights),

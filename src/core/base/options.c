@@ -130,7 +130,7 @@ static nm_status set_row(nm_options *options, nm_option_section *section, size_t
     if (row->kind == NM_TEXT)
         *(const char **)field = keep_text(options, value);
     section->origins[index] = origin;
-    if (!strcmp(row->name, "preset") && section->presets && *value)
+    if (!strcmp(row->name, "preset") && section->presets && *value && !options->no_presets)
         NM_TRY(apply_preset(options, section, value, err));
     return NM_OK;
 }

@@ -26,8 +26,8 @@ typedef struct reading {
     char *found;      /* its value */
 } reading;
 
-/* The origin that nm_options_write appended to the line as a comment. Saved values of defaults and presets have the origin file,
- * so that they take precedence over the presets of this version. */
+/* The origin that nm_options_write appended to the line as a comment. Saved values of defaults and presets have the origin file.
+ * Presets of this version do not apply: an option that did not exist yet has its default, which is the earlier behavior. */
 static nm_origin saved_origin(const char *comment)
 {
     for (int i = NM_ORIGIN_FILE; comment && i <= NM_ORIGIN_COMMAND; i++)
@@ -155,6 +155,8 @@ nm_status nm_options_read_text(nm_options *options, const char *name, const char
 nm_status nm_options_read_saved(nm_options *options, const char *name, const char *text, nm_error *err)
 {
     reading self = {.options = options, .saved = true};
-    options->saved = true;
-    return read_settings(&self, name, text, err);
+    options->saved = options->no_presets = true;
+    nm_status status = read_settings(&self, name, text, err);
+    options->no_presets = false;
+    return status;
 }

@@ -21,9 +21,10 @@ struct nm_options {
     size_t n_rules, rules_capacity;
     char **texts; /* all text values that have been set; configs point to them */
     size_t n_texts, texts_capacity;
-    bool saved;     /* read from a saved configuration, which was checked before it was saved */
-    bool has_sizes; /* sections [size.N] were found */
-    bool any_text;  /* nm_options_accept_any_text */
+    bool saved;      /* read from a saved configuration, which was checked before it was saved */
+    bool no_presets; /* while a saved configuration is read: it contains the settings of its presets */
+    bool has_sizes;  /* sections [size.N] were found */
+    bool any_text;   /* nm_options_accept_any_text */
 };
 
 /* In comments of saved configurations, by origin. */

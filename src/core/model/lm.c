@@ -30,6 +30,7 @@ static const nm_option lm_options[] = {
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, not in post-norm; empty: as model.norm."),
     PICK(init, "xl", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     ROW(share_embeddings, "true", 0, 1, "One matrix for the input embedding and the output projection."),
+    PICK(embedding_scale, "sqrt", NM_LM_EMBEDDING_SCALES, "Factor of the input embeddings: none (GPT-2, Llama), or the square root of width (sqrt: the original Transformer, Gemma)."),
     ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
     ROW(cutoffs, "20000,40000,200000", 0, 0, "First token ids of the adaptive softmax's clusters, comma-separated."),
@@ -73,10 +74,10 @@ static const nm_preset lm_presets[] = {
     {"ptb", "width=256 ff=2100 layers=3 context=32 core_width=40 dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "Sizes of the tensorized Transformer on the Penn Treebank (PN and RBN papers)."},
     {"wt103", "width=256 ff=2100 layers=6 context=80 core_width=40 dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "Sizes of the tensorized Transformer on WikiText-103 (PN and RBN papers)."},
     /* structures of known models; width, ff, heads, layers and context are set separately */
-    {"gpt2", "norm=layer norm_position=pre activation=gelu-tanh positions=learned output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
-    {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},
-    {"olmo2", "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half rope_base=500000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of the outputs of sublayers, and of queries and keys."},
-    {"qwen3", "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half rope_base=1000000 positions=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with RMSNorm of the queries and keys of each head."},
+    {"gpt2", "norm=layer norm_position=pre activation=gelu-tanh positions=learned embedding_scale=none output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
+    {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},
+    {"olmo2", "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half rope_base=500000 positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of the outputs of sublayers, and of queries and keys."},
+    {"qwen3", "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half rope_base=1000000 positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with RMSNorm of the queries and keys of each head."},
     {"gemma3", "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half rope_base=1000000 window=512 global_every=6 local_rope_base=10000 positions=none output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3: RMSNorm before and after sublayers, GEGLU, a sliding window in five of six layers."},
     {"deepnet", "norm=layer norm_position=post residual=deepnorm init=deepnorm", "Structure of DeepNet: post-norm with DeepNorm."},
     {0}};
@@ -237,13 +238,18 @@ static void lm_fold(const nm_model *model, nm_fold *fold)
 
 /* ---- forward ---- */
 
+double nm_lm_embedding_factor(const nm_lm_config *config)
+{
+    return config->embedding_scale == NM_LM_UNSCALED ? 1 : sqrt((double)config->width);
+}
+
 /* See nm_generator.embed; table is always nm_lm.table. */
 static nm_tensor *lm_embed(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
                            const int32_t *pos, int32_t n)
 {
     const nm_lm_config *c = model->config;
     nm_lm *lm = model->parts;
-    double scale = sqrt((double)c->width);
+    double scale = nm_lm_embedding_factor(c);
     double drop = nm_stack_embedding_drop(&c->stack);
     const nm_mat *sinusoid = lm->positions.data ? &lm->positions : NULL;
     if (!lm->position_table)

@@ -18,12 +18,16 @@ NM_CHOICES(nm_lm_positions, NM_LM_POSITIONS);
 #define NM_LM_FIRST_INPUTS(C) C(NM_LM_FIRST_EOS, "eos") C(NM_LM_FIRST_BOS, "bos")
 NM_CHOICES(nm_lm_first, NM_LM_FIRST_INPUTS);
 
+#define NM_LM_EMBEDDING_SCALES(C) C(NM_LM_UNSCALED, "none") C(NM_LM_SCALED_BY_ROOT, "sqrt")
+NM_CHOICES(nm_lm_embedding_scale, NM_LM_EMBEDDING_SCALES);
+
 typedef struct nm_lm_config {
     NM_STACK_OPTIONS;
     const char *preset, *final_norm, *cutoffs;
     nm_lm_attention attention;
     nm_lm_positions positions;
     nm_lm_first first_input;
+    nm_lm_embedding_scale embedding_scale;
     nm_init_scheme init;
     bool causal, share_embeddings, output_bias, adaptive;
     int64_t layers, context, cores, core_width, window, global_every;
@@ -51,6 +55,8 @@ static inline nm_lm *nm_lm_of(const nm_model *model)
     return model->parts;
 }
 
+/* Factor of the input embeddings (model.embedding_scale). */
+double nm_lm_embedding_factor(const nm_lm_config *config);
 /* Hidden vectors of a batch's target tokens, [tokens, d], the input of the output projection. */
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch);
 /* Loss sums of hidden vectors [tokens, d], device doubles [2], see nm_softmax_loss_of and nm_adaptive_loss_of. NULL if the

@@ -122,6 +122,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
             add_named(params, 1, v->length, (nm_init){.kind = NM_INIT_CONSTANT, .scale = v->initial},
                       nm_format("%s.%s", site->name, v->name));
         param->fixed = v->fixed;
+        param->decay_to = v->decay_to;
     }
     for (int i = 0; i < norm->shape.n_state; i++)
         params->n_state += aligned_elements(norm->shape.state[i].length);

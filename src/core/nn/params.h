@@ -16,6 +16,7 @@ typedef struct nm_param {
     double row_factor;   /* 1: none */
     size_t offset;       /* in the slab, in elements */
     bool fixed;          /* not learned: no gradient, no update */
+    double decay_to;     /* value towards which weight decay pulls the elements */
     bool exact;          /* never quantized: neither the weight of a linear layer nor an embedding */
     /* Numbers of rows of the blocks of a hidden weight (nm_params_mark_hidden); all 0: no hidden weight. */
     int32_t block_rows[NM_PARAM_BLOCKS];

@@ -21,7 +21,7 @@
 
 typedef struct rms_config {
     double epsilon;
-    bool epsilon_inside, gain;
+    bool epsilon_inside, gain, decay_to_one;
     int64_t groups;
 } rms_config;
 
@@ -31,6 +31,7 @@ static const nm_option rms_options[] = {
     NM_OPTION(rms_config, epsilon_inside, "false", 0, 0, "Constant epsilon added to the mean square instead of its root."),
     NM_OPTION(rms_config, groups, "1", 1, 65536, "Number of groups of features with separate mean squares."),
     NM_OPTION(rms_config, gain, "true", 0, 0, "Learned gain per feature."),
+    NM_OPTION(rms_config, decay_to_one, "false", 0, 0, "Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1 plus a weight (Gemma)."),
     {0}};
 /* clang-format on */
 
@@ -44,7 +45,7 @@ static void rms_shape(const void *settings, const nm_norm_site *site, nm_norm_sh
 {
     const rms_config *config = settings;
     if (config->gain)
-        nm_norm_shape_param(shape, "scale", site->width, 1);
+        nm_norm_shape_param(shape, "scale", site->width, 1)->decay_to = config->decay_to_one ? 1 : 0;
 }
 
 static nm_token_norm rms_spec(const nm_norm *norm)

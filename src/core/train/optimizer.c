@@ -7,7 +7,7 @@ static void add_range(nm_optimizer *optimizer, nm_param_range range)
 {
     nm_param_range *next = &optimizer->trainable[optimizer->n_trainable];
     if (optimizer->n_trainable && next[-1].first + next[-1].n == range.first &&
-        next[-1].decays == range.decays) {
+        next[-1].decays == range.decays && next[-1].decay_to == range.decay_to) {
         next[-1].n += range.n;
     } else {
         *next = range;
@@ -49,9 +49,25 @@ static void find_trainable(nm_optimizer *optimizer)
         }
         const bool decays = optimizer->config->decayed_parameters == NM_DECAYED_ALL || param->tensor.rows > 1;
         if (!param->fixed)
-            add_range(optimizer, (nm_param_range){first, end - first, optimizer->n_v, decays});
+            add_range(optimizer,
+                      (nm_param_range){first, end - first, optimizer->n_v, decays, param->decay_to});
         optimizer->n_v += end - first;
     }
+}
+
+static bool is_shifted(const nm_optimizer *optimizer, const nm_param_range *range)
+{
+    return range->decays && range->decay_to != 0 && optimizer->config->weight_decay > 0;
+}
+
+static void alloc_shifted(nm_optimizer *optimizer)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < optimizer->n_trainable; i++)
+        if (is_shifted(optimizer, &optimizer->trainable[i]) && optimizer->trainable[i].n > longest)
+            longest = optimizer->trainable[i].n;
+    if (longest)
+        optimizer->shifted = nm_allocate(longest * sizeof *optimizer->shifted);
 }
 
 static nm_status check_matrices(const nm_optimizer *optimizer, nm_error *err)
@@ -88,6 +104,7 @@ nm_status nm_optimizer_init(nm_optimizer *optimizer, const nm_optim_config *conf
             nm_allocate((params->n_elements / NM_DOT_BLOCK + 1) * sizeof *optimizer->block_sums);
     }
     find_trainable(optimizer);
+    alloc_shifted(optimizer);
     NM_TRY(check_matrices(optimizer, err));
     optimizer->n_v = optimizer->type->v ? optimizer->n_v : 0;
     if (optimizer->type->m)
@@ -112,6 +129,7 @@ void nm_optimizer_release(nm_optimizer *optimizer)
     free(optimizer->trainable);
     free(optimizer->blocks);
     free(optimizer->block_sums);
+    free(optimizer->shifted);
     *optimizer = (nm_optimizer){0};
 }
 
@@ -183,6 +201,11 @@ nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_e
     return NM_OK;
 }
 
+double nm_optimizer_clip_factor(double max_grad_norm, double norm)
+{
+    return max_grad_norm > 0 && norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
+}
+
 /* Part of an update: elements of the parameters from `first` on. */
 static nm_optimizer_update part_of(const nm_optimizer *optimizer, const nm_optimizer_update *whole,
                                    size_t first)
@@ -194,6 +217,18 @@ static nm_optimizer_update part_of(const nm_optimizer *optimizer, const nm_optim
     u.g = (char *)params->grads + at;
     u.m = optimizer->m ? (char *)optimizer->m + (first - optimizer->part.first) * unit : NULL;
     return u;
+}
+
+/* Adds a constant to the elements of a range, so that weight decay pulls them to decay_to: p - decay_to decays to 0. */
+static void shift_range(const nm_optimizer *optimizer, const nm_param_range *range, void *p, double by)
+{
+    if (!is_shifted(optimizer, range))
+        return;
+    nm_backend *b = optimizer->tree->params->backend;
+    nm_backend_read(b, optimizer->shifted, p, range->n);
+    for (size_t i = 0; i < range->n; i++)
+        optimizer->shifted[i] += by;
+    nm_backend_write(b, p, optimizer->shifted, range->n);
 }
 
 nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
@@ -214,7 +249,9 @@ nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, do
         u.n = range.n;
         u.v = optimizer->v ? (char *)optimizer->v + range.v * unit : NULL;
         u.weight_decay = range.decays ? optimizer->config->weight_decay : 0;
+        shift_range(optimizer, &range, u.p, -range.decay_to);
         type->update(&u);
+        shift_range(optimizer, &range, u.p, range.decay_to);
     }
     for (size_t i = 0; i < optimizer->n_blocks; i++) {
         const nm_matrix_block *block = &optimizer->blocks[i];

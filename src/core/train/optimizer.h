@@ -18,8 +18,9 @@
 /* Consecutive trainable elements of the parameter memory. */
 typedef struct nm_param_range {
     size_t first, n;
-    size_t v;    /* first element of v */
-    bool decays; /* whether weight decay applies */
+    size_t v;        /* first element of v */
+    bool decays;     /* whether weight decay applies */
+    double decay_to; /* value towards which it pulls the elements */
 } nm_param_range;
 
 /* A block of rows of a hidden weight (nm_params_mark_hidden), which nm_optimizer_type.update_matrix updates. */
@@ -45,6 +46,7 @@ typedef struct nm_optimizer {
     size_t n_blocks;
     void *workspace; /* device, [n_workspace], of update_matrix */
     size_t n_workspace;
+    double *shifted;    /* host, [the longest range that decays to another value than 0] */
     double *block_sums; /* [n_elements / NM_DOT_BLOCK + 1], of the gradient norm; NULL without sharding */
 } nm_optimizer;
 
@@ -62,6 +64,8 @@ void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v);
 
 /* L2 norm of the summed gradients. The gradients of fixed parameters are zeroed and not included. */
 nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_error *err);
+/* Factor of gradients with this L2 norm that clipping applies, with the constant of fairseq and PyTorch; max_grad_norm 0: 1. */
+double nm_optimizer_clip_factor(double max_grad_norm, double norm);
 /* Update `step`, from 1, with the gradients times grad_scale. */
 nm_status nm_optimizer_step(nm_optimizer *optimizer, int64_t step, double lr, double grad_scale,
                             nm_error *err);

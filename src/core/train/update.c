@@ -364,12 +364,6 @@ static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
-/* With the constant of fairseq and PyTorch. */
-static double clipping_factor(double max_grad_norm, double norm)
-{
-    return max_grad_norm > 0 && norm > max_grad_norm ? max_grad_norm / (norm + 1e-6) : 1;
-}
-
 /* Counts an update, and adds it to the sums of the next line of the log. */
 static void add_update(nm_train_state *state, const nm_shard_sums *total, double norm)
 {
@@ -403,7 +397,7 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         return report_divergence(trainer, loss, threshold, err);
     nm_schedule_plan(&trainer->schedule, state->update + 1, nm_trainer_time_fraction(trainer));
     double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
-    scale *= clipping_factor(trainer->config->max_grad_norm, norm);
+    scale *= nm_optimizer_clip_factor(trainer->config->max_grad_norm, norm);
     if (trainer->hooks_due)
         trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets);
     NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));

@@ -323,7 +323,6 @@ static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scop
     add_attribute(to, scope, "num_heads", NM_CT2_INT16, stack->config.heads);
     add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.position == NM_PRE_NORM);
     add_attribute(to, scope, "activation", NM_CT2_INT8, code);
-    add_attribute(to, scope, "scale_embeddings", NM_CT2_FLOAT32, sqrt(stack->config.width) * scale);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
     if (status == NM_OK)
         status = add_final_norm(to, stack, scope, scale, output);
@@ -426,6 +425,9 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
     add_positions(to, "decoder", positions, s->positions.rows, s->positions.cols, decoder.scale);
     free(positions);
     add_attribute(to, "encoder", "embeddings_merge", NM_CT2_INT8, 0);
+    const double root = sqrt((double)c->width);
+    add_attribute(to, "encoder", "scale_embeddings", NM_CT2_FLOAT32, root * encoder.scale);
+    add_attribute(to, "decoder", "scale_embeddings", NM_CT2_FLOAT32, root * decoder.scale);
     nm_status status = add_stack(to, &s->encoder, "encoder", encoder.scale, NULL, &memory);
     if (status == NM_OK)
         status = add_stack(to, &s->decoder, "decoder", decoder.scale, &memory, &hidden);
@@ -460,6 +462,8 @@ static nm_status add_lm(exporter *to, nm_model *model, const uint8_t *allowed)
     double *positions = nm_lm_position_values(model);
     add_positions(to, "decoder", positions, c->context, c->width, residual.scale);
     free(positions);
+    add_attribute(to, "decoder", "scale_embeddings", NM_CT2_FLOAT32,
+                  nm_lm_embedding_factor(c) * residual.scale);
     nm_status status = add_stack(to, &lm->stack, "decoder", residual.scale, NULL, &hidden);
     if (status == NM_OK)
         add_projection(to,

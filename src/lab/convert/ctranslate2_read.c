@@ -72,11 +72,13 @@ static nm_status check_variant(nm_ct2_reader *from)
     return NM_OK;
 }
 
-/* factor: of the embeddings, sqrt(width) times the scale of the residual stream; any positive number in a language model. */
+/* factor: of the embeddings, times the scale of the residual stream. That of the embeddings is sqrt(width), and in a language model 1
+ * or any positive number. */
 static nm_status set_stream(nm_ct2_reader *from, nm_ct2_stack *stack, double factor)
 {
     static const double outside = 0x1p20, affine = 0x1p-40; /* ctranslate2.c */
-    const double root = sqrt((double)from->width);
+    const bool unscaled = from->lm && (factor == 1 || factor == outside || factor == affine);
+    const double root = unscaled ? 1 : sqrt((double)from->width);
     char beta[96];
     snprintf(beta, sizeof beta, "%s/layer_0/self_attention/layer_norm/beta", stack->scope);
     stack->scale = stack->factor = 1;
@@ -95,7 +97,8 @@ static nm_status set_stream(nm_ct2_reader *from, nm_ct2_stack *stack, double fac
                            stack->scope, factor);
         stack->factor = root / factor;
     }
-    return NM_OK;
+    return from->lm ? nm_import_set(&from->in, "model.embedding_scale", "%s", unscaled ? "none" : "sqrt")
+                    : NM_OK;
 }
 
 static nm_status set_streams(nm_ct2_reader *from)

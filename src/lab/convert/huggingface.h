@@ -11,6 +11,11 @@
 /* Maps the tensors of M2M100 and Marian. With shared embeddings, the file has one matrix, the first entry of the map, to
  * which the class ties the others. */
 void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model);
+/* The embeddings of a language model in the file, as a multiple of those of the model: not 1 if model.embedding_scale is not that
+ * of the class. */
+double nm_huggingface_table_factor(const nm_model *model);
+/* Whether input embeddings and output projection are one matrix of the file. */
+bool nm_huggingface_is_tied(const nm_model *model);
 /* Maps the tensors of GPT-2, whose names begin with prefix, without the positions and the output projection. */
 void nm_huggingface_map_gpt2(nm_tensor_map *map, nm_model *model, const char *prefix);
 
@@ -23,7 +28,7 @@ typedef struct nm_llama_class {
     bool biases;       /* whether all linear layers can have them */
     bool input_biases; /* whether those of queries, keys and values always have them */
     bool window;       /* whether there are layers with a sliding window */
-    /* Gemma: embeddings are multiplied by sqrt(width), as in Norma, norms have the gains weight + 1, and layers with a window have
+    /* Gemma: embeddings are multiplied by sqrt(width), and shared with the output projection by default; norms have the gains weight + 1, and layers with a window have
      * their own angles. */
     bool gemma;
 } nm_llama_class;

@@ -59,10 +59,17 @@ static int32_t map_rows(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, 
     return first + rows;
 }
 
-static bool is_gemma(const nm_lm_config *c)
+double nm_huggingface_table_factor(const nm_model *model)
 {
-    const nm_llama_class *class = nm_llama_class_of(c);
-    return class && class->gemma;
+    const nm_lm_config *c = nm_lm_config_of(model);
+    const nm_llama_class *class = c->rope == NM_ROPE_NONE ? NULL : nm_llama_class_of(c);
+    return nm_lm_embedding_factor(c) / (class && class->gemma ? sqrt((double)c->width) : 1);
+}
+
+bool nm_huggingface_is_tied(const nm_model *model)
+{
+    const nm_lm *lm = nm_lm_of(model);
+    return lm->output_weight == lm->table && nm_huggingface_table_factor(model) == 1;
 }
 
 void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
@@ -73,8 +80,7 @@ void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model)
     char name[64];
     nm_map_entry *table = nm_tensor_map_add(map, lm->table, "model.embed_tokens.weight");
     table->vocab = NM_OF_TARGET_VOCAB;
-    if (!is_gemma(nm_lm_config_of(model)))
-        table->factor = sqrt((double)c->width); /* the other classes do not scale embeddings */
+    table->factor = nm_huggingface_table_factor(model);
     for (int32_t i = 0; i < c->layers; i++) {
         const nm_sublayer_attention *self = &lm->stack.layers[i].self;
         const nm_sublayer_ffn *ffn = &lm->stack.layers[i].ffn;

@@ -37,7 +37,7 @@ void nm_huggingface_map_gpt2(nm_tensor_map *map, nm_model *model, const char *pr
     char name[64];
     nm_map_entry *table = nm_tensor_map_add(map, lm->table, "%swte.weight", prefix);
     table->vocab = NM_OF_TARGET_VOCAB;
-    table->factor = sqrt((double)nm_lm_config_of(model)->width); /* the class does not scale embeddings */
+    table->factor = nm_huggingface_table_factor(model);
     for (int32_t i = 0; i < lm->stack.config.layers; i++) {
         const nm_layer *layer = &lm->stack.layers[i];
 #define NAMED(part) (snprintf(name, sizeof name, "%sh.%d.%s", prefix, i, part), name)

@@ -110,6 +110,11 @@ static nm_status read_shared(nm_hf_reader *from, const char *what, int64_t max, 
 /* Sets the options of M2M100 and Marian models. */
 static nm_status set_seq2seq_options(nm_hf_reader *from, bool pre_norm)
 {
+    const nm_hf_rate rates[] = {{"dropout", "model.dropout", 0.1},
+                                {"dropout", "model.embedding_dropout", 0.1},
+                                {"attention_dropout", "model.attention_dropout", pre_norm ? 0.1 : 0},
+                                {"activation_dropout", "model.relu_dropout", 0},
+                                {NULL, NULL, 0}};
     static const nm_hf_flag flags[] = {{"normalize_embedding", false},       {"add_bias_logits", false},
                                        {"static_position_embeddings", true}, {"scale_embedding", true},
                                        {"is_encoder_decoder", true},         {NULL, false}};
@@ -131,6 +136,7 @@ static nm_status set_seq2seq_options(nm_hf_reader *from, bool pre_norm)
     NM_TRY(nm_hf_check_layers(from, "model.decoder.layers", decoder, "fc1.weight"));
     NM_TRY(nm_hf_set_activation(from, "activation_function"));
     nm_import *in = &from->in;
+    NM_TRY(nm_hf_set_rates(from, rates));
     NM_TRY(nm_import_set(in, "model.norm_position", "%s", pre_norm ? "pre" : "post"));
     NM_TRY(nm_import_set(in, "model.norm", "layer"));
     NM_TRY(nm_import_set(in, "norm.layer.epsilon", "1e-5"));
@@ -290,6 +296,12 @@ static bool ignored_gpt2(const char *name)
            !strcmp(name, "lm_head.weight");
 }
 
+static bool is_gpt2_tied(const nm_hf_reader *from)
+{
+    return !nm_safetensors_find(from->file, "lm_head.weight") ||
+           nm_json_flag(from->config, "tie_word_embeddings", true);
+}
+
 static nm_status load_gpt2(nm_hf_reader *from, const char *output)
 {
     nm_import *in = &from->in;
@@ -301,11 +313,8 @@ static nm_status load_gpt2(nm_hf_reader *from, const char *output)
     const char *prefix = nm_safetensors_find(from->file, "transformer.wte.weight") ? "transformer." : "";
     nm_huggingface_map_gpt2(&map, in->model, prefix);
     nm_tensor_map_add(&map, lm->position_table, "%swpe.weight", prefix);
-    bool untied = nm_safetensors_find(from->file, "lm_head.weight") &&
-                  !nm_json_flag(from->config, "tie_word_embeddings", true);
-    nm_tensor_map_add(&map, lm->output_weight, "%s%s", untied ? "" : prefix,
-                      untied ? "lm_head.weight" : "wte.weight")
-        ->vocab = NM_OF_TARGET_VOCAB;
+    if (lm->output_weight != lm->table)
+        nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_status status = nm_import_load(in, &map, &source);
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
@@ -313,6 +322,12 @@ static nm_status load_gpt2(nm_hf_reader *from, const char *output)
 
 static nm_status read_gpt2(nm_hf_reader *from, const char *output)
 {
+    static const nm_hf_rate rates[] = {{"resid_pdrop", "model.dropout", 0.1},
+                                       {"attn_pdrop", "model.attention_dropout", 0.1},
+                                       {"embd_pdrop", "model.embedding_dropout", 0.1},
+                                       {NULL, "model.relu_dropout", 0},
+                                       {NULL, "model.hidden_dropout", 0},
+                                       {NULL, NULL, 0}};
     static const nm_hf_flag flags[] = {{"add_cross_attention", false},
                                        {"scale_attn_by_inverse_layer_idx", false},
                                        {"scale_attn_weights", true},
@@ -341,7 +356,9 @@ static nm_status read_gpt2(nm_hf_reader *from, const char *output)
     NM_TRY(nm_import_set(in, "model.layers", "%lld", (long long)layers));
     NM_TRY(nm_import_set(in, "model.context", "%lld", (long long)context));
     NM_TRY(nm_import_set(in, "model.positions", "learned"));
-    NM_TRY(nm_import_set(in, "model.share_embeddings", "false"));
+    NM_TRY(nm_import_set(in, "model.embedding_scale", "none"));
+    NM_TRY(nm_hf_set_rates(from, rates));
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s", is_gpt2_tied(from) ? "true" : "false"));
     NM_TRY(nm_hf_read_lm_texts(from, size));
     return load_gpt2(from, output);
 }

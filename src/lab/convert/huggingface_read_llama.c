@@ -72,9 +72,7 @@ static nm_status load_llama(nm_hf_reader *from, const nm_llama_class *class, con
     allow_missing_biases(&map, biases_of(from, class));
     const nm_lm *lm = nm_lm_of(in->model);
     if (lm->output_weight != lm->table)
-        nm_tensor_map_add(&map, lm->output_weight, "%s",
-                          is_tied(from, class) ? "model.embed_tokens.weight" : "lm_head.weight")
-            ->vocab = NM_OF_TARGET_VOCAB;
+        nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     norm_reader norms = {&map, in->model, class->gemma ? -1 : 0};
     nm_status status = nm_llama_each_norm(in->model, map_norm, &norms, from->err);
     if (status == NM_OK)
@@ -218,11 +216,18 @@ static nm_status set_llama_options(nm_hf_reader *from, const nm_llama_class *cla
 {
     static const nm_hf_flag flags[] = {
         {"use_sliding_window", false}, {"use_bidirectional_attention", false}, {NULL, false}};
+    static const nm_hf_rate rates[] = {{"attention_dropout", "model.attention_dropout", 0},
+                                       {NULL, "model.dropout", 0},
+                                       {NULL, "model.embedding_dropout", 0},
+                                       {NULL, "model.relu_dropout", 0},
+                                       {NULL, "model.hidden_dropout", 0},
+                                       {NULL, NULL, 0}};
     static const char *const qk_norms[] = {NM_HEAD_NORMS(NM_CHOICE_NAME)};
     static const char *const positions[] = {NM_NORM_POSITIONS(NM_CHOICE_NAME)};
     int64_t width, ff, layers, heads, context;
     nm_import *in = &from->in;
     NM_TRY(nm_hf_check_flags(from, flags));
+    NM_TRY(nm_hf_set_rates(from, rates));
     NM_TRY(nm_hf_count(from, "hidden_size", NM_HF_MAX_WIDTH, &width));
     NM_TRY(nm_hf_count(from, "intermediate_size", NM_HF_MAX_INNER, &ff));
     NM_TRY(nm_hf_count(from, "num_hidden_layers", NM_HF_MAX_LAYERS, &layers));
@@ -242,12 +247,13 @@ static nm_status set_llama_options(nm_hf_reader *from, const nm_llama_class *cla
     NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
     NM_TRY(nm_import_set(in, "norm.rms.epsilon", "%.17g",
                          nm_json_real(from->config, "rms_norm_eps", class->epsilon)));
+    NM_TRY(nm_import_set(in, "norm.rms.decay_to_one", "%s", class->gemma ? "true" : "false"));
     NM_TRY(nm_import_set(in, "model.gated", "true"));
     NM_TRY(nm_import_set(in, "model.bias", "%s",
                          biases.input || biases.output || biases.ffn ? "true" : "false"));
     NM_TRY(nm_import_set(in, "model.positions", "none"));
-    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s",
-                         class->gemma && is_tied(from, class) ? "true" : "false"));
+    NM_TRY(nm_import_set(in, "model.embedding_scale", "%s", class->gemma ? "sqrt" : "none"));
+    NM_TRY(nm_import_set(in, "model.share_embeddings", "%s", is_tied(from, class) ? "true" : "false"));
     NM_TRY(nm_import_set(in, "model.width", "%lld", (long long)width));
     NM_TRY(nm_import_set(in, "model.ff", "%lld", (long long)ff));
     NM_TRY(nm_import_set(in, "model.layers", "%lld", (long long)layers));

@@ -54,6 +54,16 @@ nm_status nm_hf_count(nm_hf_reader *from, const char *key, int64_t max, int64_t 
     return nm_json_count(from->config, key, max, from->config_path, value, from->err);
 }
 
+nm_status nm_hf_set_rates(nm_hf_reader *from, const nm_hf_rate *rates)
+{
+    for (; rates->option; rates++) {
+        double rate =
+            rates->key ? nm_json_real(from->config, rates->key, rates->otherwise) : rates->otherwise;
+        NM_TRY(nm_import_set(&from->in, rates->option, "%.17g", rate));
+    }
+    return NM_OK;
+}
+
 int32_t nm_hf_token(const nm_hf_reader *from, const char *key, int32_t otherwise)
 {
     const json_t *first = json_array_get(json_object_get(from->config, key), 0);

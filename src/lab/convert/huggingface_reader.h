@@ -37,6 +37,14 @@ nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64
 int32_t nm_hf_token(const nm_hf_reader *from, const char *key, int32_t otherwise);
 /* Sets model.activation; key: of the activation's name. NM_UNSUPPORTED. */
 nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key);
+/* A dropout rate of config.json, `otherwise` that of transformers, and the option that it sets; key NULL: the class has none, the
+ * rate is `otherwise`. */
+typedef struct nm_hf_rate {
+    const char *key, *option;
+    double otherwise;
+} nm_hf_rate;
+/* Sets dropout rates for further training. rates: ends with option NULL. NM_USAGE: a rate out of range. */
+nm_status nm_hf_set_rates(nm_hf_reader *from, const nm_hf_rate *rates);
 /* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. size: in
  * tokens. */
 nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size);

@@ -234,7 +234,9 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     const char *activation;
     NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
     nm_huggingface_map_gpt2(&map, model, "transformer.");
-    nm_tensor_map_add(&map, nm_lm_of(model)->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
+    bool tied = nm_huggingface_is_tied(model);
+    if (!tied)
+        nm_tensor_map_add(&map, nm_lm_of(model)->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_tensor_map_write(&map, model->backend, &ids, &list);
     add_positions(model, &list);
     nm_status status = nm_huggingface_write_tensors(&list, folder, err);
@@ -247,7 +249,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
         (json_int_t)c->width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
         (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function", activation,
         "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
-        "attn_pdrop", c->attention_dropout, "tie_word_embeddings", 0);
+        "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied);
     nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
     nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
     NM_TRY(nm_json_write(config, folder, "config.json", err));

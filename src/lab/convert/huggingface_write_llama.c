@@ -103,7 +103,6 @@ static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_w
     json_object_set_new(config, "layer_types", types);
     json_object_set_new(config, "query_pre_attn_scalar", json_integer(head_width));
     json_object_set_new(config, "hidden_activation", json_incref(json_object_get(config, "hidden_act")));
-    json_object_set_new(config, "tie_word_embeddings", json_boolean(c->share_embeddings));
 }
 
 static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, const char *activation,
@@ -122,7 +121,8 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
         "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
         (json_int_t)c->context, "hidden_act", activation, "rms_norm_eps", eps, "rope_theta", c->rope_base,
         "rope_parameters", "rope_type", scaling_names[c->rope_scaling], "rope_theta", c->rope_base,
-        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings", 0);
+        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings",
+        nm_huggingface_is_tied(model));
     nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
     nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
     nm_huggingface_add_id(vocab, config, "pad_token_id", vocab->vocab->pad);
@@ -152,7 +152,7 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     norm_writer norms = {model->backend, &list, -1,
                          nm_llama_class_of(nm_lm_config_of(model))->gemma ? -1 : 0};
     nm_huggingface_map_llama(&map, model);
-    if (lm->output_weight != lm->table || !nm_llama_class_of(nm_lm_config_of(model))->gemma)
+    if (!nm_huggingface_is_tied(model))
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
     if (status == NM_OK) {

@@ -22,15 +22,22 @@ static bool is_of_model(const char *path, const nm_options *model, const nm_task
     return !strncmp(path, "norm.", 5) && strchr(path + 5, '.') && nm_norm_option_applies(model, path);
 }
 
+/* Dropout rates are those of the model unless the recipe or the command line sets them. */
+static bool is_rate(const char *path)
+{
+    return !strncmp(path, "model.", 6) && nm_ends_with(path, "dropout");
+}
+
 static nm_status use_structure(nm_options *options, const nm_options *model, const nm_task_type *task,
                                nm_error *err)
 {
     char *path;
     nm_status status = NM_OK;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(options, i)) != NULL; i++) {
-        char *value = is_of_model(path, model, task) ? nm_options_get(model, path) : NULL;
+        bool rate = is_rate(path);
+        char *value = rate || is_of_model(path, model, task) ? nm_options_get(model, path) : NULL;
         if (value)
-            status = nm_options_set(options, path, value, NM_ORIGIN_TUNE, err);
+            status = nm_options_set(options, path, value, rate ? NM_ORIGIN_PRESET : NM_ORIGIN_TUNE, err);
         free(value);
         free(path);
     }
