@@ -186,7 +186,7 @@ refuses 2 'unknown option translate.thread; the most similar one is device.threa
 refuses 2 'unknown option compare.updates; the most similar one is train.updates' compare translate --updates 9
 refuses 2 'unknown option run.folder; the most similar one is compare.folder' compare translate --run.folder runs
 # The beginning or the end of a name, and names of other toolkits.
-refuses 2 'unknown option translate.max_length; the most similar one is decode.max_length_a' translate model --max-length 30
+refuses 2 'unknown option translate.max_length; the most similar one is decode.max_length_b' translate model --max-length 30
 refuses 2 'unknown option score.ref; the most similar one is score.reference' score bleu hyp --ref ref
 refuses 2 'unknown option prepare.merges; the most similar one is prepare.bpe_merges' prepare --merges 100
 refuses 2 'unknown option run.batch_size; the most similar one is train.max_tokens' train translate --batch-size 32
@@ -202,6 +202,11 @@ refuses 2 'unknown option prepare.srcdict; the most similar one is prepare.dict_
 refuses 2 'unknown option run.output; the most similar one is run.folder' train translate --output run
 refuses 2 'unknown option model.depth; the most similar one is model.layers' train lm --model.depth 3
 refuses 2 'unknown option model.depth; the most similar one is model.encoder_layers' train translate --model.depth 3
+refuses 2 'unknown option run.early_stopping; the most similar one is train.patience' train translate --early-stopping 10
+refuses 2 'unknown option run.encoder_embed_dim; the most similar one is model.width' train translate --encoder-embed-dim 512
+refuses 2 'unknown option run.optimizer; the most similar one is optim.name' train translate --optimizer adam
+refuses 2 'unknown option run.gpus; --help lists the options' train translate --gpus 1
+refuses 2 'unknown option run.exponential_smoothing: moving averages of the parameters do not exist' train translate --exponential-smoothing 1e-4
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
 refuses 2 'unknown option translate.mert_weights; --help lists the options' translate model --mert-weights tuned.ini
 refuses 2 'unknown command run; norma --help lists the commands' run

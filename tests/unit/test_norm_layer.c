@@ -91,6 +91,13 @@ static void test_usage_errors(void **unused)
     odd.groups = 5;
     no_groups.groups = 0;
     empty.width = 0;
+    create_fails(
+        "PowerNorm", NULL, &place,
+        "unknown norm 'PowerNorm'; the most similar one is power (PowerNorm); available: none, layer");
+    create_fails("layernorm", NULL, &place, "the most similar one is layer (LayerNorm)");
+    create_fails("BatchNorm1d", NULL, &place, "the most similar one is batch (BatchNorm)");
+    create_fails("Regularized BatchNorm", NULL, &place, "the most similar one is rbn");
+    create_fails("xyz", NULL, &place, "unknown norm 'xyz'; available");
     create_fails("layers", NULL, &place, "unknown norm 'layers'");
     create_fails("layer", "epsilom=1", &place, "norm.layer.epsilon");
     create_fails("layer", "epsilon=x", &place, "epsilon");

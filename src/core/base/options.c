@@ -7,6 +7,7 @@
 
 #include "base/edit_distance.h"
 #include "base/memory.h"
+#include "base/foreign_names.h"
 #include "base/nearest_option.h"
 #include "base/old_options.h"
 #include "base/option_value.h"
@@ -66,12 +67,15 @@ static nm_status unknown_option(const nm_options *options, const char *path, nm_
         return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
     const char *name = nm_option_name(path);
     const nm_option_section *found = nm_options_find_section(options, name, strlen(name));
+    const nm_foreign_row *unavailable = nm_foreign_find(name, true, NULL);
     char *best = nm_nearest_option(options, path);
     bool close = best && (!strcmp(nm_option_name(best), name) || nm_edit_distance(path, best) <= 1);
     nm_status status;
     if (found && found->rows && found->rows->name && !close)
         status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s is a section of options, such as %s.%s",
                          path, name, name, found->rows->name);
+    else if (unavailable)
+        status = nm_fail(err, NM_USAGE, "unknown option %.200s: %s", path, unavailable->norma);
     else if (best)
         status = nm_fail(err, NM_USAGE, "unknown option %.200s; the most similar one is %s", path, best);
     else

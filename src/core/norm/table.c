@@ -1,8 +1,10 @@
 /* The registered normalization types; options, initialization and running state of all of them. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/edit_distance.h"
 #include "base/memory.h"
 #include "norm/types.h"
 
@@ -42,6 +44,44 @@ void nm_norm_options_add(nm_options *options)
     }
 }
 
+/* The letters and digits of a name in lower case, without "norm" or "normalization" and a number of dimensions at its end:
+ * "LayerNorm" and "layer_norm" are "layer", "BatchNorm1d" is "batch". */
+static void reduce_name(const char *name, char reduced[32])
+{
+    static const char *const endings[] = {"normalization", "norm"};
+    size_t n = 0;
+    for (; *name && n < 31; name++)
+        if (isalnum((unsigned char)*name))
+            reduced[n++] = (char)tolower((unsigned char)*name);
+    if (n > 2 && reduced[n - 1] == 'd' && isdigit((unsigned char)reduced[n - 2]))
+        n -= 2;
+    reduced[n] = '\0';
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t length = strlen(endings[i]);
+        if (n > length && !strcmp(reduced + n - length, endings[i]))
+            reduced[n -= length] = '\0';
+    }
+}
+
+/* The type whose name or title is similar to the name; NULL: none. */
+static const nm_norm_type *similar_type(const char *name)
+{
+    char given[32], own[32], title[32];
+    const nm_norm_type *best = NULL;
+    int least = NM_EDIT_DISTANCE_BYTES;
+    reduce_name(name, given);
+    for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
+        reduce_name((*type)->name, own);
+        reduce_name((*type)->title, title);
+        int a = nm_edit_distance(given, own), b = nm_edit_distance(given, title), d = a < b ? a : b;
+        if (d < least && nm_edit_distance_is_near(d, given)) {
+            least = d;
+            best = *type;
+        }
+    }
+    return best;
+}
+
 nm_status nm_norm_unknown(const char *name, nm_error *err)
 {
     char known[512] = "";
@@ -49,6 +89,10 @@ nm_status nm_norm_unknown(const char *name, nm_error *err)
     for (const nm_norm_type *const *type = nm_norm_types; *type && length < sizeof known; type++)
         length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length ? ", " : "",
                                    (*type)->name);
+    const nm_norm_type *similar = similar_type(name);
+    if (similar)
+        return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; the most similar one is %s (%s); available: %s",
+                       name, similar->name, similar->title, known);
     return nm_fail(err, NM_USAGE, "unknown norm '%.100s'; available: %s", name, known);
 }
 
