@@ -186,7 +186,7 @@ static step_rate time_steps(const bench *on, const model_run *m)
     int64_t tokens = 0;
     int n = -1;
     for (; n < MOST_STEPS && (n < 5 || bench_now() - begin < budget); n++) {
-        nm_progress progress;
+        nm_training_progress progress;
         nm_error err;
         double start = bench_now();
         if (nm_trainer_update(m->trainer, &progress, &err) != NM_OK)

@@ -23,8 +23,9 @@
 #define NM_TYPE_code        int32_t /* an enum or an exit code */
 #define NM_TYPE_real        double
 #define NM_TYPE_flag        bool
-#define NM_TYPE_hash        uint64_t              /* in JSON 16 hexadecimal digits */
-#define NM_TYPE_chars(n)    __typeof__(char[n])   /* a text within the record */
+#define NM_TYPE_hash        uint64_t            /* in JSON 16 hexadecimal digits */
+#define NM_TYPE_json        struct json_t *     /* for C only: a nested value, which the writer takes over */
+#define NM_TYPE_chars(n)    __typeof__(char[n]) /* a text within the record */
 #define NM_TYPE_reals(n)    __typeof__(double[n]) /* an array within the record */
 #define NM_TYPE_other(type) __typeof__(type)      /* for C only: never written */
 

@@ -4,6 +4,7 @@
 #ifndef NORMA_TRAIN_H
 #define NORMA_TRAIN_H
 
+#include "norma/record.h"
 #include "norma/status.h"
 
 #ifdef __cplusplus
@@ -12,33 +13,49 @@ extern "C" {
 
 typedef struct nm_training nm_training;
 
-/* After every update. Losses are means in nats per target token (or per example, for classification and tagging). */
-typedef struct nm_training_progress {
-    int64_t update, updates;         /* updates: the planned number; 0: not known */
-    int64_t epoch, tokens;           /* epoch from 0; target tokens so far */
-    double loss, nll;                /* of the update; nll: the loss without label smoothing and penalties */
-    double learning_rate, grad_norm; /* of the update; L2 norm of the gradient before clipping */
-    double tokens_per_second;        /* since the last record of the log, without validations */
-    double seconds;                  /* training time so far */
-    double seconds_left;             /* NaN: not known */
-    int64_t batch, batches;          /* of the epoch: number of finished batches, number of all batches */
-    double perplexity;               /* exp(nll); NaN for a task without perplexity */
-    double fraction;                 /* of the training that is done, 0 to 1; NaN: no limit is set */
-} nm_training_progress;
+/* After every update. Losses are means in nats per target token (or per example, for classification and
+ * tagging); those of the log are means since its previous record. */
+#define NM_TRAINING_PROGRESS(F)                                                                              \
+    F(int, update, "Number of finished updates")                                                             \
+    F(int, updates, "Planned number of updates; 0 if unknown", "")                                           \
+    F(int, epoch, "Epoch, from 0")                                                                           \
+    F(int, batch, "Number of finished batches of the epoch", "")                                             \
+    F(int, batches, "Number of batches of the epoch", "")                                                    \
+    F(real, loss, "Loss")                                                                                    \
+    F(real, nll, "Loss without label smoothing and penalties")                                               \
+    F(real, perplexity, "exp(nll); NaN for a task without perplexity", "")                                   \
+    F(real, penalty, "Penalty of RBN and loss of guided alignment")                                          \
+    F(real, learning_rate, "Learning rate", "lr")                                                            \
+    F(real, schedule_position,                                                                               \
+      "Completed fraction of the schedule, if it depends on time or early stopping", "schedule_position?")   \
+    F(real, grad_norm, "L2 norm of the gradient before clipping")                                            \
+    F(int, tokens, "Target tokens so far")                                                                   \
+    F(real, tokens_per_second, "Throughput since the previous record of the log, without validations")       \
+    F(real, seconds, "Training time so far, including the time before resumes")                              \
+    F(real, seconds_left, "Estimated remaining time; NaN if unknown", "")                                    \
+    F(real, fraction, "Completed fraction of the training, 0 to 1; NaN without a limit", "")
+NM_RECORD(nm_training_progress, NM_TRAINING_PROGRESS)
 
-typedef struct nm_training_validation {
-    int64_t update, epoch;
-    double loss, perplexity; /* perplexity: exp(nll); NaN for a task without perplexity */
-    const char *score_name;  /* "bleu", "f1", "accuracy"; NULL: no score was computed */
-    double score;            /* in percent; NaN without one */
-    bool best;               /* the best validation so far, whose model is best.safetensors */
-    const char *samples;     /* a few inputs, outputs and references as text; or NULL */
-    double nll, seconds;     /* loss without label smoothing and penalties; duration of the validation */
-    bool noncausal; /* the loss of a non-causal language model, of which exp(nll) is not a perplexity */
-    double batch_loss, batch_nll; /* with batch statistics instead of running ones; NaN if no norm has them */
-    int64_t masked; /* target tokens outside the output vocabulary (data.mask_words): not in the losses */
-    const char *score_title; /* "BLEU", "F1"; NULL: no score was computed */
-} nm_training_validation;
+#define NM_TRAINING_VALIDATION(F)                                                                            \
+    F(int, update, "Number of finished updates")                                                             \
+    F(int, epoch, "Epoch, from 0")                                                                           \
+    F(real, loss, "Loss with running statistics, as at inference")                                           \
+    F(real, nll, "Loss without label smoothing and penalties")                                               \
+    F(real, perplexity, "exp(nll); NaN for a task without perplexity")                                       \
+    F(flag, noncausal, "The model is not causal, and exp(nll) not a perplexity", "")                         \
+    F(real, batch_loss, "Loss with batch statistics; NaN if no norm has running ones", "batch_loss?")        \
+    F(real, batch_nll, "The same without label smoothing and penalties", "batch_nll?")                       \
+    F(int, masked, "Target tokens outside the output vocabulary, which the losses exclude",                  \
+      "masked_targets?")                                                                                     \
+    F(text, score_name, "Name of the score, for example bleu; NULL if none was computed", "")                \
+    F(text, score_title, "Title of the score, for example BLEU; NULL if none was computed", "")              \
+    F(real, score, "Score of the task in percent; NaN if none was computed", "")                             \
+    F(text, signature, "How the score was computed", "signature?")                                           \
+    F(text, samples, "A few inputs, outputs and references; or NULL", "")                                    \
+    F(flag, best, "The best validation so far, whose model is best.safetensors")                             \
+    F(real, seconds, "Duration of the validation", "")                                                       \
+    F(real, training_seconds, "Training time so far, including the time before resumes", "seconds")
+NM_RECORD(nm_training_validation, NM_TRAINING_VALIDATION)
 
 /* Called from nm_training_open and nm_training_run, in the thread that called these; what they receive is valid during the
  * call. Any function may be NULL. */

@@ -11,9 +11,10 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
 
 from ._handle import close
 from ._interrupt import Interruptible
-from ._library import (ComparisonEvents, ErrorText, UsageError, check, comparison_finished, comparison_message,
-                       comparison_progress, comparison_trained, encoded_path, file_error, library, warn)
+from ._library import UsageError, check, encoded_path, file_error, library, warn
 from ._models import _list_of, _option_list
+from ._records import (ComparisonEvents, ErrorText, comparison_finished, comparison_message, comparison_progress,
+                       comparison_scored, comparison_trained)
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
 
 _FORMATS = ("text", "markdown", "latex", "csv")
@@ -174,7 +175,7 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             elif line.startswith("warning: "):
                 calls.call(warn, line[len("warning: "):])
 
-        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_finished(),
+        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_scored(),
                                   comparison_trained(), comparison_message(on_message))
         status = lib.nm_comparison_open(byref(handle), os.fsencode(program_path()), os.fsencode(path),
                                         _option_list(options), byref(events), byref(err))

@@ -16,9 +16,12 @@ import re
 import sys
 import threading
 import warnings
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_uint, c_uint64, c_void_p)
+from ctypes import CFUNCTYPE, POINTER, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from ._records import (BackendOptions, ErrorText, IntervalStruct, NormSite, PairedStruct, PerplexitySums, PrepareEvents,
+                       PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, SpanStruct, TrainingEvents, WordStruct,
+                       ComparisonEvents)
 
 __all__ = ["Error", "UsageError", "FileError", "FormatError", "MismatchError", "OutOfMemoryError",
            "UnsupportedError", "DivergedError", "library", "check"]
@@ -100,11 +103,6 @@ _ERRORS = {kind.status: kind for kind in (UsageError, FileError, FormatError, Mi
                                           UnsupportedError, DivergedError)}
 
 
-class ErrorText(Structure):
-    """nm_error"""
-    _fields_ = [("status", c_int), ("text", c_char * 1024)]
-
-
 def error_of(status: int, text: str) -> BaseException:
     """The exception of a status, with the message of the library."""
     if status == 9:
@@ -166,137 +164,7 @@ def integer(what: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-# ---- structures of the public headers ----
-
-class BackendOptions(Structure):
-    """nm_backend_options, norma/backend.h"""
-    _fields_ = [("name", c_char_p), ("dtype", c_int), ("isa", c_char_p), ("bf16", c_bool),
-                ("threads", c_int32), ("fenced", c_bool)]
-
-
-class Option(Structure):
-    """nm_option, norma/option.h"""
-    _fields_ = [("name", c_char_p), ("kind", c_int), ("offset", c_size_t), ("initial", c_char_p),
-                ("min", c_double), ("max", c_double), ("choices", c_char_p), ("help", c_char_p)]
-
-
-class NormTypeHead(Structure):
-    """The first members of nm_norm_type, norma/norm_type.h"""
-    _fields_ = [("name", c_char_p), ("title", c_char_p), ("formula", c_char_p), ("source", c_char_p),
-                ("remedy", c_char_p), ("traits", c_uint), ("options", POINTER(Option))]
-
-
-class NormSite(Structure):
-    """nm_norm_site, norma/norm.h"""
-    _fields_ = [("name", c_char_p), ("width", c_int32), ("groups", c_int32), ("rows", c_int32), ("updates", c_int64),
-                ("warmup_updates", c_int64), ("kind", c_int)]
-
-
-class WordStruct(Structure):
-    _fields_ = [("begin", c_size_t), ("end", c_size_t), ("score", c_double), ("source", c_int32)]
-
-
-class SpanStruct(Structure):
-    """nm_tagged_span, norma/tagger.h"""
-    _fields_ = [("first", c_size_t), ("end", c_size_t), ("label", c_char_p)]
-
-
-class IntervalStruct(Structure):
-    """nm_interval, norma/score.h"""
-    _fields_ = [("mean", c_double), ("low", c_double), ("high", c_double)]
-
-
-class PerplexitySums(Structure):
-    """nm_perplexity_sums, norma/language_model.h"""
-    _fields_ = [("nll", c_double), ("tokens", c_int64), ("words", c_int64), ("unknown", c_int64), ("left_out", c_int64),
-                ("characters", c_int64), ("known_nll", c_double), ("known_tokens", c_int64), ("spelled_nll", c_double),
-                ("alphabet", c_int64)]
-
-
-class PairedStruct(Structure):
-    """nm_paired, norma/score.h"""
-    _fields_ = [("score_a", c_double), ("score_b", c_double), ("a", IntervalStruct), ("b", IntervalStruct),
-                ("difference", IntervalStruct), ("p", c_double)]
-
-
-class PrepareProgress(Structure):
-    """nm_prepare_progress, norma/prepare.h"""
-    _fields_ = [("step", c_char_p), ("lines", c_int64)]
-
-
 call_proceed = CFUNCTYPE(c_bool, c_void_p)
-prepare_progress = CFUNCTYPE(c_bool, c_void_p, POINTER(PrepareProgress))
-prepare_message = CFUNCTYPE(None, c_void_p, c_char_p)
-
-
-class PrepareEvents(Structure):
-    """nm_prepare_events, norma/prepare.h"""
-    _fields_ = [("user", c_void_p), ("progress", prepare_progress), ("message", prepare_message)]
-
-
-class PreparedSideStruct(Structure):
-    """nm_prepared_side, norma/prepare.h"""
-    _fields_ = [("name", c_char_p), ("word_types", c_int64), ("dictionary", c_int64), ("pieces", c_int64)]
-
-
-class PreparedSplitStruct(Structure):
-    """nm_prepared_split, norma/prepare.h"""
-    _fields_ = [("name", c_char_p), ("lines", c_int64), ("kept", c_int64), ("held_out", c_int64), ("words", c_int64 * 2),
-                ("tokens", c_int64 * 2), ("unknown", c_int64 * 2), ("links", c_int64), ("repeated", c_int64),
-                ("columns", c_char_p)]
-
-
-class PreparedDropStruct(Structure):
-    """nm_prepared_drop, norma/prepare.h"""
-    _fields_ = [("reason", c_char_p), ("option", c_char_p), ("lines", c_int64)]
-
-
-class TrainingProgress(Structure):
-    """nm_training_progress, norma/train.h"""
-    _fields_ = [("update", c_int64), ("updates", c_int64), ("epoch", c_int64), ("tokens", c_int64),
-                ("loss", c_double), ("nll", c_double), ("learning_rate", c_double), ("grad_norm", c_double),
-                ("tokens_per_second", c_double), ("seconds", c_double), ("seconds_left", c_double),
-                ("batch", c_int64), ("batches", c_int64), ("perplexity", c_double), ("fraction", c_double)]
-
-
-class TrainingValidation(Structure):
-    """nm_training_validation, norma/train.h"""
-    _fields_ = [("update", c_int64), ("epoch", c_int64), ("loss", c_double), ("perplexity", c_double),
-                ("score_name", c_char_p), ("score", c_double), ("best", c_bool), ("samples", c_char_p),
-                ("nll", c_double), ("seconds", c_double), ("noncausal", c_bool), ("batch_loss", c_double),
-                ("batch_nll", c_double), ("masked", c_int64), ("score_title", c_char_p)]
-
-
-training_progress = CFUNCTYPE(None, c_void_p, POINTER(TrainingProgress))
-training_validated = CFUNCTYPE(None, c_void_p, POINTER(TrainingValidation))
-training_message = CFUNCTYPE(None, c_void_p, c_char_p)
-
-
-class TrainingEvents(Structure):
-    """nm_training_events, norma/train.h"""
-    _fields_ = [("user", c_void_p), ("progress", training_progress), ("validated", training_validated),
-                ("message", training_message), ("command", c_char_p), ("validating", c_void_p)]
-
-
-class ComparedRun(Structure):
-    """nm_compared_run, norma/compare.h"""
-    _fields_ = [("variant", c_char_p), ("seed", c_int64), ("folder", c_char_p), ("state", c_int), ("exit_code", c_int32),
-                ("failure", c_char_p), ("line", c_char_p), ("updates", c_int64), ("loss", c_double), ("nll", c_double),
-                ("tokens_per_second", c_double), ("step_mib", c_double), ("scored", c_bool), ("score_name", c_char_p),
-                ("signature", c_char_p), ("score", c_double), ("low", c_double), ("high", c_double), ("p", c_double),
-                ("tid_mean", c_double), ("tid_variance", c_double), ("weights", c_uint64), ("same_weights_as", c_char_p)]
-
-
-comparison_progress = CFUNCTYPE(None, c_void_p, c_void_p)
-comparison_finished = CFUNCTYPE(None, c_void_p, POINTER(ComparedRun))
-comparison_trained = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
-comparison_message = CFUNCTYPE(None, c_void_p, c_char_p)
-
-
-class ComparisonEvents(Structure):
-    """nm_comparison_events, norma/compare.h"""
-    _fields_ = [("user", c_void_p), ("progress", comparison_progress), ("finished", comparison_finished),
-                ("scored", comparison_finished), ("trained", comparison_trained), ("message", comparison_message)]
 
 
 # ---- OpenMP ----

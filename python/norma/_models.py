@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
-from ._library import (ErrorText, FormatError, SpanStruct, UnsupportedError, UsageError, check, encoded,
-                       encoded_path, integer, library, warn)
+from ._library import FormatError, UnsupportedError, UsageError, check, encoded, encoded_path, integer, library, warn
+from ._records import ErrorText, SpanStruct
 
 PathLike = Union[str, "os.PathLike[str]"]
 

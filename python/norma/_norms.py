@@ -5,11 +5,12 @@ import contextlib
 import ctypes
 import difflib
 import re
-from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ._handle import finalize
-from ._library import (Backend, ErrorText, NormSite, NormTypeHead, UsageError, backend, check, encoded, integer, library)
+from ._library import Backend, UsageError, backend, check, encoded, integer, library
+from ._records import ErrorText, NormPlan, NormSite, NormTypeStruct
 
 _USES_BATCH, _HAS_STATE, _APPROX_GRAD, _HAS_PENALTY = 1, 2, 4, 8  # enum nm_norm_traits
 
@@ -59,16 +60,6 @@ def _read_options(rows: Any) -> Dict[str, NormOption]:
     return options
 
 
-class _Preset(Structure):
-    """nm_preset, norma/option.h"""
-    _fields_ = [("name", c_char_p), ("settings", c_char_p), ("help", c_char_p)]
-
-
-class _TypeWithPresets(Structure):
-    """nm_norm_type up to its presets."""
-    _fields_ = [*NormTypeHead._fields_[:7], ("presets", POINTER(_Preset))]
-
-
 def _settings_of(text: str) -> Dict[str, str]:
     return dict(word.split("=", 1) for word in text.split())  # type: ignore[misc]
 
@@ -89,15 +80,14 @@ def norm_types() -> Mapping[str, NormType]:
     """The types of norms by name: ``norma.norm_types()["power"].formula``."""
     if not _types:
         table = ctypes.cast(ctypes.addressof(c_void_p.in_dll(library().loaded, "nm_norm_types")),
-                            POINTER(POINTER(NormTypeHead)))
+                            POINTER(POINTER(NormTypeStruct)))
         i = 0
         while table[i]:
             head = table[i].contents
-            presets = ctypes.cast(table[i], POINTER(_TypeWithPresets)).contents.presets
             _types[_text(head.name)] = NormType(
                 _text(head.name), _text(head.title), _text(head.formula), _text(head.source),
                 bool(head.traits & _USES_BATCH), bool(head.traits & _HAS_STATE), bool(head.traits & _APPROX_GRAD),
-                bool(head.traits & _HAS_PENALTY), _read_options(head.options), _read_presets(presets))
+                bool(head.traits & _HAS_PENALTY), _read_options(head.options), _read_presets(head.presets))
             i += 1
     return _types
 
@@ -223,7 +213,8 @@ class Layer:
         self.backend: Backend = backend(double, threads)
         self.passes: List[Pass] = []  # that no caller uses
         self.pass_handles: List[int] = []  # of all passes
-        site = NormSite(encoded("name", name or spec.type.name), spec.width, spec.groups, 0, 0, spec.warmup_updates, 0)
+        site = NormSite(name=encoded("name", name or spec.type.name), width=spec.width, groups=spec.groups,
+                        plan=NormPlan(warmup_updates=spec.warmup_updates))
         with self.backend.lock:
             check(lib.nm_norm_create(byref(handle), self.backend.handle, spec.type.name.encode(),
                                      spec.settings.encode(), byref(site), byref(err)), err)

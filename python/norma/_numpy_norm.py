@@ -6,8 +6,9 @@ from ctypes import byref, c_int64
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from ._handle import Closeable
-from ._library import MAX_THREADS, ErrorText, UsageError, check, encoded_path, integer, library
+from ._library import MAX_THREADS, UsageError, check, encoded_path, integer, library
 from ._norms import Layer, LayerSpec, NormType, Pass
+from ._records import ErrorText
 
 if TYPE_CHECKING:
     import numpy as np

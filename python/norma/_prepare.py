@@ -6,9 +6,10 @@ from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ._interrupt import Interruptible
-from ._library import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents, check,
-                       encoded_path, library, prepare_message, prepare_progress, warn)
+from ._library import check, encoded_path, library, warn
 from ._models import PathLike, _options
+from ._records import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents,
+                       prepare_message, prepare_progress)
 
 
 class PreparedSplit(NamedTuple):

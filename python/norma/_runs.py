@@ -14,9 +14,11 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from ._handle import close
 from ._interrupt import Interruptible
-from ._library import (ErrorText, FileError, FormatError, TrainingEvents, UsageError, check, encoded, encoded_path, error_of,
-                       file_error, library, package_path, training_message, training_progress, training_validated, warn)
+from ._library import (FileError, FormatError, UsageError, check, encoded, encoded_path, error_of, file_error, library,
+                       package_path, warn)
 from ._models import _option_list, _option_pairs
+from ._records import (ErrorText, Progress, TrainingEvents, Validation, training_message, training_progress,
+                       training_validated)
 
 PathLike = Union[str, "os.PathLike[str]"]
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -182,44 +184,6 @@ def _finish(process: "subprocess.Popen[bytes]", messages: Any) -> None:
     if code:
         text = lines[-1].strip()
         raise error_of(code, text[len("norma: "):] if text.startswith("norma: ") else text or f"norma ended with {code}")
-
-
-class Progress(NamedTuple):
-    """After an update. Losses are means per target token, or per example for classification and tagging."""
-    update: int  #: number of the update, from 1
-    updates: int  #: planned number; 0: not known
-    epoch: int  #: from 0
-    tokens: int  #: target tokens so far
-    loss: float  #: of the update
-    nll: float  #: the loss without label smoothing
-    learning_rate: float  #: of the update
-    grad_norm: float  #: L2 norm of the gradient before clipping
-    tokens_per_second: float  #: since the last record of the log, without validations
-    seconds: float  #: since the training began
-    seconds_left: float  #: NaN: not known
-    batch: int  #: number of finished batches of the epoch
-    batches: int  #: number of batches of the epoch
-    perplexity: float  #: NaN if the loss has none
-    fraction: float  #: of the training that is done, 0 to 1; NaN: no limit is set
-
-
-class Validation(NamedTuple):
-    """After a validation."""
-    update: int  #: number of the update, from 1
-    epoch: int  #: from 0
-    loss: float  #: mean per target token, or per example
-    perplexity: float  #: NaN if the loss has none
-    score_name: Optional[str]  #: "bleu", "f1", "accuracy"; None: no score was computed
-    score: float  #: NaN without one
-    best: bool  #: the best validation so far
-    samples: Optional[str]  #: a few inputs, outputs and references as text
-    nll: float  #: the loss without label smoothing
-    seconds: float  #: duration of the validation
-    noncausal: bool  #: the loss of a non-causal language model, of which exp(nll) is not a perplexity
-    batch_loss: float  #: with batch statistics instead of running ones; NaN if no norm has them
-    batch_nll: float  #: the same without label smoothing
-    masked: int  #: target tokens outside the output vocabulary: not in the losses
-    score_title: Optional[str]  #: "BLEU", "F1"; None: no score was computed
 
 
 class Callbacks(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
 
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
-from ._library import (ErrorText, IntervalStruct, MismatchError, PairedStruct, UsageError, check, encoded, encoded_path,
-                       library)
+from ._library import MismatchError, UsageError, check, encoded, encoded_path, library
 from ._models import PathLike, _list_of, _options, _texts
+from ._records import ErrorText, IntervalStruct, PairedStruct
 
 Segments = Union[PathLike, Iterable[str]]
 

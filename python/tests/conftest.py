@@ -1,4 +1,4 @@
-"""What the tests share: public headers, golden cases, a small model."""
+"""What the tests share: golden cases, a small model."""
 import json
 import os
 import pathlib
@@ -14,12 +14,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SOURCE = pathlib.Path(os.environ.get("SOURCE", pathlib.Path(__file__).resolve().parents[2]))
-
-
-@pytest.fixture
-def header():
-    """header(name): a public header."""
-    return lambda name: (SOURCE / "include" / "norma" / name).read_text()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """norma.Norm and the table of types, with numpy arrays."""
 import errno
 import pickle
-import re
 import subprocess
 import sys
 import threading
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import norma
-from norma import _library
 
 TYPES = sorted(norma.norm_types())
 BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
@@ -44,43 +42,6 @@ def test_table_of_types():
     assert power.options["scaling"].choices == "none|layer|group"
     assert norma.norm_types()["rbn"].has_penalty
     assert not norma.norm_types()["layer"].has_state
-
-
-@pytest.mark.parametrize("name, file, structure", [
-    ("nm_error", "status.h", _library.ErrorText),
-    ("nm_backend_options", "backend.h", _library.BackendOptions),
-    ("nm_option", "option.h", _library.Option),
-    ("nm_norm_site", "norm.h", _library.NormSite),
-    ("nm_norm_type", "norm_type.h", _library.NormTypeHead),
-    ("nm_tagged_span", "tagger.h", _library.SpanStruct),
-    ("nm_interval", "score.h", _library.IntervalStruct),
-    ("nm_paired", "score.h", _library.PairedStruct),
-    ("nm_prepare_progress", "prepare.h", _library.PrepareProgress),
-    ("nm_prepare_events", "prepare.h", _library.PrepareEvents),
-    ("nm_prepared_side", "prepare.h", _library.PreparedSideStruct),
-    ("nm_prepared_split", "prepare.h", _library.PreparedSplitStruct),
-    ("nm_prepared_drop", "prepare.h", _library.PreparedDropStruct),
-    ("nm_training_progress", "train.h", _library.TrainingProgress),
-    ("nm_training_validation", "train.h", _library.TrainingValidation),
-    ("nm_training_events", "train.h", _library.TrainingEvents),
-    ("nm_compared_run", "compare.h", _library.ComparedRun),
-    ("nm_comparison_events", "compare.h", _library.ComparisonEvents),
-])
-def test_structures_are_those_of_the_headers(header, name, file, structure):
-    """The members in their order; of nm_norm_type the first ones."""
-    text = header(file)
-    body = re.sub(r"/\*.*?\*/", "", text[text.index(f"typedef struct {name} {{"):], flags=re.S)
-    body = body[body.index("{") + 1:body.index("}")]
-    body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # pointers to functions
-    members = []
-    for declaration in body.split(";"):
-        members += [re.sub(r"[\[(].*", "", part).split()[-1].lstrip("*") for part in declaration.split(",")
-                    if declaration.strip()]
-    if name == "nm_norm_site":  # nm_norm_plan is two numbers
-        assert "int64_t updates, warmup_updates;" in text
-        members[members.index("plan"):members.index("plan") + 1] = ["updates", "warmup_updates"]
-    fields = [field[0] for field in structure._fields_]
-    assert fields == (members[:len(fields)] if name == "nm_norm_type" else members)
 
 
 def test_layer_norm():

@@ -284,7 +284,7 @@ static double first_penalty(const char *scale)
     nm_options *options = options_with(settings);
     char *run = nm_format("%s/penalty-%s", folder, scale);
     nm_trainer *trainer;
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     if (nm_trainer_open(&trainer, &nm_task_classification, options, run, false, NULL, &err) != NM_OK ||
         nm_trainer_update(trainer, &progress, &err) != NM_OK)
@@ -324,14 +324,16 @@ static outcome train(const char *name, const char *updates, const char *threads,
     nm_options *options = options_with(settings);
     char *run = in_folder(name);
     nm_trainer *trainer;
-    nm_validation validation;
+    nm_training_validation validation;
+    nm_task_score score;
     nm_error err;
     if (nm_trainer_open(&trainer, &nm_task_classification, options, run, resume, NULL, &err) != NM_OK ||
-        nm_trainer_run(trainer, &err) != NM_OK || nm_trainer_validate(trainer, &validation, &err) != NM_OK)
+        nm_trainer_run(trainer, &err) != NM_OK ||
+        nm_trainer_validate(trainer, &validation, &score, &err) != NM_OK)
         fail_msg("%s", err.text);
-    outcome got = {nm_trainer_weights_hash(trainer), validation.score.value};
-    assert_string_equal(validation.score.name, "accuracy");
-    nm_task_score_release(&validation.score);
+    outcome got = {nm_trainer_weights_hash(trainer), validation.score};
+    assert_string_equal(validation.score_name, "accuracy");
+    nm_task_score_release(&score);
     nm_trainer_close(trainer);
     nm_options_free(options);
     free(run);

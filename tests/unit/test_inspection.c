@@ -39,11 +39,12 @@ static void train_with(trained *t, const char *norm, const char *norm_position, 
                               NULL};
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer;
-    nm_validation v;
+    nm_training_validation v;
+    nm_task_score score;
     nm_error err;
     *t = (trained){.folder = tiny_folder()};
     if (nm_trainer_open(&trainer, &nm_task_translation, options, t->folder, false, NULL, &err) != NM_OK ||
-        nm_trainer_run(trainer, &err) != NM_OK || nm_trainer_validate(trainer, &v, &err) != NM_OK)
+        nm_trainer_run(trainer, &err) != NM_OK || nm_trainer_validate(trainer, &v, &score, &err) != NM_OK)
         fail_msg("%s", err.text);
     t->valid_loss = v.loss;
     t->valid_nll = v.nll;

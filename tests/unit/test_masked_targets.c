@@ -39,7 +39,7 @@ static int64_t count_unseen_targets(int64_t *targets)
 }
 
 typedef struct measured {
-    nm_validation validation;
+    nm_training_validation validation;
     nm_confidence confidence;
     char *log;
 } measured;
@@ -50,10 +50,11 @@ static measured validate(const char *const *settings)
     char *folder = tiny_folder();
     nm_options *options = tiny_options(settings);
     nm_trainer *trainer;
+    nm_task_score score;
     nm_error err;
     if (nm_trainer_open(&trainer, &nm_task_translation, options, folder, false, NULL, &err) != NM_OK ||
         nm_trainer_run(trainer, &err) != NM_OK ||
-        nm_trainer_validate(trainer, &m.validation, &err) != NM_OK ||
+        nm_trainer_validate(trainer, &m.validation, &score, &err) != NM_OK ||
         nm_confidence_measure(&m.confidence, &trainer->task, nm_trainer_model(trainer), NM_SPLIT_VALID, 0,
                               &err) != NM_OK)
         fail_msg("%s", err.text);

@@ -257,7 +257,7 @@ static const nm_params *params_of(const trained *r)
 /* One update; the parameters before it, heap. */
 static float *update(trained *r)
 {
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     float *before = nm_allocate(nm_params_bytes(params_of(r)));
     memcpy(before, params_of(r)->values, nm_params_bytes(params_of(r)));

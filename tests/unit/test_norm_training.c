@@ -78,7 +78,7 @@ static void test_norm_warmup_of_a_run_limited_by_epochs(void **state)
                                     "0.5",
                                     NULL};
     fresh_run r = open_fresh(settings);
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
     assert_true(progress.batches > 1);
@@ -92,7 +92,7 @@ static int64_t updates_counted(const char *norm, const char *state)
 {
     const char *const settings[] = {"model.norm", norm, "train.shards", "4", "norm.state", state, NULL};
     fresh_run r = open_fresh(settings);
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     for (int i = 0; i < 3; i++)
         assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
@@ -118,7 +118,7 @@ static uint64_t hash_of_run(const char *const *settings, const char *folder, int
     tiny_set(options, "train.updates", "9");
     nm_trainer *trainer = open_run(options, folder, resume);
     nm_error err;
-    nm_progress progress;
+    nm_training_progress progress;
     nm_status status = NM_OK;
     while (status == NM_OK && nm_trainer_state(trainer)->update < stop)
         status = nm_trainer_update(trainer, &progress, &err);
@@ -230,7 +230,7 @@ static double first_penalty(const char *scale)
 {
     const char *const settings[] = {"model.norm", "rbn", "norm.rbn.scale", scale, "train.updates", "1", NULL};
     fresh_run r = open_fresh(settings);
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_OK);
     close_fresh(&r);

@@ -15,11 +15,11 @@
 
 /* The first progress report of a session. */
 typedef struct first_report {
-    nm_progress progress;
+    nm_training_progress progress;
     double clock;
 } first_report;
 
-static void keep_first_report(void *user, const nm_progress *progress)
+static void keep_first_report(void *user, const nm_training_progress *progress)
 {
     first_report *report = user;
     if (!report->clock)
@@ -480,7 +480,7 @@ static void check_other_optimizer(const char *first, const char *second)
     j.updates = "7";
     nm_options *options = options_of(&j);
     nm_trainer *trainer;
-    nm_progress progress;
+    nm_training_progress progress;
     char *messages = nm_duplicate("");
     const nm_train_callbacks callbacks = {.user = &messages, .message = collect_message};
     assert_int_equal(

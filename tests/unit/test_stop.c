@@ -23,7 +23,7 @@ typedef struct run {
     double factor; /* of the schedule */
 } run;
 
-static void request_stop(void *user, const nm_progress *progress)
+static void request_stop(void *user, const nm_training_progress *progress)
 {
     run *r = user;
     r->stop.requested |= progress->update == r->stop_after;

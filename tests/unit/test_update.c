@@ -31,9 +31,9 @@ static void close_run(run *r)
     tiny_data_remove(r->folder);
 }
 
-static nm_progress update(run *r)
+static nm_training_progress update(run *r)
 {
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     if (nm_trainer_update(r->trainer, &progress, &err) != NM_OK)
         fail_msg("%s", err.text);
@@ -46,7 +46,7 @@ static const nm_params *params_of(const run *r)
 }
 
 /* The L2 norm of the change of all parameters by one update. */
-static double change(run *r, nm_progress *progress)
+static double change(run *r, nm_training_progress *progress)
 {
     const nm_params *params = params_of(r);
     float *before = nm_allocate(nm_params_bytes(params));
@@ -78,7 +78,7 @@ static void test_gradient_norm_and_clipping(void **state)
     (void)state;
     static const char *const frozen[] = {"", "enc.0", "dec.*"};
     for (size_t i = 0; i < sizeof frozen / sizeof *frozen; i++) {
-        nm_progress progress, clipped;
+        nm_training_progress progress, clipped;
         const char *const all[] = {PLAIN_SGD, "train.max_grad_norm", "0", "model.freeze", frozen[i], NULL};
         run r = open_run(all);
         double moved = change(&r, &progress);
@@ -108,7 +108,7 @@ static void test_the_learning_rate_is_that_of_the_update(void **state)
         "train.updates", "40",     NULL};
     run r = open_run(settings);
     for (int n = 1; n <= 4; n++)
-        assert_true(fabs(update(&r).lr - 0.001 * n) < 1e-12);
+        assert_true(fabs(update(&r).learning_rate - 0.001 * n) < 1e-12);
     close_run(&r);
 }
 
@@ -117,7 +117,7 @@ static void test_position_in_the_data(void **state)
     (void)state;
     static const char *const settings[] = {"train.shards", "2", "train.updates", "100", NULL};
     run r = open_run(settings);
-    nm_progress progress = update(&r);
+    nm_training_progress progress = update(&r);
     const nm_train_state *s = nm_trainer_state(r.trainer);
     int64_t n = 1;
     for (; progress.epoch < 2; n++) {
@@ -146,7 +146,7 @@ static void test_the_divergence_threshold(void **state)
         char *text = nm_format("%.9g", factor * (k ? 1.1 : 0.7));
         const char *const settings[] = {"train.divergence_factor", text, NULL};
         r = open_run(settings);
-        nm_progress progress;
+        nm_training_progress progress;
         nm_error err;
         assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), k ? NM_OK : NM_DIVERGED);
         if (!k)
@@ -168,7 +168,7 @@ static void test_gradients_that_are_not_finite(void **state)
     for (int64_t i = 0; i < (int64_t)output->rows * output->cols; i++)
         weights[i] *= 1e37f;
     uint64_t before = nm_trainer_weights_hash(r.trainer);
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_DIVERGED);
     assert_non_null(strstr(err.text, "the gradient of "));
@@ -188,7 +188,7 @@ static void test_loss_that_is_not_a_number(void **state)
     float *weights = output->data;
     for (int64_t i = 0; i < (int64_t)output->rows * output->cols; i++)
         weights[i] = weights[i] > 0 ? 3e38f : -3e38f;
-    nm_progress progress;
+    nm_training_progress progress;
     nm_error err;
     assert_int_equal(nm_trainer_update(r.trainer, &progress, &err), NM_DIVERGED);
     assert_non_null(strstr(err.text, "loss nan; "));
@@ -207,7 +207,7 @@ static void test_activations_that_are_too_large(void **state)
         float *weights = embedding->data;
         for (int64_t i = 0; i < (int64_t)embedding->rows * embedding->cols; i++)
             weights[i] *= 1e22f;
-        nm_progress progress;
+        nm_training_progress progress;
         nm_error err;
         if (nm_trainer_update(r.trainer, &progress, &err) != NM_DIVERGED)
             fail_msg("%s: no divergence", norms[k]);

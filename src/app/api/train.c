@@ -58,29 +58,12 @@ static void follow_log(nm_training *self)
     self->tensorboard = NULL;
 }
 
-static void on_progress(void *user, const nm_progress *p)
+static void on_progress(void *user, const nm_training_progress *progress)
 {
     nm_training *self = user;
     follow_log(self);
-    const nm_training_events *events = &self->events;
-    bool perplexity = nm_task_has_perplexity(self->task, self->options);
-    const nm_training_progress progress = {.update = p->update,
-                                           .updates = p->updates,
-                                           .epoch = p->epoch,
-                                           .tokens = p->tokens,
-                                           .loss = p->loss,
-                                           .nll = p->nll,
-                                           .learning_rate = p->lr,
-                                           .grad_norm = p->grad_norm,
-                                           .tokens_per_second = p->tokens_per_second,
-                                           .seconds = p->seconds,
-                                           .seconds_left = p->seconds_left,
-                                           .batch = p->batch,
-                                           .batches = p->batches,
-                                           .perplexity = perplexity ? exp(p->nll) : NAN,
-                                           .fraction = p->fraction};
-    if (events->progress)
-        events->progress(events->user, &progress);
+    if (self->events.progress)
+        self->events.progress(self->events.user, progress);
 }
 
 static void on_validating(void *user, int64_t update, double last_seconds)
@@ -90,27 +73,11 @@ static void on_validating(void *user, int64_t update, double last_seconds)
         events->validating(events->user, update, last_seconds);
 }
 
-static void on_validated(void *user, const nm_validation *v)
+static void on_validated(void *user, const nm_training_validation *validation)
 {
-    const nm_training *self = user;
-    const nm_training_events *events = &self->events;
-    const nm_training_validation validation = {.update = v->update,
-                                               .epoch = v->epoch,
-                                               .loss = v->loss,
-                                               .perplexity = v->perplexity,
-                                               .score_name = v->score.name,
-                                               .score = v->score.name ? v->score.value : NAN,
-                                               .best = v->best,
-                                               .samples = v->score.samples,
-                                               .nll = v->nll,
-                                               .seconds = v->seconds,
-                                               .noncausal = nm_task_is_noncausal(self->task, self->options),
-                                               .batch_loss = v->batch_loss,
-                                               .batch_nll = v->batch_nll,
-                                               .masked = v->masked,
-                                               .score_title = v->score.name ? v->score.title : NULL};
+    const nm_training_events *events = &((const nm_training *)user)->events;
     if (events->validated)
-        events->validated(events->user, &validation);
+        events->validated(events->user, validation);
 }
 
 /* ---- options ---- */

@@ -15,6 +15,7 @@ enum { HASH_BYTES = 17 };
 /* The value of a member that is not an array. */
 typedef union value {
     const char *text;
+    json_t *json;
     int64_t number;
     int32_t code;
     double real;
@@ -93,6 +94,8 @@ static json_t *value_json(const nm_field *field, const void *record)
         return json_string(digits);
     case NM_FIELD_REALS:
         return reals_json(field, record);
+    case NM_FIELD_JSON:
+        return v.json ? v.json : json_null();
     case NM_FIELD_OTHER:
         break;
     }
@@ -168,6 +171,7 @@ static bool read_value(const nm_field *field, void *record, const json_t *from)
         return true;
     case NM_FIELD_REALS:
         return read_reals(field, (char *)record + field->offset, from);
+    case NM_FIELD_JSON:
     case NM_FIELD_OTHER:
         return false;
     }
@@ -192,6 +196,16 @@ bool nm_record_read_json(const nm_field *fields, void *record, const json_t *obj
     return complete;
 }
 
+void nm_record_clear(const nm_field *fields, void *record)
+{
+    double unknown = NAN;
+    for (const nm_field *field = fields; field->name; field++) {
+        memset((char *)record + field->offset, 0, field->bytes);
+        if (field->kind == NM_FIELD_REAL)
+            set(field, record, &unknown, sizeof unknown);
+    }
+}
+
 /* ---- tables and comparison ---- */
 
 char *nm_record_cell(const nm_field *field, const void *record)
@@ -214,7 +228,7 @@ static const void *bytes_of(const nm_field *field, const void *record, size_t *b
     const char *at = (const char *)record + field->offset;
     bool is_text = field->kind == NM_FIELD_TEXT;
     const char *text = is_text ? text_of(field, record) : NULL;
-    *bytes = field->kind == NM_FIELD_OTHER   ? 0
+    *bytes = field->kind >= NM_FIELD_JSON    ? 0
              : is_text                       ? (text ? strlen(text) + 1 : 0)
              : field->kind == NM_FIELD_CHARS ? strnlen(at, field->bytes)
                                              : field->bytes;

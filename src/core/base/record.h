@@ -18,6 +18,7 @@ typedef enum nm_field_kind {
     NM_FIELD_HASH,
     NM_FIELD_CHARS,
     NM_FIELD_REALS,
+    NM_FIELD_JSON,
     NM_FIELD_OTHER
 } nm_field_kind;
 
@@ -39,6 +40,7 @@ typedef struct nm_field {
 #define NM_KIND_hash        NM_FIELD_HASH
 #define NM_KIND_chars(n)    NM_FIELD_CHARS
 #define NM_KIND_reals(n)    NM_FIELD_REALS
+#define NM_KIND_json        NM_FIELD_JSON
 #define NM_KIND_other(type) NM_FIELD_OTHER
 #define NM_ROW(member_kind, member, ...)                                                                     \
     {.name = #member,                                                                                        \
@@ -46,9 +48,11 @@ typedef struct nm_field {
      .offset = offsetof(nm_this_record, member),                                                             \
      .bytes = sizeof(((nm_this_record *)0)->member),                                                         \
      .help = __VA_ARGS__},
-/* Defines the function T_fields, which returns the rows; "static" may precede it. */
-#define NM_FIELDS(T, LIST)                                                                                   \
-    const nm_field *T##_fields(void)                                                                         \
+/* Defines the function NAME_fields, which returns the rows of the list for the struct T; "static" may
+ * precede it. */
+#define NM_FIELDS(T, LIST) NM_FIELDS_OF(T, T, LIST)
+#define NM_FIELDS_OF(NAME, T, LIST)                                                                          \
+    const nm_field *NAME##_fields(void)                                                                      \
     {                                                                                                        \
         typedef T nm_this_record;                                                                            \
         static const nm_field rows[] = {LIST(NM_ROW){0}};                                                    \
@@ -61,6 +65,8 @@ const nm_field *nm_record_find(const nm_field *fields, const char *name);
 /* A new object, and the keys of a record in an object that exists. Numbers that are not finite are null. */
 json_t *nm_record_json(const nm_field *fields, const void *record);
 void nm_record_add_json(json_t *object, const nm_field *fields, const void *record);
+/* Sets all members to not known. */
+void nm_record_clear(const nm_field *fields, void *record);
 /* Sets the members whose keys exist; the others keep their values. Texts are those of the object, which must
  * outlive the record. Returns false if a value has another type or is too long, or if a key without "?" is
  * missing. */

@@ -31,24 +31,78 @@ static nm_status write_line(nm_trainer *trainer, json_t *object, nm_error *err)
     return NM_OK;
 }
 
+#define LOG_SESSION(F)                                                                                       \
+    F(text, host, "Host name")                                                                               \
+    F(text, command, "Command line", "command?")                                                             \
+    F(text, started, "Start of the session in UTC")
+
+#define LOG_START(F)                                                                                         \
+    F(text, type, "start")                                                                                   \
+    F(int, update, "0")                                                                                      \
+    F(text, norma, "Version of Norma")                                                                       \
+    F(text, compiler, "Compiler")                                                                            \
+    F(text, device, "Backend, CPU level and threads")                                                        \
+    F(text, precision, "float or bf16")                                                                      \
+    F(int, parameters, "Number of learned parameters")                                                       \
+    F(int, layers, "Number of layers of all stacks")                                                         \
+    F(int, batch_layers, "Number of layers with a norm that uses batch statistics")                          \
+    F(int, step_mib, "Memory of the largest step, MiB")                                                      \
+    F(int, data_size, "Size of the training data in units of size_unit")                                     \
+    F(text, size_unit, "Sentence pairs, tokens, sentences or texts")                                         \
+    F(text, build, "Build ID of the program")                                                                \
+    F(hash, data, "Fingerprint of the training data")                                                        \
+    F(hash, valid_data, "Fingerprint of the validation data")                                                \
+    F(hash, weights, "XXH3-64 of the initial parameters")                                                    \
+    F(json, init_from, "With model.init_from: the source and what was copied", "init_from?")                 \
+    F(int, ranks, "Number of processes that train together, if several", "ranks?")                           \
+    LOG_SESSION(F)
+NM_RECORD(log_start_record, LOG_START)
+static NM_FIELDS(log_start_record, LOG_START)
+
+#define LOG_RESUME(F)                                                                                        \
+    F(text, type, "resume")                                                                                  \
+    F(int, update, "Update of the checkpoint")                                                               \
+    F(text, norma, "Version of Norma")                                                                       \
+    F(json, changed, "Changed options: `\"section.key\": {\"from\": OLD, \"to\": NEW}`, values as text")     \
+    LOG_SESSION(F)
+NM_RECORD(log_resume_record, LOG_RESUME)
+static NM_FIELDS(log_resume_record, LOG_RESUME)
+
+#define LOG_WEIGHTS(F)                                                                                       \
+    F(text, type, "weights")                                                                                 \
+    F(int, update, "Number of updates")                                                                      \
+    F(hash, xxh3, "XXH3-64 of the parameters")
+NM_RECORD(log_weights_record, LOG_WEIGHTS)
+static NM_FIELDS(log_weights_record, LOG_WEIGHTS)
+
+#define LOG_SAMPLES(F)                                                                                       \
+    F(text, type, "samples")                                                                                 \
+    F(int, update, "Number of updates")                                                                      \
+    F(text, text, "A few inputs with outputs and references, as lines `label: text`")
+NM_RECORD(log_samples_record, LOG_SAMPLES)
+static NM_FIELDS(log_samples_record, LOG_SAMPLES)
+static NM_FIELDS(nm_training_progress, NM_TRAINING_PROGRESS)
+static NM_FIELDS(nm_training_validation, NM_TRAINING_VALIDATION)
+static NM_FIELDS(nm_log_machine, NM_LOG_MACHINE)
+
 #ifdef __clang__
 #define COMPILER __VERSION__
 #else
 #define COMPILER "GCC " __VERSION__
 #endif
 
-/* Adds host, start time and command line of this session. */
-static void add_session(const nm_trainer *trainer, json_t *object)
+/* Texts of this session. */
+typedef struct session {
+    char host[256], started[32];
+} session;
+
+static void describe_session(session *s)
 {
-    char host[256] = "", started[32];
     time_t now = time(NULL);
     struct tm utc;
-    gethostname(host, sizeof host - 1);
-    strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    json_object_set_new(object, "host", json_string(host));
-    if (trainer->callbacks.command)
-        json_object_set_new(object, "command", json_string(trainer->callbacks.command));
-    json_object_set_new(object, "started", json_string(started));
+    *s = (session){0};
+    gethostname(s->host, sizeof s->host - 1);
+    strftime(s->started, sizeof s->started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
 }
 
 /* Length of the layer's name, "enc.3" in "enc.3.ffn.norm"; 0 for a site outside layers. */
@@ -77,56 +131,51 @@ static int64_t count_layers(const nm_params *params, unsigned traits)
     return n;
 }
 
-static void add_hash(json_t *object, const char *key, uint64_t hash)
-{
-    char text[17];
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    json_object_set_new(object, key, json_string(text));
-}
-
 /* Written once, at the beginning of the run. */
 static nm_status log_start(nm_trainer *trainer, nm_error *err)
 {
-    char device[256];
-    nm_backend_describe(nm_trainer_backend(trainer), device, sizeof device);
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("start"));
-    json_object_set_new(o, "update", json_integer(trainer->state.update));
-    json_object_set_new(o, "norma", json_string(NORMA_VERSION));
-    json_object_set_new(o, "compiler", json_string(COMPILER));
-    json_object_set_new(o, "device", json_string(device));
-    json_object_set_new(o, "precision", json_string(nm_trainer_backend(trainer)->bf16 ? "bf16" : "float"));
-    json_object_set_new(o, "parameters",
-                        json_integer((json_int_t)nm_params_learned(&trainer->model->params)));
-    json_object_set_new(o, "layers", json_integer(count_layers(&trainer->model->params, 0)));
-    json_object_set_new(o, "batch_layers",
-                        json_integer(count_layers(&trainer->model->params, NM_USES_BATCH)));
-    json_object_set_new(o, "step_mib", json_integer((json_int_t)(nm_trainer_peak_bytes(trainer) >> 20)));
-    json_object_set_new(o, "data_size", json_integer((json_int_t)trainer->task.size));
-    json_object_set_new(o, "size_unit", json_string(trainer->task.type->size_unit));
-    char build[NM_BUILD_TEXT];
+    const nm_params *params = &trainer->model->params;
+    char device[256], build[NM_BUILD_TEXT];
+    session now;
+    describe_session(&now);
     nm_build_id(build);
-    json_object_set_new(o, "build", json_string(build));
-    add_hash(o, "data", trainer->task.fingerprint);
-    add_hash(o, "valid_data", trainer->task.valid_fingerprint);
-    add_hash(o, "weights", nm_trainer_weights_hash(trainer));
-    if (trainer->init_from)
-        json_object_set(o, "init_from", trainer->init_from);
-    if (trainer->comm->size > 1)
-        json_object_set_new(o, "ranks", json_integer(trainer->comm->size));
-    add_session(trainer, o);
-    return write_line(trainer, o, err);
+    nm_backend_describe(nm_trainer_backend(trainer), device, sizeof device);
+    const log_start_record record = {.type = "start",
+                                     .update = trainer->state.update,
+                                     .norma = NORMA_VERSION,
+                                     .compiler = COMPILER,
+                                     .device = device,
+                                     .precision = nm_trainer_backend(trainer)->bf16 ? "bf16" : "float",
+                                     .parameters = (int64_t)nm_params_learned(params),
+                                     .layers = count_layers(params, 0),
+                                     .batch_layers = count_layers(params, NM_USES_BATCH),
+                                     .step_mib = (int64_t)(nm_trainer_peak_bytes(trainer) >> 20),
+                                     .data_size = (int64_t)trainer->task.size,
+                                     .size_unit = trainer->task.type->size_unit,
+                                     .build = build,
+                                     .data = trainer->task.fingerprint,
+                                     .valid_data = trainer->task.valid_fingerprint,
+                                     .weights = nm_trainer_weights_hash(trainer),
+                                     .init_from = json_incref(trainer->init_from),
+                                     .ranks = trainer->comm->size > 1 ? trainer->comm->size : 0,
+                                     .host = now.host,
+                                     .command = trainer->callbacks.command,
+                                     .started = now.started};
+    return write_line(trainer, nm_record_json(log_start_record_fields(), &record), err);
 }
 
 nm_status nm_log_resume(nm_trainer *trainer, json_t *changes, nm_error *err)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("resume"));
-    json_object_set_new(o, "update", json_integer(trainer->state.update));
-    json_object_set_new(o, "norma", json_string(NORMA_VERSION));
-    json_object_set_new(o, "changed", changes);
-    add_session(trainer, o);
-    return write_line(trainer, o, err);
+    session now;
+    describe_session(&now);
+    const log_resume_record record = {.type = "resume",
+                                      .update = trainer->state.update,
+                                      .norma = NORMA_VERSION,
+                                      .changed = changes,
+                                      .host = now.host,
+                                      .command = trainer->callbacks.command,
+                                      .started = now.started};
+    return write_line(trainer, nm_record_json(log_resume_record_fields(), &record), err);
 }
 
 nm_status nm_log_sync(nm_trainer *trainer, nm_error *err)
@@ -141,11 +190,8 @@ nm_status nm_log_weights(nm_trainer *trainer, nm_error *err)
 {
     if (!trainer->log)
         return NM_OK;
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("weights"));
-    json_object_set_new(o, "update", json_integer(trainer->state.update));
-    add_hash(o, "xxh3", nm_trainer_weights_hash(trainer));
-    return write_line(trainer, o, err);
+    const log_weights_record record = {"weights", trainer->state.update, nm_trainer_weights_hash(trainer)};
+    return write_line(trainer, nm_record_json(log_weights_record_fields(), &record), err);
 }
 
 nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_TEXT], nm_error *err)
@@ -197,49 +243,29 @@ nm_status nm_log_open(nm_trainer *trainer, nm_error *err)
     return status == NM_OK && !length ? log_start(trainer, err) : status;
 }
 
-/* Adds the load of the machine since the last record. */
-static void add_load(nm_trainer *trainer, json_t *object)
+static json_t *new_record(const char *type, const nm_field *fields, const void *values)
 {
-    double others = nm_load_meter_read(&trainer->load);
-    json_object_set_new(object, "load", nm_json_number(nm_load_average()));
-    if (isfinite(others))
-        json_object_set_new(object, "other_cores", json_real(round(1e3 * others) / 1e3));
+    json_t *o = json_object();
+    json_object_set_new(o, "type", json_string(type));
+    nm_record_add_json(o, fields, values);
+    return o;
 }
 
-nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *p, nm_error *err)
+/* Adds the load of the machine since the last record. */
+static void add_machine(nm_trainer *trainer, nm_log_machine *machine, json_t *object)
+{
+    machine->load = nm_load_average();
+    machine->other_cores = round(1e3 * nm_load_meter_read(&trainer->load)) / 1e3;
+    nm_record_add_json(object, nm_log_machine_fields(), machine);
+}
+
+nm_status nm_log_progress(nm_trainer *trainer, const nm_training_progress *progress, nm_log_machine *machine,
+                          nm_error *err)
 {
     if (!trainer->log) /* only rank 0 writes the log */
         return NM_OK;
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("train"));
-    json_object_set_new(o, "update", json_integer(p->update));
-    json_object_set_new(o, "epoch", json_integer(p->epoch));
-    json_object_set_new(o, "loss", nm_json_number(p->loss));
-    json_object_set_new(o, "nll", nm_json_number(p->nll));
-    json_object_set_new(o, "penalty", nm_json_number(p->penalty));
-    json_object_set_new(o, "lr", nm_json_number(p->lr));
-    if (isfinite(p->position))
-        json_object_set_new(o, "schedule_position", nm_json_number(p->position));
-    json_object_set_new(o, "grad_norm", nm_json_number(p->grad_norm));
-    if (p->backward_state > 0)
-        json_object_set_new(o, "backward_state", nm_json_number(p->backward_state));
-    json_object_set_new(o, "tokens", json_integer(p->tokens));
-    json_object_set_new(o, "tokens_per_second", nm_json_number(p->tokens_per_second));
-    json_object_set_new(o, "seconds", nm_json_number(p->seconds));
-    add_load(trainer, o);
-    if (trainer->comm->size > 1) {
-        json_object_set_new(o, "exchange_seconds", nm_json_number(p->exchange_seconds));
-        json_object_set_new(o, "exchange_bytes", json_integer(p->exchange_bytes));
-    }
-    return write_line(trainer, o, err);
-}
-
-static nm_status log_samples(nm_trainer *trainer, const char *samples, nm_error *err)
-{
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("samples"));
-    json_object_set_new(o, "update", json_integer(trainer->state.update));
-    json_object_set_new(o, "text", json_string(samples));
+    json_t *o = new_record("train", nm_training_progress_fields(), progress);
+    add_machine(trainer, machine, o);
     return write_line(trainer, o, err);
 }
 
@@ -252,28 +278,16 @@ nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err)
     return status;
 }
 
-nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *v, nm_error *err)
+nm_status nm_log_validation(nm_trainer *trainer, const nm_training_validation *v, nm_error *err)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "type", json_string("valid"));
-    json_object_set_new(o, "update", json_integer(v->update));
-    json_object_set_new(o, "epoch", json_integer(v->epoch));
-    json_object_set_new(o, "loss", nm_json_number(v->loss));
-    json_object_set_new(o, "nll", nm_json_number(v->nll));
-    json_object_set_new(o, "perplexity", nm_json_number(v->perplexity));
-    if (isfinite(v->batch_nll)) {
-        json_object_set_new(o, "batch_loss", nm_json_number(v->batch_loss));
-        json_object_set_new(o, "batch_nll", nm_json_number(v->batch_nll));
-    }
-    if (v->masked)
-        json_object_set_new(o, "masked_targets", json_integer(v->masked));
-    if (v->score.name) {
-        json_object_set_new(o, v->score.name, nm_json_number(v->score.value));
-        json_object_set_new(o, "signature", json_string(v->score.signature));
-    }
-    json_object_set_new(o, "best", json_boolean(v->best));
-    json_object_set_new(o, "seconds", nm_json_number(trainer->state.seconds));
-    add_load(trainer, o);
+    nm_log_machine machine;
+    nm_record_clear(nm_log_machine_fields(), &machine);
+    json_t *o = new_record("valid", nm_training_validation_fields(), v);
+    if (v->score_name)
+        json_object_set_new(o, v->score_name, nm_json_number(v->score));
+    add_machine(trainer, &machine, o);
     NM_TRY(write_line(trainer, o, err));
-    return v->score.samples ? log_samples(trainer, v->score.samples, err) : NM_OK;
+    const log_samples_record samples = {"samples", v->update, v->samples};
+    return v->samples ? write_line(trainer, nm_record_json(log_samples_record_fields(), &samples), err)
+                      : NM_OK;
 }

@@ -44,13 +44,13 @@ static double check_backward_state(nm_trainer *trainer)
     return largest;
 }
 
-static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm_error *err)
+static nm_status log_progress(nm_trainer *trainer, const nm_training_progress *update, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     if (state->update % trainer->config->log_every)
         return NM_OK;
     NM_TRY(nm_ranks_share_messages(trainer, err));
-    nm_progress p = *update;
+    nm_training_progress p = *update;
     double n_targets = (double)state->sum_targets;
     p.loss = state->sum_loss / n_targets;
     p.nll = state->sum_nll / n_targets;
@@ -58,17 +58,20 @@ static nm_status log_progress(nm_trainer *trainer, const nm_progress *update, nm
     p.grad_norm = state->sum_norm / (double)state->sum_updates;
     state->sum_loss = state->sum_nll = state->sum_penalty = state->sum_norm = 0;
     state->sum_tokens = state->sum_targets = state->sum_updates = 0;
-    p.backward_state = check_backward_state(trainer);
-    p.exchange_seconds = trainer->comm->wait_seconds - trainer->logged_wait;
-    trainer->logged_wait = trainer->comm->wait_seconds;
-    p.exchange_bytes = trainer->comm->sent_bytes - trainer->logged_bytes;
-    trainer->logged_bytes = trainer->comm->sent_bytes;
-    return nm_log_progress(trainer, &p, err);
+    double backward_state = check_backward_state(trainer);
+    const nm_comm *comm = trainer->comm;
+    nm_log_machine machine = {
+        .backward_state = backward_state > 0 ? backward_state : NAN,
+        .exchange_seconds = comm->size > 1 ? comm->wait_seconds - trainer->logged_wait : NAN,
+        .exchange_bytes = comm->size > 1 ? comm->sent_bytes - trainer->logged_bytes : 0};
+    trainer->logged_wait = comm->wait_seconds;
+    trainer->logged_bytes = comm->sent_bytes;
+    return nm_log_progress(trainer, &p, &machine, err);
 }
 
 /* Sets the times, the finished fraction of the run, and the throughput: of this session, since the last record of the
  * log, without validations. */
-static void measure_progress(nm_trainer *trainer, nm_progress *p)
+static void measure_progress(nm_trainer *trainer, nm_training_progress *p)
 {
     nm_train_state *state = &trainer->state;
     double now = nm_clock(), spent = now - trainer->report_clock - trainer->validating;
@@ -82,6 +85,7 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
         trainer->earlier_tokens = 0;
         trainer->validating = 0;
     }
+    p->perplexity = nm_task_has_perplexity(trainer->task.type, trainer->options) ? exp(p->nll) : NAN;
     double by_seconds = nm_trainer_time_fraction(trainer);
     double by_updates = trainer->total_updates ? (double)state->update / (double)trainer->total_updates : 0;
     double by_epochs = trainer->config->epochs
@@ -90,7 +94,7 @@ static void measure_progress(nm_trainer *trainer, nm_progress *p)
                            : 0;
     bool is_planned = isfinite(trainer->schedule.total) &&
                       trainer->schedule.total != (double)trainer->schedule.config.updates;
-    p->position = is_planned ? (double)state->update / trainer->schedule.total : NAN;
+    p->schedule_position = is_planned ? (double)state->update / trainer->schedule.total : NAN;
     double fraction = fmin(fmax(by_seconds, fmax(by_updates, by_epochs)), 1);
     p->fraction = fraction > 0 ? fraction : NAN;
     p->seconds_left = state->seconds * (1 / p->fraction - 1);
@@ -117,59 +121,58 @@ static void update_schedule(nm_trainer *trainer, double score, bool has_score)
     state->schedule = trainer->schedule.state;
 }
 
-/* Selects the best checkpoint, updates the schedule, and logs the validation, whose score it releases. A validation that only
+/* Selects the best checkpoint, updates the schedule, and logs the validation. A validation that only
  * the end of the run causes counts for neither schedule nor patience: a run that is extended continues as if it had not ended. */
-static nm_status evaluate(nm_trainer *trainer, const nm_validation *validation, nm_error *err)
+static nm_status evaluate(nm_trainer *trainer, nm_training_validation *v, bool lower_is_better, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
-    nm_validation v = *validation;
-    bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v.score.name,
+    bool by_score = trainer->config->best_by == NM_BEST_BY_SCORE && v->score_name,
          counts = validation_is_due(trainer);
-    double score = v.score.lower_is_better ? -v.score.value : v.score.value;
-    double selection = by_score ? score : -v.loss;
-    const bool other_score = by_score && state->best_update && strcmp(state->score_title, v.score.title) != 0;
+    double score = lower_is_better ? -v->score : v->score;
+    double selection = by_score ? score : -v->loss;
+    const bool other_score =
+        by_score && state->best_update && strcmp(state->score_title, v->score_title) != 0;
     if (state->best_by_score != by_score || other_score) { /* a resumed run with other options */
         state->best_by_score = by_score;
         state->best_update = state->bad_checks = 0;
     }
-    v.best = selection > state->best_score || !state->best_update;
-    if (v.best) {
+    v->best = selection > state->best_score || !state->best_update;
+    if (v->best) {
         state->best_score = selection;
-        state->best_loss = v.loss;
+        state->best_loss = v->loss;
         state->best_update = state->update;
-        state->best_value = v.score.name ? v.score.value : NAN;
-        snprintf(state->score_title, sizeof state->score_title, "%s", v.score.name ? v.score.title : "");
+        state->best_value = v->score;
+        snprintf(state->score_title, sizeof state->score_title, "%s", v->score_name ? v->score_title : "");
         state->bad_checks = 0;
     } else if (counts) {
         state->bad_checks++;
     }
     if (counts)
-        update_schedule(trainer, v.score.name ? score : -v.loss, v.score.name != NULL);
+        update_schedule(trainer, v->score_name ? score : -v->loss, v->score_name != NULL);
     state->checked_epochs = finished_epochs(trainer);
     state->checked_update = state->update;
-    nm_status status = nm_log_validation(trainer, &v, err);
-    if (status == NM_OK && v.best)
+    nm_status status = nm_log_validation(trainer, v, err);
+    if (status == NM_OK && v->best)
         status = nm_trainer_save_best(trainer, err);
     if (trainer->callbacks.validated)
-        trainer->callbacks.validated(trainer->callbacks.user, &v);
-    nm_task_score_release(&v.score);
+        trainer->callbacks.validated(trainer->callbacks.user, v);
     return status;
 }
 
 /* NM_INTERRUPTED at a request to stop: the state is then as before the validation. */
 static nm_status validate(nm_trainer *trainer, nm_error *err)
 {
-    nm_validation v;
+    nm_training_validation v;
+    nm_task_score score;
     NM_TRY(nm_workers_share_first(&trainer->workers, &trainer->model->params, trainer->comm, err));
     if (trainer->callbacks.validating && !trainer->comm->rank)
         trainer->callbacks.validating(trainer->callbacks.user, trainer->state.update,
                                       trainer->last_validation);
-    NM_TRY(nm_trainer_validate(trainer, &v, err));
+    NM_TRY(nm_trainer_validate(trainer, &v, &score, err));
     trainer->last_validation = v.seconds;
-    if (trainer->comm->rank)
-        nm_task_score_release(&v.score);
-    else
-        NM_TRY(evaluate(trainer, &v, err));
+    nm_status status = trainer->comm->rank ? NM_OK : evaluate(trainer, &v, score.lower_is_better, err);
+    nm_task_score_release(&score);
+    NM_TRY(status);
     return nm_ranks_share_state(trainer, err);
 }
 
@@ -265,7 +268,7 @@ static nm_status has_validation(nm_trainer *trainer, bool *has, nm_error *err)
 static nm_status step(nm_trainer *trainer, bool validates, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
-    nm_progress progress = {0};
+    nm_training_progress progress = {0};
     NM_TRY(nm_trainer_update(trainer, &progress, err));
     measure_progress(trainer, &progress);
     NM_TRY(log_progress(trainer, &progress, err));

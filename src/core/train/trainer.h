@@ -9,6 +9,7 @@
 
 #include "base/record.h"
 #include "comm/comm.h"
+#include "norma/train.h"
 #include "train/hooks.h"
 #include "train/train_options.h"
 #include "train/schedule.h"
@@ -53,45 +54,14 @@ const nm_field *nm_train_state_fields(void);
 void nm_train_state_write(const nm_train_state *state, nm_safetensors_writer *writer);
 nm_status nm_train_state_read(nm_train_state *state, const nm_safetensors *file, nm_error *err);
 
-/* Reported after every update. loss, nll and penalty are means per target. */
-typedef struct nm_progress {
-    int64_t update, updates;       /* updates: maximum number, 0: not limited */
-    int64_t epoch, batch, batches; /* batches: number in the epoch */
-    int64_t tokens;
-    double loss, nll, penalty, lr, grad_norm, tokens_per_second, seconds;
-    /* finished fraction of the run, estimated remaining time; NaN without a limit */
-    double fraction, seconds_left;
-    /* in the schedule, 0 to 1, if it depends on the time or on early stopping; otherwise NaN */
-    double position;
-    /* Largest root mean square of a running gradient statistic (PowerNorm, MABN); in the log only. */
-    double backward_state;
-    /* Since the last record of the log, in the log only: time in which rank 0 sent, received and waited for other ranks, and the
-     * number of bytes that it sent. */
-    double exchange_seconds;
-    int64_t exchange_bytes;
-} nm_progress;
-
-/* Losses are means per target. */
-typedef struct nm_validation {
-    int64_t update, epoch;
-    /* with running statistics; perplexity is NaN if exp(nll) is not a perplexity */
-    double loss, nll, perplexity;
-    double batch_loss, batch_nll; /* with batch statistics; NaN if no norm uses them */
-    nm_task_score score;
-    /* target tokens outside the output vocabulary (data.mask_words), excluded from the losses */
-    int64_t masked;
-    bool best;
-    double seconds;
-} nm_validation;
-
 /* Any member may be NULL. */
 typedef struct nm_train_callbacks {
     void *user;          /* first argument of the callbacks */
     const char *command; /* command line, for the log */
-    void (*progress)(void *user, const nm_progress *progress);
+    void (*progress)(void *user, const nm_training_progress *progress);
     /* before a validation; last_seconds: the duration of the one before in this session, 0 if there was none */
     void (*validating)(void *user, int64_t update, double last_seconds);
-    void (*validated)(void *user, const nm_validation *validation);
+    void (*validated)(void *user, const nm_training_validation *validation);
     void (*message)(void *user, const char *text);
     /* Nonzero requests to finish the update, or to end the validation, to save and to return NM_INTERRUPTED. A resumed run
      * repeats the validation. With several processes, the score of a validation does not end early. */
@@ -140,8 +110,10 @@ typedef struct nm_profile {
 nm_profile nm_trainer_profile(const nm_trainer *trainer);
 
 /* One update without logging or checkpoints, for tests and benchmarks. */
-nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err);
-nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *validation, nm_error *err);
+nm_status nm_trainer_update(nm_trainer *trainer, nm_training_progress *progress, nm_error *err);
+/* The texts of the validation are those of the score, which the caller releases. */
+nm_status nm_trainer_validate(nm_trainer *trainer, nm_training_validation *validation, nm_task_score *score,
+                              nm_error *err);
 nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err);
 
 #endif

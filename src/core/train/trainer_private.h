@@ -129,9 +129,29 @@ nm_status nm_log_weights(nm_trainer *trainer, nm_error *err);
 nm_status nm_log_digest(nm_trainer *trainer, int64_t bytes, char text[NM_DIGEST_TEXT], nm_error *err);
 /* Flushes the file to disk, before a checkpoint stores its length. */
 nm_status nm_log_sync(nm_trainer *trainer, nm_error *err);
-nm_status nm_log_progress(nm_trainer *trainer, const nm_progress *progress, nm_error *err);
+/* What only the log has. */
+#define NM_LOG_MACHINE(F)                                                                                    \
+    F(real, backward_state,                                                                                  \
+      "Largest root mean square of a running gradient vector (`ema_gz` of PowerNorm and "                    \
+      "Unified Normalization, `buffer_gz` of MABN and Unified Normalization)",                               \
+      "backward_state?")                                                                                     \
+    F(real, load, "1-minute load average")                                                                   \
+    F(real, other_cores,                                                                                     \
+      "Mean number of cores that other processes and other virtual machines used since the "                 \
+      "previous record, from `/proc/stat`",                                                                  \
+      "other_cores?")                                                                                        \
+    F(real, exchange_seconds,                                                                                \
+      "With several processes: time since the previous record in which rank 0 exchanged "                    \
+      "data with others or waited for them",                                                                 \
+      "exchange_seconds?")                                                                                   \
+    F(int, exchange_bytes, "With several processes: bytes that rank 0 has sent since the previous record",   \
+      "exchange_bytes?")
+NM_RECORD(nm_log_machine, NM_LOG_MACHINE)
+/* machine: without the load. */
+nm_status nm_log_progress(nm_trainer *trainer, const nm_training_progress *progress, nm_log_machine *machine,
+                          nm_error *err);
 /* Writes the objects of an array; releases it. */
 nm_status nm_log_objects(nm_trainer *trainer, json_t *objects, nm_error *err);
-nm_status nm_log_validation(nm_trainer *trainer, const nm_validation *validation, nm_error *err);
+nm_status nm_log_validation(nm_trainer *trainer, const nm_training_validation *validation, nm_error *err);
 
 #endif

@@ -378,7 +378,7 @@ static void add_update(nm_train_state *state, const nm_shard_sums *total, double
     state->sum_updates++;
 }
 
-static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+static nm_status update(nm_trainer *trainer, nm_training_progress *progress, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
     NM_TRY(compute_shards(trainer, err));
@@ -402,21 +402,21 @@ static nm_status update(nm_trainer *trainer, nm_progress *progress, nm_error *er
         trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets);
     NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));
     add_update(state, &total, norm);
-    *progress = (nm_progress){.update = state->update,
-                              .updates = trainer->total_updates,
-                              .epoch = state->epoch,
-                              .batch = state->batch,
-                              .batches = trainer->batches.n,
-                              .tokens = state->tokens,
-                              .loss = loss,
-                              .nll = total.nll / n_targets,
-                              .penalty = total.penalty / n_targets,
-                              .lr = lr,
-                              .grad_norm = norm};
+    *progress = (nm_training_progress){.update = state->update,
+                                       .updates = trainer->total_updates,
+                                       .epoch = state->epoch,
+                                       .batch = state->batch,
+                                       .batches = trainer->batches.n,
+                                       .tokens = state->tokens,
+                                       .loss = loss,
+                                       .nll = total.nll / n_targets,
+                                       .penalty = total.penalty / n_targets,
+                                       .learning_rate = lr,
+                                       .grad_norm = norm};
     return NM_OK;
 }
 
-nm_status nm_trainer_update(nm_trainer *trainer, nm_progress *progress, nm_error *err)
+nm_status nm_trainer_update(nm_trainer *trainer, nm_training_progress *progress, nm_error *err)
 {
     bool profiled = trainer->device->profile && trainer->profile.warm;
     int64_t tokens = trainer->state.tokens;

@@ -89,7 +89,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
 }
 
 /* The loss with batch statistics. Its forward passes update the running statistics, which are restored afterwards. */
-static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_validation *v,
+static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_training_validation *v,
                                  nm_error *err)
 {
     nm_norm_snapshot snapshot = nm_norm_snapshot_save(&trainer->model->params);
@@ -109,13 +109,26 @@ static int64_t last_epoch(const nm_train_state *state)
     return state->batch || !state->epoch ? state->epoch : state->epoch - 1;
 }
 
-nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *err)
+static void set_score(nm_training_validation *v, const nm_task_score *score)
+{
+    v->score_name = score->name;
+    v->score_title = score->name ? score->title : NULL;
+    v->signature = score->name ? score->signature : NULL;
+    v->score = score->name ? score->value : NAN;
+    v->samples = score->samples;
+}
+
+nm_status nm_trainer_validate(nm_trainer *trainer, nm_training_validation *v, nm_task_score *score,
+                              nm_error *err)
 {
     double start = nm_clock();
-    *v = (nm_validation){.update = trainer->state.update,
-                         .epoch = last_epoch(&trainer->state),
-                         .batch_loss = NAN,
-                         .batch_nll = NAN};
+    *v = (nm_training_validation){.update = trainer->state.update,
+                                  .epoch = last_epoch(&trainer->state),
+                                  .batch_loss = NAN,
+                                  .batch_nll = NAN,
+                                  .noncausal = nm_task_is_noncausal(trainer->task.type, trainer->options),
+                                  .training_seconds = trainer->state.seconds};
+    *score = (nm_task_score){0};
     nm_batches batches;
     NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, err));
     validation_loss mean = {NAN, NAN, 0};
@@ -130,12 +143,13 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_validation *v, nm_error *e
     v->perplexity = nm_task_has_perplexity(trainer->task.type, trainer->options) ? exp(v->nll) : NAN;
     if (status == NM_OK && trainer->config->score) {
         status = trainer->task.type->score(&trainer->task, trainer->model, NM_SPLIT_VALID,
-                                           trainer->config->validate_examples, &v->score, err);
+                                           trainer->config->validate_examples, score, err);
         const bool has_score = status == NM_OK;
         status = nm_ranks_share_interruption(trainer, status, err);
         if (has_score && status != NM_OK)
-            nm_task_score_release(&v->score);
+            nm_task_score_release(score);
     }
+    set_score(v, score);
     v->seconds = nm_clock() - start;
     trainer->validating += v->seconds;
     return status;
