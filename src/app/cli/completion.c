@@ -1,5 +1,6 @@
 /* norma completion: scripts that complete commands, options and values in bash and zsh, generated from the option tables. The
  * scripts run norma recipes --names to complete names of recipes. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ static void write_first_arguments(const nm_command *const *commands, const char 
     for (; *commands; commands++) {
         const char *usage = (*commands)->usage;
         size_t length = usage ? strcspn(usage, " ") : 0;
-        if (!length || !memchr(usage, '|', length))
+        if (!length || !memchr(usage, '|', length) || isupper((unsigned char)*usage)) /* names */
             continue;
         char *values = nm_format("%.*s", (int)length, usage);
         for (char *bar = values; (bar = strchr(bar, '|'));)
