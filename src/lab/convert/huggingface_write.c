@@ -105,15 +105,13 @@ static json_t *suppressed(const nm_loaded_model *loaded)
     return list;
 }
 
-static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_norm, const char *folder,
-                                      nm_error *err)
+static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_norm, const char *activation,
+                                      const char *folder, nm_error *err)
 {
     const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
     const nm_translation_parts *parts = loaded->task.parts;
     const nm_vocab *vocab = parts->target_vocab;
     bool all = c->share_embeddings == NM_SHARE_ALL;
-    const char *activation;
-    NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
     json_t *config = json_pack(
         "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
         "s:b, s:b, "
@@ -165,6 +163,8 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
     nm_tensor_list list = {0};
     NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
     NM_TRY(check_seq2seq(model, pre_norm, err));
+    const char *activation;
+    NM_TRY(nm_huggingface_activation(nm_seq2seq_config_of(model)->activation, &activation, err));
     const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded, written);
     NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
@@ -183,7 +183,7 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     if (status == NM_OK)
-        status = write_seq2seq_config(loaded, pre_norm, folder, err);
+        status = write_seq2seq_config(loaded, pre_norm, activation, folder, err);
     return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
 
