@@ -45,8 +45,8 @@ void nm_batch_norm_shape_uncentered(const void *policy, const nm_norm_site *site
 static void inverse_root(nm_norm_call *call, const void *variance, void *scale)
 {
     const nm_batch_norm_policy *policy = policy_of(call->norm);
-    nm_norm_vec(call, policy->clamp ? NM_VEC_RSQRT_CLAMP : NM_VEC_RSQRT, scale, variance, NULL, NULL,
-                policy->epsilon, 0);
+    NM_CALL(call->backend, vec, .op = policy->clamp ? NM_VEC_RSQRT_CLAMP : NM_VEC_RSQRT,
+            .n = call->norm->site.width, .out = scale, .a = variance, .s = policy->epsilon);
 }
 
 bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m)
@@ -104,8 +104,8 @@ void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, 
     const nm_batch_norm_policy *policy = policy_of(call->norm);
     bool variance = i == call->norm->shape.n_state - 1;
     double correction = variance && policy->unbiased_running && rows > 1 ? rows / (rows - 1) : 1;
-    nm_norm_vec(call, NM_VEC_LINEAR, out, call->norm->state[i], statistic, NULL, policy->decay,
-                (1 - policy->decay) * correction);
+    NM_NORM_VEC(call, LINEAR, .out = out, .a = call->norm->state[i], .b = statistic, .s = policy->decay,
+                .t = (1 - policy->decay) * correction);
 }
 
 void nm_batch_norm_update_state(nm_norm_call *call)
@@ -146,17 +146,17 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *
     if (!joined[1])
         return;
     /* dh = a dy + c0 + c1 z:  a = factor weight/sigma,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
-    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, terms->factor, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, a, joined[1], NULL, -inverse_rows, 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = scale, .s = terms->factor);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = a, .b = joined[1], .s = -inverse_rows);
     if (policy->clamp)
-        nm_norm_vec(call, NM_VEC_ABOVE, c1, square, c1, NULL, policy->epsilon, 0);
+        NM_NORM_VEC(call, ABOVE, .out = c1, .a = square, .b = c1, .s = policy->epsilon);
     if (terms->z)
-        nm_norm_vec(call, NM_VEC_LINEAR, c1, c1, terms->z, NULL, 1, 1);
-    nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, centered ? -inverse_rows : 0, 0);
+        NM_NORM_VEC(call, LINEAR, .out = c1, .a = c1, .b = terms->z, .s = 1, .t = 1);
+    NM_NORM_VEC(call, MUL, .out = c0, .a = a, .b = joined[0], .s = centered ? -inverse_rows : 0);
     if (terms->mean)
-        nm_norm_vec(call, NM_VEC_LINEAR, c0, c0, terms->mean, NULL, 1, 1);
+        NM_NORM_VEC(call, LINEAR, .out = c0, .a = c0, .b = terms->mean, .s = 1, .t = 1);
     if (terms->dy)
-        nm_norm_vec(call, NM_VEC_LINEAR, a, a, terms->dy, NULL, 1, 1);
+        NM_NORM_VEC(call, LINEAR, .out = a, .a = a, .b = terms->dy, .s = 1, .t = 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .a = a, .c0 = centered ? c0 : NULL, .c1 = c1, .add = call->add,
             .dx = call->dx, .residual = call->residual);

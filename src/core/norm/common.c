@@ -34,16 +34,9 @@ void *nm_norm_find(const nm_norm_call *call, const char *name)
     nm_panic(__FILE__, __LINE__, name);
 }
 
-void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
-                 double s, double t)
-{
-    NM_CALL(call->backend, vec, .op = op, .n = call->norm->site.width, .out = out, .a = a, .b = b, .c = c,
-            .s = s, .t = t);
-}
-
 void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight)
 {
-    nm_norm_vec(call, NM_VEC_LINEAR, running, running, fresh, NULL, old, fresh_weight);
+    NM_NORM_VEC(call, LINEAR, .out = running, .a = running, .b = fresh, .s = old, .t = fresh_weight);
 }
 
 void nm_norm_collect(nm_norm_call *call, int i, const void *value)
@@ -54,7 +47,7 @@ void nm_norm_collect(nm_norm_call *call, int i, const void *value)
         return;
     norm->collected_rows[i] = total;
     if (before == 0)
-        nm_norm_vec(call, NM_VEC_COPY, norm->statistics[i], value, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = norm->statistics[i], .a = value);
     else if (norm->shape.statistics[i].combination == NM_STATISTIC_SUM)
         nm_norm_average(call, norm->statistics[i], 1, value, 1);
     else
@@ -71,12 +64,12 @@ void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const 
     bool first = norm->collected_rows[i] == 0;
     void *difference = first || call->recomputed ? NULL : nm_norm_scratch(call, norm->site.width);
     if (difference)
-        nm_norm_vec(call, NM_VEC_LINEAR, difference, mean, norm->statistics[i], NULL, 1, -1);
+        NM_NORM_VEC(call, LINEAR, .out = difference, .a = mean, .b = norm->statistics[i], .s = 1, .t = -1);
     nm_norm_collect(call, i, mean);
     nm_norm_collect(call, i + 1, variance);
     if (difference)
-        nm_norm_vec(call, NM_VEC_MUL_ADD, norm->statistics[i + 1], difference, difference,
-                    norm->statistics[i + 1], w * (1 - w), 1);
+        NM_NORM_VEC(call, MUL_ADD, .out = norm->statistics[i + 1], .a = difference, .b = difference,
+                    .c = norm->statistics[i + 1], .s = w * (1 - w), .t = 1);
 }
 
 void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations)
@@ -104,7 +97,7 @@ void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out)
     for (int i = 0; i < n; i++)
         out[i] = call->joiner ? nm_norm_scratch(call, call->norm->site.width) : sums[i];
     for (int i = 0; i < n && call->joiner && out[n - 1]; i++)
-        nm_norm_vec(call, NM_VEC_COPY, out[i], sums[i], NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = out[i], .a = sums[i]);
     if (out[n - 1])
         nm_norm_join(call, n, out, combinations);
 }
@@ -138,7 +131,7 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
     for (int i = 0; i < 2; i++) {
         void *grad = call->norm->param_grads[i];
         if (grad)
-            nm_norm_vec(call, NM_VEC_LINEAR, grad, grad, sums[i], NULL, 1, 1);
+            NM_NORM_VEC(call, LINEAR, .out = grad, .a = grad, .b = sums[i], .s = 1, .t = 1);
     }
 }
 

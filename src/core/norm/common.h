@@ -17,9 +17,11 @@ void *nm_norm_find(const nm_norm_call *call, const char *name);
 /* An unpublished vector; NULL: out of memory. */
 void *nm_norm_scratch(nm_norm_call *call, int32_t length);
 
-/* An elementwise operation on vectors of the layer's width; see nm_vec_op. */
-void nm_norm_vec(nm_norm_call *call, nm_vec_op op, void *out, const void *a, const void *b, const void *c,
-                 double s, double t);
+/* An elementwise operation on vectors of the layer's width, by the names of nm_vec_args:
+ *     NM_NORM_VEC(call, MUL_ADD, .out = y, .a = x, .b = weight, .c = bias, .s = 1, .t = 1)
+ * Arguments that are left out are NULL or 0. */
+#define NM_NORM_VEC(call_, op_, ...)                                                                         \
+    NM_CALL((call_)->backend, vec, .op = NM_VEC_##op_, .n = (call_)->norm->site.width, __VA_ARGS__)
 /* running = old running + fresh_weight fresh */
 void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight);
 /* Adds the statistic of this call, [width], to statistic i of the update: NM_STATISTIC_MEAN or NM_STATISTIC_SUM. */

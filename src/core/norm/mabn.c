@@ -117,7 +117,7 @@ static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *
         NM_CALL(b, feature_moments, .spec = &(nm_feature_norm){0},
                 .x = nm_mat_of(ring, (int32_t)config->window, width), .mean = average);
     else if (average != value)
-        nm_norm_vec(call, NM_VEC_COPY, average, value, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = average, .a = value);
 }
 
 static void mabn_note(const nm_norm *norm, char *text, size_t size)
@@ -131,7 +131,7 @@ static void mabn_note(const nm_norm *norm, char *text, size_t size)
 static void center_rows(nm_norm_call *call, nm_mat m, void *means, void *ones)
 {
     nm_backend *b = call->backend;
-    nm_norm_vec(call, NM_VEC_FILL, ones, NULL, NULL, NULL, 1, 0);
+    NM_NORM_VEC(call, FILL, .out = ones, .s = 1);
     const nm_mat column = nm_mat_of(ones, m.cols, 1), row = nm_mat_of(ones, 1, m.cols);
     const nm_mat mean = nm_mat_of(means, m.rows, 1);
     NM_CALL(b, gemm, .alpha = 1.0 / m.cols, .a = m, .b = column, .c = mean);
@@ -144,14 +144,14 @@ static void correction(nm_norm_call *call, int64_t t, const void *v, void *r, vo
     const nm_norm *norm = call->norm;
     const mabn_config *config = norm->config;
     if (t <= config->r_hold || t <= warmup_of(norm)) {
-        nm_norm_vec(call, NM_VEC_FILL, r, NULL, NULL, NULL, 1, 0);
+        NM_NORM_VEC(call, FILL, .out = r, .s = 1);
     } else {
-        nm_norm_vec(call, NM_VEC_SQRT, r, v, NULL, NULL, config->epsilon, 0);
-        nm_norm_vec(call, NM_VEC_RSQRT, gain, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
-        nm_norm_vec(call, NM_VEC_MUL, r, r, gain, NULL, 1, 0);
-        nm_norm_vec(call, NM_VEC_CLIP, r, r, NULL, NULL, 1 / config->r_limit, config->r_limit);
+        NM_NORM_VEC(call, SQRT, .out = r, .a = v, .s = config->epsilon);
+        NM_NORM_VEC(call, RSQRT, .out = gain, .a = norm->state[RUNNING_VAR], .s = config->epsilon);
+        NM_NORM_VEC(call, MUL, .out = r, .a = r, .b = gain, .s = 1);
+        NM_NORM_VEC(call, CLIP, .out = r, .a = r, .s = 1 / config->r_limit, .t = config->r_limit);
     }
-    nm_norm_vec(call, NM_VEC_MUL, gain, norm->params[0], r, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = gain, .a = norm->params[0], .b = r, .s = 1);
 }
 
 static void mabn_train(nm_norm_call *call)
@@ -177,7 +177,7 @@ static void mabn_train(nm_norm_call *call)
     nm_norm_collect(call, STATISTIC_SQUARE, p);
     nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
     ring_average(call, norm->state[RING_SQUARE], t, p, v);
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, v, NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = v, .s = config->epsilon);
     correction(call, t, v, r, gain);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = gain, .bias = norm->params[1], .y = call->y);
@@ -197,7 +197,7 @@ static void mabn_infer(nm_norm_call *call)
     void *means = config->center_weights ? nm_norm_publish(call, "output_mean", call->x.rows) : ones;
     if (!means)
         return;
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = norm->state[RUNNING_VAR], .s = config->epsilon);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y);
     if (config->center_weights)
@@ -232,16 +232,16 @@ static void mabn_backward(nm_norm_call *call)
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
             .scale = scale, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
     /* g; the ring buffer has gradients of the loss without grad_scale */
-    nm_norm_vec(call, NM_VEC_MUL, a, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = gain, .b = sum_dy_z, .s = 1 / (call->grad_scale * call->x.rows));
     nm_norm_collect(call, STATISTIC_GRAD, a);
     nm_norm_join_one(call, a, NM_STATISTIC_MEAN);
     ring_average(call, norm->state[RING_GRAD], call->update, a, c1);
     /* dh = a dy + c1 z:  a = gain/sqrt(v + epsilon),  c1 = -gbar/sqrt(v + epsilon) */
-    nm_norm_vec(call, NM_VEC_MUL, c1, c1, scale, NULL, -call->grad_scale, 0);
-    nm_norm_vec(call, NM_VEC_MUL, a, gain, scale, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = c1, .b = scale, .s = -call->grad_scale);
+    NM_NORM_VEC(call, MUL, .out = a, .a = gain, .b = scale, .s = 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = dy, .x = call->x, .row_scale = row_scale,
             .scale = scale, .a = a, .c1 = c1, .add = call->add, .dx = call->dx, .residual = call->residual);
-    nm_norm_vec(call, NM_VEC_MUL, a, nm_norm_find(call, "r"), sum_dy_z, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = nm_norm_find(call, "r"), .b = sum_dy_z, .s = 1);
     nm_norm_add_grads(call, a, sum_dy);
 }
 

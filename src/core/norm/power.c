@@ -142,7 +142,7 @@ static void power_train(nm_norm_call *call)
         nm_norm_collect(call, STATISTIC_SQUARE, p);
         nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
     }
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, warming_up ? p : norm->state[PHI], NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = warming_up ? p : norm->state[PHI], .s = config->epsilon);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .scale = scale,
             .weight = norm->params[0], .bias = norm->params[1], .y = call->y,
             .square = warming_up ? NULL : p);
@@ -154,7 +154,7 @@ static void power_train(nm_norm_call *call)
 static void running_scale(nm_norm_call *call, void *scale)
 {
     const power_config *config = call->norm->config;
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, call->norm->state[PHI], NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = call->norm->state[PHI], .s = config->epsilon);
 }
 
 static void power_infer(nm_norm_call *call)
@@ -187,22 +187,22 @@ static void power_backward(nm_norm_call *call)
         return;
     if (config->backward_divisor == DIVISOR_BATCH && call->update > warmup_of(norm))
         nm_norm_join_one(call, p, NM_STATISTIC_MEAN);
-    nm_norm_vec(call, NM_VEC_LINEAR, nu, e, NULL, NULL, fresh, 0);
+    NM_NORM_VEC(call, LINEAR, .out = nu, .a = e, .s = fresh);
     if (config->backward_divisor == DIVISOR_RUNNING)
-        nm_norm_vec(call, NM_VEC_COPY, divisor, scale, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = divisor, .a = scale);
     else
-        nm_norm_vec(call, NM_VEC_RSQRT, divisor, p, NULL, NULL, config->epsilon, 0);
+        NM_NORM_VEC(call, RSQRT, .out = divisor, .a = p, .s = config->epsilon);
     /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy contains grad_scale, e does not */
-    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], divisor, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, e, divisor, NULL, -fresh * call->grad_scale, 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = divisor, .s = 1);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = e, .b = divisor, .s = -fresh * call->grad_scale);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
             .row_scale = groups ? nm_norm_find(call, "row_scale") : NULL, .scale = scale, .a = a, .c1 = c1,
             .add = call->add, .dx = call->dx, .residual = call->residual, .sum_dy = sum_dy,
             .sum_dy_z = sum_dy_z);
     nm_norm_add_grads(call, sum_dy_z, sum_dy);
     /* factor of e: 1 - (1 - decay_backward) mean(z^2) */
-    nm_norm_vec(call, NM_VEC_MUL, c1, scale, scale, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, c1, p, NULL, -fresh, 1);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = scale, .b = scale, .s = 1);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = c1, .b = p, .s = -fresh, .t = 1);
     nm_norm_collect(call, STATISTIC_E_FACTOR, c1);
     nm_norm_collect(call, STATISTIC_SUM_DY_Z, sum_dy_z);
 }
@@ -223,11 +223,11 @@ static void power_update_state(nm_norm_call *call)
     }
     if (norm->collected_rows[STATISTIC_SUM_DY_Z] > 0) {
         double rows = norm->collected_rows[STATISTIC_SUM_DY_Z];
-        nm_norm_vec(call, NM_VEC_MUL, e, e, norm->statistics[STATISTIC_E_FACTOR], NULL, 1, 0);
-        nm_norm_vec(call, NM_VEC_MUL_ADD, e, norm->params[0], norm->statistics[STATISTIC_SUM_DY_Z], e,
-                    1 / (call->grad_scale * rows), 1);
+        NM_NORM_VEC(call, MUL, .out = e, .a = e, .b = norm->statistics[STATISTIC_E_FACTOR], .s = 1);
+        NM_NORM_VEC(call, MUL_ADD, .out = e, .a = norm->params[0], .b = norm->statistics[STATISTIC_SUM_DY_Z],
+                    .c = e, .s = 1 / (call->grad_scale * rows), .t = 1);
         if (config->clip > 0)
-            nm_norm_vec(call, NM_VEC_CLIP, e, e, NULL, NULL, -config->clip, config->clip);
+            NM_NORM_VEC(call, CLIP, .out = e, .a = e, .s = -config->clip, .t = config->clip);
     }
 }
 

@@ -165,8 +165,8 @@ static void token_forward(nm_norm_call *call, double lambda, const nm_residual_s
     const nm_norm *norm = call->norm;
     const nm_token_norm spec = token_spec(norm);
     for (int i = 0; i < token_params(norm); i++)
-        nm_norm_vec(call, NM_VEC_LINEAR, vector_at(call, vectors, i), norm->params[TOKEN_WEIGHT + i], NULL,
-                    NULL, lambda, 0);
+        NM_NORM_VEC(call, LINEAR, .out = vector_at(call, vectors, i), .a = norm->params[TOKEN_WEIGHT + i],
+                    .s = lambda);
     NM_CALL(call->backend, token_norm, .spec = &spec, .sum = sum, .x = call->x, .weight = vectors,
             .bias = spec.bias_len ? vector_at(call, vectors, 1) : NULL, .y = call->y,
             .shift = nm_token_norm_centers(spec.kind) ? shift : NULL, .scale = scale);
@@ -180,7 +180,7 @@ static void token_backward(nm_norm_call *call, double lambda, bool add, void *ve
     const nm_token_norm spec = token_spec(norm);
     bool layer = nm_token_norm_centers(spec.kind);
     void *grads = vector_at(call, vectors, 1);
-    nm_norm_vec(call, NM_VEC_LINEAR, vectors, norm->params[TOKEN_WEIGHT], NULL, NULL, lambda, 0);
+    NM_NORM_VEC(call, LINEAR, .out = vectors, .a = norm->params[TOKEN_WEIGHT], .s = lambda);
     nm_backend_zero(call->backend, grads,
                     2 * (size_t)norm->site.width * nm_dtype_bytes(call->backend->dtype));
     NM_CALL(call->backend, token_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .weight = vectors,

@@ -79,15 +79,15 @@ static double inner_product(nm_norm_call *call, const void *a, const void *b)
 static double mean_distance(nm_norm_call *call, const void *m, const void *s2, void *grad, void *scratch)
 {
     const rbn_config *config = call->norm->config;
-    nm_norm_vec(call, NM_VEC_LINEAR, grad, nm_norm_find(call, "batch_mean"), m, NULL, 1, -1);
+    NM_NORM_VEC(call, LINEAR, .out = grad, .a = nm_norm_find(call, "batch_mean"), .b = m, .s = 1, .t = -1);
     if (config->penalty != PENALTY_RELDIFF) {
         double value = inner_product(call, grad, grad);
-        nm_norm_vec(call, NM_VEC_LINEAR, grad, grad, NULL, NULL, 2, 0);
+        NM_NORM_VEC(call, LINEAR, .out = grad, .a = grad, .s = 2);
         return value;
     }
-    nm_norm_vec(call, NM_VEC_DIV, scratch, grad, s2, NULL, 1, 0);
+    NM_NORM_VEC(call, DIV, .out = scratch, .a = grad, .b = s2, .s = 1);
     double value = inner_product(call, scratch, grad);
-    nm_norm_vec(call, NM_VEC_LINEAR, grad, scratch, NULL, NULL, 2, 0);
+    NM_NORM_VEC(call, LINEAR, .out = grad, .a = scratch, .s = 2);
     return value;
 }
 
@@ -97,20 +97,20 @@ static double variance_distance(nm_norm_call *call, const void *s2, void *grad, 
     const rbn_config *config = call->norm->config;
     const void *variance = nm_norm_find(call, "batch_var");
     if (config->penalty == PENALTY_DIFF) {
-        nm_norm_vec(call, NM_VEC_SIGN, grad, variance, s2, NULL, 1, 0);
+        NM_NORM_VEC(call, SIGN, .out = grad, .a = variance, .b = s2, .s = 1);
         return inner_product(call, grad, variance) - inner_product(call, grad, s2);
     }
     void *s = grad;
-    nm_norm_vec(call, NM_VEC_SQRT, scratch, variance, NULL, NULL, 0, 0);
-    nm_norm_vec(call, NM_VEC_SQRT, s, s2, NULL, NULL, 0, 0);
-    nm_norm_vec(call, NM_VEC_LINEAR, scratch, scratch, s, NULL, 1, -1); /* sigma - s */
+    NM_NORM_VEC(call, SQRT, .out = scratch, .a = variance);
+    NM_NORM_VEC(call, SQRT, .out = s, .a = s2);
+    NM_NORM_VEC(call, LINEAR, .out = scratch, .a = scratch, .b = s, .s = 1, .t = -1); /* sigma - s */
     if (config->penalty == PENALTY_RELDIFF)
-        nm_norm_vec(call, NM_VEC_DIV, scratch, scratch, s, NULL, 1, 0);
+        NM_NORM_VEC(call, DIV, .out = scratch, .a = scratch, .b = s, .s = 1);
     double value = inner_product(call, scratch, scratch);
     if (config->penalty == PENALTY_RELDIFF)
-        nm_norm_vec(call, NM_VEC_DIV, scratch, scratch, s, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_RSQRT_CLAMP, grad, variance, NULL, NULL, TINY, 0);
-    nm_norm_vec(call, NM_VEC_MUL, grad, grad, scratch, NULL, 1, 0);
+        NM_NORM_VEC(call, DIV, .out = scratch, .a = scratch, .b = s, .s = 1);
+    NM_NORM_VEC(call, RSQRT_CLAMP, .out = grad, .a = variance, .s = TINY);
+    NM_NORM_VEC(call, MUL, .out = grad, .a = grad, .b = scratch, .s = 1);
     return value;
 }
 
@@ -144,8 +144,8 @@ static void rbn_train(nm_norm_call *call)
     nm_backend_upload(call->backend, call->penalty, &value, sizeof value);
     /* additions to dh, without grad_scale: penalty_mean, and penalty_z times z */
     double per_row = weight / nm_norm_rows(call);
-    nm_norm_vec(call, NM_VEC_LINEAR, grad_mean, grad_mean, NULL, NULL, config->lambda * per_row, 0);
-    nm_norm_vec(call, NM_VEC_DIV, grad_z, grad_z, scale, NULL, 2 * config->nu * per_row, 0);
+    NM_NORM_VEC(call, LINEAR, .out = grad_mean, .a = grad_mean, .s = config->lambda * per_row);
+    NM_NORM_VEC(call, DIV, .out = grad_z, .a = grad_z, .b = scale, .s = 2 * config->nu * per_row);
 }
 
 static void rbn_backward(nm_norm_call *call)
@@ -154,9 +154,8 @@ static void rbn_backward(nm_norm_call *call)
     void *z = nm_norm_scratch(call, call->norm->site.width);
     if (!z)
         return;
-    nm_norm_vec(call, NM_VEC_LINEAR, mean, nm_norm_find(call, "penalty_mean"), NULL, NULL, call->grad_scale,
-                0);
-    nm_norm_vec(call, NM_VEC_LINEAR, z, nm_norm_find(call, "penalty_z"), NULL, NULL, call->grad_scale, 0);
+    NM_NORM_VEC(call, LINEAR, .out = mean, .a = nm_norm_find(call, "penalty_mean"), .s = call->grad_scale);
+    NM_NORM_VEC(call, LINEAR, .out = z, .a = nm_norm_find(call, "penalty_z"), .s = call->grad_scale);
     nm_batch_norm_backward_with(call, &(nm_batch_norm_terms){.factor = 1, .mean = mean, .z = z});
 }
 

@@ -143,9 +143,9 @@ static void standard_deviation(nm_norm_call *call, const void *variance, const v
 {
     const renorm_config *config = call->norm->config;
     bool added = config->eps_mode == EPSILON_ADDED;
-    nm_norm_vec(call, NM_VEC_SQRT, sigma, variance, NULL, NULL, added ? 0 : config->epsilon, 0);
+    NM_NORM_VEC(call, SQRT, .out = sigma, .a = variance, .s = added ? 0 : config->epsilon);
     if (added)
-        nm_norm_vec(call, NM_VEC_LINEAR, sigma, sigma, ones, NULL, 1, config->epsilon);
+        NM_NORM_VEC(call, LINEAR, .out = sigma, .a = sigma, .b = ones, .s = 1, .t = config->epsilon);
 }
 
 /* ---- forward ---- */
@@ -180,17 +180,18 @@ static void renorm_train(nm_norm_call *call)
     nm_norm_collect_moments(call, STATISTIC_MEAN, mean, variance);
     nm_norm_join_moments(call, mean, variance);
     spec.row_scale_ready = true;
-    nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
+    NM_NORM_VEC(call, FILL, .out = scale, .s = 1);
     standard_deviation(call, variance, scale, sigma);
-    nm_norm_vec(call, NM_VEC_DIV, scale, scale, sigma, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_DIV, r, sigma, s, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_CLIP, r, r, NULL, NULL, 1 / r_max, r_max);
-    nm_norm_vec(call, NM_VEC_LINEAR, d, mean, m, NULL, 1, -1);
-    nm_norm_vec(call, NM_VEC_DIV, d, d, s, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_CLIP, d, d, NULL, NULL, -d_max, d_max);
+    NM_NORM_VEC(call, DIV, .out = scale, .a = scale, .b = sigma, .s = 1);
+    NM_NORM_VEC(call, DIV, .out = r, .a = sigma, .b = s, .s = 1);
+    NM_NORM_VEC(call, CLIP, .out = r, .a = r, .s = 1 / r_max, .t = r_max);
+    NM_NORM_VEC(call, LINEAR, .out = d, .a = mean, .b = m, .s = 1, .t = -1);
+    NM_NORM_VEC(call, DIV, .out = d, .a = d, .b = s, .s = 1);
+    NM_NORM_VEC(call, CLIP, .out = d, .a = d, .s = -d_max, .t = d_max);
     /* y = gain z + bias:  gain = weight r,  bias = weight d + bias */
-    nm_norm_vec(call, NM_VEC_MUL, gain, norm->params[0], r, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, bias, norm->params[0], d, norm->params[1], 1, 1);
+    NM_NORM_VEC(call, MUL, .out = gain, .a = norm->params[0], .b = r, .s = 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = bias, .a = norm->params[0], .b = d, .c = norm->params[1], .s = 1,
+                .t = 1);
     NM_CALL(b, feature_norm, .spec = &spec, .x = call->x, .row_scale = row_scale, .shift = mean,
             .scale = scale, .weight = gain, .bias = bias, .y = call->y);
 }
@@ -198,8 +199,8 @@ static void renorm_train(nm_norm_call *call)
 /* scale = 1/sigma */
 static void running_scale(nm_norm_call *call, void *scale)
 {
-    nm_norm_vec(call, NM_VEC_FILL, scale, NULL, NULL, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_DIV, scale, scale, call->norm->state[RUNNING_STD], NULL, 1, 0);
+    NM_NORM_VEC(call, FILL, .out = scale, .s = 1);
+    NM_NORM_VEC(call, DIV, .out = scale, .a = scale, .b = call->norm->state[RUNNING_STD], .s = 1);
 }
 
 static void renorm_infer(nm_norm_call *call)
@@ -229,21 +230,22 @@ static void renorm_backward(nm_norm_call *call)
     void *c1 = nm_norm_scratch(call, width);
     if (!summed || !c1)
         return;
-    nm_norm_vec(call, NM_VEC_MUL, c0, r, sums[1], NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, c0, nm_norm_find(call, "d"), sums[0], c0, 1, 1);
+    NM_NORM_VEC(call, MUL, .out = c0, .a = r, .b = sums[1], .s = 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = c0, .a = nm_norm_find(call, "d"), .b = sums[0], .c = c0, .s = 1,
+                .t = 1);
     nm_norm_add_grads(call, c0, sums[0]);
     nm_norm_join_sums(call, 2, sums, joined);
     if (!joined[1])
         return;
     /* dh = a dy + c0 + c1 z:  a = weight r/sigma_B,  c0 = -a mean(dy),  c1 = -a mean(dy z) */
-    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], r, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, a, a, scale, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_MUL, c1, a, joined[1], NULL, -inverse_rows, 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = r, .s = 1);
+    NM_NORM_VEC(call, MUL, .out = a, .a = a, .b = scale, .s = 1);
+    NM_NORM_VEC(call, MUL, .out = c1, .a = a, .b = joined[1], .s = -inverse_rows);
     if (config->eps_mode == EPSILON_ADDED) {
-        nm_norm_vec(call, NM_VEC_RSQRT_CLAMP, c0, nm_norm_find(call, "batch_var"), NULL, NULL, TINY, 0);
-        nm_norm_vec(call, NM_VEC_MUL_ADD, c1, c1, c0, c1, config->epsilon, 1);
+        NM_NORM_VEC(call, RSQRT_CLAMP, .out = c0, .a = nm_norm_find(call, "batch_var"), .s = TINY);
+        NM_NORM_VEC(call, MUL_ADD, .out = c1, .a = c1, .b = c0, .c = c1, .s = config->epsilon, .t = 1);
     }
-    nm_norm_vec(call, NM_VEC_MUL, c0, a, joined[0], NULL, -inverse_rows, 0);
+    NM_NORM_VEC(call, MUL, .out = c0, .a = a, .b = joined[0], .s = -inverse_rows);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .row_scale = row_scale,
             .shift = mean, .scale = scale, .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx,
             .residual = call->residual);
@@ -261,7 +263,7 @@ static void renorm_update_state(nm_norm_call *call)
     norm->counters[UPDATES]++;
     nm_norm_average(call, norm->state[RUNNING_MEAN], config->decay, mean, 1 - config->decay);
     void *ones = mean; /* no longer needed */
-    nm_norm_vec(call, NM_VEC_FILL, ones, NULL, NULL, NULL, 1, 0);
+    NM_NORM_VEC(call, FILL, .out = ones, .s = 1);
     standard_deviation(call, sigma, ones, sigma);
     nm_norm_average(call, norm->state[RUNNING_STD], config->decay, sigma, 1 - config->decay);
 }

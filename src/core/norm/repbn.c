@@ -96,10 +96,11 @@ static void combine(nm_norm_call *call, const nm_repbn_parts *parts, const void 
     const nm_norm *norm = call->norm;
     const double epsilon = policy_of(norm)->batch.epsilon;
     nm_norm_repeat(call, norm->params[ALPHA], parts->weight, parts->alpha);
-    nm_norm_vec(call, NM_VEC_SQRT, parts->weight, variance, NULL, NULL, epsilon, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, parts->weight, parts->alpha, parts->weight, norm->params[WEIGHT],
-                factor, factor);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, parts->bias, parts->alpha, mean, norm->params[BIAS], factor, factor);
+    NM_NORM_VEC(call, SQRT, .out = parts->weight, .a = variance, .s = epsilon);
+    NM_NORM_VEC(call, MUL_ADD, .out = parts->weight, .a = parts->alpha, .b = parts->weight,
+                .c = norm->params[WEIGHT], .s = factor, .t = factor);
+    NM_NORM_VEC(call, MUL_ADD, .out = parts->bias, .a = parts->alpha, .b = mean, .c = norm->params[BIAS],
+                .s = factor, .t = factor);
 }
 
 /* y += bias + weight z is the gradient kernel's dx += a dy + c0 + c1 z with a = 0: it reads x and y, and writes y. */
@@ -107,7 +108,7 @@ void nm_repbn_apply(nm_norm_call *call, const nm_repbn_parts *parts, double fact
 {
     const nm_batch_norm_measured *m = &parts->batch;
     combine(call, parts, m->mean, m->square, factor);
-    nm_norm_vec(call, NM_VEC_FILL, parts->zero, NULL, NULL, NULL, 0, 0);
+    NM_NORM_VEC(call, FILL, .out = parts->zero);
     if (add)
         NM_CALL(call->backend, feature_norm_grad, .spec = &m->spec, .dy = call->x, .x = call->x,
                 .shift = m->mean, .scale = m->scale, .a = parts->zero, .c0 = parts->bias, .c1 = parts->weight,
@@ -134,7 +135,7 @@ void nm_repbn_infer(nm_norm_call *call)
     if (!scale)
         return;
     combine(call, &parts, mean, variance, 1);
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, variance, NULL, NULL, policy_of(norm)->batch.epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = variance, .s = policy_of(norm)->batch.epsilon);
     NM_CALL(call->backend, feature_norm, .spec = &(nm_feature_norm){.sum = call->sum}, .x = call->x,
             .shift = mean, .scale = scale, .weight = parts.weight, .bias = parts.bias, .y = call->y);
 }
@@ -142,9 +143,10 @@ void nm_repbn_infer(nm_norm_call *call)
 /* dalpha += factor sum over features of sum(dy z)/scale + mean sum(dy); vector, sum: memory of [width] and [1] */
 static void add_alpha_grad(nm_norm_call *call, const void *mean, double factor, void *vector, void *sum)
 {
-    nm_norm_vec(call, NM_VEC_DIV, vector, nm_norm_find(call, "grad_sum_z"), nm_norm_find(call, "scale"), NULL,
-                1, 0);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, vector, mean, nm_norm_find(call, "grad_sum"), vector, 1, 1);
+    NM_NORM_VEC(call, DIV, .out = vector, .a = nm_norm_find(call, "grad_sum_z"),
+                .b = nm_norm_find(call, "scale"), .s = 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = vector, .a = mean, .b = nm_norm_find(call, "grad_sum"), .c = vector,
+                .s = 1, .t = 1);
     nm_norm_add_sum(call, vector, factor, sum, call->norm->param_grads[ALPHA]);
 }
 
@@ -155,7 +157,7 @@ void nm_repbn_backward_scaled(nm_norm_call *call, double factor)
     void *dy = nm_norm_scratch(call, width);
     if (!dy)
         return;
-    nm_norm_vec(call, NM_VEC_LINEAR, dy, nm_norm_find(call, "alpha"), NULL, NULL, factor, 0);
+    NM_NORM_VEC(call, LINEAR, .out = dy, .a = nm_norm_find(call, "alpha"), .s = factor);
     nm_batch_norm_backward_with(call, &(nm_batch_norm_terms){.factor = factor, .dy = dy});
     if (nm_norm_find(call, "grad_sum_z"))
         add_alpha_grad(call, nm_norm_find(call, "batch_mean"), factor, vector, sum);
@@ -181,7 +183,8 @@ void nm_repbn_infer_backward(nm_norm_call *call)
     void *sum_dy_z = nm_norm_publish(call, "grad_sum_z", width);
     if (!sum_dy_z)
         return;
-    nm_norm_vec(call, NM_VEC_MUL_ADD, a, norm->params[WEIGHT], scale, nm_norm_find(call, "alpha"), 1, 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = a, .a = norm->params[WEIGHT], .b = scale,
+                .c = nm_norm_find(call, "alpha"), .s = 1, .t = 1);
     NM_CALL(call->backend, feature_norm_grad, .spec = &(nm_feature_norm){0}, .dy = call->dy, .x = call->x,
             .shift = mean, .scale = scale, .a = a, .add = call->add, .dx = call->dx, .sum_dy = sum_dy,
             .sum_dy_z = sum_dy_z);

@@ -264,7 +264,7 @@ static void inference_backward(nm_norm_call *call)
     void *sum_dy_z = nm_norm_scratch(call, norm->site.width);
     if (!sum_dy_z)
         return;
-    nm_norm_vec(call, NM_VEC_MUL, a, norm->params[0], scale, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = scale, .s = 1);
     NM_CALL(call->backend, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
             .row_scale = row_scale ? row_scale->data : NULL, .shift = mean, .scale = scale, .a = a,
             .dx = call->dx, .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);

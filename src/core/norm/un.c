@@ -129,7 +129,7 @@ static void window_mean(nm_norm_call *call, void *buffer, int64_t window, int64_
                         void *out)
 {
     double part = 1 / (double)window;
-    nm_norm_vec(call, NM_VEC_LINEAR, out, value, NULL, NULL, part, 0);
+    NM_NORM_VEC(call, LINEAR, .out = out, .a = value, .s = part);
     for (int64_t i = 0; i < window; i++)
         if (i != t % window)
             nm_norm_average(call, out, 1, slot_of(call, buffer, i), part);
@@ -141,13 +141,13 @@ static void geometric_mean(nm_norm_call *call, int64_t t, const void *p, void *r
     const un_config *config = call->norm->config;
     int64_t window = config->window_forward;
     double exponent = 1 / (double)window;
-    nm_norm_vec(call, NM_VEC_POW, out, p, NULL, NULL, exponent, 1);
+    NM_NORM_VEC(call, POW, .out = out, .a = p, .s = exponent, .t = 1);
     for (int64_t i = 0; i < window; i++) {
         if (i == t % window)
             continue;
-        nm_norm_vec(call, NM_VEC_POW, root, slot_of(call, call->norm->state[BUFFER_SQUARE], i), NULL, NULL,
-                    exponent, 1);
-        nm_norm_vec(call, NM_VEC_MUL, out, out, root, NULL, 1, 0);
+        NM_NORM_VEC(call, POW, .out = root, .a = slot_of(call, call->norm->state[BUFFER_SQUARE], i),
+                    .s = exponent, .t = 1);
+        NM_NORM_VEC(call, MUL, .out = out, .a = out, .b = root, .s = 1);
     }
 }
 
@@ -156,8 +156,8 @@ static void geometric_mean(nm_norm_call *call, int64_t t, const void *p, void *r
 static void select_by(nm_norm_call *call, const void *mask, const void *a, const void *b, void *rest,
                       void *out)
 {
-    nm_norm_vec(call, NM_VEC_MUL_ADD, rest, mask, a, a, -1, 1);
-    nm_norm_vec(call, NM_VEC_MUL_ADD, out, mask, b, rest, 1, 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = rest, .a = mask, .b = a, .c = a, .s = -1, .t = 1);
+    NM_NORM_VEC(call, MUL_ADD, .out = out, .a = mask, .b = b, .c = rest, .s = 1, .t = 1);
 }
 
 /* ---- outliers ---- */
@@ -200,18 +200,18 @@ static void find_skipped(nm_norm_call *call, int64_t t, const void *p, const voi
 {
     const un_config *config = call->norm->config;
     bool filters = config->window_forward > 1 && config->outlier_filtration && t >= warmup_of(call->norm);
-    nm_norm_vec(call, NM_VEC_FILL, mask, NULL, NULL, NULL, config->window_forward == 1, 0);
+    NM_NORM_VEC(call, FILL, .out = mask, .s = config->window_forward == 1);
     if (!filters)
         return;
     outlier_threshold(call, w, w->repeated);
     window_mean(call, call->norm->state[BUFFER_SQUARE], config->window_forward, t, p, w->mean);
     nm_norm_average(call, w->mean, 1, v, -1);
-    nm_norm_vec(call, NM_VEC_SIGN, w->mean, w->mean, w->repeated, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_CLIP, w->mean, w->mean, NULL, NULL, 0, 1);
+    NM_NORM_VEC(call, SIGN, .out = w->mean, .a = w->mean, .b = w->repeated, .s = 1);
+    NM_NORM_VEC(call, CLIP, .out = w->mean, .a = w->mean, .t = 1);
     /* any feature: the sum is positive */
-    nm_norm_vec(call, NM_VEC_FILL, w->root, NULL, NULL, NULL, 0, 0);
+    NM_NORM_VEC(call, FILL, .out = w->root);
     nm_norm_add_sum(call, w->mean, 1, w->repeated, w->root);
-    nm_norm_vec(call, NM_VEC_CLIP, w->root, w->root, NULL, NULL, 0, 1);
+    NM_NORM_VEC(call, CLIP, .out = w->root, .a = w->root, .t = 1);
     nm_norm_repeat(call, w->root, w->repeated, mask);
 }
 
@@ -222,7 +222,7 @@ static void measure(nm_norm_call *call, int64_t t, const void *p, const workspac
     geometric_mean(call, t, p, w->root, v);
     find_skipped(call, t, p, v, w, mask);
     if (t <= config->window_forward || t < warmup_of(call->norm))
-        nm_norm_vec(call, NM_VEC_COPY, v, p, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = v, .a = p);
     else
         select_by(call, mask, v, p, w->root, v);
 }
@@ -234,15 +234,15 @@ static void correction(nm_norm_call *call, int64_t t, const void *v, const void 
 {
     const nm_norm *norm = call->norm;
     const un_config *config = norm->config;
-    nm_norm_vec(call, NM_VEC_FILL, w->mean, NULL, NULL, NULL, 1, 0);
+    NM_NORM_VEC(call, FILL, .out = w->mean, .s = 1);
     if (t <= config->r_hold || t <= warmup_of(norm)) {
-        nm_norm_vec(call, NM_VEC_COPY, r, w->mean, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = r, .a = w->mean);
         return;
     }
-    nm_norm_vec(call, NM_VEC_SQRT, r, v, NULL, NULL, config->epsilon, 0);
-    nm_norm_vec(call, NM_VEC_RSQRT, w->root, norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
-    nm_norm_vec(call, NM_VEC_MUL, r, r, w->root, NULL, 1, 0);
-    nm_norm_vec(call, NM_VEC_CLIP, r, r, NULL, NULL, 1 / config->r_limit, config->r_limit);
+    NM_NORM_VEC(call, SQRT, .out = r, .a = v, .s = config->epsilon);
+    NM_NORM_VEC(call, RSQRT, .out = w->root, .a = norm->state[RUNNING_VAR], .s = config->epsilon);
+    NM_NORM_VEC(call, MUL, .out = r, .a = r, .b = w->root, .s = 1);
+    NM_NORM_VEC(call, CLIP, .out = r, .a = r, .s = 1 / config->r_limit, .t = config->r_limit);
     select_by(call, mask, r, w->mean, w->root, r);
 }
 
@@ -270,7 +270,7 @@ static void un_train(nm_norm_call *call)
     if (config->outlier_filtration)
         nm_norm_collect(call, STATISTIC_SKIPPED, mask);
     correction(call, t, v, mask, &w, r);
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, v, NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = v, .s = config->epsilon);
     NM_CALL(b, feature_norm, .spec = &ready, .x = call->x, .scale = scale, .weight = norm->params[0],
             .bias = norm->params[1], .y = call->y);
 }
@@ -278,7 +278,7 @@ static void un_train(nm_norm_call *call)
 static void running_scale(nm_norm_call *call, void *scale)
 {
     const un_config *config = call->norm->config;
-    nm_norm_vec(call, NM_VEC_RSQRT, scale, call->norm->state[RUNNING_VAR], NULL, NULL, config->epsilon, 0);
+    NM_NORM_VEC(call, RSQRT, .out = scale, .a = call->norm->state[RUNNING_VAR], .s = config->epsilon);
 }
 
 static void un_infer(nm_norm_call *call)
@@ -298,7 +298,7 @@ static void gradient_statistics(nm_norm_call *call, const void *g, const void *m
     int64_t t = call->update;
     select_by(call, mask, g, norm->state[E], difference, slot);
     if (t <= config->window_backward || t < warmup_of(norm)) {
-        nm_norm_vec(call, NM_VEC_COPY, m, g, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = m, .a = g);
     } else {
         window_mean(call, norm->state[BUFFER_GRAD], config->window_backward, t, g, m);
         select_by(call, mask, m, g, difference, m);
@@ -323,9 +323,9 @@ static void un_backward(nm_norm_call *call)
         return;
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .scale = scale,
             .sum_dy = sum_dy, .sum_dy_z = sum_dy_z);
-    nm_norm_vec(call, NM_VEC_MUL, gain, norm->params[0], r, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = gain, .a = norm->params[0], .b = r, .s = 1);
     /* the statistics are those of the loss without grad_scale */
-    nm_norm_vec(call, NM_VEC_MUL, g, gain, sum_dy_z, NULL, 1 / (call->grad_scale * call->x.rows), 0);
+    NM_NORM_VEC(call, MUL, .out = g, .a = gain, .b = sum_dy_z, .s = 1 / (call->grad_scale * call->x.rows));
     gradient_statistics(call, g, mask, difference, slot, m);
     nm_norm_collect(call, STATISTIC_SLOT_GRAD, slot);
     nm_norm_collect(call, STATISTIC_MEAN_GRAD, m);
@@ -333,14 +333,15 @@ static void un_backward(nm_norm_call *call)
         nm_norm_join_one(call, g, NM_STATISTIC_MEAN);
         gradient_statistics(call, g, mask, difference, slot, m);
     }
-    nm_norm_vec(call, NM_VEC_LINEAR, e, norm->state[E], m, NULL, config->decay, 1 - config->decay);
+    NM_NORM_VEC(call, LINEAR, .out = e, .a = norm->state[E], .b = m, .s = config->decay,
+                .t = 1 - config->decay);
     select_by(call, mask, e, m, difference, e);
     /* dx = a dy + c1 z:  a = weight r/sqrt(v + epsilon),  c1 = -e/sqrt(v + epsilon) */
-    nm_norm_vec(call, NM_VEC_MUL, e, e, scale, NULL, -call->grad_scale, 0);
-    nm_norm_vec(call, NM_VEC_MUL, gain, gain, scale, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = e, .a = e, .b = scale, .s = -call->grad_scale);
+    NM_NORM_VEC(call, MUL, .out = gain, .a = gain, .b = scale, .s = 1);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x, .scale = scale, .a = gain,
             .c1 = e, .add = call->add, .dx = call->dx, .residual = call->residual);
-    nm_norm_vec(call, NM_VEC_MUL, g, r, sum_dy_z, NULL, 1, 0);
+    NM_NORM_VEC(call, MUL, .out = g, .a = r, .b = sum_dy_z, .s = 1);
     nm_norm_add_grads(call, g, sum_dy);
 }
 
@@ -353,7 +354,7 @@ static void update_gradients(nm_norm_call *call, int64_t t)
     nm_norm *norm = call->norm;
     const un_config *config = norm->config;
     void *slot = slot_of(call, norm->state[BUFFER_GRAD], t % config->window_backward);
-    nm_norm_vec(call, NM_VEC_COPY, slot, norm->statistics[STATISTIC_SLOT_GRAD], NULL, NULL, 0, 0);
+    NM_NORM_VEC(call, COPY, .out = slot, .a = norm->statistics[STATISTIC_SLOT_GRAD]);
     nm_norm_average(call, norm->state[E], config->decay, norm->statistics[STATISTIC_MEAN_GRAD],
                     1 - config->decay);
 }
@@ -369,7 +370,7 @@ static void update_squares(nm_norm_call *call, int64_t t)
     double skipped = 0;
     geometric_mean(call, t, p, scratch, v);
     if (t <= config->window_forward || t < warmup_of(norm))
-        nm_norm_vec(call, NM_VEC_COPY, v, p, NULL, NULL, 0, 0);
+        NM_NORM_VEC(call, COPY, .out = v, .a = p);
     else if (mask)
         select_by(call, mask, v, p, scratch, v);
     if (mask && config->window_forward > 1) {
@@ -377,8 +378,8 @@ static void update_squares(nm_norm_call *call, int64_t t)
         nm_backend_read(call->backend, &skipped, mask, 1);
         norm->counters[SKIPPED] += skipped > 0;
     }
-    nm_norm_vec(call, NM_VEC_COPY, slot_of(call, norm->state[BUFFER_SQUARE], t % config->window_forward), p,
-                NULL, NULL, 0, 0);
+    NM_NORM_VEC(call, COPY, .out = slot_of(call, norm->state[BUFFER_SQUARE], t % config->window_forward),
+                .a = p);
     nm_norm_average(call, rv, config->decay, v, 1 - config->decay);
 }
 
