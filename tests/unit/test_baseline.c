@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "baseline/kneser_ney.h"
-#include "model/logistic.h"
+#include "baseline/logistic.h"
 
 /* ---- logistic regression ---- */
 
