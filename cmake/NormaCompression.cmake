@@ -1,9 +1,9 @@
-# Libraries of file formats: compressed text (src/core/base/text_input.c), YAML (src/lab/convert/yaml_file.c). Each is read if its library is
-# installed.
+# Libraries of file formats: compressed text (src/core/base/text_input.c), YAML (src/lab/convert/yaml_file.c), images
+# (src/task/data/image_file.c). Each is read if its library is installed.
 set(NORMA_COMPRESSION_REQUIRES "")
 set(NORMA_COMPRESSION_MODULES "")
 set(_definitions)
-foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd YAML=yaml-0.1)
+foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd YAML=yaml-0.1 LIBJPEG=libjpeg LIBPNG=libpng)
   string(REPLACE "=" ";" _row ${_row})
   list(GET _row 0 _name)
   list(GET _row 1 _module)
@@ -18,4 +18,5 @@ foreach(_row ZLIB=zlib LZMA=liblzma ZSTD=libzstd YAML=yaml-0.1)
   endif()
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/src/core/base/text_input.c
-                            ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/convert/yaml_file.c PROPERTIES COMPILE_DEFINITIONS "${_definitions}")
+                            ${CMAKE_CURRENT_SOURCE_DIR}/src/lab/convert/yaml_file.c
+                            ${CMAKE_CURRENT_SOURCE_DIR}/src/task/data/image_file.c PROPERTIES COMPILE_DEFINITIONS "${_definitions}")

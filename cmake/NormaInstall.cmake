@@ -11,7 +11,7 @@ target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:OpenMP::OpenMP_C>
 if(NORMA_PROTOBUF_REQUIRES)
   target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::PROTOBUF_C>)
 endif()
-foreach(_library ZLIB LZMA ZSTD)
+foreach(_library ZLIB LZMA ZSTD LIBJPEG LIBPNG)
   if(${_library}_FOUND)
     target_link_libraries(norma PUBLIC $<INSTALL_INTERFACE:PkgConfig::${_library}>)
   endif()

@@ -15,7 +15,7 @@ set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash" "NETTLE=nett
 if(NORMA_PROTOBUF_REQUIRES)
   list(APPEND _packages "PROTOBUF_C=protobuf-c")
 endif()
-foreach(_package ZLIB=z LZMA=lzma ZSTD=zstd YAML=yaml)
+foreach(_package ZLIB=z LZMA=lzma ZSTD=zstd YAML=yaml LIBJPEG=jpeg LIBPNG=png16)
   string(REGEX REPLACE "=.*" "" _name ${_package})
   if(${_name}_FOUND)
     list(APPEND _packages ${_package})

@@ -29,6 +29,8 @@ build     zlib1g-dev                                  module:zlib
 build     liblzma-dev                                 module:liblzma
 build     libzstd-dev                                 module:libzstd
 build     libyaml-dev                                 module:yaml-0.1
+build     libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev module:libjpeg
+build     libpng-dev                                  module:libpng
 test      libcmocka-dev                               module:cmocka
 test      libarchive13|libarchive13t64                always
 test      xz-utils                                    command:xz

@@ -29,7 +29,8 @@ row_names() {
     printf 'tears/%s-en-vi\n' table2-{xavier,smallinit}-{post,pre}-{4k,8k,16k} table5-{post,pre}-{4,5,6}-layers
     printf 'tears/%s-wmt\n' table6-{pre,post}-{ln,fix-scale}
     printf 'pn/%s\n' table1-{iwslt,wmt}-{ln,bn,pnv,pn} table4-{bn,brn,mabn,ln,gn,pnv,pn} \
-        figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k}
+        figure5-{ln,bn,pnv,pn}-{512,1k,2k,4k} figure2-resnet20
+    printf 'rbn/section3-resnet18\n'
     printf 'rbn/%s\n' {iwslt,wmt,ptb,wt103,imdb,sogou,dbpedia,yelp,conll,resume}-{post,pre}-{ln,bn,rbn,pn-only,pn-ls,brn,mabn}
     printf 'pn/%s\n' table3-{ptb,wt103}-{ln,bn,pnv,pn} table2-{ptb,wt103}-core{1,2} table4-ptb-{bn,brn,mabn,ln,gn,pnv,pn}
 }
@@ -66,6 +67,10 @@ for folder in imdb sogou dbpedia yelp texts; do
     mkdir data/$folder
     ln -s ../../corpus/{train,test}.tsv data/$folder
 done
+mkdir -p data/cifar10/{train,test} data/images # noise as CIFAR-10's records
+perl -e 'srand 3; print map { chr($_ % 10) . join "", map { chr rand 256 } 1 .. 3072 } 0 .. 39' >data/cifar10/train/data_batch_1.bin
+perl -e 'srand 4; print map { chr($_ % 10) . join "", map { chr rand 256 } 1 .. 3072 } 0 .. 19' >data/cifar10/test/test_batch.bin
+ln -s ../cifar10/train data/images/train
 mkdir sst2
 ln -s ../corpus/{train,test}.tsv sst2
 ln -s ../corpus/test.tsv sst2/valid.tsv
@@ -87,6 +92,7 @@ task_of() { # RECIPE
     case $1 in
         *-ptb-* | */ptb-* | *wt103* | demo-lm | lm) echo lm ;;
         classify | rbn/imdb-* | rbn/sogou-* | rbn/dbpedia-* | rbn/yelp-*) echo classification ;;
+        image | pn/figure2-resnet20 | rbn/section3-resnet18) echo image ;;
         tag | demo-tag | rbn/conll-* | rbn/resume-*) echo tagging ;;
         *) echo translation ;;
     esac
@@ -105,6 +111,13 @@ small_sizes() { # RECIPE PROFILE
             sizes+=(--model.width 8 --model.ff 8 --model.context 4 --train.max-tokens 64)
             case $1 in *ptb* | *wt103*) sizes+=(--model.core-width 3) ;; esac
             case $1 in *wt103*) sizes+=('--model.cutoffs=20,60,120') ;; esac
+            ;;
+        image)
+            sizes+=(--data.size 8 --data.batch 8)
+            case $1 in
+                rbn/*) sizes+=(--model.widths=4,4,4,4 --model.blocks=1,1,1,1) ;;
+                *) sizes+=(--model.widths=4,4 --model.blocks=1,1) ;;
+            esac
             ;;
         classification) sizes+=(--model.width 16 --model.ff 16 --train.max-tokens 1024) ;;
         tagging)
@@ -186,6 +199,7 @@ check_recipe() { # RECIPE [PROFILE]
             [ "$(wc -l <"$log.out")" = 3 ] || { echo "perplexity: splits are missing" >&2 && return 1; }
             ;;
         lm) run_norma "perplexity" perplexity "$run" corpus/test.txt || return 1 ;;
+        image) run_norma "accuracy" classify "$run" data/cifar10/test --evaluate || return 1 ;;
         classification) run_norma "accuracy" classify "$run" corpus/test.tsv --evaluate || return 1 ;;
         tagging)
             case $1 in

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "baseline/kneser_ney.h"
-#include "baseline/logistic.h"
+#include "model/logistic.h"
 
 /* ---- logistic regression ---- */
 

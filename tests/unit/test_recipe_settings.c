@@ -15,7 +15,7 @@
 #include "task/tasks.h"
 #include "train/train_options.h"
 
-enum { RECIPES = 282, REDUCED_RECIPES = 131, LEAST_CHECKS = 7, LEAST_PROFILE_CHECKS = 3 };
+enum { RECIPES = 284, REDUCED_RECIPES = 133, LEAST_CHECKS = 7, LEAST_PROFILE_CHECKS = 3 };
 
 typedef struct run_options { /* section [run] of the recipes */
     const char *task;

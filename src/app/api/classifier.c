@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/classifications.h"
 #include "api/inference.h"
 #include "task/classification.h"
 #include "text/words.h"
@@ -21,13 +22,6 @@ struct nm_classifier {
     const nm_classification_parts *parts;
     size_t n_classes;
     nm_workspaces pool;
-};
-
-struct nm_classifications {
-    size_t n, n_classes;
-    double *probabilities; /* [n, n_classes] */
-    bool *truncated;       /* [n] */
-    char **names;          /* [n_classes] */
 };
 
 /* ---- open and close ---- */
@@ -173,15 +167,11 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     nm_call call;
     nm_call_begin(&call, &self->inference.calls);
     w->task.stop = &call.stop;
-    nm_classifications *out = nm_allocate(sizeof *out);
-    *out = (nm_classifications){.n = n,
-                                .n_classes = self->n_classes,
-                                .probabilities =
-                                    nm_allocate((n + 1) * self->n_classes * sizeof *out->probabilities),
-                                .truncated = nm_allocate(n * sizeof *out->truncated),
-                                .names = nm_allocate(self->n_classes * sizeof *out->names)};
+    const char **names = nm_allocate((self->n_classes + 1) * sizeof *names);
     for (size_t k = 0; k < self->n_classes; k++)
-        out->names[k] = nm_duplicate(nm_classifier_class(self, k));
+        names[k] = nm_classifier_class(self, k);
+    nm_classifications *out = nm_classifications_create(n, self->n_classes, names);
+    free(names);
     nm_status status = n ? classify(self, w, texts, out, err) : NM_OK;
     w->task.stop = NULL;
     nm_workspaces_return(&self->pool, w);
@@ -190,44 +180,4 @@ nm_status nm_classifier_run(nm_classifier *self, const char *const *texts, size_
     else
         nm_classifications_free(out);
     return status;
-}
-
-/* ---- results ---- */
-
-void nm_classifications_free(nm_classifications *self)
-{
-    if (!self)
-        return;
-    for (size_t k = 0; k < self->n_classes; k++)
-        free(self->names[k]);
-    free(self->names);
-    free(self->probabilities);
-    free(self->truncated);
-    free(self);
-}
-
-size_t nm_classifications_n(const nm_classifications *self)
-{
-    return self ? self->n : 0;
-}
-
-const double *nm_classifications_probabilities(const nm_classifications *self, size_t text)
-{
-    return text < nm_classifications_n(self) ? self->probabilities + text * self->n_classes : NULL;
-}
-
-size_t nm_classifications_best(const nm_classifications *self, size_t text)
-{
-    const double *probabilities = nm_classifications_probabilities(self, text);
-    return probabilities ? (size_t)nm_classification_best(probabilities, (int32_t)self->n_classes) : 0;
-}
-
-const char *nm_classifications_label(const nm_classifications *self, size_t text)
-{
-    return text < nm_classifications_n(self) ? self->names[nm_classifications_best(self, text)] : NULL;
-}
-
-bool nm_classifications_truncated(const nm_classifications *self, size_t text)
-{
-    return text < nm_classifications_n(self) && self->truncated[text];
 }

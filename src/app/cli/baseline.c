@@ -213,6 +213,9 @@ const nm_command nm_command_baseline = {
         "lm: unigrams; an n-gram model with modified Kneser-Ney smoothing, of the order with the lowest "
         "perplexity on the validation text. The perplexity is that of the tokens that the Transformer "
         "predicts.\n\n"
+        "image: the class whose mean image is nearest; multinomial logistic regression; both over the pixels "
+        "of "
+        "images that are scaled to 8 x 8.\n\n"
         "translation: the translation of the most similar source sentence of the training data (BM25).\n",
     .section = "output,baseline,run",
     .common = common_options,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/text_input.h"
+#include "cli/classify_images.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "data/line_list.h"
@@ -425,6 +426,12 @@ static nm_status classify(nm_model_session *session, void *state, nm_error *err)
 static int classify_run(nm_cli *cli, int argc, char **argv)
 {
     job self = {.config = nm_options_find(cli->options, "classify")};
+    const classify_config *c = self.config;
+    if (argc && nm_is_image_model(argv[0])) {
+        const nm_classify_images_config images = {c->output, c->probabilities, c->evaluate,
+                                                  c->json,   c->bootstrap,     c->seed};
+        return nm_classify_images(cli, &images, argc, argv);
+    }
     const nm_model_command command = {.open = open_classifier,
                                       .max_inputs = 1,
                                       .output = self.config->output,
@@ -435,8 +442,8 @@ static int classify_run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_classify = {
     .name = "classify",
-    .summary = "classify texts with a trained model",
-    .usage = "MODEL [FILE] [--probabilities] [--evaluate] [--json] [--output FILE] [OPTION ...]",
+    .summary = "classify texts or images with a trained model",
+    .usage = "MODEL [FILE ...] [--probabilities] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
         "Reads one text per line, or a table (file name ending in .tsv, .csv, .jsonl, .ndjson or .json, "
         "or --format), from FILE or standard input, and writes one label per line. MODEL is a model file "
@@ -447,7 +454,12 @@ const nm_command nm_command_classify = {
         "bootstrap interval, macro-F1, and the confusion matrix with gold classes in rows and predicted "
         "classes in columns. With more than 20 classes, precision, recall and F1 of each class and the most "
         "frequent errors replace the matrix. Labels of the file that the model does not have count as "
-        "errors.\n",
+        "errors.\n\n"
+        "With a model of images (norma train image), FILE ... are JPEG or PNG files, whose labels are "
+        "written in "
+        "this order. With --evaluate, FILE is a folder with one folder of images per class, or CIFAR-10's "
+        "binary "
+        "records.\n",
     .section = "classify,data,device",
     .options = classify_options,
     .rules = classify_rules,

@@ -30,7 +30,8 @@ typedef struct nm_baseline_type {
 } nm_baseline_type;
 
 extern const nm_baseline_type nm_baseline_majority, nm_baseline_bag_of_words, nm_baseline_frequent_tag,
-    nm_baseline_hmm, nm_baseline_unigram, nm_baseline_kneser_ney, nm_baseline_nearest;
+    nm_baseline_hmm, nm_baseline_unigram, nm_baseline_kneser_ney, nm_baseline_nearest, nm_baseline_class_mean,
+    nm_baseline_logistic_pixels;
 /* All baselines, the simplest of each task first; NULL at the end. */
 extern const nm_baseline_type *const nm_baseline_types[];
 

@@ -230,6 +230,12 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
 
 /* ---- the log ---- */
 
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 typedef struct speeds { /* tokens/s of every training record of the log */
     double *list;
     size_t n, capacity;
@@ -244,14 +250,14 @@ static void read_line(nm_run_result *result, const json_t *object, speeds *all)
     result->updates = update > result->updates ? update : result->updates;
     if (!strcmp(type, "start")) {
         const char *precision = json_string_value(json_object_get(object, "precision"));
-        result->step_mib = nm_json_number_of(object, "step_mib");
+        result->step_mib = number_of(object, "step_mib");
         result->bf16 = precision && !strcmp(precision, "bf16");
     } else if (!strcmp(type, "train")) {
         NM_GROW(all->list, all->n, all->capacity);
-        all->list[all->n++] = nm_json_number_of(object, "tokens_per_second");
+        all->list[all->n++] = number_of(object, "tokens_per_second");
     } else if (json_is_true(json_object_get(object, "best"))) {
-        result->loss = nm_json_number_of(object, "loss");
-        result->nll = nm_json_number_of(object, "nll");
+        result->loss = number_of(object, "loss");
+        result->nll = number_of(object, "nll");
     }
 }
 
@@ -420,12 +426,12 @@ static bool read_measured(nm_run_result *result, const json_t *o)
         json_array_size(draws) != n || !json_is_integer(json_object_get(o, "segments")))
         return false;
     result->lower_is_better = json_is_true(json_object_get(o, "lower_is_better"));
-    result->value = nm_json_number_of(o, "value");
-    result->low = nm_json_number_of(o, "low");
-    result->high = nm_json_number_of(o, "high");
+    result->value = number_of(o, "value");
+    result->low = number_of(o, "low");
+    result->high = number_of(o, "high");
     result->segments = json_integer_value(json_object_get(o, "segments"));
-    result->tid_mean = nm_json_number_of(o, "tid_mean");
-    result->tid_variance = nm_json_number_of(o, "tid_variance");
+    result->tid_mean = number_of(o, "tid_mean");
+    result->tid_variance = number_of(o, "tid_variance");
     result->tid = json_incref(tid);
     result->samples = nm_duplicate(json_string_value(json_object_get(o, "samples")));
     result->draws = nm_allocate(n * sizeof *result->draws);

@@ -112,7 +112,7 @@ static void append_text(nm_markup *self, const char *text, size_t bytes)
     }
 }
 
-static void trim_sentence(nm_markup *self)
+static void trim(nm_markup *self)
 {
     const char *text = self->text.data;
     size_t end = self->text.bytes, start = 0;
@@ -156,7 +156,7 @@ static nm_status next_segment(nm_markup *self, bool *more, nm_error *err)
         append_text(self, from, end ? (size_t)(end - from) : strlen(from));
         if (end) {
             self->at = (size_t)(end - lines->text) + sizeof end_tag - 1;
-            trim_sentence(self);
+            trim(self);
             return NM_OK;
         }
         nm_buffer_append_byte(&self->text, ' ');

@@ -1,4 +1,4 @@
-#include "baseline/logistic.h"
+#include "model/logistic.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,243 @@
+/* Labels image files, or evaluates a model on labeled images. */
+#include "cli/classify_images.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/model_command.h"
+#include "metric/classes.h"
+#include "norma/image_classifier.h"
+#include "task/image.h"
+#include "task/model_loader.h"
+
+bool nm_is_image_model(const char *path)
+{
+    nm_options *options;
+    const nm_task_type *task;
+    char *file;
+    nm_error ignored;
+    if (nm_loaded_model_options(path, &options, &task, &file, &ignored) != NM_OK)
+        return false;
+    nm_options_free(options);
+    free(file);
+    return task == &nm_task_image;
+}
+
+typedef struct job {
+    const nm_classify_images_config *config;
+    nm_model_session *session;
+    nm_image_classifier *classifier;
+    nm_loaded_model loaded; /* evaluate */
+    nm_backend *backend;    /* evaluate */
+    size_t n_classes;
+} job;
+
+/* The model with its task, which reads labeled images. */
+static nm_status open_for_evaluation(job *self, const nm_cli *cli, const char *path, nm_error *err)
+{
+    const nm_device_config *device = nm_options_find(cli->options, "device");
+    nm_options *options;
+    const nm_task_type *task;
+    char *file;
+    NM_TRY(nm_device_open(device, &self->backend, err));
+    NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
+    nm_status status = nm_loaded_model_open(&self->loaded, file, task, options, self->backend, device->fold,
+                                            device->precision == NM_PRECISION_INT8, err);
+    free(file);
+    if (status == NM_OK)
+        self->n_classes = ((const nm_image_parts *)self->loaded.task.parts)->classes.n;
+    return status;
+}
+
+static nm_status open_model(nm_model_session *session, void *state, const char *path, nm_error *err)
+{
+    job *self = state;
+    if (session->comm->size > 1)
+        return nm_fail(err, NM_UNSUPPORTED, "images are classified by a single process");
+    if (self->config->evaluate)
+        return open_for_evaluation(self, session->cli, path, err);
+    const char **settings = nm_cli_settings(session->cli, "classify,data");
+    nm_status status = nm_image_classifier_open(&self->classifier, path, settings, err);
+    nm_cli_warn(nm_image_classifier_warning(self->classifier));
+    free(settings);
+    self->n_classes = nm_image_classifier_n_classes(self->classifier);
+    return status;
+}
+
+static void release(void *state)
+{
+    job *self = state;
+    nm_image_classifier_close(self->classifier);
+    if (self->loaded.model)
+        nm_loaded_model_close(&self->loaded);
+    nm_backend_free(self->backend);
+}
+
+/* ---- labels ---- */
+
+static void write_json(const job *self, FILE *out, const char *path, const char *label,
+                       const double *probabilities)
+{
+    json_t *root = json_object();
+    json_object_set_new(root, "file", json_string(path));
+    json_object_set_new(root, "label", json_string(label));
+    if (self->config->probabilities) {
+        json_t *each = json_object();
+        for (size_t k = 0; k < self->n_classes; k++)
+            json_object_set_new(each, nm_image_classifier_class(self->classifier, k),
+                                json_real(probabilities[k]));
+        json_object_set_new(root, "probabilities", each);
+    }
+    json_dumpf(root, out, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    putc('\n', out);
+    json_decref(root);
+}
+
+static void write_one(const job *self, FILE *out, const char *path, const nm_classifications *results)
+{
+    const char *label = nm_classifications_label(results, 0);
+    const double *probabilities = nm_classifications_probabilities(results, 0);
+    if (self->config->json) {
+        write_json(self, out, path, label, probabilities);
+        return;
+    }
+    fputs(label, out);
+    for (size_t k = 0; self->config->probabilities && k < self->n_classes; k++)
+        fprintf(out, "\t%.6f", probabilities[k]);
+    putc('\n', out);
+}
+
+static nm_status label_files(job *self, nm_error *err)
+{
+    FILE *out = self->session->output.stream;
+    if (self->config->probabilities && !self->config->json) {
+        fputs("label", out);
+        for (size_t k = 0; k < self->n_classes; k++)
+            fprintf(out, "\t%s", nm_image_classifier_class(self->classifier, k));
+        putc('\n', out);
+    }
+    for (int i = 0; i < self->session->n_inputs; i++) {
+        const char *path = self->session->inputs[i];
+        nm_classifications *results;
+        if (!strcmp(path, "-"))
+            return nm_fail(err, NM_USAGE, "give the image files as arguments: norma classify MODEL FILE ...");
+        NM_TRY(nm_image_classifier_run(self->classifier, &path, 1, &results, err));
+        write_one(self, out, path, results);
+        nm_classifications_free(results);
+    }
+    return NM_OK;
+}
+
+/* ---- evaluation ---- */
+
+static nm_interval interval_of(const job *self, const nm_task_score *score)
+{
+    nm_bootstrap_config resamples = nm_bootstrap_default();
+    resamples.n_resamples = (int)self->config->bootstrap;
+    resamples.seed = (uint64_t)self->config->seed;
+    return nm_bootstrap_interval(score->counts, score->of_counts, score->context, &resamples);
+}
+
+static void print_json(const job *self, const nm_task_score *score, const nm_confusion *confusion,
+                       const char *const *names)
+{
+    json_t *root = json_object(), *classes = json_array(), *matrix = json_array();
+    const size_t n = self->n_classes;
+    for (size_t gold = 0; gold < n; gold++) {
+        json_t *row = json_array();
+        json_array_append_new(classes, json_string(names[gold]));
+        for (size_t found = 0; found < n; found++)
+            json_array_append_new(row, json_integer((json_int_t)confusion->matrix[gold * n + found]));
+        json_array_append_new(matrix, row);
+    }
+    json_object_set_new(root, "accuracy", json_real(score->value));
+    json_object_set_new(root, "macro_f1", json_real(nm_confusion_macro_f1(confusion)));
+    json_object_set_new(root, "images", json_integer((json_int_t)score->counts.n_segments));
+    if (self->config->bootstrap) {
+        nm_interval interval = interval_of(self, score);
+        json_object_set_new(root, "accuracy_low", json_real(interval.low));
+        json_object_set_new(root, "accuracy_high", json_real(interval.high));
+    }
+    json_object_set_new(root, "classes", classes);
+    json_object_set_new(root, "confusion", matrix);
+    json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
+    putc('\n', self->session->output.stream);
+    json_decref(root);
+}
+
+static void print_text(const job *self, const nm_task_score *score, const nm_confusion *confusion,
+                       const char *const *names)
+{
+    FILE *out = self->session->output.stream;
+    fprintf(out, "accuracy %.2f", score->value);
+    if (self->config->bootstrap) {
+        nm_interval interval = interval_of(self, score);
+        fprintf(out, "  [%.2f, %.2f]", interval.low, interval.high);
+    }
+    fprintf(out, "  macro-F1 %.2f  images %zu\n\n", nm_confusion_macro_f1(confusion),
+            score->counts.n_segments);
+    nm_confusion_print(confusion, names, out);
+}
+
+static void print_evaluation(const job *self, nm_image_parts *parts, const int32_t *predicted)
+{
+    const nm_image_set *set = &parts->sets[NM_SPLIT_VALID];
+    const char **names = nm_allocate(self->n_classes * sizeof *names);
+    nm_task_score score;
+    nm_confusion confusion = nm_confusion_create((int32_t)self->n_classes);
+    for (size_t k = 0; k < self->n_classes; k++)
+        names[k] = parts->classes.items[k].text;
+    for (size_t i = 0; i < set->n; i++)
+        nm_confusion_add(&confusion, set->labels[i], predicted[i]);
+    nm_image_count(parts, NM_SPLIT_VALID, predicted, set->n, &score);
+    if (self->config->json)
+        print_json(self, &score, &confusion, names);
+    else
+        print_text(self, &score, &confusion, names);
+    if (set->n_broken)
+        fprintf(stderr, "norma: %zu files are not readable and left out; the first: %s\n", set->n_broken,
+                set->broken);
+    nm_task_score_release(&score);
+    nm_confusion_release(&confusion);
+    free(names);
+}
+
+/* The labeled images are those of a validation split of the loaded task. */
+static nm_status evaluate_loaded(job *self, nm_error *err)
+{
+    nm_image_parts *parts = self->loaded.task.parts;
+    nm_image_set *set = &parts->sets[NM_SPLIT_VALID];
+    const nm_image_source source = {.path = self->session->inputs[0], .test = true};
+    set->size = parts->size.height;
+    NM_TRY(nm_image_set_read(set, &source, &parts->classes, err));
+    double *probabilities = nm_allocate(set->n * self->n_classes * sizeof *probabilities);
+    int32_t *predicted = nm_allocate(set->n * sizeof *predicted);
+    nm_status status =
+        nm_image_probabilities(&self->loaded.task, self->loaded.model, set, set->n, probabilities, err);
+    for (size_t i = 0; i < set->n && status == NM_OK; i++)
+        predicted[i] = nm_image_best(probabilities + i * self->n_classes, self->n_classes);
+    if (status == NM_OK)
+        print_evaluation(self, parts, predicted);
+    free(predicted);
+    free(probabilities);
+    return status;
+}
+
+static nm_status process(nm_model_session *session, void *state, nm_error *err)
+{
+    job *self = state;
+    self->session = session;
+    return self->config->evaluate ? evaluate_loaded(self, err) : label_files(self, err);
+}
+
+int nm_classify_images(const nm_cli *cli, const nm_classify_images_config *config, int argc, char **argv)
+{
+    job self = {.config = config};
+    const nm_model_command command = {.open = open_model,
+                                      .max_inputs = config->evaluate ? 1 : 1 << 20,
+                                      .output = config->output,
+                                      .process = process,
+                                      .release = release};
+    return nm_model_command_run(&command, cli, argc, argv, &self);
+}

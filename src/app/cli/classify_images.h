@@ -1,0 +1,18 @@
+/* norma classify with a model of images. */
+#ifndef NM_CLASSIFY_IMAGES_H
+#define NM_CLASSIFY_IMAGES_H
+
+#include "cli/cli.h"
+
+typedef struct nm_classify_images_config {
+    const char *output;
+    bool probabilities, evaluate, json;
+    int64_t bootstrap, seed;
+} nm_classify_images_config;
+
+/* Whether the path is a model of the task image; false also for a path that is no model, which the command reports. */
+bool nm_is_image_model(const char *path);
+/* Returns the exit code. */
+int nm_classify_images(const nm_cli *cli, const nm_classify_images_config *config, int argc, char **argv);
+
+#endif

@@ -1,0 +1,283 @@
+#include "data/image_set.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+size_t nm_image_bytes(const nm_image_set *set)
+{
+    return (size_t)set->size * (size_t)set->size * NM_IMAGE_CHANNELS;
+}
+
+uint8_t *nm_image_set_add(nm_image_set *set, int32_t label)
+{
+    const size_t bytes = nm_image_bytes(set);
+    NM_RESERVE(set->pixels, (set->n + 1) * bytes, set->pixels_capacity);
+    NM_GROW(set->labels, set->n, set->labels_capacity);
+    set->labels[set->n] = label;
+    return set->pixels + bytes * set->n++;
+}
+
+void nm_image_set_release(nm_image_set *set)
+{
+    free(set->pixels);
+    free(set->labels);
+    free(set->broken);
+    *set = (nm_image_set){0};
+}
+
+static nm_status class_of(const nm_image_source *source, nm_counter *classes, const char *name,
+                          int32_t *label, nm_error *err)
+{
+    size_t found = source->training ? nm_counter_add(classes, name, strlen(name), 1)
+                                    : nm_counter_find(classes, name, strlen(name));
+    if (found == SIZE_MAX)
+        return nm_fail(err, NM_MISMATCH, "%s: the training data has no class %.100s", source->path, name);
+    if (classes->n > NM_IMAGE_MAX_CLASSES)
+        return nm_fail(err, NM_FORMAT, "%s: more than %d classes", source->path, NM_IMAGE_MAX_CLASSES);
+    *label = (int32_t)found;
+    return NM_OK;
+}
+
+/* ---- folders of classes ---- */
+
+static int visible(const struct dirent *entry)
+{
+    return *entry->d_name != '.';
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void free_entries(struct dirent **entries, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+static bool has_image_name(const char *name)
+{
+    static const char *const ends[] = {".jpg", ".jpeg", ".png"};
+    const size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (length > strlen(ends[i]) && !strcasecmp(name + length - strlen(ends[i]), ends[i]))
+            return true;
+    return false;
+}
+
+static nm_status list_folder(const char *path, struct dirent ***entries, int *n, nm_error *err)
+{
+    *n = scandir(path, entries, visible, compare_names);
+    return *n < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno)) : NM_OK;
+}
+
+/* A broken file is counted; other errors than NM_FORMAT and NM_IO end the reading. */
+static nm_status read_file(nm_image_set *set, const char *path, int32_t label, nm_error *err)
+{
+    nm_error why = {0};
+    nm_status status = nm_image_file_read(path, set->size, nm_image_set_add(set, label), &why);
+    if (status == NM_OK)
+        return NM_OK;
+    set->n--;
+    if (status != NM_FORMAT && status != NM_IO)
+        return nm_fail(err, status, "%s", why.text);
+    if (!set->n_broken++)
+        set->broken = nm_duplicate(why.text);
+    return NM_OK;
+}
+
+static nm_status read_class(nm_image_set *set, const nm_image_source *source, const char *folder,
+                            int32_t label, nm_error *err)
+{
+    struct dirent **entries;
+    int n;
+    int64_t taken = 0;
+    NM_TRY(list_folder(folder, &entries, &n, err));
+    nm_status status = NM_OK;
+    for (int i = 0; i < n && status == NM_OK && (!source->per_class || taken < source->per_class); i++) {
+        if (!has_image_name(entries[i]->d_name))
+            continue;
+        char *path = nm_path_join(folder, entries[i]->d_name);
+        const size_t before = set->n;
+        status = read_file(set, path, label, err);
+        taken += set->n > before;
+        free(path);
+    }
+    free_entries(entries, n);
+    return status;
+}
+
+static nm_status read_classes(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
+                              nm_error *err)
+{
+    struct dirent **entries;
+    int n;
+    NM_TRY(list_folder(source->path, &entries, &n, err));
+    nm_status status = NM_OK;
+    for (int i = 0; i < n && status == NM_OK; i++) {
+        char *folder = nm_path_join(source->path, entries[i]->d_name);
+        int32_t label;
+        if (is_folder(folder)) {
+            status = class_of(source, classes, entries[i]->d_name, &label, err);
+            if (status == NM_OK)
+                status = read_class(set, source, folder, label, err);
+        }
+        free(folder);
+    }
+    free_entries(entries, n);
+    return status;
+}
+
+/* ---- records ---- */
+
+/* The names of the classes, one per line, in the folder of the records; without such a file 0 to 9. */
+static nm_status read_names(const char *folder, char **names, nm_error *err)
+{
+    char *path = nm_path_join(folder, "batches.meta.txt");
+    nm_status status = nm_file_read_optional(path, names, err);
+    free(path);
+    if (status == NM_OK && !*names)
+        *names = nm_duplicate("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+    return status;
+}
+
+/* Line `number` of a text, heap; NULL: there is none, or it is empty. */
+static char *line_at(const char *text, int number)
+{
+    for (; number > 0 && *text; number--) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    size_t length = strcspn(text, "\r\n");
+    return length ? nm_format("%.*s", (int)length, text) : NULL;
+}
+
+static void read_record(nm_image_set *set, const uint8_t *record, int32_t label)
+{
+    enum { SIDE = 32, PLANE = SIDE * SIDE };
+    uint8_t pixels[PLANE * NM_IMAGE_CHANNELS];
+    for (int i = 0; i < PLANE; i++)
+        for (int c = 0; c < NM_IMAGE_CHANNELS; c++)
+            pixels[i * NM_IMAGE_CHANNELS + c] = record[1 + c * PLANE + i];
+    nm_image_scale(pixels, SIDE, SIDE, set->size, nm_image_set_add(set, label));
+}
+
+static nm_status read_records(nm_image_set *set, const nm_image_source *source, const char *path,
+                              const char *names, nm_counter *classes, nm_error *err)
+{
+    nm_file_map file;
+    int64_t taken[256] = {0};
+    NM_TRY(nm_file_map_open(&file, path, err));
+    const uint8_t *record = (const uint8_t *)file.data;
+    nm_status status = NM_OK;
+    if (!file.bytes || file.bytes % NM_IMAGE_RECORD)
+        status = nm_fail(err, NM_FORMAT, "%s: %zu bytes are no records of %d bytes", path, file.bytes,
+                         NM_IMAGE_RECORD);
+    for (size_t i = 0; status == NM_OK && i < file.bytes / NM_IMAGE_RECORD; i++, record += NM_IMAGE_RECORD) {
+        char *name = line_at(names, *record);
+        int32_t label = 0;
+        if (!name)
+            status =
+                nm_fail(err, NM_FORMAT, "%s: record %zu has class %d, which has no name", path, i, *record);
+        else
+            status = class_of(source, classes, name, &label, err);
+        free(name);
+        if (status == NM_OK && (!source->per_class || taken[*record]++ < source->per_class))
+            read_record(set, record, label);
+    }
+    nm_file_unmap(&file);
+    return status;
+}
+
+/* The classes in the order of their numbers, also if the first records are of other classes. */
+static void add_names(const char *names, nm_counter *classes)
+{
+    for (int i = 0; i < 256; i++) {
+        char *name = line_at(names, i);
+        if (name)
+            nm_counter_add(classes, name, strlen(name), 0);
+        free(name);
+    }
+}
+
+static nm_status read_record_files(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
+                                   const char *names, nm_error *err)
+{
+    static const char *const training[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                           "data_batch_4.bin", "data_batch_5.bin"};
+    if (!is_folder(source->path))
+        return read_records(set, source, source->path, names, classes, err);
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < (source->test ? 1 : sizeof training / sizeof *training) && status == NM_OK; i++) {
+        char *path = nm_path_join(source->path, source->test ? "test_batch.bin" : training[i]);
+        if (!i || nm_file_may_exist(path))
+            status = read_records(set, source, path, names, classes, err);
+        free(path);
+    }
+    return status;
+}
+
+static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
+                            nm_error *err)
+{
+    char *folder = nm_duplicate(source->path), *names = NULL, *slash = strrchr(folder, '/');
+    if (!is_folder(source->path)) {
+        if (slash)
+            slash[slash == folder] = 0;
+        else
+            strcpy(folder, ".");
+    }
+    nm_status status = read_names(folder, &names, err);
+    if (status == NM_OK && source->training)
+        add_names(names, classes);
+    if (status == NM_OK)
+        status = read_record_files(set, source, classes, names, err);
+    free(names);
+    free(folder);
+    return status;
+}
+
+static bool has_records(const char *path)
+{
+    static const char *const files[] = {"data_batch_1.bin", "test_batch.bin"};
+    bool found = !is_folder(path) && nm_ends_with(path, ".bin");
+    for (size_t i = 0; i < 2 && !found; i++) {
+        char *file = nm_path_join(path, files[i]);
+        found = nm_file_may_exist(file) && is_folder(path);
+        free(file);
+    }
+    return found;
+}
+
+nm_status nm_image_set_read(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
+                            nm_error *err)
+{
+    const size_t before = set->n, broken = set->n_broken;
+    NM_TRY(has_records(source->path) ? read_cifar(set, source, classes, err)
+                                     : read_classes(set, source, classes, err));
+    if (set->n == before && set->n_broken > broken)
+        return nm_fail(err, NM_FORMAT, "%s: none of %zu files is a readable image; the first: %.300s",
+                       source->path, set->n_broken - broken, set->broken);
+    if (set->n == before)
+        return nm_fail(
+            err, NM_FORMAT,
+            "%s: contains no images: expected a folder per class with files .jpg, .jpeg or .png, or the "
+            "binary records of CIFAR-10",
+            source->path);
+    return NM_OK;
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Images: training on records and on folders of PNG files, labels, evaluation, broken files, resume, threads, baselines.
+set -uo pipefail
+# shellcheck source=tests/e2e/common.sh
+. "${SOURCE:?}/tests/e2e/common.sh"
+
+# Records of CIFAR-10: noise, on the left with more red (class 0), green (1) or blue (2). The same as PNG files,
+# whose validation images are others.
+perl -e '
+    use Compress::Zlib;
+    srand 5;
+    sub chunk { my ($type, $data) = @_; return pack("N", length $data) . $type . $data . pack("N", crc32($type . $data)); }
+    sub png { # 32 x 32 RGB
+        my $rows = shift;
+        return "\x89PNG\r\n\x1a\n" . chunk("IHDR", pack("NNCCCCC", 32, 32, 8, 2, 0, 0, 0))
+            . chunk("IDAT", compress(join "", map { "\0" . $_ } @$rows)) . chunk("IEND", "");
+    }
+    mkdir $_ for qw(records png png/train png/valid);
+    for my $split (["train", 48], ["valid", 24]) {
+        my $name = $split->[0] eq "train" ? "data_batch_1" : "test_batch";
+        open(my $out, ">:raw", "records/$name.bin");
+        for my $i (0 .. $split->[1] - 1) {
+            my $class = $i % 3; my (@rows, @planes);
+            for my $y (0 .. 31) {
+                my $row = "";
+                for my $x (0 .. 31) {
+                    for my $c (0 .. 2) { my $v = chr(($c == $class && $x < 20 ? 120 : 0) + int rand 100); $row .= $v; $planes[$c] .= $v; }
+                }
+                push @rows, $row;
+            }
+            print $out chr($class), @planes;
+            my $folder = "png/$split->[0]/" . ("red", "green", "blue")[$class];
+            mkdir $folder; open(my $file, ">:raw", "$folder/$i.png"); print $file png(\@rows);
+        }
+    }
+    open(my $names, ">", "records/batches.meta.txt"); print $names "red\ngreen\nblue\n";'
+
+write_recipe images.ini run.task=image data.train=records data.valid=records data.size=16 data.batch=12 data.crop=1 \
+    data.mirror=false model.preset=tiny model.norm=batch norm.batch.preset=framework train.epochs=8 train.log_every=4 \
+    optim.name=sgd optim.weight_decay=1e-4 schedule.name=constant schedule.lr=0.1 schedule.warmup=0 device.threads=1
+
+# ---- training on both sources gives the same model ----
+"$NORMA" train images.ini --run.folder a 2>err || fail "train: $(cat err)"
+has err "48 training images of 3 classes, scaled to 16 x 16"
+has err "accuracy"
+"$NORMA" train images.ini --run.folder b --data.train png/train --data.valid png/valid 2>err || fail "train png: $(cat err)"
+"$NORMA" train images.ini --run.folder c --device.threads 3 2>err || fail "train threads: $(cat err)"
+weights() { # RUN: hash of the tensors without metadata
+    perl -MDigest::MD5 -e 'binmode STDIN; read STDIN, my $n, 8; read STDIN, my $h, unpack "Q<", $n;
+        print Digest::MD5->new->addfile(*STDIN)->hexdigest, "\n"' <"$1/last.safetensors"
+}
+weights a >a.hash
+weights c >c.hash
+same a.hash c.hash # 1 and 3 threads
+
+# ---- stop and resume ----
+"$NORMA" train images.ini --run.folder d --train.epochs 3 2>err || fail "train: $(cat err)"
+"$NORMA" train images.ini --run.folder d --train.epochs 8 --resume 2>err || fail "resume: $(cat err)"
+weights d >d.hash
+same a.hash d.hash
+
+# ---- labels and evaluation ----
+try classify a png/valid/red/0.png png/valid/green/1.png png/valid/blue/2.png --probabilities
+[ $got = 0 ] || fail "classify: $(cat err)"
+[ "$(wc -l <out)" = 4 ] || fail "classify: $(cat out)"
+has out "label	red	green	blue"
+try classify a records --evaluate
+[ $got = 0 ] || fail "evaluate: $(cat err)"
+has out "images 24"
+accuracy=$(perl -ne 'print $1 if /^accuracy ([0-9.]+)/' out)
+perl -e 'exit !(shift >= 80)' "$accuracy" || fail "accuracy $accuracy of classes that differ clearly"
+try classify a records --evaluate --json
+has out '"confusion"'
+echo broken >png/valid/red/x.png
+try classify b png/valid --evaluate
+has err "1 files are not readable and left out; the first: png/valid/red/x.png"
+refuses 4 "png/valid/red/x.png: neither a JPEG nor a PNG image" classify a png/valid/red/x.png
+refuses 3 "absent.png" classify a absent.png
+mkdir -p png/other/bird
+cp png/valid/red/0.png png/other/bird
+refuses 5 "no class bird" classify b png/other --evaluate
+try baseline images.ini
+[ $got = 0 ] || fail "baseline: $(cat err)"
+has out "nearest class mean"
+has out "logistic regression on pixels"
+
+# ---- other models and arithmetic ----
+"$NORMA" train images.ini --run.folder v --model.preset tiny-vit --model.norm layer --train.epochs 1 --model.pooling token 2>err ||
+    fail "vit: $(cat err)"
+"$NORMA" train images.ini --run.folder p --train.epochs 1 --model.pre_activation true --model.shortcut pad --model.norm group2d 2>err ||
+    fail "pre-activation: $(cat err)"
+"$NORMA" train images.ini --run.folder h --train.epochs 1 --device.precision bf16 2>err || fail "bf16: $(cat err)"
+"$NORMA" train images.ini --run.folder s --train.epochs 1 --train.shards 2 --norm.statistics update 2>err || fail "shards: $(cat err)"
+"$NORMA" train images.ini --run.folder k --train.epochs 1 --train.activation_checkpointing layer 2>err || fail "checkpointing: $(cat err)"
+try inspect a --json --batches 2 --gradient-batches 1
+[ $got = 0 ] || fail "inspect: $(cat err)"
+has out "res.0.conv1.norm"
+try export a --output a.safetensors
+[ $got = 0 ] || fail "export: $(cat err)"
+
+# ---- wrong use ----
+chatty=1
+refuses 2 "data.train is not set" train images.ini --run.folder x --data.train= 
+refuses 2 "does not divide images" train images.ini --run.folder x --model.preset tiny-vit --model.patch 5 --model.norm layer
+refuses 2 "expected 1 to 8 channel numbers" train images.ini --run.folder x --model.widths 4,,8
+refuses 4 "contains no images" train images.ini --run.folder x --data.train png
+refuses 3 "absent" train images.ini --run.folder x --data.train absent
+head -c 5000 records/data_batch_1.bin >cut.bin
+refuses 4 "no records of 3073 bytes" train images.ini --run.folder x --data.train cut.bin
