@@ -227,7 +227,7 @@ def test_operators(type, masked):
 
 @pytest.mark.parametrize("x, error, message", [
     (torch.zeros(2, 11), norma.UsageError, "expected \\[..., 12\\]"),
-    (torch.zeros(2, 12, dtype=torch.bfloat16), norma.UnsupportedError, "bfloat16"),
+    (torch.zeros(2, 12, dtype=torch.int64), norma.UnsupportedError, "int64"),
     (torch.zeros(2, 12, dtype=torch.float64), norma.UnsupportedError, "the module"),
 ])
 def test_errors(x, error, message):
@@ -263,4 +263,4 @@ def test_export(strict):
     rows = torch.export.Dim("rows")
     program = torch.export.export(model, (torch.randn(4, 12),), dynamic_shapes=({0: rows},), strict=strict)
     x = torch.randn(7, 12)
-    assert torch.equal(program.module()(x), model(x))
+    torch.testing.assert_close(program.module()(x), model(x), rtol=1e-5, atol=1e-6)  # by plain PyTorch

@@ -12,13 +12,14 @@ from typing import List, Type
 
 from .._norms import find_type
 from . import _classes
+from ._callback import Callback
 from ._classes import *  # noqa: F401,F403
 from ._models import padding, penalty, take_masks
 from ._module import Norm
 from ._replace import from_pretrained, replace_norms, synchronize
 from ._tid import SiteTID, tid
 
-__all__ = ["Norm", "SiteTID", "from_pretrained", "padding", "penalty", "replace_norms", "synchronize", "take_masks", "tid",
+__all__ = ["Callback", "Norm", "SiteTID", "from_pretrained", "padding", "penalty", "replace_norms", "synchronize", "take_masks", "tid",
            *_classes.__all__]
 
 

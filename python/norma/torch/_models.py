@@ -95,6 +95,9 @@ def _set_masks(model: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) 
 
 
 def _forget_masks(model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    """Not before a backward pass, in which gradient checkpointing calls the norms again; the next call sets new masks."""
+    if model.training and torch.is_grad_enabled():
+        return
     for norm in norms_of(model):
         norm._model_mask = None
 

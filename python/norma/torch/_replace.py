@@ -1,12 +1,13 @@
 """Replacing the normalization layers of a model."""
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
-import re
+import threading
 import warnings
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from ._module import Norm
 from ._recognize import Form, class_names, epsilon_of, form_of, is_chosen, shape_of
 
 _SAME_NAME = {"scale": "weight", "weight": "scale"}  # of RMSNorm: in the published module, in PyTorch
+_LOADING = threading.Lock()
 _STARTS_AS = {"token_weight": "weight", "token_bias": "bias"}  # Progressive RepBN begins as the per-token norm
 
 
@@ -178,20 +180,6 @@ def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dic
 
 # ---- models of transformers ----
 
-def _tensors_of(folder: str, wanted: Callable[[str], bool]) -> Dict[str, Tensor]:
-    """The tensors of a saved model whose names are wanted."""
-    found: Dict[str, Tensor] = {}
-    for file in sorted(os.listdir(folder)):
-        path = os.path.join(folder, file)
-        if file.endswith(".safetensors"):
-            from safetensors import safe_open
-            with safe_open(path, framework="pt") as opened:
-                found.update((key, opened.get_tensor(key)) for key in opened.keys() if wanted(key))
-        elif re.match(r"pytorch_model.*\.bin$", file):
-            found.update((key, one) for key, one in torch.load(path, map_location="cpu").items() if wanted(key))
-    return found
-
-
 def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
     """A model of transformers that ``save_pretrained`` wrote after ``replace_norms``, with its norms of Norma:
 
@@ -207,21 +195,39 @@ def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
         replaced = json.load(file).get("norma")
     if not replaced:
         raise UsageError(f"{folder}: config.json has no norms of Norma; use {getattr(kind, '__name__', kind)}.from_pretrained")
-    model = kind.from_pretrained(folder, *args, **kwargs)
-    model.config.norma = None
+    with _replacing(replaced):
+        model = kind.from_pretrained(folder, *args, **kwargs)
+    model.config.norma = replaced
+    return model
+
+
+def _replace_again(model: nn.Module, replaced: Sequence[Dict[str, Any]]) -> None:
     for one in replaced:
         names = set(one["names"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of eps, which was said before
             replace_norms(model, one["type"], groups=one["groups"], keep_class=one["keep_class"],
                           where=lambda name, _, names=names: name in names, **one["options"])  # type: ignore[misc]
-    prefix = getattr(model, "base_model_prefix", "") + "."
-    for name, norm in model.named_modules():
-        if isinstance(norm, Norm):
-            places = [name + ".", prefix + name + ".", name[len(prefix):] + "." if name.startswith(prefix) else name + "."]
-            saved = _tensors_of(folder, lambda key, places=places: key.startswith(tuple(places)))  # type: ignore[misc]
-            norm.load_state_dict({key.rpartition(".")[2]: value for key, value in saved.items()})
-    return model
+
+
+@contextlib.contextmanager
+def _replacing(replaced: Sequence[Dict[str, Any]]) -> Iterator[None]:
+    """Models that transformers creates get their norms before it loads the weights, with all that it does to names and types."""
+    from transformers import PreTrainedModel
+    wanted = {name for one in replaced for name in one["names"]}
+    original = PreTrainedModel.post_init
+
+    def post_init(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = {name for name, _ in self.named_modules(remove_duplicate=False)}
+        if wanted <= found and not norms_of(self):
+            _replace_again(self, replaced)
+        return original(self, *args, **kwargs)
+    with _LOADING:
+        PreTrainedModel.post_init = post_init
+        try:
+            yield
+        finally:
+            PreTrainedModel.post_init = original
 
 
 def synchronize(model: nn.Module, process_group: Any = None) -> nn.Module:

@@ -1,0 +1,237 @@
+"""Models of transformers, from their configuration: what replace_norms does to them."""
+import copy
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (python3-torch)")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed", minversion="4.56")
+
+import norma  # noqa: E402
+import norma.torch as nt  # noqa: E402
+from torch import nn  # noqa: E402
+
+SMALL = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+             pad_token_id=0, bos_token_id=1, eos_token_id=2)
+LLAMA = {**SMALL, "num_key_value_heads": 2}
+TEXT = torch.randint(3, 60, (3, 9), generator=torch.Generator().manual_seed(1))
+MASK = torch.ones(3, 9, dtype=torch.int64)
+MASK[1, 6:] = MASK[2, 4:] = 0
+LABELS = torch.where(MASK.bool(), TEXT, -100)
+WITH_TEXT = {"input_ids": TEXT, "attention_mask": MASK, "labels": LABELS}
+IMAGES = {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(2)), "labels": torch.tensor([0, 1, 0])}
+SERIES = {"past_values": torch.randn(3, 32, 2, generator=torch.Generator().manual_seed(3)), "future_values": torch.randn(3, 8, 2)}
+# name, class, configuration, inputs, number of norms; whether all of them see tokens [batch, length, width]
+MODELS = [
+    ("GPT2", "GPT2LMHeadModel", dict(vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2), WITH_TEXT, 5),
+    ("Llama", "LlamaForCausalLM", LLAMA, WITH_TEXT, 5),
+    ("Mistral", "MistralForCausalLM", LLAMA, WITH_TEXT, 5),
+    ("Qwen3", "Qwen3ForCausalLM", {**LLAMA, "head_dim": 8}, WITH_TEXT, 9),
+    ("Gemma3Text", "Gemma3ForCausalLM", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 8}, WITH_TEXT, 13),
+    ("Olmo2", "Olmo2ForCausalLM", LLAMA, WITH_TEXT, 9),
+    ("Bert", "BertForSequenceClassification", SMALL, {"input_ids": TEXT, "attention_mask": MASK, "labels": torch.tensor([0, 1, 0])}, 5),
+    ("T5", "T5ForConditionalGeneration", dict(vocab_size=60, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, pad_token_id=0,
+                                              decoder_start_token_id=0, dropout_rate=0.0),
+     {"input_ids": TEXT, "attention_mask": MASK, "labels": LABELS[:, :7].contiguous(), "decoder_attention_mask": MASK[:, :7]}, 12),
+    ("ViT", "ViTForImageClassification", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16,
+                                              patch_size=4), IMAGES, 5),
+    ("PatchTST", "PatchTSTForPrediction", dict(num_input_channels=2, context_length=32, patch_length=8, patch_stride=8, prediction_length=8,
+                                               d_model=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48, norm_type="layernorm"), SERIES, 4),
+]
+NAMES = [name for name, *_ in MODELS]
+
+
+def model_of(name):
+    _, kind, settings, inputs, count = next(one for one in MODELS if one[0] == name)
+    torch.manual_seed(5)
+    model = getattr(transformers, kind)(getattr(transformers, name + "Config")(**settings))
+    for key, param in model.named_parameters():
+        if "norm" in key.lower() or "ln_" in key:
+            param.data += 0.1 * torch.randn_like(param)
+    return model.eval(), inputs, count
+
+
+def loss_of(model, inputs):
+    return model(**inputs).loss
+
+
+def replaced(model, type, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of eps
+        return nt.replace_norms(model, type, **options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_formula(name):
+    """LayerNorm by `layer`, RMSNorm by `rms`: outputs and gradients as before, and names of the checkpoint."""
+    model, inputs, count = model_of(name)
+    new = copy.deepcopy(model)
+    form = "rms" if name in ("Llama", "Mistral", "Qwen3", "Gemma3Text", "Olmo2", "T5") else "layer"
+    assert len(replaced(new, form)) == count
+    assert list(new.state_dict()) == list(model.state_dict())
+    a, b = loss_of(model, inputs), loss_of(new, inputs)
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    a.backward(), b.backward()
+    for (key, one), other in zip(model.named_parameters(), new.parameters()):
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5, msg=key)
+    model.load_state_dict(new.state_dict()), new.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("type", ["power", "rbn", "dyt"])
+def test_training_and_files(name, type, tmp_path):
+    """Five steps, the weight decay of the Trainer, and save_pretrained."""
+    from transformers.trainer_pt_utils import get_parameter_names
+    from transformers import Trainer
+    model, inputs, count = model_of(name)
+
+    def decayed(model):
+        trainer = object.__new__(Trainer)
+        return {key for key in trainer.get_decay_parameter_names(model)}
+    before = decayed(model)
+    assert get_parameter_names and len(replaced(model, type)) == count
+    assert {key for key in decayed(model) if key in before or "alpha" not in key} == before
+    model.train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = loss_of(model, inputs) + 0 * nt.penalty(model)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < losses[0]
+    model.eval()
+    model.save_pretrained(tmp_path)
+    loaded = nt.from_pretrained(model.__class__, tmp_path)
+    for (key, one), other in zip(model.state_dict().items(), loaded.state_dict().values()):
+        assert torch.equal(one, other), key
+    with torch.no_grad():
+        torch.testing.assert_close(loss_of(model, inputs), loss_of(loaded.eval(), inputs))
+    assert all(norm._model_mask is None for norm in nt._models.norms_of(model))
+
+
+@pytest.mark.parametrize("name", ["GPT2", "Llama", "Bert", "T5"])
+def test_padding_masks_are_those_of_the_call(name):
+    """Running statistics after a training step do not depend on what is at padding."""
+    states = []
+    for padding in (0, 7):
+        model, inputs, _ = model_of(name)
+        replaced(model, "batch")
+        model.train()
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = 0.0
+        inputs = {**inputs, "input_ids": torch.where(MASK.bool(), TEXT, torch.tensor(padding))}
+        if name == "T5":
+            inputs["decoder_input_ids"] = torch.where(MASK[:, :7].bool(), TEXT[:, :7], torch.tensor(padding))
+        loss_of(model, inputs)
+        states.append({key: value.clone() for key, value in model.named_buffers() if "running" in key})
+    assert states[0]
+    for key, value in states[0].items():
+        torch.testing.assert_close(value, states[1][key], rtol=1e-5, atol=1e-6, msg=key)
+
+
+def test_a_mask_that_does_not_fit_warns():
+    class Halves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(8)
+
+        def forward(self, x, attention_mask=None):
+            return self.norm(x[:, ::2])
+    model = Halves()
+    nt.replace_norms(model, "batch")
+    with pytest.warns(UserWarning, match="norm 'batch': its batch statistics include padding"):
+        model(torch.randn(2, 6, 8), attention_mask=torch.tensor([[1, 1, 1, 1, 1, 0], [1] * 6]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(torch.randn(2, 6, 8), attention_mask=torch.ones(2, 6))
+        model(torch.randn(2, 6, 8))
+
+
+class Lines(torch.utils.data.Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return {key: value[i % 3] for key, value in WITH_TEXT.items()}
+
+
+def trained_by_trainer(tmp_path, type, **options):
+    model, _, _ = model_of("GPT2")
+    replaced(model, type, **options)
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=6, per_device_train_batch_size=3, logging_steps=2, report_to=[],
+                                               use_cpu=True, save_strategy="no", weight_decay=0.1, disable_tqdm=True)
+    return transformers.Trainer(model, arguments, train_dataset=Lines())
+
+
+def test_callback_of_the_trainer(tmp_path):
+    """The measurements are in the log, and the penalty in the loss: with a large factor the loss grows by it."""
+    pytest.importorskip("accelerate")
+    trainer = trained_by_trainer(tmp_path, "rbn")
+    seen = []
+
+    class Report(transformers.TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            seen.append(dict(logs))
+    trainer.add_callback(Report())
+    nt.Callback().add_to(trainer)
+    trainer.train()
+    assert {"norma/tid_mean", "norma/tid_variance", "norma/distance", "norma/effective_rank"} <= set(seen[0])
+    assert all(value >= 0 for key, value in seen[0].items() if key.startswith("norma/"))
+    assert seen[0]["norma/effective_rank"] > 1 and "norma/tid_mean" in trainer.state.log_history[0]
+    assert not any("observe" in str(hook) for module in trainer.model.modules() for hook in module._forward_pre_hooks.values())
+    first = []
+    for factor in (0.0, 1e4):
+        trainer = trained_by_trainer(tmp_path, "rbn", **{"lambda": factor, "nu": factor})
+        trainer.add_callback(nt.Callback())
+        trainer.train()
+        first.append(trainer.state.log_history[0]["loss"])
+    assert first[1] > 2 * first[0]
+    with pytest.raises(ValueError, match="expected 'sum', 'mean' or 'none'"):
+        nt.Callback(penalty="always")
+
+
+def test_adapters_and_gradient_checkpointing():
+    peft = pytest.importorskip("peft")
+    model, inputs, _ = model_of("Llama")
+    replaced(model, "power")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["norm"]))
+    adapted.train()
+    adapted(**inputs).loss.backward()  # with the mask of the call in the repeated forward pass, too
+    assert any(param.grad is not None for key, param in adapted.named_parameters() if "lora" in key)
+
+
+def test_lightning(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+
+    class Module(lightning.LightningModule):
+        def __init__(self, factor):
+            super().__init__()
+            self.model = nn.Sequential(nn.Linear(6, 8), nt.RBN(8, lambda_=factor), nn.Linear(8, 1))
+
+        def training_step(self, batch, i):
+            return self.model(batch).square().mean()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=1e-3)
+    weights = []
+    for factor in (0.0, 100.0):
+        torch.manual_seed(3)
+        module = Module(factor)
+        trainer = lightning.Trainer(max_steps=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                                    callbacks=[nt.Callback()], default_root_dir=tmp_path, enable_model_summary=False)
+        trainer.fit(module, torch.utils.data.DataLoader(torch.randn(12, 6), batch_size=4))
+        assert "norma/tid_mean" in trainer.logged_metrics
+        weights.append(module.model[0].weight.detach().clone())
+    assert (weights[0] - weights[1]).abs().max() > 1e-3
+
+
+def test_no_norms():
+    with pytest.raises(norma.UsageError, match="no layer of the classes LayerNorm, RMSNorm, Norm in the model$"):
+        nt.replace_norms(nn.Linear(2, 2), "power")
+    with pytest.raises(norma.UsageError, match="kinds=\\[...\\] replaces other classes: the model has BatchNorm1d"):
+        nt.replace_norms(nn.Sequential(nn.BatchNorm1d(3)), "power")
