@@ -61,7 +61,7 @@ def _read_options(rows: Any) -> Dict[str, NormOption]:
 
 
 def _settings_of(text: str) -> Dict[str, str]:
-    return dict(word.split("=", 1) for word in text.split())  # type: ignore[misc]
+    return {name: value for name, value in (word.split("=", 1) for word in text.split())}
 
 
 def _read_presets(rows: Any) -> Dict[str, Dict[str, str]]:

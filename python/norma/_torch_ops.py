@@ -147,6 +147,17 @@ def _backward_shapes(grads: Sequence[Tensor], x: Tensor, params: Sequence[Tensor
             [now[i].new_empty(now[i].shape) for i in changes])
 
 
+def _snapshot(x: Tensor) -> Tensor:
+    return x.detach().clone()
+
+
+def snapshot(x: Tensor) -> Tensor:
+    """A copy of a buffer that the call changes. An operator, because the partition of a graph sees through clone(): it would keep
+    the buffer itself for the backward pass."""
+    copy: Tensor = torch.ops.norma.snapshot(x) if available and is_building_graph() else x.detach().clone()
+    return copy
+
+
 def _register() -> bool:
     """Registers the operators; false: this version of PyTorch is too old. 2.4 has custom operators, but its torch.compile
     fails in _Normalize; versions between 2.4 and 2.15 have not been tried."""
@@ -154,13 +165,15 @@ def _register() -> bool:
     if version < (2, 15):
         return False
     for name, run, shapes, schema in (
+            ("norma::snapshot", _snapshot, _snapshot, "(Tensor x) -> Tensor"),
             ("norma::normalize", _forward, _forward_shapes,
              "(Tensor x, Tensor[] params, Tensor[] state, Tensor? padding_mask, str spec, bool training)"
              " -> (Tensor, Tensor, Tensor[], Tensor[])"),
             ("norma::normalize_backward", _backward, _backward_shapes,
              "(Tensor[] grads, Tensor x, Tensor[] params, Tensor[] before, Tensor[] now, Tensor? padding_mask, str spec,"
              " bool training, int[] changes) -> (Tensor, Tensor[], Tensor[])")):
-        operator = library.custom_op(name, run, mutates_args=(), device_types="cpu", schema=schema)
+        devices = None if name == "norma::snapshot" else "cpu"
+        operator = library.custom_op(name, run, mutates_args=(), device_types=devices, schema=schema)
         operator.register_fake(shapes)
     return True
 

@@ -20,7 +20,7 @@ import pytest
 
 import norma
 from norma._library import library
-from small_models import RECIPE, SENTENCES, norma_program
+from small_models import RECIPE, norma_program
 
 @pytest.fixture(scope="module")
 def texts(folder):

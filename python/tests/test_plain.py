@@ -122,6 +122,12 @@ def test_plain_is_the_kernel(type, options, shape):
             assert one.shape == other.shape and distance(one, other) < 2e-5, name
 
 
+def test_every_type_has_a_page():
+    assert list(plain.pages) == list(norma.norm_types()) and all(page.name == name for name, page in plain.pages.items())
+    for name, found in norma.norm_types().items():
+        assert bool(plain.pages[name].train) == found.uses_batch
+
+
 def test_presets_are_those_of_the_library():
     for found in norma.norm_types().values():
         assert ("preset" in found.options) == bool(found.presets)
@@ -312,7 +318,7 @@ def test_compiled_plain(type, dtype):
     norm.kernel = False
     eager = copy.deepcopy(norm)
     torch._dynamo.reset()
-    compiled = torch.compile(norm, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(norm, backend="aot_eager_decomp_partition", fullgraph=True)  # cuts the graph as the default backend
     for i in range(3):
         x = batch(6, 12, i).to(dtype)
         a, b = x.clone().requires_grad_(), x.clone().requires_grad_()

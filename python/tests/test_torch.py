@@ -265,7 +265,7 @@ def test_graphs_in_reference_cycles(monkeypatch):
 
     class Cycle:
         def __init__(self):
-            self.itself, self.y = self, norm(x)
+            self.itself, self.y = self, norm(x)  # noqa: F821
     gc.collect()
     limits = gc.get_threshold()
     try:

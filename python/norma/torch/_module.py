@@ -259,7 +259,7 @@ class Norm(nn.Module):
         if kept is not None:
             rows = torch.where(kept, rows, torch.zeros_like(rows))
         call = plain.Call({name: one.to(compute).reshape(-1) for name, one in zip(self._names[0], given)},
-                          {name: self._as_vector(name, one, compute) for name, one in zip(self._names[1], state)}, self._options,
+                          {name: self._as_vector(name, one, compute, training) for name, one in zip(self._names[1], state)}, self._options,
                           self._spec.groups, plain.Rows(rows, kept, self._group() if training else None),
                           dict(zip(self._names[1], buffers)))
         new: Dict[str, Tensor] = {}
@@ -274,10 +274,9 @@ class Norm(nn.Module):
             fresh = call.rows.any
             if isinstance(fresh, Tensor):
                 new = {name: torch.where(fresh, value, call.state[name]) for name, value in new.items()}
+                penalty = torch.where(fresh, penalty, torch.zeros_like(penalty)) if penalty is not None else None
             elif not fresh:
-                new = {}
-            penalty = torch.where(torch.as_tensor(fresh, device=x.device), penalty, torch.zeros_like(penalty)) \
-                if penalty is not None else None
+                new, penalty = {}, torch.zeros_like(penalty) if penalty is not None else None
         else:
             assert page.infer is not None
             y = page.infer(rows, call)
@@ -285,11 +284,12 @@ class Norm(nn.Module):
             y = torch.where(kept, y, torch.zeros_like(y))
         return y.reshape(x.shape).to(x.dtype), penalty, new
 
-    def _as_vector(self, name: str, tensor: Tensor, compute: torch.dtype) -> Tensor:
+    def _as_vector(self, name: str, tensor: Tensor, compute: torch.dtype, changes: bool) -> Tensor:
         """A copy if a graph may keep it: later calls change the buffer."""
         if not tensor.is_floating_point():
-            return tensor.detach().clone().reshape(())
-        return tensor.detach().to(compute, copy=torch.is_grad_enabled()).reshape((-1, self.width) if name.startswith("buffer") else (-1,))
+            return (_torch_ops.snapshot(tensor) if changes else tensor.detach()).reshape(())
+        kept = _torch_ops.snapshot(tensor) if changes else tensor.detach().to(compute, copy=torch.is_grad_enabled())
+        return kept.to(compute).reshape((-1, self.width) if name.startswith("buffer") else (-1,))
 
     def _plain(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         page, (params, state) = plain.pages[self.type.name], self._named_tensors()

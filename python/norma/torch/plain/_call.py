@@ -125,8 +125,9 @@ def scaled_rows(x: Tensor, call: Call) -> Tensor:
     scaling = call.options["scaling"]
     if scaling == "none":
         return x
+    epsilon: float = call.options["epsilon"]
     parts = grouped(x, call.groups if scaling == "group" else 1)
-    return (parts * (parts.square().mean(-1, keepdim=True) + call.options["epsilon"]).rsqrt()).reshape(x.shape)
+    return (parts * (parts.square().mean(-1, keepdim=True) + epsilon).rsqrt()).reshape(x.shape)
 
 
 def affine(z: Tensor, params: Dict[str, Tensor]) -> Tensor:
@@ -136,7 +137,8 @@ def affine(z: Tensor, params: Dict[str, Tensor]) -> Tensor:
 
 def average(old: Tensor, fresh: Tensor, decay: Number) -> Tensor:
     """decay old + (1 - decay) fresh, without gradient."""
-    return decay * old + (1 - decay) * fresh.detach()
+    new: Tensor = decay * old + (1 - decay) * fresh.detach()
+    return new
 
 
 def into_slot(ring: Tensor, t: Tensor, value: Tensor) -> Tensor:
@@ -149,7 +151,12 @@ def write(buffer: Tensor, value: Tensor, rows: Number) -> None:
     """buffer = value, in a backward pass; unchanged if there were no rows, or if value has an infinity or a NaN, as in a step that
     a gradient scaler will skip."""
     value = value.detach().to(buffer.dtype).reshape(buffer.shape)
-    buffer.copy_(torch.where(torch.isfinite(value).all() & torch.as_tensor(rows > 0, device=value.device), value, buffer))
+    valid = torch.isfinite(value).all()
+    if isinstance(rows, Tensor):
+        valid = valid & (rows > 0)
+    elif rows == 0:
+        return
+    buffer.copy_(torch.where(valid, value, buffer))
 
 
 def joined_mean(total: Tensor, rows: Number, group: Any) -> Tensor:

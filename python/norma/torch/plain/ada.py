@@ -15,14 +15,14 @@ from .layer import standardized
 
 
 def normalize(x: Tensor, call: Call) -> Tensor:
-    options = call.options
+    options, c, k = call.options, float(call.options["c"]), float(call.options["k"])
     if options["variant"] == "paper":
         z = standardized(x, options["epsilon"])
     else:
         away = x - x.mean(-1, keepdim=True)
         variance = away.square().sum(-1, keepdim=True) / max(x.shape[-1] - 1, 1)
         z = away / (safe_root(variance) + options["epsilon"])
-    return (options["c"] * (1 - options["k"] * z)).detach() * z
+    return (c * (1 - k * z)).detach() * z
 
 
 page = Page("ada", token=normalize)

@@ -21,7 +21,7 @@ from ._call import Call, Page, Result, affine, average, scaled_rows
 
 def inverse_root(square: Tensor, options: Dict[str, Any]) -> Tensor:
     """1 / sqrt(square + epsilon), or with the clamp, where the root is a constant below epsilon."""
-    epsilon = options["epsilon"]
+    epsilon: float = options["epsilon"]
     if options.get("clamp"):
         return torch.where(square > epsilon, square, torch.full_like(square, epsilon)).rsqrt()
     return (square + epsilon).rsqrt()

@@ -14,7 +14,7 @@ from ._call import Call, Page, safe_root
 def normalize(x: Tensor, call: Call) -> Tensor:
     used = max(int(call.options["fraction"] * x.shape[-1]), 1)
     root = safe_root(x[:, :used].square().mean(-1, keepdim=True))
-    y = call.params["scale"] * (x / (root + call.options["epsilon"]))
+    y = call.params["scale"] * (x / (root + float(call.options["epsilon"])))
     return y + call.params["offset"] if call.options["offset"] else y
 
 

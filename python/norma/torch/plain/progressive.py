@@ -22,7 +22,7 @@ from .layer import standardized
 
 def token(x: Tensor, call: Call) -> Tensor:
     """T(x)"""
-    params, epsilon = call.params, call.options["token_epsilon"]
+    params, epsilon = call.params, float(call.options["token_epsilon"])
     if call.options["token_norm"] == "layer":
         return torch.addcmul(params["token_bias"], params["token_weight"], standardized(x, epsilon))
     return params["token_weight"] * (x * (x.square().mean(-1, keepdim=True) + epsilon).rsqrt())

@@ -29,7 +29,8 @@ def penalty(mean: Tensor, variance: Tensor, m: Tensor, s2: Tensor, call: Call) -
     else:
         away, spread = away / s2, (1 - safe_root(variance) / s2.sqrt()).square()
     share = call.rows.own / call.rows.count  # of all processes
-    return share * (options["lambda"] * away.sum() + options["nu"] * spread.sum())
+    total: Tensor = share * (options["lambda"] * away.sum() + options["nu"] * spread.sum())
+    return total
 
 
 def train(x: Tensor, call: Call) -> Result:

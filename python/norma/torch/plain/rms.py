@@ -11,7 +11,7 @@ from ._call import Call, Page, grouped, safe_root
 
 
 def normalize(x: Tensor, call: Call) -> Tensor:
-    options, epsilon = call.options, call.options["epsilon"]
+    options, epsilon = call.options, float(call.options["epsilon"])
     parts = grouped(x, options["groups"])
     square = parts.square().mean(-1, keepdim=True)
     z = parts * (square + epsilon).rsqrt() if options["epsilon_inside"] else parts / (safe_root(square) + epsilon)

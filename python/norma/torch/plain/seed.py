@@ -11,9 +11,9 @@ from ._call import Call, Page
 
 
 def normalize(x: Tensor, call: Call) -> Tensor:
-    params = call.params
+    params, epsilon = call.params, float(call.options["epsilon"])
     gate = (x * params["beta"]).sum(-1, keepdim=True).tanh()
-    z = x * (x.square().mean(-1, keepdim=True) + call.options["epsilon"]).rsqrt()
+    z = x * (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
     return (gate * params["alpha"] + params["weight"]) * z
 
 
