@@ -15,6 +15,7 @@ import ledger  # noqa: E402
 import ledger_archives as archives  # noqa: E402
 import ledger_evidence as evidence  # noqa: E402
 import ledger_statistics as st  # noqa: E402
+import padding_census  # noqa: E402
 import run_queue  # noqa: E402
 
 TRIALS, ITEMS, DRAWS = 600, 40, 60
@@ -151,6 +152,12 @@ class Page(unittest.TestCase):
         known = {row["id"] for row in rows}
         self.assertLessEqual(set(evidence.RULES), known)
         self.assertLessEqual({c for claims, *_ in evidence.OTHERS for c in claims.split(",")}, known)
+
+
+class Census(unittest.TestCase):
+    def test_padding(self):
+        self.assertEqual(padding_census.padding([4, 1, 1, 4, 4], 2, "length"), [0, 0, 0])
+        self.assertEqual(padding_census.padding([1, 4], 2, "shuffled"), [1 - 5 / 8])
 
 
 if __name__ == "__main__":
