@@ -6,7 +6,7 @@
 tagging: columns with an empty line after each sentence (-DOCSTART- lines are skipped). classification: a label,
 a tab and a text per line, whose length is counted in words. A batch has --batch sequences in random order, or sorted
 by length, and is padded to its longest one. Prints, for the fraction f of padded rows of a batch, its mean and
-standard deviation over the batches of one epoch, the share of batches without padding, and the mean and the
+standard deviation over the batches of one epoch, the fraction of batches without padding, and the mean and the
 coefficient of variation of 1 - f, by which padding with the mean scales the variance of a batch. Segments of
 language models are full and have none. Exit code: 0, 2 wrong use.
 """
