@@ -9,6 +9,7 @@
 #ifndef NORMA_COMPARE_H
 #define NORMA_COMPARE_H
 
+#include "norma/record.h"
 #include "norma/status.h"
 
 #ifdef __cplusplus
@@ -19,47 +20,77 @@ typedef struct nm_comparison nm_comparison;
 
 typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm_run_state;
 
-/* A run. Numbers are NaN, and texts NULL, if they are not known. Texts are valid until nm_comparison_close, `line` until
- * the next call for the comparison. */
-typedef struct nm_compared_run {
-    const char *variant; /* name, as in the option compare.norms; that of a grid point has its settings */
-    int64_t seed;
-    const char *folder;
-    nm_run_state state;
-    int32_t exit_code;   /* of the process, 128 + N for signal N; 0: no failure so far */
-    const char *failure; /* why there is no result */
-    const char *line;    /* last message of the run, or its score; before the run: what it waits for, or "" */
-    /* After the run was scored, and after the training of all runs. */
-    int64_t updates;
-    double loss, nll; /* of the best validation; nll: without label smoothing, per target token */
-    double tokens_per_second, step_mib; /* throughput; memory of a training step in MiB */
-    /* After the test set was scored. */
-    bool scored;
-    const char *score_name, *signature; /* "bleu"; how the score was computed */
-    double score, low, high;            /* with its 95 % bootstrap interval over test segments */
-    /* Against the first variant's run with this seed, one-sided: the fraction of bootstrap resamples in which the better system
-     * is not better. */
-    double p;
-    double tid_mean, tid_variance; /* of the last encoder layer, 0 to 1 */
-    uint64_t weights;              /* hash of the trained tensors; 0: not known */
-    const char *same_weights_as;   /* variant whose run has identical weights */
-} nm_compared_run;
+/* Measured in every run, from its log and on the test set. Variants have their means over the finished seeds,
+ * with "_mean" after the key. To add a measurement, add a row and assign the member of nm_run_result
+ * (src/lab/experiment/run_result.c). */
+#define NM_LOG_MEASUREMENTS(F)                                                                               \
+    F(real, loss, "Loss of the best validation", "valid_loss")                                               \
+    F(real, nll, "The same without label smoothing, per target token", "valid_nll")                          \
+    F(real, tokens_per_second, "Throughput in tokens per second")                                            \
+    F(real, step_mib, "Memory of a training step, MiB")
+#define NM_TEST_MEASUREMENTS(F)                                                                              \
+    F(real, tid_mean, "TID of the mean, last encoder layer, 0 to 1")                                         \
+    F(real, tid_variance, "TID of the variance, last encoder layer, 0 to 1")
 
-/* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. */
-typedef struct nm_compared_variant {
-    const char *name;
-    int64_t seeds, finished; /* number of runs; of those with a result */
-    bool grid_point;         /* one of several points of the grid */
-    bool selected;           /* a row of the table; of a grid, the point with the lowest validation loss */
-    double score, score_deviation, low, high; /* mean, standard deviation over seeds, 95 % interval */
-    /* Compared with the first scored variant: difference and its 95 % interval; p, p with Holm's correction, and p of the
-     * equivalence test with compare.margin. With several seeds, p is that of a two-sided t test over seeds and segments. With
-     * one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better system is not
-     * better. */
-    double difference, difference_low, difference_high, p, p_holm, p_equivalence;
-    double loss, loss_deviation, nll, perplexity; /* of the best validation */
-    double tokens_per_second, step_mib, tid_mean, tid_variance;
-} nm_compared_variant;
+/* A run. Numbers are NaN, and texts NULL, if they are not known. Texts are valid until nm_comparison_close,
+ * `line` until the next call for the comparison. */
+#define NM_RUN_IDENTITY(F)                                                                                   \
+    F(text, variant,                                                                                         \
+      "Name of the variant as in the option compare.norms; with the settings of a grid point", "norm")       \
+    F(int, seed, "Random seed")                                                                              \
+    F(text, folder, "Run folder", "")                                                                        \
+    F(other(nm_run_state), state, "State of the run", "")                                                    \
+    F(code, exit_code, "Exit code of the process, 128 + N for signal N; 0 without a failure")                \
+    F(text, failure, "Why there is no result", "error?")                                                     \
+    F(text, line, "Last message or score of the run; before the run, what it waits for", "")
+/* After the run was scored, and after the training of all runs. */
+#define NM_RUN_LOG(F)                                                                                        \
+    F(int, updates, "Number of updates")                                                                     \
+    NM_LOG_MEASUREMENTS(F)
+/* After the test set was scored. */
+#define NM_RUN_SCORE(F)                                                                                      \
+    F(flag, scored, "The test set was scored", "")                                                           \
+    F(text, score_name, "Name of the score, for example bleu", "")                                           \
+    F(real, score, "Score of the test set", "")                                                              \
+    F(real, low, "95 % bootstrap interval over test segments")                                               \
+    F(real, high, "Upper end of the interval")                                                               \
+    F(real, p,                                                                                               \
+      "One-sided p against the first variant's run with this seed: the fraction of bootstrap "               \
+      "resamples in which the better system is not better",                                                  \
+      "p_against_first")                                                                                     \
+    NM_TEST_MEASUREMENTS(F)                                                                                  \
+    F(text, signature, "How the score was computed")                                                         \
+    F(hash, weights, "Hash of the trained tensors")                                                          \
+    F(text, same_weights_as, "Another variant with identical weights", "same_weights_as?")
+#define NM_COMPARED_RUN(F) NM_RUN_IDENTITY(F) NM_RUN_LOG(F) NM_RUN_SCORE(F)
+NM_RECORD(nm_compared_run, NM_COMPARED_RUN)
+
+/* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. p is compared with
+ * the first scored variant: with several seeds it is that of a two-sided t test over seeds and segments; with
+ * one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better
+ * system is not better. */
+#define NM_VARIANT_SCORE(F)                                                                                  \
+    F(text, name, "Name of the variant", "norm")                                                             \
+    F(int, finished, "Number of runs with a result", "n")                                                    \
+    F(int, seeds, "Number of runs")                                                                          \
+    F(flag, grid_point, "One of several points of a grid", "")                                               \
+    F(flag, selected, "A row of the table; of a grid, the point with the lowest validation loss", "")        \
+    F(real, score, "Test score", "score_mean")                                                               \
+    F(real, score_deviation, "Standard deviation over seeds")                                                \
+    F(real, low, "95 % interval", "interval_low")                                                            \
+    F(real, high, "Upper end of the interval", "interval_high")                                              \
+    F(real, difference, "Difference from the first scored variant")                                          \
+    F(real, difference_low, "95 % interval of the difference")                                               \
+    F(real, difference_high, "Upper end of the interval")                                                    \
+    F(real, p,                                                                                               \
+      "p of the difference: of a two-sided t test over seeds and test segments with several seeds; "         \
+      "with one seed the one-sided fraction of resamples in which the better system is not better")          \
+    F(real, p_holm, "The same with Holm's correction over the rows")                                         \
+    F(real, p_equivalence, "p of the equivalence test (--margin)")                                           \
+    F(real, loss_deviation, "Standard deviation of the validation loss", "valid_loss_deviation")             \
+    F(real, perplexity, "Perplexity of the best validation", "")
+#define NM_COMPARED_VARIANT(F) NM_VARIANT_SCORE(F) NM_LOG_MEASUREMENTS(F) NM_TEST_MEASUREMENTS(F)
+NM_RECORD(nm_compared_variant, NM_COMPARED_VARIANT)
 
 /* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call. Any function may
  * be NULL. They may call the functions below that read the comparison, and nm_comparison_stop. */

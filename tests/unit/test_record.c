@@ -39,18 +39,19 @@ static NM_FIELDS(sample, SAMPLE)
     F(code, exit_code, "")                                                                                   \
     F(int, secret, "")                                                                                       \
     F(int, updates, "")
-    NM_RECORD(later_sample, LATER_SAMPLE) static NM_FIELDS(later_sample, LATER_SAMPLE)
+NM_RECORD(later_sample, LATER_SAMPLE)
+static NM_FIELDS(later_sample, LATER_SAMPLE)
 
-        static const sample full = {.name = "layer \"é\"",
-                                    .updates = 9007199254740993, /* no double has this value */
-                                    .exit_code = -3,
-                                    .loss = 0.1,
-                                    .score = 31.25,
-                                    .best = true,
-                                    .weights = 0x0edcba9876543210u,
-                                    .title = "BLEU",
-                                    .last = {1.5, -INFINITY, 1e-300},
-                                    .secret = 7};
+static const sample full = {.name = "layer \"é\"",
+                            .updates = 9007199254740993, /* no double has this value */
+                            .exit_code = -3,
+                            .loss = 0.1,
+                            .score = 31.25,
+                            .best = true,
+                            .weights = 0x0edcba9876543210u,
+                            .title = "BLEU",
+                            .last = {1.5, -INFINITY, 1e-300},
+                            .secret = 7};
 
 static const sample empty = {.loss = NAN, .score = NAN};
 
@@ -77,6 +78,16 @@ static void test_unknown_values_are_null_or_left_out(void **state)
     (void)state;
     assert_json(&empty, "{\"name\":null,\"updates\":0,\"valid_loss\":null,\"best\":false,"
                         "\"last\":[0.0,0.0,0.0]}");
+}
+
+/* Infinity is a value that JSON does not have. */
+static void test_infinity_is_null(void **state)
+{
+    (void)state;
+    sample infinite = empty;
+    infinite.score = INFINITY;
+    assert_json(&infinite, "{\"name\":null,\"updates\":0,\"valid_loss\":null,\"score\":null,\"best\":false,"
+                           "\"last\":[0.0,0.0,0.0]}");
 }
 
 static void test_json_is_read_back(void **state)
@@ -265,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_json_has_keys_in_the_order_of_the_rows),
                                        cmocka_unit_test(test_unknown_values_are_null_or_left_out),
+                                       cmocka_unit_test(test_infinity_is_null),
                                        cmocka_unit_test(test_json_is_read_back),
                                        cmocka_unit_test(test_json_of_another_form_is_refused),
                                        cmocka_unit_test(test_cells),

@@ -38,31 +38,11 @@ bool nm_comparison_scores_grid(const nm_comparison *self)
 /* While a run is not finished, its test results are those of an earlier comparison. */
 static nm_compared_run describe_run(const nm_run_job *job, const char *line)
 {
-    const nm_run_result *result = &job->result;
-    bool failed = result->exit_code != 0, scored = result->measured, known = result->updates > 0;
-    return (nm_compared_run){.variant = result->variant,
-                             .seed = result->seed,
-                             .folder = job->folder,
-                             .state = job->state,
-                             .exit_code = result->exit_code,
-                             .failure = failed ? result->failure : NULL,
-                             .line = line,
-                             .updates = result->updates,
-                             .loss = known ? result->loss : NAN,
-                             .nll = known ? result->nll : NAN,
-                             .tokens_per_second = known ? result->tokens_per_second : NAN,
-                             .step_mib = known ? result->step_mib : NAN,
-                             .scored = scored,
-                             .score_name = scored ? result->name : NULL,
-                             .signature = scored ? result->signature : NULL,
-                             .score = scored ? result->value : NAN,
-                             .low = scored ? result->low : NAN,
-                             .high = scored ? result->high : NAN,
-                             .p = scored ? result->p : NAN,
-                             .tid_mean = scored ? result->tid_mean : NAN,
-                             .tid_variance = scored ? result->tid_variance : NAN,
-                             .weights = scored ? result->weights : 0,
-                             .same_weights_as = result->same_weights ? result->same_weights->variant : NULL};
+    nm_compared_run run = nm_run_result_describe(&job->result);
+    run.folder = job->folder;
+    run.state = job->state;
+    run.line = line;
+    return run;
 }
 
 size_t nm_comparison_n_runs(const nm_comparison *self)
@@ -90,30 +70,7 @@ bool nm_comparison_get_variant(const nm_comparison *self, size_t index, nm_compa
 {
     if (index >= nm_comparison_n_variants(self) || !out)
         return false;
-    const nm_variant_summary *summary = &self->experiment.table.summaries[index];
-    *out = (nm_compared_variant){.name = summary->variant->name,
-                                 .seeds = (int64_t)summary->n,
-                                 .finished = (int64_t)summary->finished,
-                                 .grid_point = summary->variant->point,
-                                 .selected = summary->selected,
-                                 .score = summary->value,
-                                 .score_deviation = summary->value_deviation,
-                                 .low = summary->low,
-                                 .high = summary->high,
-                                 .difference = summary->difference,
-                                 .difference_low = summary->difference_low,
-                                 .difference_high = summary->difference_high,
-                                 .p = summary->p,
-                                 .p_holm = summary->p_holm,
-                                 .p_equivalence = summary->p_equivalence,
-                                 .loss = summary->loss,
-                                 .loss_deviation = summary->loss_deviation,
-                                 .nll = summary->nll,
-                                 .perplexity = summary->perplexity,
-                                 .tokens_per_second = summary->tokens_per_second,
-                                 .step_mib = summary->step_mib,
-                                 .tid_mean = summary->tid_mean,
-                                 .tid_variance = summary->tid_variance};
+    *out = nm_variant_summary_describe(&self->experiment.table.summaries[index]);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include "api/language_model_comm.h"
 #include "api/sections.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/text_input.h"
 #include "cli/compare_inputs.h"
 #include "cli/model_command.h"
@@ -97,38 +98,71 @@ static double bits_per_character(nm_perplexity_sums s)
     return s.spelled_nll / (log(2) * (double)s.characters);
 }
 
-static void print_json(const job *self, const char *name, const nm_perplexity *result)
+#define PERPLEXITY(F)                                                                                        \
+    F(text, file, "Name of the file")                                                                        \
+    F(flag, causal, "Whether the model is causal")                                                           \
+    F(real, perplexity, "exp of `nll` of a causal model", "perplexity?")                                     \
+    F(real, not_a_perplexity, "exp of `nll` of a non-causal model", "non_causal_not_a_perplexity?")          \
+    F(real, nll, "Mean negative log-likelihood per scored token in nats")                                    \
+    F(int, tokens, "Number of scored tokens")                                                                \
+    F(int, left_out, "Number of tokens that were not scored")                                                \
+    F(int, unknown, "Number of tokens outside the dictionary")                                               \
+    F(real, perplexity_without_unknown, "Perplexity of the tokens in the dictionary, of a causal model",     \
+      "perplexity_without_unknown?")                                                                         \
+    F(int, words, "Number of words before tokenization, separated by whitespace; a newline is a word")       \
+    F(int, context, "`--context`")                                                                           \
+    F(int, segment, "`model.context`")                                                                       \
+    F(real, per_word,                                                                                        \
+      "Perplexity per word, if all tokens were scored. Each unknown token costs its own log "                \
+      "probability and ln(`alphabet`) for each of its characters and for its end",                           \
+      "per_word?")                                                                                           \
+    F(int, alphabet,                                                                                         \
+      "Distinct characters of the text without whitespace, and one for the end of an unknown "               \
+      "token",                                                                                               \
+      "alphabet?")                                                                                           \
+    F(real, bits_per_character,                                                                              \
+      "Cross-entropy in bits per Unicode character, if all tokens were scored; a "                           \
+      "newline is a character",                                                                              \
+      "bits_per_character?")                                                                                 \
+    F(real, low, "95 % bootstrap interval of the perplexity, with `--interval`", "low?")                     \
+    F(real, high, "Upper end of the interval", "high?")
+NM_RECORD(perplexity_line, PERPLEXITY)
+static NM_FIELDS(perplexity_line, PERPLEXITY)
+
+static void print_line(const nm_field *fields, const void *record)
 {
-    const nm_perplexity_sums s = nm_perplexity_get_sums(result);
-    json_t *o = json_object();
-    json_object_set_new(o, "file", json_string(name));
-    json_object_set_new(o, "causal", json_boolean(is_causal(self)));
-    json_object_set_new(o, is_causal(self) ? "perplexity" : "non_causal_not_a_perplexity",
-                        nm_json_number(exp(s.nll / (double)s.tokens)));
-    json_object_set_new(o, "nll", nm_json_number(s.nll / (double)s.tokens));
-    json_object_set_new(o, "tokens", json_integer(s.tokens));
-    json_object_set_new(o, "left_out", json_integer(s.left_out));
-    json_object_set_new(o, "unknown", json_integer(s.unknown));
-    if (is_causal(self))
-        json_object_set_new(o, "perplexity_without_unknown",
-                            nm_json_number(exp(s.known_nll / (double)s.known_tokens)));
-    json_object_set_new(o, "words", json_integer(s.words));
-    json_object_set_new(o, "context", json_integer(self->config->context));
-    json_object_set_new(o, "segment",
-                        json_integer(atoll(nm_language_model_option(self->model, "model.context"))));
-    if (!s.left_out) {
-        json_object_set_new(o, "per_word", nm_json_number(exp(s.spelled_nll / (double)s.words)));
-        json_object_set_new(o, "alphabet", json_integer(s.alphabet));
-        json_object_set_new(o, "bits_per_character", nm_json_number(bits_per_character(s)));
-    }
-    if (self->config->interval) {
-        nm_interval interval = nm_perplexity_interval(result);
-        json_object_set_new(o, "low", nm_json_number(interval.low));
-        json_object_set_new(o, "high", nm_json_number(interval.high));
-    }
+    json_t *o = nm_record_json(fields, record);
     json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(o);
+}
+
+static void print_json(const job *self, const char *name, const nm_perplexity *result)
+{
+    const nm_perplexity_sums s = nm_perplexity_get_sums(result);
+    const bool causal = is_causal(self), whole = !s.left_out;
+    const double perplexity = exp(s.nll / (double)s.tokens);
+    const nm_interval interval =
+        self->config->interval ? nm_perplexity_interval(result) : (nm_interval){NAN, NAN, NAN};
+    const perplexity_line line = {.file = name,
+                                  .causal = causal,
+                                  .perplexity = causal ? perplexity : NAN,
+                                  .not_a_perplexity = causal ? NAN : perplexity,
+                                  .nll = s.nll / (double)s.tokens,
+                                  .tokens = s.tokens,
+                                  .left_out = s.left_out,
+                                  .unknown = s.unknown,
+                                  .perplexity_without_unknown =
+                                      causal ? exp(s.known_nll / (double)s.known_tokens) : NAN,
+                                  .words = s.words,
+                                  .context = self->config->context,
+                                  .segment = atoll(nm_language_model_option(self->model, "model.context")),
+                                  .per_word = whole ? exp(s.spelled_nll / (double)s.words) : NAN,
+                                  .alphabet = whole ? s.alphabet : 0,
+                                  .bits_per_character = whole ? bits_per_character(s) : NAN,
+                                  .low = interval.low,
+                                  .high = interval.high};
+    print_line(perplexity_line_fields(), &line);
 }
 
 static void print_text(const job *self, const char *name, const nm_perplexity *result)
@@ -186,26 +220,34 @@ static nm_status score_files(job *self, int n, char **paths, nm_error *err)
 
 /* ---- single tokens ---- */
 
+#define TOKENS(F)                                                                                            \
+    F(text, file, "Name of the file")                                                                        \
+    F(int, line, "Number of the line or document, from 0")                                                   \
+    F(text, text, "Its text")                                                                                \
+    F(real, log_prob, "Sum of the log probabilities of its tokens, in nats")                                 \
+    F(json, tokens, "Subwords as in the dictionary, with `</s>` at the end")                                 \
+    F(json, log_probs, "Log probability of each")
+NM_RECORD(tokens_line, TOKENS)
+static NM_FIELDS(tokens_line, TOKENS)
+
 static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_line_list *lines,
                          int64_t first)
 {
     for (size_t i = 0; i < nm_lm_scores_n(scores); i++) {
         size_t bytes;
         const double *log_probs = nm_lm_scores_tokens(scores, i);
-        json_t *o = json_object(), *tokens = json_array(), *numbers = json_array();
+        json_t *tokens = json_array(), *numbers = json_array();
         for (size_t t = 0; t < nm_lm_scores_n_tokens(scores, i); t++) {
             json_array_append_new(tokens, json_string(nm_lm_scores_token(scores, i, t)));
             json_array_append_new(numbers, nm_json_number(log_probs[t]));
         }
-        json_object_set_new(o, "file", json_string(name));
-        json_object_set_new(o, "line", json_integer(first + (int64_t)i));
-        json_object_set_new(o, "text", json_string(nm_line_list_get(lines, i, &bytes)));
-        json_object_set_new(o, "log_prob", nm_json_number(nm_lm_scores_line(scores, i)));
-        json_object_set_new(o, "tokens", tokens);
-        json_object_set_new(o, "log_probs", numbers);
-        json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        putchar('\n');
-        json_decref(o);
+        const tokens_line line = {name,
+                                  first + (int64_t)i,
+                                  nm_line_list_get(lines, i, &bytes),
+                                  nm_lm_scores_line(scores, i),
+                                  tokens,
+                                  numbers};
+        print_line(tokens_line_fields(), &line);
     }
     fflush(stdout);
 }
@@ -283,18 +325,24 @@ static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_
 
 /* ---- translation models ---- */
 
+#define SPLIT_PERPLEXITY(F)                                                                                  \
+    F(text, split, "`train`, `valid` or `test`")                                                             \
+    F(real, perplexity, "exp of `nll`")                                                                      \
+    F(real, smoothed_perplexity, "exp of `smoothed_loss`")                                                   \
+    F(real, nll, "Mean negative log-likelihood per target token in nats")                                    \
+    F(real, smoothed_loss, "Loss with the label smoothing of the training")                                  \
+    F(int, tokens, "Number of scored target tokens")                                                         \
+    F(int, masked, "Number of target tokens outside the output vocabulary")                                  \
+    F(int, skipped, "Number of sequences that are too long")
+NM_RECORD(split_line, SPLIT_PERPLEXITY)
+static NM_FIELDS(split_line, SPLIT_PERPLEXITY)
+
 static void print_split(const perplexity_config *config, const char *split, const nm_split_loss *loss)
 {
     if (config->json) {
-        json_t *o =
-            json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "split", split, "perplexity",
-                      nm_json_number(exp(loss->nll)), "smoothed_perplexity", nm_json_number(exp(loss->loss)),
-                      "nll", nm_json_number(loss->nll), "smoothed_loss", nm_json_number(loss->loss), "tokens",
-                      (json_int_t)loss->targets, "masked", (json_int_t)loss->masked, "skipped",
-                      (json_int_t)loss->skipped);
-        json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        putchar('\n');
-        json_decref(o);
+        const split_line line = {split,      exp(loss->nll), exp(loss->loss), loss->nll,
+                                 loss->loss, loss->targets,  loss->masked,    loss->skipped};
+        print_line(split_line_fields(), &line);
         return;
     }
     printf("%s: perplexity %.4f  smoothed %.4f  nll %.6f  tokens %" PRId64, split, exp(loss->nll),

@@ -56,7 +56,7 @@ static bool is_known(const nm_field *field, const void *record)
     static const value zero;
     value v = value_of(field, record);
     if (field->kind == NM_FIELD_REAL)
-        return isfinite(v.real);
+        return !isnan(v.real);
     return field->kind == NM_FIELD_CHARS ? *text_of(field, record) != 0 : memcmp(&v, &zero, sizeof v) != 0;
 }
 

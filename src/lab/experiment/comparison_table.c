@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "metric/seed_test.h"
 #include "metric/summary.h"
 
@@ -33,26 +34,48 @@ static nm_summary summarize(const nm_variant_summary *summary, size_t offset, bo
     return result;
 }
 
+static NM_FIELDS(nm_compared_variant, NM_COMPARED_VARIANT)
+static NM_FIELDS_OF(summary, nm_variant_summary, NM_COMPARED_VARIANT)
+static NM_FIELDS_OF(summary_score, nm_variant_summary, NM_VARIANT_SCORE)
+static NM_FIELDS_OF(summary_test, nm_variant_summary, NM_TEST_MEASUREMENTS)
+static NM_FIELDS_OF(result_log, nm_run_result, NM_LOG_MEASUREMENTS)
+static NM_FIELDS_OF(result_test, nm_run_result, NM_TEST_MEASUREMENTS)
+static NM_FIELDS_OF(run_identity, nm_compared_run, NM_RUN_IDENTITY)
+static NM_FIELDS_OF(run_log, nm_compared_run, NM_RUN_LOG)
+static NM_FIELDS_OF(run_score, nm_compared_run, NM_RUN_SCORE)
+
+nm_compared_variant nm_variant_summary_describe(const nm_variant_summary *summary)
+{
+    nm_compared_variant variant;
+    nm_record_copy(nm_compared_variant_fields(), &variant, summary_fields(), summary);
+    return variant;
+}
+
+/* The mean of every measurement. */
+static void set_means(nm_variant_summary *summary, const nm_field *measurements, bool measured)
+{
+    for (const nm_field *field = measurements; field->name; field++) {
+        double mean = summarize(summary, field->offset, measured).mean;
+        memcpy((char *)summary + nm_record_find(summary_fields(), field->name)->offset, &mean, sizeof mean);
+    }
+}
+
 #define RESULT(name) offsetof(nm_run_result, name)
 
 void nm_comparison_table_summarize_logs(nm_comparison_table *table)
 {
     for (size_t g = 0; g < table->n; g++) {
         nm_variant_summary *summary = &table->summaries[g];
-        nm_summary loss = summarize(summary, RESULT(loss), false);
         summary->finished = 0;
         for (size_t i = 0; i < summary->n; i++)
             summary->finished += !summary->results[i]->exit_code;
-        summary->loss = loss.mean;
-        summary->loss_deviation = loss.deviation;
-        summary->nll = summarize(summary, RESULT(nll), false).mean;
+        set_means(summary, result_log_fields(), false);
+        nm_record_clear(summary_test_fields(), summary);
+        summary->loss_deviation = summarize(summary, RESULT(loss), false).deviation;
         summary->perplexity = table->perplexity ? exp(summary->nll) : NAN;
-        summary->tokens_per_second = summarize(summary, RESULT(tokens_per_second), false).mean;
-        summary->step_mib = summarize(summary, RESULT(step_mib), false).mean;
-        summary->value = summary->value_deviation = summary->low = summary->high = NAN;
+        summary->score = summary->score_deviation = summary->low = summary->high = NAN;
         summary->p = summary->p_holm = summary->p_equivalence = NAN;
         summary->difference = summary->difference_low = summary->difference_high = NAN;
-        summary->tid_mean = summary->tid_variance = NAN;
     }
 }
 
@@ -80,7 +103,7 @@ static bool same_smoothing(const nm_variant *a, const nm_variant *b)
 
 static bool is_better_point(const nm_variant_summary *a, const nm_variant_summary *b, bool by_nll)
 {
-    bool whole_a = a->finished == (double)a->n, whole_b = b->finished == (double)b->n;
+    bool whole_a = a->finished == (int64_t)a->n, whole_b = b->finished == (int64_t)b->n;
     if (whole_a != whole_b)
         return whole_a;
     double loss_a = by_nll ? a->nll : a->loss, loss_b = by_nll ? b->nll : b->loss;
@@ -214,10 +237,9 @@ static void test_runs(const nm_variant_summary *first, nm_variant_summary *summa
 static void summarize_scores(nm_variant_summary *summary)
 {
     nm_summary value = summarize(summary, RESULT(value), true);
-    summary->value = value.mean;
-    summary->value_deviation = value.deviation;
-    summary->tid_mean = summarize(summary, RESULT(tid_mean), true).mean;
-    summary->tid_variance = summarize(summary, RESULT(tid_variance), true).mean;
+    summary->score = value.mean;
+    summary->score_deviation = value.deviation;
+    set_means(summary, result_test_fields(), true);
     seed_scores scores = seed_scores_of(summary, NULL);
     if (scores.group.n) {
         nm_interval interval = nm_seed_interval(&scores.group, nm_bootstrap_default().outside);
@@ -292,8 +314,8 @@ typedef struct column {
 #define SUMMARY(name) offsetof(nm_variant_summary, name)
 static const column columns[] = {
     {"n", SUMMARY(finished), 0, 1},
-    {NULL, SUMMARY(value), 2, 1},
-    {"±", SUMMARY(value_deviation), 2, 1},
+    {NULL, SUMMARY(score), 2, 1},
+    {"±", SUMMARY(score_deviation), 2, 1},
     {"95 % from", SUMMARY(low), 1, 1},
     {"to", SUMMARY(high), 1, 1},
     {"diff", SUMMARY(difference), 2, 1},
@@ -313,8 +335,9 @@ enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
 static double number_in(const nm_variant_summary *summary, const column *c)
 {
-    double value;
-    memcpy(&value, (const char *)summary + c->offset, sizeof value);
+    double value = (double)summary->finished;
+    if (c->offset != SUMMARY(finished))
+        memcpy(&value, (const char *)summary + c->offset, sizeof value);
     return c->factor * value;
 }
 
@@ -479,7 +502,7 @@ static void print_footer(const nm_comparison_table *table, nm_table_format forma
     const char *line = format == NM_TABLE_LATEX ? "% " : format == NM_TABLE_MARKDOWN ? "- " : "";
     bool seeds = false;
     for (size_t g = 0; g < table->n; g++)
-        seeds = seeds || isfinite(table->summaries[g].value_deviation);
+        seeds = seeds || isfinite(table->summaries[g].score_deviation);
     fprintf(out, "%s%s%s: %.*s\n", *line == '%' ? "" : "\n", line, run->title, common_signature(table, run),
             run->signature);
     if (seeds)
@@ -519,66 +542,37 @@ static void print_samples(const nm_comparison_table *table, FILE *out)
 
 /* ---- JSON ---- */
 
+static void add_means(json_t *o, const nm_variant_summary *summary, const nm_field *measurements)
+{
+    for (const nm_field *field = measurements; field->name; field++) {
+        double mean;
+        memcpy(&mean, (const char *)summary + nm_record_find(summary_fields(), field->name)->offset,
+               sizeof mean);
+        char *key = nm_format("%s_mean", field->key ? field->key : field->name);
+        json_object_set_new(o, key, nm_json_number(mean));
+        free(key);
+    }
+}
+
 static json_t *summary_json(const nm_variant_summary *summary)
 {
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"score_mean", summary->value},
-                   {"score_deviation", summary->value_deviation},
-                   {"interval_low", summary->low},
-                   {"interval_high", summary->high},
-                   {"difference", summary->difference},
-                   {"difference_low", summary->difference_low},
-                   {"difference_high", summary->difference_high},
-                   {"p", summary->p},
-                   {"p_holm", summary->p_holm},
-                   {"p_equivalence", summary->p_equivalence},
-                   {"valid_loss_mean", summary->loss},
-                   {"valid_loss_deviation", summary->loss_deviation},
-                   {"valid_nll_mean", summary->nll},
-                   {"tokens_per_second_mean", summary->tokens_per_second},
-                   {"step_mib_mean", summary->step_mib},
-                   {"tid_mean_mean", summary->tid_mean},
-                   {"tid_variance_mean", summary->tid_variance}};
-    json_t *o = json_object();
-    json_object_set_new(o, "norm", json_string(summary->variant->name));
-    json_object_set_new(o, "n", json_integer((json_int_t)summary->finished));
-    json_object_set_new(o, "seeds", json_integer((json_int_t)summary->n));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(o, numbers[i].key, nm_json_number(numbers[i].value));
+    json_t *o = nm_record_json(summary_score_fields(), summary);
+    add_means(o, summary, result_log_fields());
+    add_means(o, summary, result_test_fields());
     return o;
 }
 
-static json_t *run_json(const nm_run_result *run)
+static json_t *run_json(const nm_run_result *result)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "norm", json_string(run->variant));
-    json_object_set_new(o, "seed", json_integer(run->seed));
-    json_object_set_new(o, "exit_code", json_integer(run->exit_code));
-    if (run->exit_code) {
-        json_object_set_new(o, "error", json_string(run->failure));
+    const nm_compared_run run = nm_run_result_describe(result);
+    json_t *o = nm_record_json(run_identity_fields(), &run);
+    if (run.exit_code)
         return o;
+    nm_record_add_json(o, run_log_fields(), &run);
+    if (run.scored) {
+        json_object_set_new(o, run.score_name, nm_json_number(run.score));
+        nm_record_add_json(o, run_score_fields(), &run);
     }
-    json_object_set_new(o, "updates", json_integer(run->updates));
-    json_object_set_new(o, "valid_loss", nm_json_number(run->loss));
-    json_object_set_new(o, "valid_nll", nm_json_number(run->nll));
-    json_object_set_new(o, "tokens_per_second", nm_json_number(run->tokens_per_second));
-    json_object_set_new(o, "step_mib", nm_json_number(run->step_mib));
-    if (!run->measured)
-        return o;
-    json_object_set_new(o, run->name, nm_json_number(run->value));
-    json_object_set_new(o, "low", nm_json_number(run->low));
-    json_object_set_new(o, "high", nm_json_number(run->high));
-    json_object_set_new(o, "p_against_first", nm_json_number(run->p));
-    json_object_set_new(o, "tid_mean", nm_json_number(run->tid_mean));
-    json_object_set_new(o, "tid_variance", nm_json_number(run->tid_variance));
-    json_object_set_new(o, "signature", json_string(run->signature));
-    char weights[32];
-    snprintf(weights, sizeof weights, "%016" PRIx64, run->weights);
-    json_object_set_new(o, "weights", json_string(weights));
-    if (run->same_weights)
-        json_object_set_new(o, "same_weights_as", json_string(run->same_weights->variant));
     return o;
 }
 

@@ -11,18 +11,10 @@ typedef struct nm_variant_summary { /* the runs of one variant, or of one grid p
     const nm_variant *variant;
     nm_run_result **results; /* [n], one per seed; the array is owned, the results are not */
     size_t n;
-    bool selected; /* a row of the main table; for a grid, the point with the lowest validation loss */
-    bool by_nll;   /* selected by the lowest nll, because the label smoothing of the grid points differs */
-    /* All following numbers are NaN if unknown. Number of finished runs; test score: mean, deviation over the seeds and ends of
-     * the 95 % interval. */
-    double finished, value, value_deviation, low, high;
-    /* Against the first scored variant: difference in score with its confidence interval, p, p with Holm's correction, p of the
-     * equivalence test. p: of the two-sided t test over seeds and segments; of_models: only two models could be compared, and p
-     * is the one-sided one of the paired bootstrap over segments (Koehn 2004). */
-    double difference, difference_low, difference_high, p, p_holm, p_equivalence;
-    bool of_models;
-    /* Means over the finished runs; loss and nll: of the best validation. */
-    double loss, loss_deviation, nll, perplexity, tokens_per_second, step_mib, tid_mean, tid_variance;
+    NM_COMPARED_VARIANT(NM_MEMBER)
+    /* Selected by the lowest nll, because the label smoothing of the grid points differs. */
+    bool by_nll;
+    bool of_models; /* p is the one-sided one of the paired bootstrap over segments (Koehn 2004) */
 } nm_variant_summary;
 
 typedef struct nm_comparison_table {
@@ -31,6 +23,9 @@ typedef struct nm_comparison_table {
     bool perplexity; /* exp(nll) is a perplexity for this task */
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
 } nm_comparison_table;
+
+/* The summary for users of the library. */
+nm_compared_variant nm_variant_summary_describe(const nm_variant_summary *summary);
 
 /* Computes the means of the values from the logs and sets all others to NaN. */
 void nm_comparison_table_summarize_logs(nm_comparison_table *table);

@@ -7,35 +7,57 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "experiment/experiment.h"
+
+#define VARIANT_FILE(F)                                                                                      \
+    F(text, name, "Name of the variant")                                                                     \
+    F(json, settings, "Options and values")                                                                  \
+    F(int, origin, "Number of the variant of which this is a grid point")                                    \
+    F(flag, grid_point, "One of several points of a grid")
+NM_RECORD(variant_file, VARIANT_FILE)
+static NM_FIELDS(variant_file, VARIANT_FILE)
+
+#define COMPARISON_FILE(F)                                                                                   \
+    F(text, version, "Version of Norma")                                                                     \
+    F(text, recipe, "Name of the recipe")                                                                    \
+    F(text, profile, "Profile of the recipe")                                                                \
+    F(text, task, "Task of the recipe")                                                                      \
+    F(json, settings, "Options of all runs")                                                                 \
+    F(int, seeds, "Number of seeds")                                                                         \
+    F(int, average, "Number of averaged checkpoints")                                                        \
+    F(int, tid_batches, "Batches of TID")                                                                    \
+    F(flag, score_grid, "Whether all grid points are scored")                                                \
+    F(flag, perplexity, "Whether the loss is a perplexity")                                                  \
+    F(json, variants, "The variants")
+NM_RECORD(comparison_file, COMPARISON_FILE)
+static NM_FIELDS(comparison_file, COMPARISON_FILE)
 
 static json_t *variant_json(const nm_variant *variant)
 {
-    json_t *o = json_object();
-    json_object_set_new(o, "name", json_string(variant->name));
-    json_object_set_new(o, "settings", nm_settings_json(&variant->settings));
-    json_object_set_new(o, "origin", json_integer((json_int_t)variant->origin));
-    json_object_set_new(o, "grid_point", json_boolean(variant->point));
-    return o;
+    const variant_file record = {variant->name, nm_settings_json(&variant->settings),
+                                 (int64_t)variant->origin, variant->point};
+    return nm_record_json(variant_file_fields(), &record);
 }
 
 nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
 {
-    json_t *o = json_object(), *points = json_array();
+    json_t *points = json_array();
     for (size_t i = 0; i < c->points.n; i++)
         json_array_append_new(points, variant_json(&c->points.list[i]));
     const char *slash = strrchr(c->queue.recipe, '/');
-    json_object_set_new(o, "version", json_string(NORMA_VERSION));
-    json_object_set_new(o, "recipe", json_string(slash ? slash + 1 : c->queue.recipe));
-    json_object_set_new(o, "profile", json_string(c->queue.profile));
-    json_object_set_new(o, "task", json_string(c->queue.task->name));
-    json_object_set_new(o, "settings", nm_settings_json(&c->queue.settings));
-    json_object_set_new(o, "seeds", json_integer(c->config.seeds));
-    json_object_set_new(o, "average", json_integer(c->config.measurement.average));
-    json_object_set_new(o, "tid_batches", json_integer(c->config.measurement.tid_batches));
-    json_object_set_new(o, "score_grid", json_boolean(c->config.score_grid));
-    json_object_set_new(o, "perplexity", json_boolean(c->table.perplexity));
-    json_object_set_new(o, "variants", points);
+    const comparison_file record = {.version = NORMA_VERSION,
+                                    .recipe = slash ? slash + 1 : c->queue.recipe,
+                                    .profile = c->queue.profile,
+                                    .task = c->queue.task->name,
+                                    .settings = nm_settings_json(&c->queue.settings),
+                                    .seeds = c->config.seeds,
+                                    .average = c->config.measurement.average,
+                                    .tid_batches = c->config.measurement.tid_batches,
+                                    .score_grid = c->config.score_grid,
+                                    .perplexity = c->table.perplexity,
+                                    .variants = points};
+    json_t *o = nm_record_json(comparison_file_fields(), &record);
     char *text = json_dumps(o, JSON_INDENT(1)), *path = nm_path_join(c->folder, "comparison.json");
     nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);
     json_decref(o);

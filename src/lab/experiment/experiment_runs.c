@@ -27,7 +27,11 @@ static void add_summaries(nm_experiment *c)
     c->table.margin = c->config.margin;
     for (size_t p = 0; p < c->points.n; p++) {
         nm_variant_summary *summary = &c->table.summaries[p];
-        *summary = (nm_variant_summary){.variant = &c->points.list[p], .n = seeds};
+        *summary = (nm_variant_summary){.variant = &c->points.list[p],
+                                        .n = seeds,
+                                        .name = c->points.list[p].name,
+                                        .seeds = (int64_t)seeds,
+                                        .grid_point = c->points.list[p].point};
         summary->results = nm_allocate(seeds * sizeof *summary->results);
         for (size_t i = 0; i < seeds; i++)
             summary->results[i] = &c->queue.jobs[p * seeds + i].result;

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/record.h"
 #include "base/sort.h"
 #include "base/utf8_cut.h"
 #include "model/model_average.h"
@@ -350,27 +351,74 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
 
 /* ---- test.json ---- */
 
+/* Of nm_run_result. */
+#define TEST_SCORE(F)                                                                                        \
+    F(chars(32), name, "Name of the score", "score")                                                         \
+    F(chars(48), title, "Title of the score")                                                                \
+    F(flag, lower_is_better, "Whether a lower score is better")                                              \
+    F(real, value, "Score of the test set")                                                                  \
+    F(real, low, "95 % bootstrap interval")                                                                  \
+    F(real, high, "Upper end of the interval")                                                               \
+    F(int, segments, "Number of segments of the test set")                                                   \
+    F(chars(256), signature, "How the score was computed")
+#define TEST_AGAINST(F)                                                                                      \
+    F(real, p, "p of the paired test against the run of the first variant")                                  \
+    F(real, p_holm, "p of the variant with Holm's correction")                                               \
+    F(text, against, "First variant")
+#define TEST_SOURCE(F)                                                                                       \
+    F(text, key, "Hash of everything that determines the score except the model")                            \
+    F(text, model, "Hash of the scored model file")                                                          \
+    F(hash, weights, "Hash of its tensors")
+#define LOG_VALUES(F)                                                                                        \
+    F(int, updates, "Number of updates")                                                                     \
+    NM_LOG_MEASUREMENTS(F)
+#define SCORE_VALUES(F)                                                                                      \
+    F(real, low, "")                                                                                         \
+    F(real, high, "")                                                                                        \
+    F(real, p, "")                                                                                           \
+    F(hash, weights, "")                                                                                     \
+    NM_TEST_MEASUREMENTS(F)
+#define UPDATES(F) F(int, updates, "Number of updates")
+NM_RECORD(test_source, TEST_SOURCE)
+static NM_FIELDS(test_source, TEST_SOURCE)
+static NM_FIELDS_OF(test_score, nm_run_result, TEST_SCORE)
+static NM_FIELDS_OF(test_against, nm_run_result, TEST_AGAINST)
+static NM_FIELDS_OF(test_measurements, nm_run_result, NM_TEST_MEASUREMENTS)
+static NM_FIELDS_OF(updates, nm_run_result, UPDATES)
+static NM_FIELDS_OF(log_values, nm_run_result, LOG_VALUES)
+static NM_FIELDS_OF(score_values, nm_run_result, SCORE_VALUES)
+static NM_FIELDS(nm_compared_run, NM_COMPARED_RUN)
+
+nm_compared_run nm_run_result_describe(const nm_run_result *result)
+{
+    nm_compared_run run;
+    nm_record_clear(nm_compared_run_fields(), &run);
+    run.variant = result->variant;
+    run.seed = result->seed;
+    run.exit_code = result->exit_code;
+    run.failure = result->exit_code ? result->failure : NULL;
+    run.same_weights_as = result->same_weights ? result->same_weights->variant : NULL;
+    if (result->updates > 0)
+        nm_record_copy(nm_compared_run_fields(), &run, log_values_fields(), result);
+    if (result->measured) {
+        nm_record_copy(nm_compared_run_fields(), &run, score_values_fields(), result);
+        run.scored = true;
+        run.score_name = result->name;
+        run.score = result->value;
+        run.signature = result->signature;
+    }
+    return run;
+}
+
 static json_t *measured_json(const nm_run_result *result)
 {
-    json_t *o = json_object(), *draws = json_array();
+    json_t *o = nm_record_json(updates_fields(), result), *draws = json_array();
     for (int k = 0; k < nm_bootstrap_default().n_resamples; k++)
         json_array_append_new(draws, nm_json_number(result->draws[k]));
-    json_object_set_new(o, "updates", json_integer(result->updates));
-    json_object_set_new(o, "score", json_string(result->name));
-    json_object_set_new(o, "title", json_string(result->title));
-    json_object_set_new(o, "lower_is_better", json_boolean(result->lower_is_better));
-    json_object_set_new(o, "value", nm_json_number(result->value));
-    json_object_set_new(o, "low", nm_json_number(result->low));
-    json_object_set_new(o, "high", nm_json_number(result->high));
-    json_object_set_new(o, "segments", json_integer(result->segments));
-    json_object_set_new(o, "signature", json_string(result->signature));
-    json_object_set_new(o, "tid_mean", nm_json_number(result->tid_mean));
-    json_object_set_new(o, "tid_variance", nm_json_number(result->tid_variance));
-    if (result->against) {
-        json_object_set_new(o, "p", nm_json_number(result->p));
-        json_object_set_new(o, "p_holm", nm_json_number(result->p_holm));
-        json_object_set_new(o, "against", json_string(result->against));
-    }
+    nm_record_add_json(o, test_score_fields(), result);
+    nm_record_add_json(o, test_measurements_fields(), result);
+    if (result->against)
+        nm_record_add_json(o, test_against_fields(), result);
     json_object_set(o, "tid", result->tid);
     if (result->samples)
         json_object_set_new(o, "samples", json_string(result->samples));
@@ -381,16 +429,14 @@ static json_t *measured_json(const nm_run_result *result)
 nm_status nm_run_result_save(const nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err)
 {
-    char model[NM_RUN_KEY_BYTES], weights[32], *scored = scored_model(folder, measurement);
+    char model[NM_RUN_KEY_BYTES], *scored = scored_model(folder, measurement);
     uint64_t hash;
     nm_status status = hash_model(scored, model, &hash, err);
     free(scored);
     NM_TRY(status);
-    snprintf(weights, sizeof weights, "%016" PRIx64, hash);
+    const test_source source = {key, model, hash};
     json_t *o = measured_json(result);
-    json_object_set_new(o, "key", json_string(key));
-    json_object_set_new(o, "model", json_string(model));
-    json_object_set_new(o, "weights", json_string(weights));
+    nm_record_add_json(o, test_source_fields(), &source);
     /* 17 digits: a result that is read back gives the same table. */
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)),
          *path = nm_path_join(folder, "test.json");
@@ -399,13 +445,6 @@ nm_status nm_run_result_save(const nm_run_result *result, const char *folder, co
     free(text);
     free(path);
     return status;
-}
-
-static bool read_text(const json_t *object, const char *key, char *text, size_t bytes)
-{
-    const char *value = json_string_value(json_object_get(object, key));
-    snprintf(text, bytes, "%s", value ? value : "");
-    return value && strlen(value) < bytes;
 }
 
 static bool has_text(const json_t *object, const char *key, const char *expected)
@@ -420,18 +459,11 @@ static bool read_measured(nm_run_result *result, const json_t *o)
     const json_t *draws = json_object_get(o, "draws");
     size_t n = (size_t)nm_bootstrap_default().n_resamples;
     json_t *tid = json_object_get(o, "tid");
-    if (!read_text(o, "score", result->name, sizeof result->name) ||
-        !read_text(o, "title", result->title, sizeof result->title) ||
-        !read_text(o, "signature", result->signature, sizeof result->signature) || !json_is_array(tid) ||
-        json_array_size(draws) != n || !json_is_integer(json_object_get(o, "segments")))
+    if (!nm_record_read_json(test_score_fields(), result, o) || !json_is_array(tid) ||
+        json_array_size(draws) != n)
         return false;
-    result->lower_is_better = json_is_true(json_object_get(o, "lower_is_better"));
-    result->value = number_of(o, "value");
-    result->low = number_of(o, "low");
-    result->high = number_of(o, "high");
-    result->segments = json_integer_value(json_object_get(o, "segments"));
-    result->tid_mean = number_of(o, "tid_mean");
-    result->tid_variance = number_of(o, "tid_variance");
+    nm_record_clear(test_measurements_fields(), result);
+    nm_record_read_json(test_measurements_fields(), result, o);
     result->tid = json_incref(tid);
     result->samples = nm_duplicate(json_string_value(json_object_get(o, "samples")));
     result->draws = nm_allocate(n * sizeof *result->draws);

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "norma/compare.h"
 #include "train/task.h"
 
 typedef struct nm_run_result {
@@ -20,12 +21,11 @@ typedef struct nm_run_result {
     double *draws; /* [n_resamples of nm_bootstrap_default], scores of the resamples; NULL until measured */
     double p;      /* paired test against the first variant's run with this seed; NaN for that run */
     double p_holm; /* of the variant: test of the means over the seeds, with Holm's correction; set with p */
-    double loss, nll;                         /* of the best validation */
-    bool bf16;                                /* trained in bf16 */
-    double tokens_per_second, step_mib;       /* median throughput; memory of a training step, MiB */
-    double tid_mean, tid_variance;            /* TID of the last layer, as ratios */
+    bool bf16;     /* trained in bf16 */
     uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */
     const struct nm_run_result *same_weights; /* a run of another variant with identical weights, or NULL */
+    NM_LOG_MEASUREMENTS(NM_MEMBER)
+    NM_TEST_MEASUREMENTS(NM_MEMBER)
 } nm_run_result;
 
 typedef struct nm_run_measurement {
@@ -43,6 +43,10 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
 /* The options of one section as text; heap. */
 char *nm_options_section_text(const nm_options *options, const char *section);
+
+/* The result for users of the library: without folder, state and line; values are not known before they are
+ * valid. */
+nm_compared_run nm_run_result_describe(const nm_run_result *result);
 
 /* Records the status and the message of a run that has failed. */
 void nm_run_result_fail(nm_run_result *result, const nm_error *err);
