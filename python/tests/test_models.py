@@ -973,3 +973,11 @@ def test_scores_of_labels_and_tags():
             (norma.FileError, "nowhere", ("bleu", "/nowhere", "/nowhere"))):
         with pytest.raises(problem, match=match):
             norma.score(*arguments)
+
+
+def test_a_log_is_finite():
+    log = norma.Log([{"type": "start"}, {"type": "train", "loss": 2.0}, {"type": "train", "loss": 1.0}])
+    assert list(log) == log.keys() == ["start", "train"] and len(log) == 2 and "train" in log and "valid" not in log
+    assert list(log["train"]["loss"]) == [2.0, 1.0] and set(dict(log)) == {"start", "train"}
+    with pytest.raises(TypeError):
+        log[0]

@@ -170,7 +170,7 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
                                    .clean = {prepare->punctuation, prepare->remove_non_printing, language},
                                    .lowercase = prepare->lowercase,
                                    .codes = self->step == SUBWORD ? texts->codes : NULL,
-                                   .codes_name = "BPE codes",
+                                   .codes_name = *self->config->codes ? self->config->codes : "BPE codes",
                                    .subwords = self->subwords,
                                    .threshold = self->subwords ? threshold : 0};
     config.options.aggressive = prepare->aggressive;

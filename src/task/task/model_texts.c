@@ -12,9 +12,16 @@ nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
 {
     size_t bytes;
     NM_TRY(nm_file_read_text(path, text, &bytes, err));
-    if (memchr(*text, 0, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: not text: contains a zero byte", path);
-    return nm_text_check(*text, bytes, path, err);
+    const char *zero = memchr(*text, 0, bytes);
+    size_t bad = zero ? (size_t)(zero - *text) : nm_utf8_find_invalid(*text, bytes), line = 1;
+    for (size_t i = 0; i < bad; i++)
+        line += bad < bytes && (*text)[i] == '\n';
+    if (zero)
+        return nm_fail(err, NM_FORMAT, "%s:%zu: not text: contains a zero byte", path, line);
+    if (bad == bytes)
+        return nm_text_check(*text, bytes, path, err); /* the limit of the size */
+    return nm_fail(err, NM_FORMAT, "%s:%zu: not UTF-8: byte 0x%02x", path, line,
+                   (unsigned)(unsigned char)(*text)[bad]);
 }
 
 nm_status nm_model_text_read_optional(const char *path, char **text, nm_error *err)
