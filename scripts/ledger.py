@@ -188,7 +188,9 @@ def with_rows(readme):
         finding = finding_of(row)
         claim = f"| {row['claim']} ([{row['id']}](results/README.md#{row['id']}))"
         if finding.verdict.split(" (")[0] in (archives.CONFIRMED, archives.REFUTED):
-            decided.append(f"{claim} | {finding.verdict} | {finding.effect} |")
+            decided.append(
+                f"{claim} | {finding.verdict} | {finding.effect}. Conditions: {finding.conditions} |"
+            )
             continue
         found = [
             (archives.score_difference(archive, a, b), words, archive, a, b)
