@@ -4,8 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -206,21 +204,7 @@ void nm_record_clear(const nm_field *fields, void *record)
     }
 }
 
-/* ---- tables and comparison ---- */
-
-char *nm_record_cell(const nm_field *field, const void *record)
-{
-    value v = value_of(field, record);
-    if (field->kind == NM_FIELD_REAL)
-        return isfinite(v.real) ? nm_format("%.9g", v.real) : nm_duplicate("");
-    json_t *json = value_json(field, record);
-    const char *text = json_string_value(json);
-    char *cell = text                 ? nm_duplicate(text)
-                 : json_is_null(json) ? nm_duplicate("")
-                                      : json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
-    json_decref(json);
-    return cell;
-}
+/* ---- comparison ---- */
 
 /* The bytes that make up a value; *bytes is 0 for NULL and for rows of the kind other. */
 static const void *bytes_of(const nm_field *field, const void *record, size_t *bytes)
@@ -244,18 +228,6 @@ bool nm_record_equal(const nm_field *fields, const void *a, const void *b)
             return false;
     }
     return true;
-}
-
-uint64_t nm_record_hash(const nm_field *fields, const void *record)
-{
-    uint64_t hash = 0;
-    size_t bytes;
-    for (const nm_field *field = fields; field->name; field++) {
-        const void *at = bytes_of(field, record, &bytes);
-        hash = XXH3_64bits_withSeed(field->name, strlen(field->name), hash);
-        hash = XXH3_64bits_withSeed(at, bytes, hash);
-    }
-    return hash;
 }
 
 void nm_record_copy(const nm_field *to_fields, void *to, const nm_field *from_fields, const void *from)

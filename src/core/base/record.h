@@ -72,15 +72,9 @@ void nm_record_clear(const nm_field *fields, void *record);
  * missing. */
 bool nm_record_read_json(const nm_field *fields, void *record, const json_t *object);
 
-/* The value as text for a table, heap: all digits of a number; "" if it is not known. */
-char *nm_record_cell(const nm_field *field, const void *record);
-
 /* Whether all members are equal; texts by their characters, numbers by their bits. Rows of the kind other do
  * not count. */
 bool nm_record_equal(const nm_field *fields, const void *a, const void *b);
-/* A hash of names and values, which does not depend on the order of the members in memory but on that of the
- * rows. */
-uint64_t nm_record_hash(const nm_field *fields, const void *record);
 /* Copies the members that both lists have with the same kind and size. */
 void nm_record_copy(const nm_field *to_fields, void *to, const nm_field *from_fields, const void *from);
 
