@@ -20,7 +20,8 @@ PAGES = ["docs/formats.md", "docs/json.md"]
 HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "language_model", "tagger", "score", "prepare",
            "train", "compare"]
 LISTS = ["include/norma/train.h", "include/norma/compare.h", "src/core/train/trainer.h", "src/core/train/trainer_private.h",
-         "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c"]
+         "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c",
+         "src/app/cli/tag.c", "src/app/cli/classify.c"]
 # C struct: Python class. Structs that others contain come first.
 STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset", "nm_backend_options": "BackendOptions",
            "nm_norm_plan": "NormPlan", "nm_norm_site": "NormSite", "nm_norm_type": "NormTypeStruct",

@@ -1,10 +1,12 @@
 /* norma classify: labels texts with a trained classifier, or evaluates it on a labeled file. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/text_input.h"
+#include "base/record.h"
 #include "cli/classify_images.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
@@ -322,22 +324,33 @@ static json_t *matrix_json(const job *self)
     return rows;
 }
 
+#define CLASS_EVALUATION(F)                                                                                  \
+    F(real, accuracy, "Accuracy in percent")                                                                 \
+    F(real, macro_f1, "Mean of F1 over the classes that occur as gold or predicted labels")                  \
+    F(int, texts, "Number of texts")                                                                         \
+    F(int, unknown_labels, "Number of texts whose label is not a class of the model; they count as errors")  \
+    F(real, accuracy_low, "95 % bootstrap interval of the accuracy", "accuracy_low?")                        \
+    F(real, accuracy_high, "Upper end of the interval", "accuracy_high?")                                    \
+    F(json, classes, "Names of the classes, then of other labels of the file")                               \
+    F(json, confusion, "Confusion matrix, gold classes in rows")
+NM_RECORD(class_evaluation, CLASS_EVALUATION)
+static NM_FIELDS(class_evaluation, CLASS_EVALUATION)
+
 static void print_evaluation_json(const job *self)
 {
-    json_t *root = json_object(), *names = json_array();
+    json_t *names = json_array();
     for (size_t k = 0; k < n_labels(self); k++)
         json_array_append_new(names, json_string(label_name(self, k)));
-    json_object_set_new(root, "accuracy", json_real(nm_confusion_accuracy(&self->confusion)));
-    json_object_set_new(root, "macro_f1", json_real(nm_confusion_macro_f1(&self->confusion)));
-    json_object_set_new(root, "texts", json_integer((json_int_t)n_evaluated(self)));
-    json_object_set_new(root, "unknown_labels", json_integer((json_int_t)self->unknown.n));
-    if (self->config->bootstrap) {
-        nm_interval interval = interval_of(self);
-        json_object_set_new(root, "accuracy_low", json_real(interval.low));
-        json_object_set_new(root, "accuracy_high", json_real(interval.high));
-    }
-    json_object_set_new(root, "classes", names);
-    json_object_set_new(root, "confusion", matrix_json(self));
+    const nm_interval interval = self->config->bootstrap ? interval_of(self) : (nm_interval){NAN, NAN, NAN};
+    const class_evaluation record = {.accuracy = nm_confusion_accuracy(&self->confusion),
+                                     .macro_f1 = nm_confusion_macro_f1(&self->confusion),
+                                     .texts = (int64_t)n_evaluated(self),
+                                     .unknown_labels = (int64_t)self->unknown.n,
+                                     .accuracy_low = interval.low,
+                                     .accuracy_high = interval.high,
+                                     .classes = names,
+                                     .confusion = matrix_json(self)};
+    json_t *root = nm_record_json(class_evaluation_fields(), &record);
     json_dumpf(root, self->output, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putc('\n', self->output);
     json_decref(root);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/sections.h"
+#include "base/record.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "base/text_input.h"
@@ -300,13 +301,34 @@ static void write_columns(const job *self, size_t s, size_t first, const char *c
         fputc('\n', output);
 }
 
+#define SPAN(F)                                                                                              \
+    F(int, begin, "First token of the predicted span, from 0")                                               \
+    F(int, end, "Token after its last one")                                                                  \
+    F(text, label, "Label of the span, for example `PER`")
+NM_RECORD(span_record, SPAN)
+static NM_FIELDS(span_record, SPAN)
+
+#define TAGGED(F)                                                                                            \
+    F(int, line,                                                                                             \
+      "Line of the input, from 1; of columns, the first one of the sentence. Text has an "                   \
+      "object for every line, also an empty one")                                                            \
+    F(json, tokens, "Tokens of the sentence")                                                                \
+    F(json, tags, "Predicted tag of each token")                                                             \
+    F(json, spans, "Predicted spans")                                                                        \
+    F(flag, in_pieces,                                                                                       \
+      "Whether the sentence has more tokens than the model has positions and was tagged "                    \
+      "in pieces")
+NM_RECORD(tagged_record, TAGGED)
+static NM_FIELDS(tagged_record, TAGGED)
+
 static json_t *spans_json(const nm_tagged *tagged, size_t s)
 {
     json_t *spans = json_array();
     nm_tagged_span span;
-    for (size_t i = 0; nm_tagged_get_span(tagged, s, i, &span); i++)
-        json_array_append_new(spans, json_pack("{s:I, s:I, s:s}", "begin", (json_int_t)span.first, "end",
-                                               (json_int_t)span.end, "label", span.label));
+    for (size_t i = 0; nm_tagged_get_span(tagged, s, i, &span); i++) {
+        const span_record record = {(int64_t)span.first, (int64_t)span.end, span.label};
+        json_array_append_new(spans, nm_record_json(span_record_fields(), &record));
+    }
     return spans;
 }
 
@@ -314,17 +336,16 @@ static json_t *spans_json(const nm_tagged *tagged, size_t s)
 static void write_json(const job *self, size_t s, size_t first, const char *const *found,
                        const nm_tagged *tagged)
 {
-    json_t *root = json_object(), *tokens = json_array(), *tags = json_array();
+    json_t *tokens = json_array(), *tags = json_array();
     size_t bytes;
     for (size_t i = 0; i < self->lengths[s]; i++) {
         json_array_append_new(tokens, json_string(nm_line_list_get(&self->tokens, first + i, &bytes)));
         json_array_append_new(tags, json_string(found[i]));
     }
-    json_object_set_new(root, "line", json_integer(self->numbers[s]));
-    json_object_set_new(root, "tokens", tokens);
-    json_object_set_new(root, "tags", tags);
-    json_object_set_new(root, "spans", self->document[s] ? json_array() : spans_json(tagged, s));
-    json_object_set_new(root, "in_pieces", json_boolean(nm_tagged_in_pieces(tagged, s)));
+    const tagged_record record = {self->numbers[s], tokens, tags,
+                                  self->document[s] ? json_array() : spans_json(tagged, s),
+                                  nm_tagged_in_pieces(tagged, s)};
+    json_t *root = nm_record_json(tagged_record_fields(), &record);
     json_dumpf(root, self->session->output.stream, JSON_COMPACT | JSON_PRESERVE_ORDER);
     putc('\n', self->session->output.stream);
     json_decref(root);
@@ -426,15 +447,29 @@ static void print_evaluation(const job *self)
     free(labels);
 }
 
+#define SPAN_SCORES(F)                                                                                       \
+    F(real, precision, "Precision in percent")                                                               \
+    F(real, recall, "Recall in percent")                                                                     \
+    F(real, f1, "F1 in percent")                                                                             \
+    F(int, gold, "Number of gold spans")                                                                     \
+    F(int, predicted, "Number of predicted spans")                                                           \
+    F(int, correct, "Number of correct spans")
+NM_RECORD(span_scores, SPAN_SCORES)
+static NM_FIELDS(span_scores, SPAN_SCORES)
+
+#define TAG_EVALUATION(F)                                                                                    \
+    F(int, sentences, "Number of sentences")                                                                 \
+    F(int, unknown_tags, "Number of gold tags that are not among the tags of the model")                     \
+    F(json, labels, "Labels of gold and predicted spans, sorted by name")
+NM_RECORD(tag_evaluation, TAG_EVALUATION)
+static NM_FIELDS(tag_evaluation, TAG_EVALUATION)
+
 static void add_scores(json_t *object, const nm_span_counts *counts)
 {
-    nm_span_score score = nm_span_compute(counts);
-    json_object_set_new(object, "precision", json_real(100 * score.precision));
-    json_object_set_new(object, "recall", json_real(100 * score.recall));
-    json_object_set_new(object, "f1", json_real(100 * score.f1));
-    json_object_set_new(object, "gold", json_integer((json_int_t)counts->gold));
-    json_object_set_new(object, "predicted", json_integer((json_int_t)counts->predicted));
-    json_object_set_new(object, "correct", json_integer((json_int_t)counts->correct));
+    const nm_span_score score = nm_span_compute(counts);
+    const span_scores record = {100 * score.precision, 100 * score.recall,         100 * score.f1,
+                                (int64_t)counts->gold, (int64_t)counts->predicted, (int64_t)counts->correct};
+    nm_record_add_json(object, span_scores_fields(), &record);
 }
 
 static void write_evaluation(const job *self)
@@ -444,15 +479,14 @@ static void write_evaluation(const job *self)
     const nm_count **labels = sorted_labels(self, &n);
     json_t *root = json_object(), *each = json_array();
     add_scores(root, &sum);
-    json_object_set_new(root, "sentences", json_integer((json_int_t)self->sentences));
-    json_object_set_new(root, "unknown_tags", json_integer((json_int_t)self->unknown));
     for (size_t i = 0; i < n; i++) {
         json_t *label = json_object();
         json_object_set_new(label, "label", json_string(labels[i]->text));
         add_scores(label, counts_of_label(self, labels[i]));
         json_array_append_new(each, label);
     }
-    json_object_set_new(root, "labels", each);
+    const tag_evaluation record = {(int64_t)self->sentences, (int64_t)self->unknown, each};
+    nm_record_add_json(root, tag_evaluation_fields(), &record);
     json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putc('\n', self->session->output.stream);
     json_decref(root);
