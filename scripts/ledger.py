@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes results/README.md, the verdicts on the claims of results/claims, from the archived runs (results/logs), and
-their most informative rows into README.md.
+"""Writes results/README.md, the verdicts on the claims of results/claims, from the archived runs
+(results/logs), and their most informative rows into README.md.
 
     scripts/ledger.py --write      writes the pages
     scripts/ledger.py --check      exit code 1 if a page differs from the archives
@@ -100,8 +100,8 @@ def page():
     text += [
         wrapped(
             "`scripts/ledger.py --write` reads the [list of claims](claims.md) and the archived runs in "
-            "[logs](logs), and writes this page. A verdict holds for the conditions that it names, which are "
-            "smaller than the paper's. Of "
+            "[logs](logs), and writes this page. A verdict holds for the conditions that it names, which "
+            "are smaller than the paper's. Of "
             + str(len(rows))
             + " claims, "
             + ", ".join(f"{counts.get(kind, 0)} are {kind}" for kind in order)
@@ -111,18 +111,19 @@ def page():
     text += [
         "",
         wrapped(
-            "*Confirmed*: the 95 % interval excludes 0 and has the claim's sign, or the condition in the list "
-            "holds. *Refuted*: equivalence within the margin is shown, or the interval has the other sign. "
-            "*Undecided*: neither. Only runs of the paper's own protocol count; other runs are listed and never "
-            "refute. If none of the claims were true, about two verdicts would be wrong by chance."
+            "*Confirmed*: the 95 % interval excludes 0 and has the claim's sign, or the condition in the "
+            "list holds. *Refuted*: equivalence within the margin is shown, or the interval has the other "
+            "sign. *Undecided*: neither. Only runs of the paper's own protocol count; other runs are "
+            "listed and never refute. If none of the claims were true, about two verdicts would be wrong "
+            "by chance."
         ),
     ]
     text += [
         "",
         wrapped(
             "Intervals of BLEU, accuracy, F1 and test perplexity are over seeds and test items "
-            "(`scripts/ledger_statistics.py`). Those of validation losses, TID, condition numbers and g are over "
-            "seeds, which are paired."
+            "(`scripts/ledger_statistics.py`). Those of validation losses, TID, condition numbers and g are "
+            "over seeds, which are paired."
         ),
     ]
     for paper, title in NAMES.items():
@@ -137,7 +138,8 @@ def page():
             finding = findings[row["id"]]
             effect = "" if finding.verdict == archives.NOT_TESTABLE else finding.effect
             text.append(
-                f"| [{row['id']}](#{row['id']}) | {row['claim']} | {finding.verdict} | {effect} | {finding.runs or ''} |"
+                f"| [{row['id']}](#{row['id']}) | {row['claim']} | {finding.verdict} | {effect} "
+                f"| {finding.runs or ''} |"
             )
     text += ["", "## Conditions, and what would decide"]
     for row in rows:
@@ -158,14 +160,16 @@ def page():
         if finding.conditions:
             text.append(
                 wrapped(
-                    f"- Conditions here: {finding.conditions} (`{finding.archive}`). The paper's: {row['protocol']}.",
+                    f"- Conditions here: {finding.conditions} (`{finding.archive}`). "
+                    f"The paper's: {row['protocol']}.",
                     "  ",
                 )
             )
         if finding.verdict in (archives.UNDECIDED, archives.NOT_TESTABLE):
             text.append(
                 wrapped(
-                    f"- {'Reason' if finding.verdict == archives.NOT_TESTABLE else 'To decide'}: {finding.decide}.",
+                    f"- {'Reason' if finding.verdict == archives.NOT_TESTABLE else 'To decide'}: "
+                    f"{finding.decide}.",
                     "  ",
                 )
             )
@@ -254,8 +258,8 @@ def main():
             with open(path, encoding="utf-8") as old:
                 if old.read() != text:
                     sys.exit(
-                        f"{os.path.basename(os.path.dirname(path))}/{os.path.basename(path)} differs from the "
-                        "archives; scripts/ledger.py --write writes it"
+                        f"{os.path.basename(os.path.dirname(path))}/{os.path.basename(path)} differs from "
+                        "the archives; scripts/ledger.py --write writes it"
                     )
 
 
