@@ -129,7 +129,7 @@ static void check_all(const char *profile, int expected_recipes)
         recipe r = {.path = files.gl_pathv[i], .name = name, .profile = profile};
         bool has_profile = !*profile ||
                            (!strncmp(name, "rbn/", 4) && !strstr(name, "iwslt") && !strstr(name, "wmt")) ||
-                           strstr(name, "ptb") || strstr(name, "wt103");
+                           strstr(name, "ptb") || strstr(name, "wt103") || strstr(name, "resnet");
         if (strncmp(name, "common/", 7) && strncmp(name, "data/", 5) && has_profile) {
             resolve(&r);
             int checked = check_recipe(&r, list, &n_wrong);
