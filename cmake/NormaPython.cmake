@@ -42,8 +42,8 @@ set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
 target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
 # Symbols of the archives are not exported. Debian's archives are compiled for programs (PIE), which is sufficient except for the
-# address of the variable stdin in jansson.
-target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,--build-id=sha1 ${NORMA_HARDENED_LINK})
+# address of the variables stdin in jansson and stderr in libpng.
+target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,--wrap=stderr -Wl,--build-id=sha1 ${NORMA_HARDENED_LINK})
 if(NORMA_SANITIZE)
   target_link_options(norma_python PRIVATE -fsanitize=${NORMA_SANITIZE})
 endif()

@@ -113,6 +113,20 @@ class Run(os.PathLike[str]):
             raise file_error(f"{file}: {problem.strerror}") from None
         return Log(_records(file, text[:text.rfind("\n") + 1]))
 
+    @property
+    def best(self) -> Dict[str, Any]:
+        """The record of the validation with the lowest loss, as in ``log.jsonl``: ``run.best["loss"]``, ``run.best["update"]``.
+        UsageError: there is no validation yet."""
+        found = [one for one in self.log.records if one["type"] == "valid" and isinstance(one.get("loss"), (int, float))]
+        if not found:
+            raise UsageError(f"{self.path}: no validation in log.jsonl yet")
+        return min(found, key=lambda one: one["loss"])
+
+    def model(self, options: Optional[Mapping[str, Any]] = None, **more: Any) -> Any:
+        """The trained model as the class of its task, as ``norma.load``: ``run.model(beam=4).translate([...])``."""
+        from ._models import load
+        return load(self.path, options, **more)
+
     def __repr__(self) -> str:
         return f"norma.Run({str(self.path)!r})"
 

@@ -545,6 +545,17 @@ def test_training_is_that_of_the_program(folder, tmp_path):
         norma.train(recipe, tmp_path / "x", process=True, callbacks=norma.Callbacks())
 
 
+def test_best_validation_and_model_of_a_run(folder, tmp_path):
+    run = norma.Run(folder / "run")
+    losses = list(run.log["valid"]["loss"])
+    assert run.best["loss"] == min(losses) and run.best["update"] in list(run.log["valid"]["update"])
+    with run.model(threads=1) as model:
+        assert model.translate(["haus"]) == norma.Translator(folder / "run").translate(["haus"])
+    (tmp_path / "log.jsonl").write_text('{"type": "start"}\n')
+    with pytest.raises(norma.UsageError, match="no validation in log.jsonl yet"):
+        norma.Run(tmp_path).best
+
+
 def test_a_separate_training_ends_with_its_python_process(folder, tmp_path):
     call = (f"import norma; norma.train({RECIPE.format(folder=folder)!r}, {str(tmp_path / 'run')!r}, "
             "{'train.updates': 10**7, 'train.save_every': 1}, process=True)")

@@ -378,13 +378,15 @@ class RMSNorm(_Fixed):
     epsilon_inside (false): Constant epsilon added to the mean square instead of its root.
     groups (1): Number of groups of features with separate mean squares.
     gain (true): Learned gain per feature.
+    decay_to_one (false): Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1 plus
+        a weight (Gemma).
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, epsilon_inside:
-                 Optional[bool] = None, gain: Optional[bool] = None, device: Any = None, dtype:
-                 Optional[torch.dtype] = None, statistics: str = "process", process_group: Any = None,
-                 **options: Any) -> None:
-        given = dict(epsilon=epsilon, epsilon_inside=epsilon_inside, gain=gain)
+                 Optional[bool] = None, gain: Optional[bool] = None, decay_to_one: Optional[bool] = None,
+                 device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
+                 process_group: Any = None, **options: Any) -> None:
+        given = dict(epsilon=epsilon, epsilon_inside=epsilon_inside, gain=gain, decay_to_one=decay_to_one)
         self._create("rms", width, groups, device, dtype, statistics, process_group, given, options)
 
 
