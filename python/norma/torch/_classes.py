@@ -141,7 +141,7 @@ class DyT(_Fixed):
 class FixNorm(_Fixed):
     """FixNorm: y = x / max(L2 norm of x, eps).
 
-    Source: Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2.
+    Source: Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.3.
 
     Options:
 
@@ -393,7 +393,7 @@ class RMSNorm(_Fixed):
 class RegularizedBatchNorm(_Fixed):
     """Regularized BatchNorm: BatchNorm; lambda d(mu, running mu) + nu d(s2, running s2) is added to the loss.
 
-    Source: Wang et al. 2022, equation 6; github.com/wjxts/RegularizedBN.
+    Source: Wang et al. 2022, equation 7; github.com/wjxts/RegularizedBN.
 
     Options:
 

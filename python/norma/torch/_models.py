@@ -45,7 +45,7 @@ def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
 def penalty(model: nn.Module) -> Tensor:
     """Sum of the penalties of the last forward pass over all norms of ``model``; a scalar with gradient.
 
-    Regularized BatchNorm (Wang et al. 2022, equation 6) adds it to the loss, which in the released code is a
+    Regularized BatchNorm (Wang et al. 2022, equation 7) adds it to the loss, which in the released code is a
     sum over tokens:
 
         loss = cross_entropy_sum + norma.torch.penalty(model)

@@ -24,7 +24,7 @@ static const nm_option seq2seq_options[] = {
     ROW(encoder_final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.encoder_norm."),
     ROW(decoder_norm, "", 0, 0, "Normalization of the decoder's sublayers; empty: as model.norm, but layer if that uses batch statistics, as in the papers."),
     ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, not in post-norm; empty: as model.decoder_norm."),
-    ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.2)."),
+    ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.3)."),
     PICK(init, "fairseq", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     PICK(share_embeddings, "all", NM_SHARINGS, "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),

@@ -1,4 +1,4 @@
-/* Xavier normal and SmallInit: Nguyen and Salazar 2019, section 2.1 and table 2. RBN's scheme is fairseq's with PyTorch's
+/* Xavier normal and SmallInit: Nguyen and Salazar 2019, section 2.3 and table 2. RBN's scheme is fairseq's with PyTorch's
  * defaults in the feed-forward layers of the encoder. The schemes that depend on the depth multiply the initial values of
  * values, output projections and feed-forward layers:
  *     deepnorm    Xavier normal;   encoder 0.87 (N^4 M)^(-1/16), decoder (12 M)^(-1/4), a single stack (8 L)^(-1/4)

@@ -30,7 +30,7 @@ const nm_norm_type nm_norm_fix = {
     .name = "fix",
     .title = "FixNorm",
     .formula = "y = x / max(L2 norm of x, eps)",
-    .source = "Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.2",
+    .source = "Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.3",
     .traits = NM_SUMS_RESIDUAL,
     .options = fix_options,
     .config_size = sizeof(fix_config),

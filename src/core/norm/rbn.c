@@ -1,4 +1,4 @@
-/* Regularized BatchNorm (Wang et al. 2022, equation 6): BatchNorm (batch_policy.h) with a penalty on the distance between
+/* Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm (batch_policy.h) with a penalty on the distance between
  * batch statistics and running statistics, which is added to the loss.
  *
  * Definition. mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update
@@ -163,7 +163,7 @@ const nm_norm_type nm_norm_rbn = {
     .name = "rbn",
     .title = "Regularized BatchNorm",
     .formula = "BatchNorm; lambda d(mu, running mu) + nu d(s2, running s2) is added to the loss",
-    .source = "Wang et al. 2022, equation 6; github.com/wjxts/RegularizedBN",
+    .source = "Wang et al. 2022, equation 7; github.com/wjxts/RegularizedBN",
     .traits = NM_SUMS_RESIDUAL | NM_USES_BATCH | NM_HAS_STATE | NM_HAS_PENALTY,
     .options = rbn_options,
     .config_size = sizeof(rbn_config),

@@ -1,4 +1,4 @@
-/* The penalty of a norm in the loss (Wang et al. 2022, equation 6), per target of the batch. */
+/* The penalty of a norm in the loss (Wang et al. 2022, equation 7), per target of the batch. */
 #include "probe/instrument.h"
 
 static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool backward)

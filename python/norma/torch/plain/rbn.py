@@ -1,4 +1,4 @@
-"""Regularized BatchNorm (Wang et al. 2022, equation 6): BatchNorm with a penalty on the distance between batch statistics and
+"""Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm with a penalty on the distance between batch statistics and
 running statistics, which is added to the loss.
 
 mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update with this batch
