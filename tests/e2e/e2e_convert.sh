@@ -369,7 +369,7 @@ refuses 2 "one of --to FORMAT and --from FORMAT" convert pre --to huggingface --
 # ---- what the other toolkits lack is named ----
 refuses 7 "enc.0.self.norm is layer and enc.0.ffn.norm is rms: CTranslate2 has one epsilon" convert mixed --to ctranslate2 -o no
 refuses 7 "enc.0.self.norm is power: with row scaling it is not affine" convert power --to ctranslate2 -o no
-refuses 7 "enc.0.self.norm is rbn: the class has LayerNorm" convert folded --to huggingface -o no
+refuses 7 "enc.0.self.norm is rbn: the classes of transformers have LayerNorm and RMSNorm only" convert folded --to huggingface -o no
 refuses 2 "unknown model format 'onnx'; available: ctranslate2, huggingface, fairseq (read only), marian (read only)" convert pre --to onnx -o no
 refuses 2 "no output" convert pre --to huggingface
 refuses 3 "missing" convert missing --to huggingface -o no

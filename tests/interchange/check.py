@@ -112,10 +112,10 @@ def check_lm(name, *settings):
               and largest < TOLERANCE, f"largest difference of the log probabilities of {len(lines)} lines {largest:.1e}")
 
 
-def check_lm_transformers(name, *settings):
+def check_lm_transformers(name, *settings, recipe="lm.ini"):
     """Log probabilities of a language model in transformers, and of the model that is read from its folder."""
     run, folder = f"lm-{name}", f"lm-{name}-hf"
-    norma("train", "lm.ini", "--run.folder", run, "--run.quiet", *settings)
+    norma("train", recipe, "--run.folder", run, "--run.quiet", "--data.folder", "lm-data", "--train.updates", "60", *settings)
     norma("convert", run, "--to", "huggingface", "-o", folder)
     norma("convert", folder, "--from", "huggingface", "-o", f"{run}-back.safetensors")
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -148,6 +148,40 @@ def check_transformers(model, lines):
     norma("convert", f"{model}-hf", "--from", "huggingface", "-o", f"{model}-back.safetensors")
     check(f"back from transformers, {model}",
           translations(model, 4, lines) == translations(f"{model}-back.safetensors", 4, lines), "the same n-best scores")
+
+
+def check_translations(run, lines, greedy=True):
+    """Log probabilities of Norma's own translations in transformers; greedy: also the greedy translations, which a model that was
+    trained for a short time ends at the maximum length."""
+    norma("convert", run, "--to", "huggingface", "-o", f"{run}-hf")
+    tokenizer, model = AutoTokenizer.from_pretrained(f"{run}-hf"), AutoModelForSeq2SeqLM.from_pretrained(f"{run}-hf").eval()
+    same, largest, vocab, start = 0, 0, tokenizer.get_vocab(), model.config.decoder_start_token_id
+    for line, ours in zip(lines, translations(run, 1, lines)):
+        source = tokenizer(line, return_tensors="pt").input_ids
+        ids = [vocab[token] for token in ours["tokens"]]
+        with torch.no_grad():
+            logits = model(input_ids=source, decoder_input_ids=torch.tensor([[start, *ids[:-1]]])).logits
+        scores = torch.log_softmax(logits, -1)[0]
+        largest = max([largest] + [abs(float(scores[i, t]) - s) for i, (t, s) in enumerate(zip(ids, ours["token_scores"]))])
+        same += not greedy or tokenizer.decode(model.generate(input_ids=source, max_length=62)[0],
+                                               skip_special_tokens=True) == ours["text"]
+    check(f"transformers, {run}, {type(model).__name__}", same == len(lines) and largest < TOLERANCE,
+          f"{same} of {len(lines)} greedy translations are the same, largest difference of the log probabilities {largest:.1e}")
+
+
+def check_wide_models(subwords):
+    """The recipes translate and lm, and other models that fit the classes of transformers only in a wider stream."""
+    norma("train", "translate", "--data.folder", "data", "--run.folder", "recipe-translate", "--run.quiet", "--train.updates", "150",
+          "--train.score", "false")
+    check_translations("recipe-translate", subwords, greedy=False)
+    for run, settings in {"wide-rms": ["--model.norm", "rms", "--norm.rms.epsilon_inside", "true", "--norm.rms.epsilon", "1e-3"],
+                          "wide-layer": ["--model.output_bias", "true", "--norm.layer.epsilon", "1e-3", "--model.share_embeddings",
+                                         "decoder", "--model.heads", "8"],
+                          "wide-mixed": ["--model.encoder_norm", "scale", "--model.norm", "rms", "--model.positions", "none"]}.items():
+        train(run, *settings)
+        check_translations(run, subwords)
+    check_lm_transformers("recipe", recipe="lm")
+    check_lm_transformers("wide-scale", "--model.norm", "scale", "--model.positions", "learned", "--model.output_bias", "true")
 
 
 def check_marian():
@@ -429,6 +463,7 @@ if __name__ == "__main__":
                                     "--model.first_input", "bos"],
                          "linear": ["--model.preset", "llama", "--model.rope_scaling", "linear", "--model.rope_factor", "3"]}.items():
         check_lm_transformers(lm, *settings, *SIZES)
+    check_wide_models(subwords)
     for rules, preset in {"gpt2": "gpt2", "llama3": "llama", "qwen2": "qwen3", "smollm": "llama"}.items():
         check_byte_level(rules, "--model.preset", preset, *SIZES)
     sys.exit(failures > 0)

@@ -14,10 +14,21 @@ void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model);
 /* The embeddings of a language model in the file, as a multiple of those of the model: not 1 if model.embedding_scale is not that
  * of the class. */
 double nm_huggingface_table_factor(const nm_model *model);
+/* Whether all values of a vector are 0; NULL: yes. */
+bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector);
 /* Whether input embeddings and output projection are one matrix of the file. */
 bool nm_huggingface_is_tied(const nm_model *model);
 /* Maps the tensors of GPT-2, whose names begin with prefix, without the positions and the output projection. */
 void nm_huggingface_map_gpt2(nm_tensor_map *map, nm_model *model, const char *prefix);
+
+/* Width of the residual stream of the models below. */
+int32_t nm_huggingface_wide_width(const nm_stack_config *config);
+/* Add the tensors of GPT2LMHeadModel and of BlenderbotForConditionalGeneration for a pre-norm model with LayerNorm, RMSNorm or
+ * ScaleNorm and any bias of the output projection, in a wider residual stream (huggingface_wide.c). eps: layer_norm_epsilon.
+ * NM_UNSUPPORTED: other norms, or several epsilons. */
+nm_status nm_huggingface_wide_gpt2(const nm_model *model, const nm_map_ids *ids, nm_tensor_list *list,
+                                   double *eps, nm_error *err);
+nm_status nm_huggingface_wide_blenderbot(const nm_model *model, nm_tensor_list *list, nm_error *err);
 
 /* A class of decoder-only models with RMSNorm, rotary position embeddings and gated units (huggingface_llama.c). */
 typedef struct nm_llama_class {

@@ -44,7 +44,7 @@ static nm_status check_norms(const nm_model *model, double *eps, nm_error *err)
     return NM_OK;
 }
 
-static bool is_zero(const nm_model *model, const nm_tensor *vector)
+bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector)
 {
     double *values = nm_param_values(model->backend, vector);
     bool zero = true;
@@ -67,14 +67,25 @@ static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *e
         return nm_fail(err, NM_UNSUPPORTED, "model.positions = none: the class has position embeddings");
     if (pre_norm && c->positions != NM_SEQ2SEQ_FAIRSEQ)
         return nm_fail(err, NM_UNSUPPORTED, "model.positions: the class M2M100 has fairseq's positions only");
-    if (pre_norm && !is_zero(model, s->output_bias))
+    if (pre_norm && !nm_huggingface_is_zero(model, s->output_bias))
         return nm_fail(err, NM_UNSUPPORTED,
                        "model.output_bias = true: the class M2M100 has no bias of the output projection");
+    return NM_OK;
+}
+
+static nm_status check_vocabularies(const nm_loaded_model *loaded, nm_error *err)
+{
+    const nm_model *model = loaded->model;
+    const nm_translation_parts *parts = loaded->task.parts;
     if (model->source_size != model->target_size)
         return nm_fail(
             err, NM_UNSUPPORTED,
             "the vocabularies have %d and %d tokens: the folder has one vocabulary (norma prepare --joint)",
             model->source_size, model->target_size);
+    if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "the dictionaries of source and target differ: the folder has one "
+                       "vocabulary (norma prepare --joint)");
     return NM_OK;
 }
 
@@ -105,9 +116,25 @@ static json_t *suppressed(const nm_loaded_model *loaded)
     return list;
 }
 
-static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_norm, const char *activation,
-                                      const char *folder, nm_error *err)
+/* The classes of translation models. */
+typedef enum seq2seq_class { MARIAN, M2M100, BLENDERBOT } seq2seq_class;
+
+/* Blenderbot: a wider model, whose tables are those of the folder as they are. */
+static void describe_blenderbot(json_t *config, const nm_model *model)
 {
+    const nm_seq2seq *s = model->parts;
+    json_object_set_new(config, "d_model", json_integer(nm_huggingface_wide_width(&s->encoder.config)));
+    json_object_set_new(config, "scale_embedding", json_false());
+    json_object_set_new(config, "tie_word_embeddings", json_false());
+    json_object_set_new(config, "encoder_no_repeat_ngram_size", json_integer(0));
+}
+
+static nm_status write_seq2seq_config(const nm_loaded_model *loaded, seq2seq_class class,
+                                      const char *activation, const char *folder, nm_error *err)
+{
+    static const char *const names[] = {"MarianMTModel", "M2M100ForConditionalGeneration",
+                                        "BlenderbotForConditionalGeneration"};
+    static const char *const types[] = {"marian", "m2m_100", "blenderbot"};
     const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
     const nm_translation_parts *parts = loaded->task.parts;
     const nm_vocab *vocab = parts->target_vocab;
@@ -116,10 +143,9 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
         "s:b, s:b, "
         "s:b, s:i, s:i, s:i, s:i}",
-        "architectures", pre_norm ? "M2M100ForConditionalGeneration" : "MarianMTModel", "model_type",
-        pre_norm ? "m2m_100" : "marian", "is_encoder_decoder", 1, "dtype", "float32", "vocab_size",
-        (int)loaded->model->target_size, "d_model", (json_int_t)c->width, "encoder_layers",
-        (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
+        "architectures", names[class], "model_type", types[class], "is_encoder_decoder", 1, "dtype",
+        "float32", "vocab_size", (int)loaded->model->target_size, "d_model", (json_int_t)c->width,
+        "encoder_layers", (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
         "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
         (json_int_t)c->max_positions, "activation_function", activation, "dropout", c->dropout,
@@ -127,8 +153,10 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, bool pre_no
         0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1, "share_encoder_decoder_embeddings", all,
         "tie_word_embeddings", all, "decoder_start_token_id", (int)nm_translation_first_id(vocab),
         "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
-    if (config && !pre_norm)
+    if (config && class != M2M100)
         json_object_set_new(config, "forced_eos_token_id", json_null());
+    if (config && class == BLENDERBOT)
+        describe_blenderbot(config, loaded->model);
     NM_TRY(nm_json_write(config, folder, "config.json", err));
     json_t *generation = json_pack(
         "{s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "num_beams", 1, "decoder_start_token_id",
@@ -162,28 +190,32 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
-    NM_TRY(check_seq2seq(model, pre_norm, err));
+    NM_TRY(check_vocabularies(loaded, err));
+    nm_error ignored = {0};
+    bool fits = check_seq2seq(model, pre_norm, pre_norm ? &ignored : err) == NM_OK &&
+                (!pre_norm || parts->target_vocab->order == NM_VOCAB_FAIRSEQ);
+    if (!fits && !pre_norm)
+        return NM_UNSUPPORTED;
+    const seq2seq_class class = !pre_norm ? MARIAN : fits ? M2M100 : BLENDERBOT;
     const char *activation;
     NM_TRY(nm_huggingface_activation(nm_seq2seq_config_of(model)->activation, &activation, err));
     const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded, written);
     NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
-    if (strcmp(parts->texts[NM_TEXT_SOURCE], parts->texts[NM_TEXT_TARGET]))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "the dictionaries of source and target differ: the folder has one "
-                       "vocabulary (norma prepare --joint)");
-    if (pre_norm && parts->target_vocab->order != NM_VOCAB_FAIRSEQ)
-        return nm_fail(
-            err, NM_UNSUPPORTED,
-            "prepare.special_ids = tears: the positions of the class M2M100 depend on the id of <pad>");
-    nm_huggingface_map_seq2seq(&map, model);
-    nm_tensor_map_write(&map, model->backend, NULL, &list);
-    if (!pre_norm)
+    nm_status status = NM_OK;
+    if (class == BLENDERBOT) {
+        status = nm_huggingface_wide_blenderbot(model, &list, err);
+    } else {
+        nm_huggingface_map_seq2seq(&map, model);
+        nm_tensor_map_write(&map, model->backend, NULL, &list);
+    }
+    if (class == MARIAN)
         add_marian_tensors(model, &list);
-    nm_status status = nm_huggingface_write_tensors(&list, folder, err);
+    if (status == NM_OK)
+        status = nm_huggingface_write_tensors(&list, folder, err);
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     if (status == NM_OK)
-        status = write_seq2seq_config(loaded, pre_norm, activation, folder, err);
+        status = write_seq2seq_config(loaded, class, activation, folder, err);
     return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
 
@@ -191,26 +223,26 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
 static nm_status check_lm(const nm_model *model, nm_error *err)
 {
     const nm_lm_config *c = nm_lm_config_of(model);
-    const nm_lm *lm = model->parts;
     if (c->attention != NM_LM_SOFTMAX)
         return nm_fail(err, NM_UNSUPPORTED, "model.attention = block-term has no class in transformers");
     if (c->adaptive)
         return nm_fail(err, NM_UNSUPPORTED, "model.adaptive = true: the classes have no adaptive softmax");
-    if (!is_zero(model, lm->output_bias))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "model.output_bias = true: the classes have no bias of the output projection");
     return NM_OK;
 }
 
-static nm_status check_gpt2(const nm_model *model, double *eps, nm_error *err)
+/* *fits: whether the class has the norms of the model, and no output bias is needed. */
+static nm_status check_gpt2(const nm_model *model, double *eps, bool *fits, nm_error *err)
 {
+    nm_error ignored = {0};
     const nm_lm_config *c = nm_lm_config_of(model);
     NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
     if (c->window)
         return nm_fail(err, NM_UNSUPPORTED, "the class GPT-2 has no model.window");
     if (c->norm_position != NM_PRE_NORM)
         return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
-    return check_norms(model, eps, err);
+    *fits = nm_huggingface_is_zero(model, nm_lm_of(model)->output_bias) &&
+            check_norms(model, eps, &ignored) == NM_OK;
+    return NM_OK;
 }
 
 static void add_positions(const nm_model *model, nm_tensor_list *list)
@@ -229,24 +261,30 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     double eps = 0;
-    NM_TRY(check_gpt2(model, &eps, err));
+    bool fits = false;
+    NM_TRY(check_gpt2(model, &eps, &fits, err));
     const nm_lm_config *c = nm_lm_config_of(model);
     const char *activation;
     NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
-    nm_huggingface_map_gpt2(&map, model, "transformer.");
-    bool tied = nm_huggingface_is_tied(model);
-    if (!tied)
+    bool tied = fits && nm_huggingface_is_tied(model);
+    int64_t width = fits ? c->width : nm_huggingface_wide_width(&nm_lm_of(model)->stack.config);
+    if (fits)
+        nm_huggingface_map_gpt2(&map, model, "transformer.");
+    if (fits && !tied)
         nm_tensor_map_add(&map, nm_lm_of(model)->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     nm_tensor_map_write(&map, model->backend, &ids, &list);
-    add_positions(model, &list);
-    nm_status status = nm_huggingface_write_tensors(&list, folder, err);
+    if (fits)
+        add_positions(model, &list);
+    nm_status status = fits ? NM_OK : nm_huggingface_wide_gpt2(model, &ids, &list, &eps, err);
+    if (status == NM_OK)
+        status = nm_huggingface_write_tensors(&list, folder, err);
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);
     json_t *config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b}", "architectures",
         "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size", (int)vocab->size, "n_embd",
-        (json_int_t)c->width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
+        (json_int_t)width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
         (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function", activation,
         "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
         "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied);

@@ -146,6 +146,11 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     const nm_map_ids ids = nm_huggingface_ids(vocab);
     const char *activation;
     NM_TRY(check_structure(nm_lm_config_of(model), err));
+    if (!nm_huggingface_is_zero(model, lm->output_bias))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.output_bias = true: the classes with rotary position embeddings have no bias "
+                       "of the output "
+                       "projection");
     NM_TRY(nm_huggingface_activation(nm_lm_config_of(model)->activation, &activation, err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
