@@ -46,9 +46,25 @@ class Log:
         """The types of the records in order of appearance, such as ``start``, ``train``, ``valid``."""
         return list(dict.fromkeys(record["type"] for record in self.records))
 
+    def __iter__(self) -> Iterator[str]:
+        """The types, as ``types``: ``dict(log)`` has the columns of all types."""
+        return iter(self.types)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    def __contains__(self, type: object) -> bool:
+        return type in self.types
+
+    def keys(self) -> List[str]:
+        """The same as ``types``."""
+        return self.types
+
     def __getitem__(self, type: str) -> Dict[str, Any]:
         """Columns of the records of a type, such as ``update`` and ``loss``: NumPy arrays if NumPy is installed,
         otherwise lists, all of one length. Missing numbers and numbers that were not finite are NaN."""
+        if not isinstance(type, str):
+            raise TypeError(f"the type of records is a str such as 'train', not {type!r}")
         chosen = [record for record in self.records if record["type"] == type]
         names = dict.fromkeys(key for record in chosen for key in record if key != "type")
         return {name: _column([record.get(name) for record in chosen]) for name in names}
