@@ -28,8 +28,6 @@ typedef struct bench {
 
 enum { bench_floats = 16384 * 1024 };
 
-/* ---- timing.c ---- */
-
 double bench_now(void); /* seconds */
 /* Median; sorts the values. */
 double bench_median(double *values, int n);
@@ -37,8 +35,6 @@ _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf,
 
 /* Calls f(context) at least `least` times and until `budget` seconds have passed; returns the median time. */
 double bench_time(void (*f)(void *context), void *context, int least, double budget);
-
-/* ---- ceilings.c ---- */
 
 /* GFLOP/s over the GEMM shapes of a model, weighted by their operations: own kernel, CBLAS (0 if not
  * available), the maximum of both. */
@@ -54,12 +50,10 @@ typedef struct bench_copy {
 bench_copy bench_copy_ceiling(const bench *on, double bytes);
 json_t *bench_ceilings(const bench *on);
 
-/* ---- the other parts ---- */
-
 json_t *bench_kernels(const bench *on);
 json_t *bench_norms(const bench *on);
-/* Training steps, decoding, or training steps with 1, 2, 4, ... threads up to those of the backend: the presets on a
- * synthetic corpus. */
+/* Training steps, decoding, or training steps with 1, 2, 4, ... threads up to those of the backend: the
+ * presets on a synthetic corpus. */
 typedef enum bench_model_part { BENCH_STEP, BENCH_DECODING, BENCH_SCALING } bench_model_part;
 json_t *bench_models(const bench *on, bench_model_part part);
 

@@ -1,5 +1,5 @@
-/* Upper limits of the machine at the time of the benchmark: GEMM throughput, and copy bandwidth by size. All values
- * are medians. */
+/* Upper limits of the machine at the time of the benchmark: GEMM throughput, and copy bandwidth by size. All
+ * values are medians. */
 #include <string.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -9,8 +9,6 @@
 #endif
 
 #include "bench.h"
-
-/* ---- GEMM ---- */
 
 typedef struct shape { /* [rows, in] times the transpose of [out, in] */
     int32_t rows, out, in;
@@ -109,8 +107,6 @@ static json_t *gemm_ceilings(const bench *on)
         json_object_set_new(gemm, "cblas", json_real(all.cblas));
     return gemm;
 }
-
-/* ---- copies ---- */
 
 typedef struct copying {
     const bench *on;

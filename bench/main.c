@@ -22,8 +22,6 @@ static const char usage[] =
     "  --profile   Print the time of a training step by kernel.\n"
     "  --set       Set an option of training or decoding, e.g. model.norm=power.\n";
 
-/* ---- arguments ---- */
-
 static void read_setting(bench_options *options, const char *text)
 {
     char *key = nm_duplicate(text), *equals = strchr(key, '='); /* lives until the program ends */
@@ -109,8 +107,6 @@ static void choose_parts(const char *list, bool wanted[N_PARTS])
     }
     free(copy);
 }
-
-/* ---- memory ---- */
 
 static nm_backend *open_backend(const nm_backend_options *options)
 {

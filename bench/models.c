@@ -27,8 +27,6 @@ static const model_case model_cases[] = {{"small", "2048", true, true},
                                          {"iwslt", "2048", false, false},
                                          {"iwslt", "4096", false, true}};
 
-/* ---- corpus: log-normal lengths, median about 20 tokens; targets of similar length; Zipf's law ---- */
-
 static double draw(uint32_t site, uint64_t index)
 {
     nm_random_words w = nm_random4(7, NM_RANDOM_TEST, site, 0, index);
@@ -112,8 +110,6 @@ static void write_corpus(void)
     write_side(folder, 0);
     write_side(folder, 1);
 }
-
-/* ---- training ---- */
 
 typedef struct model_run {
     nm_options *options;
@@ -213,8 +209,6 @@ static json_t *measure_step(const bench *on, const model_run *m)
                      kernel_list(&profile));
 }
 
-/* ---- decoding ---- */
-
 typedef struct decoding {
     nm_decoder *decoder;
     nm_id_list *sources;
@@ -286,8 +280,6 @@ static void measure_decodings(const bench *on, const model_run *m, json_t *out)
     }
 }
 
-/* ---- */
-
 static void open_run(const bench *on, const model_case *c, int32_t threads, model_run *m)
 {
     nm_error err;
@@ -319,7 +311,8 @@ static void measure_model(const bench *on, const model_case *c, bench_model_part
     close_run(&m);
 }
 
-/* Steps with 1, 2, 4, ... threads and with all; "enough": the smallest number of threads within 5 % of the highest rate. */
+/* Steps with 1, 2, 4, ... threads and with all; "enough": the smallest number of threads within 5 % of the
+ * highest rate. */
 static json_t *measure_scaling(const bench *on, const model_case *c)
 {
     json_t *rows = json_array(), *row, *about = NULL;

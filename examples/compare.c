@@ -1,9 +1,11 @@
-/* Trains variants of a recipe and prints a line for each and the table in Markdown; Ctrl-C stops the runs with checkpoints, from
- * which the next call continues.
+/* Trains variants of a recipe and prints a line for each and the table in Markdown; Ctrl-C stops the runs
+ * with checkpoints, from which the next call continues.
  *
- *     cc compare.c -lnorma -o compare && ./compare recipe.ini norms layer,power seeds 3 folder runs/compared [NAME VALUE ...]
+ *     cc compare.c -lnorma -o compare && ./compare recipe.ini norms layer,power seeds 3 folder runs/compared
+ *     [NAME VALUE ...]
  *
- * The runs are processes of the program `norma`, which is found in PATH or named by the environment variable NORMA. */
+ * The runs are processes of the program `norma`, which is found in PATH or named by the environment variable
+ * NORMA. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

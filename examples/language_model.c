@@ -1,5 +1,5 @@
-/* Log probabilities of the lines of standard input under a language model of Norma, and one continuation of the first line; or the
- * perplexity of files.
+/* Log probabilities of the lines of standard input under a language model of Norma, and one continuation of
+ * the first line; or the perplexity of files.
  *
  *     cc language_model.c -lnorma -o language_model && ./language_model runs/ptb <lines.txt
  *     ./language_model runs/ptb test.txt other.txt */

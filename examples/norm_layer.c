@@ -2,8 +2,9 @@
  *
  *     cc norm_layer.c -lnorma -lm -o norm_layer    (or: cmake -DNORMA_EXAMPLES=ON, then examples/norm_layer)
  *
- * The layer is PowerNorm (Shen et al. 2020). Other types need other values of the two strings below: a name of the table in
- * docs/norms.md ("layer", "rms", "batch", ...) and settings of [norm.NAME] in `norma train --help all`. */
+ * The layer is PowerNorm (Shen et al. 2020). Other types need other values of the two strings below: a name
+ * of the table in docs/norms.md ("layer", "rms", "batch", ...) and settings of [norm.NAME] in `norma train
+ * --help all`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* Prepares a data folder from parallel text and prints what it contains; Ctrl-C ends the preparation and leaves the folder as it
- * was.
+/* Prepares a data folder from parallel text and prints what it contains; Ctrl-C ends the preparation and
+ * leaves the folder as it was.
  *
- *     cc prepare.c -lnorma -o prepare && ./prepare train corpus/train source_lang de target_lang en output data/de-en */
+ *     cc prepare.c -lnorma -o prepare && ./prepare train corpus/train source_lang de target_lang en output
+ *     data/de-en */
 #include <signal.h>
 #include <stdio.h>
 

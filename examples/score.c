@@ -1,4 +1,5 @@
-/* Scores a file of translations, labels or tags against a reference; with a second file of translations, a paired test.
+/* Scores a file of translations, labels or tags against a reference; with a second file of translations, a
+ * paired test.
  *
  *     cc score.c -lnorma -o score && ./score bleu hyp.en ref.en [other.en] */
 #include <stdio.h>

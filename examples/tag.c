@@ -1,5 +1,5 @@
-/* Finds spans in lines of tokens, separated by spaces, with a model of Norma: one span per output line, with the number of its
- * input line.
+/* Finds spans in lines of tokens, separated by spaces, with a model of Norma: one span per output line, with
+ * the number of its input line.
  *
  *     cc tag.c -lnorma -o tag && ./tag runs/conll2003 <sentences.txt */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Trains a model from a recipe and prints every validation; Ctrl-C stops after the current update and writes a checkpoint, from
- * which the next call continues.
+/* Trains a model from a recipe and prints every validation; Ctrl-C stops after the current update and writes
+ * a checkpoint, from which the next call continues.
  *
  *     cc train.c -lnorma -o train && ./train recipe.ini runs/mine [section.key value ...] */
 #include <signal.h>

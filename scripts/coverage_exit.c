@@ -1,5 +1,6 @@
-/* Part of the programs of a coverage build (scripts/coverage.sh), whose linker replaces the functions: a process that ends with
- * _exit() or executes another program writes its counts first, which GCC does for exit() only. */
+/* Part of the programs of a coverage build (scripts/coverage.sh), whose linker replaces the functions: a
+ * process that ends with _exit() or executes another program writes its counts first, which GCC does for
+ * exit() only. */
 #include <unistd.h>
 
 void __gcov_dump(void);

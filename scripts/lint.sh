@@ -31,6 +31,7 @@ no_pipe_into_quiet_grep() {
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
+check "columns and banners" scripts/check_columns.py "${sources[@]}"
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check "pipes into grep -q" no_pipe_into_quiet_grep
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"

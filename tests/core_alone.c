@@ -1,5 +1,6 @@
-/* A program that is linked with norma-core only, and sees its headers only: a language model with LayerNorm learns a periodic
- * sequence of tokens. Exit code 0: the loss per token fell from about ln(VOCAB) to less than a tenth. */
+/* A program that is linked with norma-core only, and sees its headers only: a language model with LayerNorm
+ * learns a periodic sequence of tokens. Exit code 0: the loss per token fell from about ln(VOCAB) to less
+ * than a tenth. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* A program that loads the shared library, computes with two threads and unloads it: the threads of the OpenMP runtime wait for
- * further work, in code that must stay in memory. Argument: libnorma.so. */
+/* A program that loads the shared library, computes with two threads and unloads it: the threads of the
+ * OpenMP runtime wait for further work, in code that must stay in memory. Argument: libnorma.so. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <unistd.h>

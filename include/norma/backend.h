@@ -61,12 +61,12 @@ typedef struct nm_packing {
 
 typedef struct nm_backend nm_backend;
 
-/* ---- kernels ----
+/* Kernels.
  * Every kernel has one struct of arguments, nm_NAME_args, inputs first and outputs last, and is called by
  * name:
  *     NM_CALL(backend, linear, .x = x, .weight = weight, .y = y);
- * Arguments that are left out are 0, false or NULL. In C++, the others are in the order of the struct; before C++20, their
- * names are an extension of the compiler. */
+ * Arguments that are left out are 0, false or NULL. In C++, the others are in the order of the struct; before
+ * C++20, their names are an extension of the compiler. */
 #ifndef __cplusplus
 #define NM_CALL(backend, kernel, ...) (backend)->k.kernel((backend), &(nm_##kernel##_args){__VA_ARGS__})
 #else /* which has no address of a temporary object */
@@ -75,8 +75,6 @@ typedef struct nm_backend nm_backend;
         b_->k.kernel(b_, &args_);                                                                            \
     }((backend), nm_##kernel##_args{__VA_ARGS__})
 #endif
-
-/* ---- memory: see also nm_backend_upload, _download, _copy and _zero ---- */
 
 typedef struct nm_upload_args {
     const void *host;
@@ -102,8 +100,6 @@ typedef struct nm_zero_args {
     void *data;
 } nm_zero_args;
 
-/* ---- random initialization of parameters ---- */
-
 /* Element i depends on the random words of counter i (Philox4x32-10, seed, site) only. */
 typedef enum nm_init_kind {
     NM_INIT_CONSTANT,       /* scale */
@@ -124,8 +120,6 @@ typedef struct nm_random_init_args {
     size_t n;
     void *out; /* [n], = */
 } nm_random_init_args;
-
-/* ---- matrix multiplication and linear layers ---- */
 
 /* c = alpha op(a) op(b) + beta c; op(a) is the transpose of a if ta. c is not read if beta is 0. */
 typedef struct nm_gemm_args {
@@ -186,25 +180,25 @@ typedef struct nm_pack_args {
     void *packed;
 } nm_pack_args;
 
-/* ---- bf16 matrix multiplication ----
- * On a backend that was created with `bf16`, some kernels round the operands of their matrix multiplications to
- * bf16 (8 bits of precision, the exponents of float), to nearest even: `linear`, `linear_grad_input`,
+/* bf16 matrix multiplication.
+ * On a backend that was created with `bf16`, some kernels round the operands of their matrix multiplications
+ * to bf16 (8 bits of precision, the exponents of float), to nearest even: `linear`, `linear_grad_input`,
  * `linear_grad_weight` (not its db), `softmax_loss`, `attention` and `attention_grad`. In attention, operands
  * are also the softmax weights after dropout (in the forward pass before the division by their sum) and the
- * gradients of the scores. Matrices stay in float, and so do bias, activation, dropout, softmax, and all other
- * kernels. An element of a result is summed in float, in chunks of 512 products (attention: of the keys or
- * queries of a tile). A chunk is summed in blocks of 32, of which the last is padded with zeros:
+ * gradients of the scores. Matrices stay in float, and so do bias, activation, dropout, softmax, and all
+ * other kernels. An element of a result is summed in float, in chunks of 512 products (attention: of the keys
+ * or queries of a tile). A chunk is summed in blocks of 32, of which the last is padded with zeros:
  *     s = 0 at the beginning of a chunk; for each block
  *         e = fma(x_30, y_30, .. fma(x_2, y_2, fma(x_0, y_0, 0)))
  *         o = fma(x_31, y_31, .. fma(x_3, y_3, fma(x_1, y_1, 0)))
  *         s = s + (e + o)
  *     c = s for the first chunk, c + s for the others
  * A product is exact in float; every step rounds once, to nearest even. Denormal numbers, inputs and
- * results, become zero of the same sign. This is what the AMX instruction tdpbf16ps computes for a block. Linear
- * layers give bitwise identical results on all backends and CPU levels; the other kernels contain exponentials,
- * which differ in the last bits. */
+ * results, become zero of the same sign. This is what the AMX instruction tdpbf16ps computes for a block.
+ * Linear layers give bitwise identical results on all backends and CPU levels; the other kernels contain
+ * exponentials, which differ in the last bits. */
 
-/* ---- int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization ----
+/* int8 inference: symmetric per-row weight quantization, dynamic per-token activation quantization.
  * A row w of a weight is integers q from -127 to 127 and a scale s:
  *     s = max |w| / 127, rounded up to 17 significant bits
  *     q = round(w / s)
@@ -245,8 +239,6 @@ typedef struct nm_linear_int8_args {
     nm_act act;
     nm_mat y; /* = */
 } nm_linear_int8_args;
-
-/* ---- elementwise operations ---- */
 
 /* y = alpha x */
 typedef struct nm_scale_args {
@@ -378,8 +370,6 @@ typedef struct nm_dot_args {
     double *out;    /* host */
 } nm_dot_args;
 
-/* ---- embeddings ---- */
-
 /* out[i] = drop(scale table[ids[i]] + positions[pos[i]])     (Vaswani et al. 2017, sections 3.4 and 3.5) */
 typedef struct nm_embed_args {
     const int32_t *ids, *pos; /* [rows of out] */
@@ -404,10 +394,10 @@ typedef struct nm_gather_args {
     nm_mat x, out;
 } nm_gather_args;
 
-/* ---- windows of images ----
- * A feature map is a matrix [image, row, column] x channels of images of equal size. A window has size x size positions; window
- * (r, c) begins at row r stride - padding and column c stride - padding. Positions outside the image are 0. There are
- * nm_windows_along(w, height) x nm_windows_along(w, width) windows per image. */
+/* Windows of images.
+ * A feature map is a matrix [image, row, column] x channels of images of equal size. A window has size x size
+ * positions; window (r, c) begins at row r stride - padding and column c stride - padding. Positions outside
+ * the image are 0. There are nm_windows_along(w, height) x nm_windows_along(w, width) windows per image. */
 typedef struct nm_windows {
     int32_t images, height, width; /* of the feature map */
     int32_t size, stride, padding;
@@ -424,7 +414,8 @@ static inline int32_t nm_windows_count(const nm_windows *w)
     return w->images * nm_windows_along(w, w->height) * nm_windows_along(w, w->width);
 }
 
-/* The input of a convolution as a linear layer (im2col): for window w and its positions (i, j) in row-major order
+/* The input of a convolution as a linear layer (im2col): for window w and its positions (i, j) in row-major
+ * order
  *     out[w] = [x at (0, 0) | x at (0, 1) | .. | x at (size - 1, size - 1)] */
 typedef struct nm_patches_args {
     const nm_windows *windows;
@@ -455,10 +446,9 @@ typedef struct nm_window_mean_grad_args {
     nm_mat dx;
 } nm_window_mean_grad_args;
 
-/* ---- attention ---- */
-
-/* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34). Heads are equal column ranges of c = cols/heads
- * columns, an even number. For row i with position p = positions[i], per head and pair k < c/2 of columns
+/* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34). Heads are equal column ranges of c =
+ * cols/heads columns, an even number. For row i with position p = positions[i], per head and pair k < c/2 of
+ * columns
  *     a, b = k, k + c/2           or 2k, 2k + 1 if interleaved
  *     y_a  = x_a cos - x_b sin    cos = table[p, k], sin = table[p, c/2 + k]
  *     y_b  = x_b cos + x_a sin
@@ -476,9 +466,9 @@ typedef struct nm_rotate_args {
  * query i:
  *     s_j = scale q_i . k_j        p = softmax(s)        out_i = sum_j drop(p_j) v_j
  * Query i of m queries of a sequence attends to all n keys of the sequence, or, if causal, to the
- * keys j <= p with p = i + (n - m). With a window, which requires causal, it attends to the keys p - window < j <= p only
- * (Beltagy et al. 2020, Jiang et al. 2023). Dropout mask: row = head * q rows + query row, column = position of the key in its
- * sequence. */
+ * keys j <= p with p = i + (n - m). With a window, which requires causal, it attends to the keys p - window <
+ * j <= p only (Beltagy et al. 2020, Jiang et al. 2023). Dropout mask: row = head * q rows + query row, column
+ * = position of the key in its sequence. */
 typedef struct nm_attention_args {
     nm_mat q, k, v; /* [queries, heads * c], [keys, heads * c], [keys, heads * c'] */
     const nm_packing *q_packing, *k_packing;
@@ -498,8 +488,9 @@ typedef struct nm_attention_grad_args {
 } nm_attention_grad_args;
 
 /* Attention of single queries over a gathered KV cache: query i attends to the rows
- * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. Grouped-query attention (Ainslie et al. 2023): query head h reads
- * key and value head floor(h key_heads / heads). On all backends, q and the softmax weights are not rounded. */
+ * rows[offsets[i]] .. rows[offsets[i + 1] - 1] of k and v. Grouped-query attention (Ainslie et al. 2023):
+ * query head h reads key and value head floor(h key_heads / heads). On all backends, q and the softmax
+ * weights are not rounded. */
 typedef struct nm_attention_cached_args {
     nm_mat q, k, v; /* [queries, heads * c], [keys, key_heads * c], [keys, key_heads * c'] */
     bool bf16;      /* k and v are matrices of bf16 numbers (uint16_t), as store_bf16 writes them */
@@ -509,8 +500,8 @@ typedef struct nm_attention_cached_args {
     nm_mat out; /* = */
 } nm_attention_cached_args;
 
-/* Guided alignment (Chen et al. 2016): cross-entropy of the attention of one head to given alignments. Query i
- * of a sequence is aligned to the n_i keys A_i of the same sequence; a query without keys has no loss:
+/* Guided alignment (Chen et al. 2016): cross-entropy of the attention of one head to given alignments. Query
+ * i of a sequence is aligned to the n_i keys A_i of the same sequence; a query without keys has no loss:
  *     p_i  = softmax_j(scale q_i . k_j)
  *     loss = weight sum_i -1/n_i sum of log p_ij over j in A_i
  *     ds_ij = grad_scale weight (p_ij - [j in A_i]/n_i) */
@@ -576,8 +567,6 @@ typedef struct nm_relative_attention_grad_args {
     void *d_key_bias, *d_distance_bias; /* += */
 } nm_relative_attention_grad_args;
 
-/* ---- pooling and conditional random fields ---- */
-
 /* out: the largest value of each column within each sequence; no sequence may be empty. */
 typedef struct nm_pool_max_args {
     nm_mat x; /* [tokens, cols] */
@@ -605,10 +594,8 @@ typedef struct nm_crf_args {
     void *d_transitions, *d_start, *d_end; /* += */
 } nm_crf_args;
 
-/* ---- output layer: losses and search over a vocabulary of V tokens ---- */
-
-/* Label smoothing (Szegedy et al. 2016, section 7; others: fairseq from 0.12 on); lp = log softmax(logits), y = target,
- * eps = smoothing:
+/* Label smoothing (Szegedy et al. 2016, section 7; others: fairseq from 0.12 on); lp = log softmax(logits), y
+ * = target, eps = smoothing:
  *     uniform:  loss = (1 - eps) (-lp_y) + eps/V sum_v (-lp_v)
  *     others:   loss = (1 - eps - eps/(V-1)) (-lp_y) + eps/(V-1) sum_v (-lp_v)
  * uniform with a mask: V is the number of allowed tokens. */
@@ -646,8 +633,8 @@ typedef struct nm_top_k_args {
     int32_t *columns; /* [rows, k], = */
 } nm_top_k_args;
 
-/* log_softmax, then top_k for k > 0, the log probability of the token `also`, and of one given token per row. Log
- * probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
+/* log_softmax, then top_k for k > 0, the log probability of the token `also`, and of one given token per row.
+ * Log probabilities that are equal only after rounding are in the order of x. x may be overwritten. */
 typedef struct nm_log_top_k_args {
     nm_mat x;
     const uint8_t *allowed; /* [cols] or NULL */
@@ -659,7 +646,7 @@ typedef struct nm_log_top_k_args {
     void *given_values;   /* [rows], =; 0 for NM_TARGET_IGNORED; NULL without given */
 } nm_log_top_k_args;
 
-/* ---- normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, GroupNorm and related norms ----
+/* Normalization over the features of a token: LayerNorm, RMSNorm, ScaleNorm, GroupNorm and related norms.
  * In each of `groups` groups of c = d/groups features of a row:
  *     xhat = (x - shift) scale
  *     y    = weight xhat + bias */
@@ -687,14 +674,15 @@ typedef struct nm_token_norm {
     /* Kinds without shift: the statistics are those of the first n_used features of a group; 0: all. */
     int32_t n_used;
     double power; /* NM_TOKEN_L2 */
-    /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat) is a constant
-     * in backward. */
+    /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat)
+     * is a constant in backward. */
     double ada_c, ada_k;
 } nm_token_norm;
 
-/* A residual connection whose result a norm reads. The norm's kernel computes it row by row while a row is in the cache,
- * bitwise as add_dropout and dropout do, so that x is not read from memory again:
- *     x  = stream + drop(f)          in the forward kernel, which then writes x; no part of x is in stream or f
+/* A residual connection whose result a norm reads. The norm's kernel computes it row by row while a row is in
+ * the cache, bitwise as add_dropout and dropout do, so that x is not read from memory again:
+ *     x  = stream + drop(f)          in the forward kernel, which then writes x; no part of x is in stream or
+ *        f
  *     df = drop(dx)                  in the backward kernel, or df += drop(dx) if add */
 typedef struct nm_residual_sum {
     nm_mat stream, f;
@@ -726,7 +714,7 @@ typedef struct nm_token_norm_grad_args {
     const nm_residual_grad *residual; /* or NULL */
 } nm_token_norm_grad_args;
 
-/* ---- SeeDNorm: RMSNorm whose weight depends on the row (Cai et al. 2025) ----
+/* SeeDNorm: RMSNorm whose weight depends on the row (Cai et al. 2025).
  *     xhat = x scale                  scale = 1/sqrt(mean square + eps)
  *     gate = tanh(sum(x beta))
  *     y    = (gate alpha + weight) xhat */
@@ -748,7 +736,7 @@ typedef struct nm_seed_norm_grad_args {
     const nm_residual_grad *residual;  /* or NULL */
 } nm_seed_norm_grad_args;
 
-/* ---- normalization of features with statistics over the batch: BatchNorm, PowerNorm and related norms ----
+/* Normalization of features with statistics over the batch: BatchNorm, PowerNorm and related norms.
  *     h = x row_scale[row, group of the column]        (groups = 0: h = x)
  *     z = (h - shift) scale
  *     y = weight z + bias
@@ -798,10 +786,8 @@ typedef struct nm_feature_norm_grad_args {
     const nm_residual_grad *residual; /* or NULL; only with dx */
 } nm_feature_norm_grad_args;
 
-/* ---- optimizers ---- */
-
-/* Three variants of Adam (Kingma and Ba 2015; PyTorch, fairseq; AdamW: Loshchilov and Hutter 2019), which agree if
- * eps and weight_decay are 0; t = step, c1 = 1 - b1^t, c2 = 1 - b2^t:
+/* Three variants of Adam (Kingma and Ba 2015; PyTorch, fairseq; AdamW: Loshchilov and Hutter 2019), which
+ * agree if eps and weight_decay are 0; t = step, c1 = 1 - b1^t, c2 = 1 - b2^t:
  *     torch:    g += wd p
  *               p -= lr/c1 m / (sqrt(v)/sqrt(c2) + eps)
  *     fairseq:  p -= lr wd p
@@ -824,7 +810,8 @@ typedef struct nm_adam_args {
     void *p, *m, *v; /* [n], updated in place */
 } nm_adam_args;
 
-/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0. The weight decay is that of PyTorch, an L2 penalty:
+/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0. The weight decay is that of
+ * PyTorch, an L2 penalty:
  *     v  = momentum v + grad_scale g + weight_decay p
  *     p -= lr v */
 typedef struct nm_sgd_args {
@@ -833,8 +820,6 @@ typedef struct nm_sgd_args {
     const void *g;
     void *p, *v; /* [n], updated in place */
 } nm_sgd_args;
-
-/* ---- the table ---- */
 
 /* clang-format off */
 #define NM_KERNELS(K)                                                                       \
@@ -871,8 +856,6 @@ enum {
         NM_N_KERNELS
 };
 
-/* ---- creation and memory ---- */
-
 typedef struct nm_backend_options {
     const char *name; /* "ref" or "cpu" */
     nm_dtype dtype;   /* cpu: NM_F32 only */
@@ -892,23 +875,23 @@ struct nm_backend {
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a time,
- * and so may all layers (norma/norm.h) on it together; other threads have separate backends or workers. NM_USAGE
- * for unknown names, NM_UNSUPPORTED if the machine or the backend lacks an option. */
+/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a
+ * time, and so may all layers (norma/norm.h) on it together; other threads have separate backends or workers.
+ * NM_USAGE for unknown names, NM_UNSUPPORTED if the machine or the backend lacks an option. */
 NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 NM_API void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
  * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results.
- * While it exists, weights must not be registered or unregistered. Free it before `of`. NM_UNSUPPORTED in fenced
- * mode and while kernels are timed. */
+ * While it exists, weights must not be registered or unregistered. Free it before `of`. NM_UNSUPPORTED in
+ * fenced mode and while kernels are timed. */
 NM_API nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads,
                                           nm_error *err);
 
 /* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. Free it with
  * nm_backend_dealloc before the backend. NM_MEMORY. */
 NM_API nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
-/* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero. NM_MEMORY:
- * nothing changes. */
+/* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero.
+ * NM_MEMORY: nothing changes. */
 NM_API nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 NM_API void nm_backend_dealloc(nm_backend *backend, void *memory);
 /* Device memory readable by the host between kernels, or NULL if the host cannot read it. */
@@ -935,11 +918,9 @@ NM_API void nm_backend_unregister_weight(nm_backend *backend, const void *packed
 
 /* Switches the dry run on or off: in a dry run no kernel touches memory. */
 NM_API void nm_backend_dry_run(nm_backend *backend, bool on);
-/* Bytes of scratch memory that the loss (logits of a block of tokens, packed weight, panels) needed in the last dry run. Other
- * kernels share this memory; where they need more, it is a few MiB. */
+/* Bytes of scratch memory that the loss (logits of a block of tokens, packed weight, panels) needed in the
+ * last dry run. Other kernels share this memory; where they need more, it is a few MiB. */
 NM_API size_t nm_backend_scratch_bytes(const nm_backend *backend);
-
-/* ---- profiling ---- */
 
 typedef struct nm_kernel_time {
     const char *kernel; /* "linear_grad_weight" */
@@ -956,11 +937,11 @@ NM_API int nm_backend_times(const nm_backend *backend, nm_kernel_time times[NM_N
 
 /* One line of text: backend, CPU level, threads. */
 NM_API void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes);
-/* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical; those above base
- * count as one, avx2, also on Arm: they have FMA and one order of sums. */
+/* The CPU level of the kernels that training uses, or "ref". Runs of the same level are bitwise identical;
+ * those above base count as one, avx2, also on Arm: they have FMA and one order of sums. */
 NM_API const char *nm_backend_training_level(const nm_backend *backend);
-/* A warning if there are more threads than cores, or fewer than requested because the system cannot start them; otherwise
- * "". */
+/* A warning if there are more threads than cores, or fewer than requested because the system cannot start
+ * them; otherwise "". */
 NM_API const char *nm_backend_warning(const nm_backend *backend);
 /* Whether the system could not start the requested number of threads: threads is then lower. */
 NM_API bool nm_backend_lacks_threads(const nm_backend *backend);

@@ -1,11 +1,12 @@
-/* Comparisons: variants of one recipe, such as several norms, each trained with several seeds, scored on the test set and
- * summarized as a table with intervals and tests. `norma compare` is a program over this header. examples/compare.c is a
- * complete program.
+/* Comparisons: variants of one recipe, such as several norms, each trained with several seeds, scored on the
+ * test set and summarized as a table with intervals and tests. `norma compare` is a program over this header.
+ * examples/compare.c is a complete program.
  *
- * Every run is trained by a process of the program `norma`, so that it has its own memory and threads and its failure does
- * not affect the others. Models are scored in the calling process, each after its training, while other runs are training; grid
- * points after the training of all runs, unless all of them are scored. All progress is stored in the run folders: a comparison
- * that was interrupted or killed continues with the same calls, and finished runs are neither trained nor scored again. */
+ * Every run is trained by a process of the program `norma`, so that it has its own memory and threads and its
+ * failure does not affect the others. Models are scored in the calling process, each after its training,
+ * while other runs are training; grid points after the training of all runs, unless all of them are scored.
+ * All progress is stored in the run folders: a comparison that was interrupted or killed continues with the
+ * same calls, and finished runs are neither trained nor scored again. */
 #ifndef NORMA_COMPARE_H
 #define NORMA_COMPARE_H
 
@@ -65,9 +66,9 @@ typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm
 #define NM_COMPARED_RUN(F) NM_RUN_IDENTITY(F) NM_RUN_LOG(F) NM_RUN_SCORE(F)
 NM_RECORD(nm_compared_run, NM_COMPARED_RUN)
 
-/* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. p is compared with
- * the first scored variant: with several seeds it is that of a two-sided t test over seeds and segments; with
- * one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better
+/* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. p is compared
+ * with the first scored variant: with several seeds it is that of a two-sided t test over seeds and segments;
+ * with one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better
  * system is not better. */
 #define NM_VARIANT_SCORE(F)                                                                                  \
     F(text, name, "Name of the variant", "norm")                                                             \
@@ -92,8 +93,9 @@ NM_RECORD(nm_compared_run, NM_COMPARED_RUN)
 #define NM_COMPARED_VARIANT(F) NM_VARIANT_SCORE(F) NM_LOG_MEASUREMENTS(F) NM_TEST_MEASUREMENTS(F)
 NM_RECORD(nm_compared_variant, NM_COMPARED_VARIANT)
 
-/* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call. Any function may
- * be NULL. They may call the functions below that read the comparison, and nm_comparison_stop. */
+/* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call.
+ * Any function may be NULL. They may call the functions below that read the comparison, and
+ * nm_comparison_stop. */
 typedef struct nm_comparison_events {
     void *user; /* first argument of the functions */
     /* About ten times per second while runs are training, and before each run is scored. */
@@ -105,56 +107,60 @@ typedef struct nm_comparison_events {
     void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
 } nm_comparison_events;
 
-/* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program: of the runs,
- * path of `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file. options: alternating names and
- * values that end with NULL, or NULL. Names are those of `norma compare --help`, those of [compare] with or without
- * "compare."; "compare.grid" may be repeated:
+/* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program:
+ * of the runs, path of `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file.
+ * options: alternating names and values that end with NULL, or NULL. Names are those of `norma compare
+ * --help`, those of [compare] with or without "compare."; "compare.grid" may be repeated:
  *     const char *const options[] = {"norms", "layer,power,rbn", "seeds", "3", "folder", "runs/compared",
  *                                    "train.updates", "1000", NULL};
  * events: copied; may be NULL.
  *
- * NM_USAGE: unknown option or value, no test set, two variants with the same configuration, another comparison that uses the
- * folder; NM_IO, NM_FORMAT: a file cannot be read or is malformed; NM_MISMATCH: a run that began with another initial model;
- * NM_MEMORY. err may be NULL in all functions. */
+ * NM_USAGE: unknown option or value, no test set, two variants with the same configuration, another
+ * comparison that uses the folder; NM_IO, NM_FORMAT: a file cannot be read or is malformed; NM_MISMATCH: a
+ * run that began with another initial model; NM_MEMORY. err may be NULL in all functions. */
 NM_API nm_status nm_comparison_open(nm_comparison **comparison, const char *program, const char *recipe,
                                     const char *const *options, const nm_comparison_events *events,
                                     nm_error *err);
-/* Opens the results in a folder of a comparison, without recipe, data and models; nm_comparison_run then only computes the
- * table. It needs comparison.json, and log.jsonl and test.json of each run. options: format, margin and samples of [compare].
- * NM_USAGE: another option; NM_IO: no comparison.json; NM_FORMAT: a malformed file. */
+/* Opens the results in a folder of a comparison, without recipe, data and models; nm_comparison_run then only
+ * computes the table. It needs comparison.json, and log.jsonl and test.json of each run. options: format,
+ * margin and samples of [compare]. NM_USAGE: another option; NM_IO: no comparison.json; NM_FORMAT: a
+ * malformed file. */
 NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const char *folder,
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
-/* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end the others and is
- * shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after nm_comparison_stop: the runs have stopped,
- * each with a checkpoint, and the same calls continue them bitwise identically. The error of the first run if none has a
- * result; NM_IO, NM_FORMAT: a log that cannot be read (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that
- * exit codes would be lost. */
+/* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end
+ * the others and is shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after
+ * nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same calls continue them bitwise
+ * identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that cannot be read
+ * (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
 NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
-/* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of the events,
- * another thread or a signal handler. */
+/* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of
+ * the events, another thread or a signal handler. */
 NM_API void nm_comparison_stop(nm_comparison *comparison);
-/* Stops the runs that train on this machine, and the calling process, with SIGSTOP; SIGCONT to the process continues all. For
- * the handler of SIGTSTP (Ctrl-Z), which the terminal does not send to the runs. No effect while models are scored, or with
- * compare.slurm. May be called from another thread or a signal handler. */
+/* Stops the runs that train on this machine, and the calling process, with SIGSTOP; SIGCONT to the process
+ * continues all. For the handler of SIGTSTP (Ctrl-Z), which the terminal does not send to the runs. No effect
+ * while models are scored, or with compare.slurm. May be called from another thread or a signal handler. */
 NM_API void nm_comparison_suspend(nm_comparison *comparison);
 /* Unlocks the folder. NULL is accepted. */
 NM_API void nm_comparison_close(nm_comparison *comparison);
 
-/* The table: "text", "markdown", "latex", "csv" (all digits) or "json" (with the runs, docs/json.md); NULL: the option
- * compare.format. compare.samples adds examples to the first two. NULL before nm_comparison_run has computed it, after an
- * interruption, or if the format is unknown. Valid until the next call of these functions. */
+/* The table: "text", "markdown", "latex", "csv" (all digits) or "json" (with the runs, docs/json.md); NULL:
+ * the option compare.format. compare.samples adds examples to the first two. NULL before nm_comparison_run
+ * has computed it, after an interruption, or if the format is unknown. Valid until the next call of these
+ * functions. */
 NM_API const char *nm_comparison_text(nm_comparison *comparison, const char *format);
-/* The grid points with validation losses, and scores with compare.score_grid; "" without a grid, and as "json", whose
- * table has them. Known from the event `trained` on. */
+/* The grid points with validation losses, and scores with compare.score_grid; "" without a grid, and as
+ * "json", whose table has them. Known from the event `trained` on. */
 NM_API const char *nm_comparison_grid_text(nm_comparison *comparison, const char *format);
-/* Whether all grid points are scored: compare.score_grid, of a comparison that was opened from its results that of its runs. */
+/* Whether all grid points are scored: compare.score_grid, of a comparison that was opened from its results
+ * that of its runs. */
 NM_API bool nm_comparison_scores_grid(const nm_comparison *comparison);
 
 /* The folder of the run folders. And the number of runs that train in parallel. */
 NM_API const char *nm_comparison_folder(const nm_comparison *comparison);
 NM_API int64_t nm_comparison_parallel(const nm_comparison *comparison);
-/* Runs, variant by variant; and variants, with all grid points (0 before the event `trained`). false: there is no such index. */
+/* Runs, variant by variant; and variants, with all grid points (0 before the event `trained`). false: there
+ * is no such index. */
 NM_API size_t nm_comparison_n_runs(const nm_comparison *comparison);
 NM_API bool nm_comparison_get_run(nm_comparison *comparison, size_t index, nm_compared_run *out);
 NM_API size_t nm_comparison_n_variants(const nm_comparison *comparison);

@@ -1,7 +1,7 @@
 /* Classification of image files with a trained model (norma train image).
  *
- * A result depends on its image only; it is bitwise independent of the other images and of the number of threads. A classifier may
- * be used by one thread at a time. */
+ * A result depends on its image only; it is bitwise independent of the other images and of the number of
+ * threads. A classifier may be used by one thread at a time. */
 #ifndef NORMA_IMAGE_CLASSIFIER_H
 #define NORMA_IMAGE_CLASSIFIER_H
 
@@ -13,8 +13,9 @@ extern "C" {
 
 typedef struct nm_image_classifier nm_image_classifier;
 
-/* Opens a model file or a run folder, of which the best model is used, or else the last one. options: alternating names and
- * values that end with NULL, or NULL: those of [device], see norma/translator.h. err may be NULL.
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. options:
+ * alternating names and values that end with NULL, or NULL: those of [device], see norma/translator.h. err
+ * may be NULL.
  * NM_USAGE        unknown option or value, NULL
  * NM_IO           the file cannot be read
  * NM_FORMAT       it is malformed
@@ -25,17 +26,18 @@ NM_API nm_status nm_image_classifier_open(nm_image_classifier **classifier, cons
 /* Results remain valid. NULL is accepted. */
 NM_API void nm_image_classifier_close(nm_image_classifier *classifier);
 
-/* The value of an option of the model as text, such as "data.size"; NULL: there is no such option. And a warning about the
- * device; NULL: none. Valid until nm_image_classifier_close. */
+/* The value of an option of the model as text, such as "data.size"; NULL: there is no such option. And a
+ * warning about the device; NULL: none. Valid until nm_image_classifier_close. */
 NM_API const char *nm_image_classifier_option(const nm_image_classifier *classifier, const char *name);
 NM_API const char *nm_image_classifier_warning(const nm_image_classifier *classifier);
 
-/* Number of classes, and the name of each; NULL for a class that does not exist. Valid until nm_image_classifier_close. */
+/* Number of classes, and the name of each; NULL for a class that does not exist. Valid until
+ * nm_image_classifier_close. */
 NM_API size_t nm_image_classifier_n_classes(const nm_image_classifier *classifier);
 NM_API const char *nm_image_classifier_class(const nm_image_classifier *classifier, size_t index);
 
-/* Classifies n JPEG or PNG files. *results is set on success only; free it with nm_classifications_free, and read it with the
- * functions of norma/classifier.h. A message names the file.
+/* Classifies n JPEG or PNG files. *results is set on success only; free it with nm_classifications_free, and
+ * read it with the functions of norma/classifier.h. A message names the file.
  * NM_USAGE        NULL
  * NM_IO           a file cannot be read
  * NM_FORMAT       it is damaged, or neither JPEG nor PNG

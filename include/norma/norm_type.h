@@ -1,5 +1,5 @@
-/* Interface of a normalization type, for authors of types and for models. A type is one file in src/core/norm that ends in a
- * constant nm_norm_type, and one line in src/core/norm/types.h. */
+/* Interface of a normalization type, for authors of types and for models. A type is one file in src/core/norm
+ * that ends in a constant nm_norm_type, and one line in src/core/norm/types.h. */
 #ifndef NORMA_NORM_TYPE_H
 #define NORMA_NORM_TYPE_H
 
@@ -19,8 +19,6 @@ enum nm_norm_traits {
     NM_USES_FEATURES = 32, /* statistics over the features of a token, without a token_spec */
     NM_HAS_TRANSITION = 64 /* validation losses may rise until the end of a transition */
 };
-
-/* ---- parameters, state, statistics ---- */
 
 typedef struct nm_norm_vector { /* one parameter or running vector */
     const char *name;
@@ -48,8 +46,9 @@ typedef struct nm_norm_statistic { /* [width], from which update_state computes 
 
 enum { NM_NORM_CAPACITY = 8, NM_NORM_MAX_PUBLISHED = 16 }; /* checked by the functions that append */
 
-/* What a layer consists of. Filled by the type's `shape` through the functions below, in the order in which the type
- * indexes params, state, counters and statistics. If a type has weight and bias, they are parameters 0 and 1. */
+/* What a layer consists of. Filled by the type's `shape` through the functions below, in the order in which
+ * the type indexes params, state, counters and statistics. If a type has weight and bias, they are parameters
+ * 0 and 1. */
 typedef struct nm_norm_shape {
     int n_params, n_state, n_counters, n_statistics;
     nm_norm_vector params[NM_NORM_CAPACITY], state[NM_NORM_CAPACITY];
@@ -57,15 +56,14 @@ typedef struct nm_norm_shape {
     nm_norm_statistic statistics[NM_NORM_CAPACITY];
 } nm_norm_shape;
 
-/* Append a parameter, a running vector, a counter, a statistic. The vector may be changed further. name: static. */
+/* Append a parameter, a running vector, a counter, a statistic. The vector may be changed further. name:
+ * static. */
 NM_API nm_norm_vector *nm_norm_shape_param(nm_norm_shape *shape, const char *name, int32_t length,
                                            double initial);
 NM_API nm_norm_vector *nm_norm_shape_state(nm_norm_shape *shape, const char *name, int32_t length,
                                            double initial);
 NM_API void nm_norm_shape_counter(nm_norm_shape *shape, const char *name);
 NM_API void nm_norm_shape_statistic(nm_norm_shape *shape, const char *name, nm_norm_combination combination);
-
-/* ---- one pass ---- */
 
 typedef struct nm_norm_published { /* a vector that instruments find by name */
     const char *name;
@@ -75,11 +73,13 @@ typedef struct nm_norm_published { /* a vector that instruments find by name */
 
 typedef struct nm_norm_call nm_norm_call;
 
-/* Combines statistics of a call with those of the same call of the other shards of an update (norm.statistics = update). */
+/* Combines statistics of a call with those of the same call of the other shards of an update (norm.statistics
+ * = update). */
 typedef struct nm_norm_joiner {
     bool failed; /* set by a join that failed */
-    /* Replaces vectors[i], device, [width], over call->x.rows rows, by the combination of those of all shards, and sets
-     * call->joined_rows and n_targets. After a failure the vectors are unchanged and the pass ends with an error. */
+    /* Replaces vectors[i], device, [width], over call->x.rows rows, by the combination of those of all
+     * shards, and sets call->joined_rows and n_targets. After a failure the vectors are unchanged and the
+     * pass ends with an error. */
     void (*join)(struct nm_norm_joiner *joiner, nm_norm_call *call, int n, void *const *vectors,
                  const nm_norm_combination *combinations);
 } nm_norm_joiner;
@@ -87,19 +87,21 @@ typedef struct nm_norm_joiner {
 struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     nm_backend *backend;
     nm_norm *norm;
-    /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return NULL too. */
+    /* Device memory that is valid until backward is done. NULL: out of memory; then all later calls return
+     * NULL too. */
     void *(*alloc)(void *allocator, size_t bytes);
     void *allocator;
-    /* [rows, width], contiguous. In backward, x is unchanged; y may be at another address and, on a bf16 backend, rounded to
-     * bf16. */
+    /* [rows, width], contiguous. In backward, x is unchanged; y may be at another address and, on a bf16
+     * backend, rounded to bf16. */
     nm_mat x, y;
-    /* Types with NM_SUMS_RESIDUAL. Forward: the first kernel that reads x computes it from sum; backward: the kernel that
-     * writes dx also writes the gradient of the residual. NULL: neither. */
+    /* Types with NM_SUMS_RESIDUAL. Forward: the first kernel that reads x computes it from sum; backward: the
+     * kernel that writes dx also writes the gradient of the residual. NULL: neither. */
     const nm_residual_sum *sum;
     const nm_residual_grad *residual;
     nm_mat dy, dx; /* backward: [rows, width] */
     bool add;      /* backward: dx += instead of dx = */
-    /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the mean */
+    /* of the batch, or of all that are joined: the loss is a sum over them, of which the update takes the
+     * mean */
     double n_targets;
     bool mean_loss;    /* the task's loss is a mean: a penalty of scale auto is multiplied by n_targets */
     double grad_scale; /* loss scale, a factor of dy; gradients of penalties must have it too */
@@ -112,8 +114,6 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     nm_norm_published published[NM_NORM_MAX_PUBLISHED];
     int n_published;
 };
-
-/* ---- the type ---- */
 
 typedef struct nm_norm_type {
     const char *name;    /* "rms", as in model.norm */
@@ -129,23 +129,24 @@ typedef struct nm_norm_type {
     nm_status (*check)(const void *config, const nm_norm_site *site, nm_error *err);
     /* Appends parameters, state, counters and statistics to an empty shape. NULL: the type has none. */
     void (*shape)(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
-    /* Types that normalize each token by its features: the specification of the kernel. Their train, infer and backward are
-     * nm_norm_token_forward and nm_norm_token_backward. NULL for others. */
+    /* Types that normalize each token by its features: the specification of the kernel. Their train, infer
+     * and backward are nm_norm_token_forward and nm_norm_token_backward. NULL for others. */
     nm_token_norm (*token_spec)(const nm_norm *norm);
     /* One line for the log of a training run: what follows from its planned updates. May be NULL. */
     void (*note)(const nm_norm *norm, char *text, size_t size);
     void (*train)(nm_norm_call *call);
     void (*infer)(nm_norm_call *call);
     void (*backward)(nm_norm_call *call); /* once per train, in reverse order of the calls */
-    /* Gradients after infer, with running statistics as constants, for types with NM_USES_BATCH. NULL: those of
-     * y = weight (h - running_mean) scale + bias. */
+    /* Gradients after infer, with running statistics as constants, for types with NM_USES_BATCH. NULL: those
+     * of y = weight (h - running_mean) scale + bias. */
     void (*infer_backward)(nm_norm_call *call);
-    /* Computes the new running state and counters from the statistics collected by train and backward since the last
-     * call. NULL for types without state. Of `call` only backend, norm, grad_scale and update are set. update is the number of
-     * the update whose backward pass was collected if later ones have had their forward pass, otherwise 0. */
+    /* Computes the new running state and counters from the statistics collected by train and backward since
+     * the last call. NULL for types without state. Of `call` only backend, norm, grad_scale and update are
+     * set. update is the number of the update whose backward pass was collected if later ones have had their
+     * forward pass, otherwise 0. */
     void (*update_state)(nm_norm_call *call);
-    /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these options. NULL:
-     * never affine. */
+    /* Inference as y = scale x + shift per feature, into host arrays [width]; false: not affine with these
+     * options. NULL: never affine. */
     bool (*affine)(const nm_norm *norm, nm_backend *backend, double *scale, double *shift);
     /* Whether training depends on the planned updates of the run, nm_norm_plan.updates. NULL: never. */
     bool (*follows_length)(const void *config);
@@ -189,23 +190,23 @@ typedef struct nm_norm_config {
 /* Registers the section [norm], and [norm.NAME] of every type. */
 NM_API void nm_norm_options_add(nm_options *options);
 
-/* ---- inside a model ---- */
-
-/* Sets type, config, site and shape. The caller then sets params, param_grads, state and statistics to device memory of the
- * lengths in shape, and calls nm_norm_initialize. NM_USAGE: unknown type, or options that do not fit the site. */
+/* Sets type, config, site and shape. The caller then sets params, param_grads, state and statistics to device
+ * memory of the lengths in shape, and calls nm_norm_initialize. NM_USAGE: unknown type, or options that do
+ * not fit the site. */
 NM_API nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *config,
                                  const nm_norm_site *site, nm_error *err);
 /* Writes the initial values of parameters and state, and zeroes the counters. */
 NM_API void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
-/* Updates running state and counters from the statistics of the micro-batches since the last call; without any, nothing
- * changes. train and backward only read the state. grad_scale: that of the calls. */
+/* Updates running state and counters from the statistics of the micro-batches since the last call; without
+ * any, nothing changes. train and backward only read the state. grad_scale: that of the calls. */
 NM_API void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
-/* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as if the earlier
- * micro-batches had been collected before. earlier: device, [n_statistics][width]; overwritten. */
+/* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as
+ * if the earlier micro-batches had been collected before. earlier: device, [n_statistics][width];
+ * overwritten. */
 NM_API void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier,
                                    const double *rows);
-/* own = earlier combined with own, n vectors of the width over earlier_rows and own_rows rows each. A variance follows its
- * mean. earlier is overwritten. */
+/* own = earlier combined with own, n vectors of the width over earlier_rows and own_rows rows each. A
+ * variance follows its mean. earlier is overwritten. */
 NM_API void nm_norm_combine(nm_backend *backend, int32_t width, int n,
                             const nm_norm_combination *combinations, void *const *own, const double *own_rows,
                             void *const *earlier, const double *earlier_rows);

@@ -1,6 +1,6 @@
-/* Data folders for training from raw text: tokenization, filters, BPE or SentencePiece, dictionaries and ids, as norma
- * prepare writes them. The files are described in docs/formats.md, and are bitwise identical to those of the program.
- * examples/prepare.c is a complete program. */
+/* Data folders for training from raw text: tokenization, filters, BPE or SentencePiece, dictionaries and ids,
+ * as norma prepare writes them. The files are described in docs/formats.md, and are bitwise identical to
+ * those of the program. examples/prepare.c is a complete program. */
 #ifndef NORMA_PREPARE_H
 #define NORMA_PREPARE_H
 
@@ -17,36 +17,40 @@ typedef struct nm_prepare_progress {
     int64_t lines;    /* of the split so far; 0 in other steps */
 } nm_prepare_progress;
 
-/* Called from nm_prepare_folder, in the thread that called it; what they receive is valid during the call. Any function may
- * be NULL. */
+/* Called from nm_prepare_folder, in the thread that called it; what they receive is valid during the call.
+ * Any function may be NULL. */
 typedef struct nm_prepare_events {
     void *user; /* first argument of the functions */
-    /* At the start of every step and after every block of lines. false ends the preparation with NM_INTERRUPTED. */
+    /* At the start of every step and after every block of lines. false ends the preparation with
+     * NM_INTERRUPTED. */
     bool (*progress)(void *user, const nm_prepare_progress *progress);
     /* A warning; lines after the first one are examples. */
     void (*message)(void *user, const char *text);
 } nm_prepare_events;
 
-/* Prepares a data folder. settings: the path of an INI file with a section [prepare], such as data.ini of a data folder, or
- * its text if that contains a line break; or NULL. options: alternating names and values that end with NULL, or NULL. They
- * take precedence over settings. Names are those of `norma prepare --help`, with or without "prepare.":
+/* Prepares a data folder. settings: the path of an INI file with a section [prepare], such as data.ini of a
+ * data folder, or its text if that contains a line break; or NULL. options: alternating names and values that
+ * end with NULL, or NULL. They take precedence over settings. Names are those of `norma prepare --help`, with
+ * or without "prepare.":
  *     const char *const options[] = {"train", "corpus/train", "valid", "corpus/valid", "source_lang", "de",
- *                                    "target_lang", "en", "output", "data/de-en", "bpe_merges", "8000", NULL};
+ *                                    "target_lang", "en", "output", "data/de-en", "bpe_merges", "8000",
+ *                                    NULL};
  * *prepared is set on success only; free it with nm_prepared_free. prepared may be NULL.
  *
- * A folder that exists is replaced as a whole, after everything has been computed: after an error or an interruption its
- * files are as before.
+ * A folder that exists is replaced as a whole, after everything has been computed: after an error or an
+ * interruption its files are as before.
  *
- * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output; NM_FORMAT with file,
- * line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of lines, filters that leave nothing;
- * NM_IO: a file cannot be read or written, or another process is writing the folder; NM_UNSUPPORTED: spm_train is missing;
- * NM_INTERRUPTED; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output;
+ * NM_FORMAT with file, line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of
+ * lines, filters that leave nothing; NM_IO: a file cannot be read or written, or another process is writing
+ * the folder; NM_UNSUPPORTED: spm_train is missing; NM_INTERRUPTED; NM_MEMORY. err may be NULL. */
 NM_API nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const char *const *options,
                                    const nm_prepare_events *events, nm_error *err);
 /* NULL is accepted. */
 NM_API void nm_prepared_free(nm_prepared *prepared);
 
-/* The accessors below return 0, NULL or false for what does not exist. Texts are valid until nm_prepared_free. */
+/* The accessors below return 0, NULL or false for what does not exist. Texts are valid until
+ * nm_prepared_free. */
 
 /* The path of the data folder; and the number of its sides: 2, or 1 for plain text. */
 NM_API const char *nm_prepared_folder(const nm_prepared *prepared);
@@ -74,8 +78,8 @@ typedef struct nm_prepared_split {
     int64_t repeated;    /* of valid or test: also in the training text; see nm_prepared_get_split */
     const char *columns; /* lines that describe which columns of tables have been read; NULL: no tables */
 } nm_prepared_split;
-/* false also for a split that was not given. Of plain text, `repeated` counts lines and documents of 5 words or more; it is 0 if a
- * document is a whole file. */
+/* false also for a split that was not given. Of plain text, `repeated` counts lines and documents of 5 words
+ * or more; it is 0 if a document is a whole file. */
 NM_API bool nm_prepared_get_split(const nm_prepared *prepared, int32_t split, nm_prepared_split *out);
 
 /* Why lines of a split were dropped. */

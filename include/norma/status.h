@@ -1,9 +1,9 @@
 /* Status codes and error messages.
  *
- * Every function that can fail for an external cause (file, option, memory) returns an nm_status and fills an nm_error with
- * one line: what failed, and where. Callers may prepend context with nm_error_prefix(). Programming errors (for example a wrong
- * shape) abort, see NM_ASSERT. The library prints and exits only then, and when a small allocation fails
- * (src/core/base/memory.h). */
+ * Every function that can fail for an external cause (file, option, memory) returns an nm_status and fills an
+ * nm_error with one line: what failed, and where. Callers may prepend context with nm_error_prefix().
+ * Programming errors (for example a wrong shape) abort, see NM_ASSERT. The library prints and exits only
+ * then, and when a small allocation fails (src/core/base/memory.h). */
 #ifndef NORMA_STATUS_H
 #define NORMA_STATUS_H
 

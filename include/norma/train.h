@@ -1,6 +1,6 @@
-/* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming. `norma train` is a
- * program over this header: a run folder has the files of docs/formats.md, and its tensors are those of the program with the
- * same recipe and options. examples/train.c is a complete program. */
+/* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming.
+ * `norma train` is a program over this header: a run folder has the files of docs/formats.md, and its tensors
+ * are those of the program with the same recipe and options. examples/train.c is a complete program. */
 #ifndef NORMA_TRAIN_H
 #define NORMA_TRAIN_H
 
@@ -57,50 +57,58 @@ NM_RECORD(nm_training_progress, NM_TRAINING_PROGRESS)
     F(real, training_seconds, "Training time so far, including the time before resumes", "seconds")
 NM_RECORD(nm_training_validation, NM_TRAINING_VALIDATION)
 
-/* Called from nm_training_open and nm_training_run, in the thread that called these; what they receive is valid during the
- * call. Any function may be NULL. */
+/* Called from nm_training_open and nm_training_run, in the thread that called these; what they receive is
+ * valid during the call. Any function may be NULL. */
 typedef struct nm_training_events {
     void *user; /* first argument of the functions */
     void (*progress)(void *user, const nm_training_progress *progress);
     void (*validated)(void *user, const nm_training_validation *validation);
     void (*message)(void *user, const char *text); /* notes, and warnings as "warning: ...", one line each */
     const char *command; /* for the start record of the log; NULL: "nm_training_open" */
-    /* Before a validation; last_seconds: the duration of the one before, 0 if there was none since nm_training_open. */
+    /* Before a validation; last_seconds: the duration of the one before, 0 if there was none since
+     * nm_training_open. */
     void (*validating)(void *user, int64_t update, double last_seconds);
 } nm_training_events;
 
 typedef enum nm_training_resume {
-    NM_TRAINING_NEW, /* the value of the option run.resume; by default NM_USAGE if the folder contains a run */
+    /* the value of the option run.resume; by default NM_USAGE if the folder contains a run */
+    NM_TRAINING_NEW,
     NM_TRAINING_RESUME,           /* continue with the configuration of the run; see `norma train --help` */
     NM_TRAINING_RESUME_OVERRIDING /* options that differ from those of the run replace them */
 } nm_training_resume;
 
-/* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its text if that
- * contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" or "runs/NAME-PROFILE" with
- * the name of the recipe's file. options: alternating names and values that end with NULL, or NULL; full names such as
- * "train.updates", which take precedence over the recipe, and "run.profile". events: copied, but not `command`; may be NULL.
- * Relative paths are those of the working directory, which must not change until nm_training_close.
+/* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its
+ * text if that contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" or
+ * "runs/NAME-PROFILE" with the name of the recipe's file. options: alternating names and values that end with
+ * NULL, or NULL; full names such as "train.updates", which take precedence over the recipe, and
+ * "run.profile". events: copied, but not `command`; may be NULL. Relative paths are those of the working
+ * directory, which must not change until nm_training_close.
  *
- * NM_USAGE: unknown option or value, NULL, a folder with a run, or a data folder; NM_IO, NM_FORMAT: a file cannot be read
- * or is malformed; NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, NULL, a folder with a run, or a data folder; NM_IO, NM_FORMAT: a file
+ * cannot be read or is malformed; NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be
+ * NULL. */
 NM_API nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
                                   const char *const *options, nm_training_resume resume,
                                   const nm_training_events *events, nm_error *err);
-/* Trains until a limit of [train] or schedule.min_lr is reached; the model is FOLDER/best.safetensors, or last.safetensors
- * without validation data. NM_INTERRUPTED after nm_training_stop, with a checkpoint from which NM_TRAINING_RESUME continues
- * bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the divergence threshold. */
+/* Trains until a limit of [train] or schedule.min_lr is reached; the model is FOLDER/best.safetensors, or
+ * last.safetensors without validation data. NM_INTERRUPTED after nm_training_stop, with a checkpoint from
+ * which NM_TRAINING_RESUME continues bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the
+ * divergence threshold. */
 NM_API nm_status nm_training_run(nm_training *training, nm_error *err);
-/* Requests the end of nm_training_run after the current update, or during a validation, which a resumed training then repeats
- * (with several processes, its loss may end early, its score not). Later calls of nm_training_run end at once: a training is
- * continued by nm_training_open. May be called from a callback, another thread or a signal handler. */
+/* Requests the end of nm_training_run after the current update, or during a validation, which a resumed
+ * training then repeats (with several processes, its loss may end early, its score not). Later calls of
+ * nm_training_run end at once: a training is continued by nm_training_open. May be called from a callback,
+ * another thread or a signal handler. */
 NM_API void nm_training_stop(nm_training *training);
 /* NULL is accepted. */
 NM_API void nm_training_close(nm_training *training);
 
-/* The run folder. And the value of an option as text, such as "train.updates"; NULL: there is no such option. */
+/* The run folder. And the value of an option as text, such as "train.updates"; NULL: there is no such
+ * option. */
 NM_API const char *nm_training_folder(const nm_training *training);
 NM_API const char *nm_training_option(const nm_training *training, const char *name);
-/* The backend, its CPU level and threads in one line; and a warning about it, such as more threads than cores, or NULL. */
+/* The backend, its CPU level and threads in one line; and a warning about it, such as more threads than
+ * cores, or NULL. */
 NM_API const char *nm_training_device(const nm_training *training);
 NM_API const char *nm_training_warning(const nm_training *training);
 

@@ -1,9 +1,9 @@
-/* Translation of text with a trained model or an ensemble: tokenizer, BPE, dictionary, search and detokenization, all with
- * the settings in the model file. examples/translate.c is a complete program.
+/* Translation of text with a trained model or an ensemble: tokenizer, BPE, dictionary, search and
+ * detokenization, all with the settings in the model file. examples/translate.c is a complete program.
  *
- * A translator may be used by any number of threads at the same time: they share the weights, and each call has its own
- * workspace, which is kept for later calls. A translation depends on its text and the options only; it is bitwise
- * independent of the other texts, of the number of threads and of concurrent calls. */
+ * A translator may be used by any number of threads at the same time: they share the weights, and each call
+ * has its own workspace, which is kept for later calls. A translation depends on its text and the options
+ * only; it is bitwise independent of the other texts, of the number of threads and of concurrent calls. */
 #ifndef NORMA_TRANSLATOR_H
 #define NORMA_TRANSLATOR_H
 
@@ -16,36 +16,38 @@ extern "C" {
 typedef struct nm_translator nm_translator;
 typedef struct nm_translations nm_translations; /* of the texts of one call */
 
-/* Opens a model file or a run folder, of which the best model is used, or else the last one. Several paths, comma-separated,
- * form an ensemble: the probabilities of the models are averaged.
+/* Opens a model file or a run folder, of which the best model is used, or else the last one. Several paths,
+ * comma-separated, form an ensemble: the probabilities of the models are averaged.
  *
- * options: alternating names and values that end with NULL, or NULL. Names are those of `norma translate --help`: options of
- * [decode] and [device], translate.input_format, translate.output_format, translate.shortlist and translate.alignment with
- * their options. The section may be omitted:
+ * options: alternating names and values that end with NULL, or NULL. Names are those of `norma translate
+ * --help`: options of [decode] and [device], translate.input_format, translate.output_format,
+ * translate.shortlist and translate.alignment with their options. The section may be omitted:
  *     const char *const options[] = {"beam", "4", "nbest", "2", "device.threads", "1", NULL};
  * Options of the search that are not set have the values of the (first) model file.
  *
- * device.threads is the number of threads of one call; 0: one per core. A program that calls from many threads sets it to 1.
+ * device.threads is the number of threads of one call; 0: one per core. A program that calls from many
+ * threads sets it to 1.
  *
- * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed; NM_UNSUPPORTED: a model
- * of another task; NM_MISMATCH: models with different dictionaries; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed;
+ * NM_UNSUPPORTED: a model of another task; NM_MISMATCH: models with different dictionaries; NM_MEMORY. err
+ * may be NULL. */
 NM_API nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
                                     nm_error *err);
 /* No call may be in progress. Translations remain valid. NULL is accepted. */
 NM_API void nm_translator_close(nm_translator *translator);
 
-/* The value of an option of the (first) model as text, such as "model.norm", with the changes of `options`; NULL: there is no
- * such option. And a warning about the device, such as fewer threads than requested; NULL: none. Valid until
- * nm_translator_close. */
+/* The value of an option of the (first) model as text, such as "model.norm", with the changes of `options`;
+ * NULL: there is no such option. And a warning about the device, such as fewer threads than requested; NULL:
+ * none. Valid until nm_translator_close. */
 NM_API const char *nm_translator_option(const nm_translator *translator, const char *name);
 NM_API const char *nm_translator_warning(const nm_translator *translator);
 
-/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later calls are not
- * affected. May be called from another thread or a signal handler. NULL is accepted. */
+/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later
+ * calls are not affected. May be called from another thread or a signal handler. NULL is accepted. */
 NM_API void nm_translator_stop(nm_translator *translator);
-/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user) about every 20 ms, in
- * this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none. A thread removes its function before it
- * ends. */
+/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user)
+ * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
+ * A thread removes its function before it ends. */
 NM_API void nm_translator_set_proceed(nm_translator *translator, bool (*proceed)(void *user), void *user);
 
 /* Maximum number of source tokens of a text, including the EOS token; 0 for NULL. */
@@ -53,32 +55,35 @@ NM_API int32_t nm_translator_max_tokens(const nm_translator *translator);
 /* Number of translations per text: decode.nbest; 0 for NULL. */
 NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 
-/* Translates n texts, UTF-8, one sentence each; a newline after a text is ignored. *translations is set on success only;
- * free it with nm_translations_free. A batch of many texts is faster than many calls.
+/* Translates n texts, UTF-8, one sentence each; a newline after a text is ignored. *translations is set on
+ * success only; free it with nm_translations_free. A batch of many texts is faster than many calls.
  *
- * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL; NM_DIVERGED: the
- * model's probabilities are not finite; NM_INTERRUPTED; NM_MEMORY. Texts that are too long are no error: they have no translation. */
+ * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL;
+ * NM_DIVERGED: the model's probabilities are not finite; NM_INTERRUPTED; NM_MEMORY. Texts that are too long
+ * are no error: they have no translation. */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
-/* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words, prepared as the
- * training text; "": no prefix. The format is translate.output_format. The text, tokens and scores
- * of a translation include the prefix. nm_translations_too_long: the text or its prefix. */
+/* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words,
+ * prepared as the training text; "": no prefix. The format is translate.output_format. The text, tokens and
+ * scores of a translation include the prefix. nm_translations_too_long: the text or its prefix. */
 NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const char *const *texts,
                                             const char *const *prefixes, size_t n,
                                             nm_translations **translations, nm_error *err);
-/* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): every translation of text i contains the phrases of
- * constraints[i], which are separated by tabs, at most 64, in the format of translate.output_format. "": no phrase. prefixes:
- * as above, or NULL. A text has no translation if the phrases do not fit into the model's positions. NM_USAGE: more phrases, or a
- * search other than fairseq's beam search without groups; NM_MISMATCH: a phrase with characters that the model cannot
- * produce. Further errors as nm_translator_run. */
+/* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): every translation of text i
+ * contains the phrases of constraints[i], which are separated by tabs, at most 64, in the format of
+ * translate.output_format. "": no phrase. prefixes: as above, or NULL. A text has no translation if the
+ * phrases do not fit into the model's positions. NM_USAGE: more phrases, or a search other than fairseq's
+ * beam search without groups; NM_MISMATCH: a phrase with characters that the model cannot produce. Further
+ * errors as nm_translator_run. */
 NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const char *const *texts,
                                                const char *const *prefixes, const char *const *constraints,
                                                size_t n, nm_translations **translations, nm_error *err);
-/* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as the training
- * text. Every pair has one translation, the target, whose score and token scores are bitwise identical to those that
- * nm_translator_run gives a translation of the same tokens. A target without words consists of the EOS token; a source
- * without words has no translation. nm_translations_too_long: source or target. The log probability of a token that the model
- * may not output (data.mask_words) is -infinity. The format of the targets is translate.output_format.
+/* Log probabilities of n given translations (forced decoding): targets[i] of sources[i], UTF-8, prepared as
+ * the training text. Every pair has one translation, the target, whose score and token scores are bitwise
+ * identical to those that nm_translator_run gives a translation of the same tokens. A target without words
+ * consists of the EOS token; a source without words has no translation. nm_translations_too_long: source or
+ * target. The log probability of a token that the model may not output (data.mask_words) is -infinity. The
+ * format of the targets is translate.output_format.
  *
  * Errors as nm_translator_run. */
 NM_API nm_status nm_translator_score(nm_translator *translator, const char *const *sources,
@@ -87,21 +92,24 @@ NM_API nm_status nm_translator_score(nm_translator *translator, const char *cons
 /* NULL is accepted. */
 NM_API void nm_translations_free(nm_translations *translations);
 
-/* The accessors below return 0 or NULL for a text, rank or token that does not exist. What they return is valid until
- * nm_translations_free. */
+/* The accessors below return 0 or NULL for a text, rank or token that does not exist. What they return is
+ * valid until nm_translations_free. */
 
 /* Number of texts of the call. */
 NM_API size_t nm_translations_n(const nm_translations *translations);
-/* Number of translations of a text: at most decode.nbest; 0 for an empty text and for one that is too long. */
+/* Number of translations of a text: at most decode.nbest; 0 for an empty text and for one that is too
+ * long. */
 NM_API size_t nm_translations_count(const nm_translations *translations, size_t text);
-/* Whether the text has more tokens than the model has positions, or more than 1 MiB, and was therefore not translated. */
+/* Whether the text has more tokens than the model has positions, or more than 1 MiB, and was therefore not
+ * translated. */
 NM_API bool nm_translations_too_long(const nm_translations *translations, size_t text);
 /* The translation of a rank, best first from 0; UTF-8. */
 NM_API const char *nm_translations_text(const nm_translations *translations, size_t text, size_t rank);
 /* Sum of the log probabilities of the tokens, divided by the length penalty. */
 NM_API double nm_translations_score(const nm_translations *translations, size_t text, size_t rank);
-/* Target tokens of a translation as in the dictionary: their number, each token, and the log probabilities of all [number of
- * tokens]. The last one is the EOS token, except with decode.search = tears if the length limit was reached. */
+/* Target tokens of a translation as in the dictionary: their number, each token, and the log probabilities of
+ * all [number of tokens]. The last one is the EOS token, except with decode.search = tears if the length
+ * limit was reached. */
 NM_API size_t nm_translations_n_tokens(const nm_translations *translations, size_t text, size_t rank);
 NM_API const char *nm_translations_token(const nm_translations *translations, size_t text, size_t rank,
                                          size_t token);
@@ -115,11 +123,12 @@ typedef struct nm_translation_word {
     int32_t source;    /* the word of the source text with the highest attention weight, from 0; -1: none */
 } nm_translation_word;
 
-/* The words of a translation, if the translator was opened with translate.alignment = true: their number, and the array. The
- * attention is the cross-attention of decoder layer translate.alignment_layer (0: the penultimate one) in the steps that
- * predict the tokens. It is that of translate.alignment_head, or by default the mean of all heads; with guided alignment, the
- * default is the trained head. The attention of a word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of
- * the source text are separated by whitespace, too. */
+/* The words of a translation, if the translator was opened with translate.alignment = true: their number, and
+ * the array. The attention is the cross-attention of decoder layer translate.alignment_layer (0: the
+ * penultimate one) in the steps that predict the tokens. It is that of translate.alignment_head, or by
+ * default the mean of all heads; with guided alignment, the default is the trained head. The attention of a
+ * word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of the source text are separated
+ * by whitespace, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
 NM_API const nm_translation_word *nm_translations_words(const nm_translations *translations, size_t text,
                                                         size_t rank);

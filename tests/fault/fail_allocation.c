@@ -2,12 +2,14 @@
  *
  *     FAULT_AT=n          number of the allocation that fails, from 1; 0: none
  *     FAULT_FOLLOWING=1   and all after it
- *     FAULT_REPORT=FILE   gets "hit" when an allocation fails. With FAULT_AT=0 it gets, at the exit of the program, the number
+ *     FAULT_REPORT=FILE   gets "hit" when an allocation fails. With FAULT_AT=0 it gets, at the exit of the
+ *                         program, the number
  *                         of allocations, and the numbers of the first and the last one of each call stack.
  *
- * Counting starts at the first fcntl(0, F_GETFD), with which main() of norma begins: earlier allocations are those of
- * the loader. Allocations by the OpenMP runtime are not counted, because that library ends the process itself. Those by
- * libarchive, which is loaded when it is needed, are not counted, because it reports them as damaged archives or ends the process. */
+ * Counting starts at the first fcntl(0, F_GETFD), with which main() of norma begins: earlier allocations are
+ * those of the loader. Allocations by the OpenMP runtime are not counted, because that library ends the
+ * process itself. Those by libarchive, which is loaded when it is needed, are not counted, because it reports
+ * them as damaged archives or ends the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

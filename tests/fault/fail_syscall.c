@@ -2,16 +2,17 @@
  *
  *     fail_syscall KIND ERROR AT FOLLOWING REPORT PROGRAM ARGUMENT...
  *
- *     KIND       open, read, write, sync, rename (and link), map, stat, remove, folder (mkdir), lock, process (and thread)
+ *     KIND       open, read, write, sync, rename (and link), map, stat, remove, folder (mkdir), lock, process
+ *                (and thread)
  *     ERROR      errno as a number
  *     AT         number of the call that fails, from 1; 0: none
  *     FOLLOWING  1: all calls after it fail, too
  *     REPORT     file that gets the number of calls of this kind
  *
- * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts them, and
-  * either runs them or returns the error. Therefore calls inside the C library, as in stdio, are included. Counting
-  * starts at the first fcntl(0, F_GETFD), with which main() of norma begins. Calls of child processes, calls on
-  * shared libraries and writes to standard error are not counted.
+ * The kernel passes the system calls of the kind to this process (seccomp, user notification), which counts
+ * them, and either runs them or returns the error. Therefore calls inside the C library, as in stdio, are
+ * included. Counting starts at the first fcntl(0, F_GETFD), with which main() of norma begins. Calls of child
+ * processes, calls on shared libraries and writes to standard error are not counted.
  *
  * The exit code is that of the program, 128 + n after signal n, 77 if the system does not permit this. */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
-/* Common part of the fuzz targets. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput. Linked with libFuzzer
- * (-DNORMA_FUZZ=ON, Clang) it searches for inputs that break a reader; linked with replay.c it runs the inputs stored
- * in inputs/NAME, as an ordinary test. */
+/* Common part of the fuzz targets. A target is a file fuzz_NAME.c with LLVMFuzzerTestOneInput. Linked with
+ * libFuzzer (-DNORMA_FUZZ=ON, Clang) it searches for inputs that break a reader; linked with replay.c it runs
+ * the inputs stored in inputs/NAME, as an ordinary test. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -35,8 +35,8 @@ void fuzz_check_converted(nm_status status, const char *output, nm_error *err);
 
 /* A stream over an input, closed by the caller. */
 FILE *fuzz_stream(const char *text, size_t bytes);
-/* The output of a reader that ended with `status`, heap; NULL if it rejected its input, which requires a message of
- * one line. */
+/* The output of a reader that ended with `status`, heap; NULL if it rejected its input, which requires a
+ * message of one line. */
 char *fuzz_taken(nm_status status, const nm_error *err, nm_buffer *collected);
 
 #endif

@@ -1,5 +1,5 @@
-/* Links of word alignments: two bytes with the numbers of words, then a line. Accepted links are inside the sentences, and sorted
- * links are different and in order. */
+/* Links of word alignments: two bytes with the numbers of words, then a line. Accepted links are inside the
+ * sentences, and sorted links are different and in order. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* BPE codes and a line that is segmented with them: "codes NUL line". Joining the subwords restores the words. */
+/* BPE codes and a line that is segmented with them: "codes NUL line". Joining the subwords restores the
+ * words. */
 #include <stdlib.h>
 #include <string.h>
 

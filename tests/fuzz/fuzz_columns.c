@@ -1,5 +1,5 @@
-/* Column files: accepted input that is written again, with tabs between columns, is read as the same fields; valid
- * tags keep their spans in every scheme. */
+/* Column files: accepted input that is written again, with tabs between columns, is read as the same fields;
+ * valid tags keep their spans in every scheme. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (!bytes)
         return 0;
     char *first = read_all((const char *)data, bytes);
-    /* A \r at the end of a line is part of the newline, a byte order mark in the first column is part of the file. */
+    /* A \r at the end of a line is part of the newline, a byte order mark in the first column is part of the
+     * file. */
     if (first && *first && !strchr(first, '\r') && strncmp(first, "\xEF\xBB\xBF", 3)) {
         char *again = read_all(first, strlen(first));
         NM_ASSERT(again && !strcmp(first, again));

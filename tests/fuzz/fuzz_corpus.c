@@ -9,8 +9,8 @@
 
 enum { WORDS = 100, HEADER = 64, FINGERPRINT_AT = 32 };
 
-/* Replaces a fingerprint that is equal in both files by the correct one; otherwise no input would pass the check.
- * Invalid offsets have none. */
+/* Replaces a fingerprint that is equal in both files by the correct one; otherwise no input would pass the
+ * check. Invalid offsets have none. */
 static void set_fingerprint(uint8_t *ids, size_t ids_bytes, uint8_t *offsets, size_t offsets_bytes)
 {
     enum { MAX_OFFSETS = 1 << 13 };

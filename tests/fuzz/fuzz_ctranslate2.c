@@ -1,5 +1,5 @@
-/* CTranslate2 folders: the input is model.bin; the vocabulary is small and fixed. Accepted input becomes a model file
- * that can be opened. */
+/* CTranslate2 folders: the input is model.bin; the vocabulary is small and fixed. Accepted input becomes a
+ * model file that can be opened. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Inputs of readers, and checks of their error messages. Readers that map files need files: two names in a folder of
- * this process, in memory if the system supports that. */
+/* Inputs of readers, and checks of their error messages. Readers that map files need files: two names in a
+ * folder of this process, in memory if the system supports that. */
 #include "fuzz.h"
 
 #include <ftw.h>

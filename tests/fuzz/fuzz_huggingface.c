@@ -1,5 +1,5 @@
-/* Hugging Face folders. The input is a safetensors file: its tensors are model.safetensors, and its metadata contains the other
- * files of the folder by name. Accepted input becomes a model file that can be opened. */
+/* Hugging Face folders. The input is a safetensors file: its tensors are model.safetensors, and its metadata
+ * contains the other files of the folder by name. Accepted input becomes a model file that can be opened. */
 #include <stdlib.h>
 #include <string.h>
 

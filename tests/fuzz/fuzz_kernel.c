@@ -1,5 +1,6 @@
-/* Kernels at shapes from the input: kernel, CPU level, rows, columns, gap between rows, threads, seed. Every variant of the kernel
- * is compared with `ref` in double by the checks of tests/kernel, which also detect writes outside the outputs. */
+/* Kernels at shapes from the input: kernel, CPU level, rows, columns, gap between rows, threads, seed. Every
+ * variant of the kernel is compared with `ref` in double by the checks of tests/kernel, which also detect
+ * writes outside the outputs. */
 #include "fuzz.h"
 #include "kernel/kernel_checks.h"
 #include "kernel/kernel_levels.h"

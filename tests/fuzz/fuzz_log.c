@@ -1,5 +1,6 @@
-/* Run folders as norma report and norma compare read them: log.jsonl, config.ini, test.json and inspection.json, separated by
- * NUL bytes. A log that is read while it grows has the same series as one that is read at once. */
+/* Run folders as norma report and norma compare read them: log.jsonl, config.ini, test.json and
+ * inspection.json, separated by NUL bytes. A log that is read while it grows has the same series as one that
+ * is read at once. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Models of Marian: the input is the npz file; the vocabularies are small and fixed. Accepted input becomes a model file that can
- * be opened. */
+/* Models of Marian: the input is the npz file; the vocabularies are small and fixed. Accepted input becomes a
+ * model file that can be opened. */
 #include <stdlib.h>
 #include <string.h>
 

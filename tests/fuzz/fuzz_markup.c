@@ -1,5 +1,5 @@
-/* Sentences in .sgm and .xml files, and in train.tags.*: the first byte selects kind and entities. A sentence is a part of one
- * line and not longer than the input. */
+/* Sentences in .sgm and .xml files, and in train.tags.*: the first byte selects kind and entities. A sentence
+ * is a part of one line and not longer than the input. */
 #include <string.h>
 
 #include "fuzz.h"

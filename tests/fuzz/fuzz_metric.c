@@ -1,5 +1,6 @@
-/* Scores of segments: a byte of options, hypothesis and two references separated by NUL bytes. Scores are in their
- * range, identical texts have the best score, and an additional reference never lowers a number of matches. */
+/* Scores of segments: a byte of options, hypothesis and two references separated by NUL bytes. Scores are in
+ * their range, identical texts have the best score, and an additional reference never lowers a number of
+ * matches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

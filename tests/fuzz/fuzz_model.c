@@ -1,5 +1,5 @@
-/* Model files through the C interface: an opened model computes results for a text, or fails with a message of one
- * line. */
+/* Model files through the C interface: an opened model computes results for a text, or fails with a message
+ * of one line. */
 #include <math.h>
 #include <string.h>
 

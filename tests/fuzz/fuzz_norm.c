@@ -1,6 +1,6 @@
-/* Normalization layers over plain arrays: type, site, settings and numbers from the input, in float on `cpu` and in double on
- * `ref`. For inputs of moderate size, results are finite and agree; inference of a row does not depend on other rows;
-  * saved layers can be loaded. */
+/* Normalization layers over plain arrays: type, site, settings and numbers from the input, in float on `cpu`
+ * and in double on `ref`. For inputs of moderate size, results are finite and agree; inference of a row does
+ * not depend on other rows; saved layers can be loaded. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* Text to a data folder: three bytes of options, then training and validation text of both sides, separated by NUL bytes. A
- * prepared folder can be opened, with ids of the dictionary and as many sequences as lines were kept. */
+/* Text to a data folder: three bytes of options, then training and validation text of both sides, separated
+ * by NUL bytes. A prepared folder can be opened, with ids of the dictionary and as many sequences as lines
+ * were kept. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Model files: all returned data is inside the file, and accepted tensors are written and read back unchanged. */
+/* Model files: all returned data is inside the file, and accepted tensors are written and read back
+ * unchanged. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* SentencePiece models: the first byte is the length of a line at the end of the input, the rest between is the model. Lines are
- * normalized, segmented and decoded; results are UTF-8. */
+/* SentencePiece models: the first byte is the length of a line at the end of the input, the rest between is
+ * the model. Lines are normalized, segmented and decoded; results are UTF-8. */
 #include <string.h>
 
 #include "fuzz.h"

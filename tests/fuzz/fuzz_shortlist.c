@@ -1,4 +1,5 @@
-/* Lexical shortlists: the selected tokens of a list that is accepted are tokens of the dictionary, ascending, with eos. */
+/* Lexical shortlists: the selected tokens of a list that is accepted are tokens of the dictionary, ascending,
+ * with eos. */
 #include <string.h>
 
 #include "task/shortlist_file.h"

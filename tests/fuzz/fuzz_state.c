@@ -1,5 +1,6 @@
-/* Training states: a run resumes from the input instead of the state file that it wrote, or fails with a message of
- * one line; a resumed run continues to train. The empty input stands for the state file of the run. */
+/* Training states: a run resumes from the input instead of the state file that it wrote, or fails with a
+ * message of one line; a resumed run continues to train. The empty input stands for the state file of the
+ * run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,7 +6,8 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-/* The text is restored from its words, and any words are text. The rules of Qwen 2 change it to the form NFC. */
+/* The text is restored from its words, and any words are text. The rules of Qwen 2 change it to the form
+ * NFC. */
 static void check_byte_level(nm_pretokenizer rules, const char *line, size_t length)
 {
     nm_buffer words = {0}, text = {0};

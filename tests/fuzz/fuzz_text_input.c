@@ -1,5 +1,5 @@
-/* Compressed text and other encodings: the first byte selects the encoding. Reading ends at the end of the data or
- * with an error message. */
+/* Compressed text and other encodings: the first byte selects the encoding. Reading ends at the end of the
+ * data or with an error message. */
 #include <errno.h>
 #include <string.h>
 

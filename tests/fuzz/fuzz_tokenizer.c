@@ -1,5 +1,5 @@
-/* tokenizer.json of Hugging Face folders: of an accepted file, the merges are codes of byte-level BPE, and no index is outside
- * the embedding matrix. */
+/* tokenizer.json of Hugging Face folders: of an accepted file, the merges are codes of byte-level BPE, and no
+ * index is outside the embedding matrix. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* INI texts: changes the value of a line, or adds, repeats, moves or removes a line. The values are special cases of
- * the readers; added lines set an option of the tables. */
+/* INI texts: changes the value of a line, or adds, repeats, moves or removes a line. The values are special
+ * cases of the readers; added lines set an option of the tables. */
 #include <stdlib.h>
 #include <string.h>
 

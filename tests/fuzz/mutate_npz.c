@@ -1,6 +1,6 @@
-/* npz files: changes the header, the data or the name of an array, or the list of arrays, and writes an archive with correct sizes
- * and checksums, so that the change reaches the code after the archive reader. One of eight mutations changes arbitrary
- * bytes instead. */
+/* npz files: changes the header, the data or the name of an array, or the list of arrays, and writes an
+ * archive with correct sizes and checksums, so that the change reaches the code after the archive reader. One
+ * of eight mutations changes arbitrary bytes instead. */
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -143,7 +143,8 @@ static void change_part(member *m, size_t begin, size_t end)
     m->bytes = m->bytes - (end - begin) + n;
 }
 
-/* Sets the length of the first dimension of an array of bytes, such as the configuration, to that of its data. */
+/* Sets the length of the first dimension of an array of bytes, such as the configuration, to that of its
+ * data. */
 static void set_length(member *m, size_t header)
 {
     static const char key[] = "'shape': (";

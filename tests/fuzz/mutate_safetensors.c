@@ -1,6 +1,6 @@
-/* Safetensors files: changes the metadata, the description of a tensor, its numbers or the list of tensors, and writes a file with
- * correct offsets and checksums, so that the change reaches the code after the parser. One of eight mutations changes
- * arbitrary bytes instead. */
+/* Safetensors files: changes the metadata, the description of a tensor, its numbers or the list of tensors,
+ * and writes a file with correct offsets and checksums, so that the change reaches the code after the parser.
+ * One of eight mutations changes arbitrary bytes instead. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* norma-golden DIR...: runs every golden case in the folders and their subfolders. Prints one line per failed or
- * skipped case, then "N passed, N failed, N skipped". Exit code: 0 none failed, 1 a case failed, 2 no case was found
- * or could be run. */
+/* norma-golden DIR...: runs every golden case in the folders and their subfolders. Prints one line per failed
+ * or skipped case, then "N passed, N failed, N skipped". Exit code: 0 none failed, 1 a case failed, 2 no case
+ * was found or could be run. */
 #include "golden.h"
 
 #include <dirent.h>
@@ -20,8 +20,6 @@ static const golden_family *const families[] = {&golden_norm,        &golden_opt
                                                 &golden_image_model, &golden_lm_train,     NULL};
 
 enum { MAX_DEPTH = 32 };
-
-/* ---- functions for the families ---- */
 
 golden_result golden_fail(golden_case *test, const char *format, ...)
 {
@@ -170,8 +168,6 @@ golden_result golden_set_number(golden_case *test, nm_options *options, const ch
     return golden_set(test, options, path, text);
 }
 
-/* ---- one file ---- */
-
 typedef struct totals {
     int counts[3]; /* by golden_result */
     nm_backend *backends[2];
@@ -191,8 +187,8 @@ static const golden_family *find_family(const char *name)
     return NULL;
 }
 
-/* In double, then in single precision unless the family does not compute; the result is the first that did not
- * pass. */
+/* In double, then in single precision unless the family does not compute; the result is the first that did
+ * not pass. */
 static golden_result run_family(const golden_family *family, golden_case *test, const totals *all)
 {
     static const double tolerances[2][2] = {{1e-9, 1e-9}, {2e-4, 2e-3}};
@@ -236,8 +232,6 @@ static void run_file(const char *path, totals *all)
                test.reason);
     json_decref(root);
 }
-
-/* ---- search for the files ---- */
 
 static bool ends_in_json(const char *name)
 {

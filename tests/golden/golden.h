@@ -1,5 +1,5 @@
-/* Golden cases: JSON files with inputs and expected outputs ("tnorm-golden-1"). One source file per family runs its
- * cases; the table in golden.c lists the families. */
+/* Golden cases: JSON files with inputs and expected outputs ("tnorm-golden-1"). One source file per family
+ * runs its cases; the table in golden.c lists the families. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -44,13 +44,13 @@ typedef struct golden_rows {
     void *y, *dx; /* results */
 } golden_rows;
 
-/* A layer after `scaler` whose statistics count the padding rows, which are overwritten with the mean of the real rows. scaler
- * gets the real rows only. */
+/* A layer after `scaler` whose statistics count the padding rows, which are overwritten with the mean of the
+ * real rows. scaler gets the real rows only. */
 golden_result golden_padded_train(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io,
                                   int32_t pads);
 golden_result golden_padded_infer(golden_case *test, nm_norm *scaler, nm_norm *norm, const golden_rows *io);
-/* A layer that counts `pads` padding rows in means over the gradient, but not in mean squares: each feature of a padding row is the
- * root mean square of the real rows, and its gradient is 0. */
+/* A layer that counts `pads` padding rows in means over the gradient, but not in mean squares: each feature
+ * of a padding row is the root mean square of the real rows, and its gradient is 0. */
 golden_result golden_padded_gradient_train(golden_case *test, nm_norm *norm, const golden_rows *io,
                                            int32_t pads);
 

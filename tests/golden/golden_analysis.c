@@ -1,5 +1,5 @@
-/* Golden cases of family "analysis": the papers' measurements. The instruments observe a norm on a tape, as in a run;
- * their results are compared with those of the case. */
+/* Golden cases of family "analysis": the papers' measurements. The instruments observe a norm on a tape, as
+ * in a run; their results are compared with those of the case. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,6 @@ static golden_result expect(golden_case *test, const char *key, double got)
         return golden_fail(test, "%s: no number", key);
     return compare_number(test, key, got, json_number_value(expected));
 }
-
-/* ---- a norm on a tape ---- */
 
 typedef struct bench {
     nm_tape tape;
@@ -97,8 +95,6 @@ static double recorded(const nm_probe_record *record, const char *key)
     const json_t *value = json_object_get(json_array_get(record->lines, 0), key);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
-
-/* ---- gradient parts ---- */
 
 typedef struct parts {
     golden_tensor x, dy, gamma, g_mu, g_sigma2, g_psi2;
@@ -181,8 +177,6 @@ static golden_result run_parts(golden_case *test)
     return result;
 }
 
-/* ---- TID and distances ---- */
-
 enum { MAX_BATCHES = 64 };
 
 static golden_result walk(golden_case *test, const golden_tensor *batches, size_t n,
@@ -246,8 +240,6 @@ static golden_result run_tid(golden_case *test)
     golden_release(&variance);
     return result;
 }
-
-/* ---- condition numbers ---- */
 
 static golden_result compare_condition(golden_case *test, const double *values, int32_t d)
 {

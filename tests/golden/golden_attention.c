@@ -1,5 +1,6 @@
-/* Golden cases of family "attention": multi-head attention with its four projections, forward and backward. Padding
- * keys are removed. Padding queries are kept, as in the source programs, except in causal self-attention: there
+/* Golden cases of family "attention": multi-head attention with its four projections, forward and backward.
+ * Padding keys are removed. Padding queries are kept, as in the source programs, except in causal
+ * self-attention: there
  *  - they are left out if their dy is zero, so that queries and keys are the same tokens,
  *  - otherwise every query, padding included, is a sequence of one token with the keys that it attends to.
  * A padding query without any key has no defined output and is left out. Variants: "fairseq" ([time, batch,

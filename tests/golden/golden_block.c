@@ -1,6 +1,7 @@
-/* Golden cases of family "block": stacks of layers without embeddings and output, single feed-forward layers and activations; and
- * of family "attention", method "self_attention". The parameters have the same names in all cases and are copied into a stack of
- * Norma. Layout: time, batch, feature; sequences are packed one after the other. */
+/* Golden cases of family "block": stacks of layers without embeddings and output, single feed-forward layers
+ * and activations; and of family "attention", method "self_attention". The parameters have the same names in
+ * all cases and are copied into a stack of Norma. Layout: time, batch, feature; sequences are packed one
+ * after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,6 @@ typedef struct block_problem {
     nm_packing packing, memory_packing;
     nm_tensor *x, *memory, *y;
 } block_problem;
-
-/* ---- settings ---- */
 
 /* The index of a value in a NULL-terminated list; fails if it is unknown. */
 static golden_result choose(golden_case *test, const char *key, const char *otherwise,
@@ -130,8 +129,6 @@ static golden_result configure(golden_case *test, nm_stack_config *c)
     return configure_residual(test, c);
 }
 
-/* ---- parameters ---- */
-
 /* A parameter of the case is the rows from `first` on of a parameter of Norma. */
 typedef struct place_in {
     char name[96];
@@ -204,7 +201,8 @@ static bool place_in_layer(const block_problem *p, const char *layer, const char
            snprintf(to->name, sizeof to->name, "%s.%s.norm.%s", layer, ours, kind) > 0;
 }
 
-/* Where a parameter of the case is in the stack. Names without "layers." are those of a single sublayer or of the stack. */
+/* Where a parameter of the case is in the stack. Names without "layers." are those of a single sublayer or of
+ * the stack. */
 static bool find_place(const golden_case *test, const block_problem *p, const char *name, place_in *to)
 {
     int layer, length = 0;
@@ -307,8 +305,6 @@ static golden_result compare_gradients(golden_case *test, block_problem *p)
     return GOLDEN_PASSED;
 }
 
-/* ---- tokens ---- */
-
 /* The file is [time, batch, d], a tensor [batch, time, d] in rows. */
 static void transpose(double *rows, const double *file, int32_t length, int32_t batch, int32_t d, bool back)
 {
@@ -378,8 +374,6 @@ static nm_tensor *input_tensor(golden_case *test, block_problem *p, const void *
     nm_backend_zero(test->backend, grad.data, bytes);
     return x;
 }
-
-/* ---- computation ---- */
 
 static void forward(golden_case *test, block_problem *p)
 {

@@ -1,5 +1,6 @@
-/* Golden cases of family "attention", method "block_term_tensor_attention": the tensorized Transformer's attention sublayer
- * with its projections, residual and norm (pre- or post-norm), as published (non-causal); forward and backward. */
+/* Golden cases of family "attention", method "block_term_tensor_attention": the tensorized Transformer's
+ * attention sublayer with its projections, residual and norm (pre- or post-norm), as published (non-causal);
+ * forward and backward. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Golden cases of family "bpe": codes learned from lines, and lines segmented with them, character by character. */
+/* Golden cases of family "bpe": codes learned from lines, and lines segmented with them, character by
+ * character. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -23,8 +23,6 @@ static const char *text_of(const golden_model *made, const char *key)
     return text ? text : "";
 }
 
-/* ---- settings ---- */
-
 static golden_result set_list(golden_case *test, golden_model *made, const char *const (*list)[2])
 {
     for (; (*list)[0]; list++)
@@ -80,8 +78,8 @@ static golden_result set_powernorm(golden_case *test, golden_model *made)
     return GOLDEN_PASSED;
 }
 
-/* The RBN code: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm has the
- * divisor d - 1, except after the decoder: a GroupNorm of one group there is the standard LayerNorm. */
+/* The RBN code: "batch_1_1", "power" (which is PN-V there), or "batch_PENALTY_mean_var". Its LayerNorm has
+ * the divisor d - 1, except after the decoder: a GroupNorm of one group there is the standard LayerNorm. */
 static golden_result set_regularized(golden_case *test, golden_model *made)
 {
     static const char *const common[][2] = {
@@ -110,8 +108,6 @@ static golden_result set_regularized(golden_case *test, golden_model *made)
     }
     return set_list(test, made, common);
 }
-
-/* ---- parameters and state ---- */
 
 void *golden_download(const golden_case *test, const void *device, size_t count)
 {
@@ -215,8 +211,6 @@ static golden_result load_state(golden_case *test, const golden_model *made)
     }
     return GOLDEN_PASSED;
 }
-
-/* ---- the whole ---- */
 
 static golden_result create(golden_case *test, golden_model *made)
 {

@@ -1,6 +1,6 @@
-/* Golden cases of method "text_classifier" (family "model"): logits, mean loss and the gradient of every parameter of a
- * one-layer post-norm classifier with learned positions. The source program has separate q, k and v as x W; in Norma
-  * they are rows of one matrix. */
+/* Golden cases of method "text_classifier" (family "model"): logits, mean loss and the gradient of every
+ * parameter of a one-layer post-norm classifier with learned positions. The source program has separate q, k
+ * and v as x W; in Norma they are rows of one matrix. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +120,6 @@ static golden_result compare_grads(golden_case *test, const problem *p)
     return GOLDEN_PASSED;
 }
 
-/* ---- building ---- */
-
 static golden_result set_number(golden_case *test, problem *p, const char *path, const char *key)
 {
     nm_error err = {0};
@@ -201,8 +199,6 @@ static golden_result read_texts(golden_case *test, problem *p)
     golden_release(&labels);
     return result;
 }
-
-/* ---- running ---- */
 
 static golden_result compare_logits(golden_case *test, const nm_tensor *logits)
 {

@@ -1,5 +1,5 @@
-/* Golden cases of family "crf": loss of a linear chain by sentence, gradients of their sum, best paths under the tag
- * scheme with their scores, and which transitions the scheme allows. Packing removes the padding. */
+/* Golden cases of family "crf": loss of a linear chain by sentence, gradients of their sum, best paths under
+ * the tag scheme with their scores, and which transitions the scheme allows. Packing removes the padding. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,8 +87,9 @@ static void make_input(const golden_case *test, problem *p, int i)
     free(values);
 }
 
-/* The decoding of the source program adds the scores of the first tag and of forbidden transitions to the emissions
- * of the first token in place, before the cases were written: the emissions of the loss are restored. */
+/* The decoding of the source program adds the scores of the first tag and of forbidden transitions to the
+ * emissions of the first token in place, before the cases were written: the emissions of the loss are
+ * restored. */
 static void restore_emissions(problem *p)
 {
     size_t tags = (size_t)p->tags;

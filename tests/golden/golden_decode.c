@@ -1,6 +1,6 @@
-/* Golden cases of family "decode": beam search on a model case with one parameter changed. In the source programs the
- * length limit of a sentence depends on its batch, in Norma it does not: every sentence is decoded separately with
- * its limit in the source program. */
+/* Golden cases of family "decode": beam search on a model case with one parameter changed. In the source
+ * programs the length limit of a sentence depends on its batch, in Norma it does not: every sentence is
+ * decoded separately with its limit in the source program. */
 #include "golden_model.h"
 
 #include <math.h>
@@ -22,8 +22,6 @@ typedef struct search {
     size_t n;
     int32_t beam;
 } search;
-
-/* ---- the model ---- */
 
 static json_t *load_model_case(golden_case *test)
 {
@@ -104,8 +102,6 @@ static golden_result set_allowed(golden_case *test, const golden_model *made)
     return result;
 }
 
-/* ---- the sources and their limits ---- */
-
 static golden_result read_limits(golden_case *test, search *s, int32_t columns)
 {
     int32_t longest = 0;
@@ -153,8 +149,6 @@ static golden_result read_sources(golden_case *test, search *s)
     return result;
 }
 
-/* ---- searching ---- */
-
 static nm_decode_options options_of(const golden_case *test, const search *s, int32_t limit)
 {
     return (nm_decode_options){.search = s->made.tears ? NM_SEARCH_TEARS : NM_SEARCH_FAIRSEQ,
@@ -184,8 +178,6 @@ static golden_result decode_one(golden_case *test, search *s, sentence *one)
     nm_decoder_free(decoder);
     return status == NM_OK ? GOLDEN_PASSED : golden_fail(test, "%s", err.text);
 }
-
-/* ---- comparing ---- */
 
 static golden_result close_to(golden_case *test, const char *what, double got, double want)
 {
@@ -285,8 +277,6 @@ static golden_result compare_tears(golden_case *test, const search *s)
     }
     return result;
 }
-
-/* ---- one case ---- */
 
 static golden_result run_search(golden_case *test, search *s, const json_t *model_root)
 {

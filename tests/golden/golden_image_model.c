@@ -1,5 +1,6 @@
-/* Golden cases of family "image_model": logits, mean loss, gradients of all parameters and of the input, running values and
- * inference of small ResNets and Vision Transformers; method "resnet_training": losses and weights of several updates by SGD. */
+/* Golden cases of family "image_model": logits, mean loss, gradients of all parameters and of the input,
+ * running values and inference of small ResNets and Vision Transformers; method "resnet_training": losses and
+ * weights of several updates by SGD. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,6 @@ typedef struct problem {
     int32_t images, classes, blocks[NM_RESNET_MAX_STAGES];
     void *velocity; /* device; of SGD */
 } problem;
-
-/* ---- names ---- */
 
 /* A parameter or module of the source: its name here, and the rows of the parameter that it fills. */
 typedef struct place {
@@ -161,8 +160,6 @@ static golden_result each(golden_case *test, const problem *p, const char *key, 
     return GOLDEN_PASSED;
 }
 
-/* ---- building ---- */
-
 static golden_result set_list(golden_case *test, problem *p, const char *key, const char *path,
                               int32_t *values)
 {
@@ -255,8 +252,6 @@ static golden_result build(golden_case *test, problem *p)
     GOLDEN_TRY(each(test, p, "params", VALUE, true, 1));
     return each(test, p, "state", STATE, true, 1);
 }
-
-/* ---- passes ---- */
 
 static golden_result compare_values(golden_case *test, const char *what, const json_t *value,
                                     const void *device, double factor, double tolerance)

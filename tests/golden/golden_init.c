@@ -1,4 +1,5 @@
-/* Golden cases of family "init": for each depth, the factors of the initial values, and alpha of DeepNorm's residual connection. */
+/* Golden cases of family "init": for each depth, the factors of the initial values, and alpha of DeepNorm's
+ * residual connection. */
 #include <math.h>
 #include <string.h>
 

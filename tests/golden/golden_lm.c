@@ -1,5 +1,5 @@
-/* Golden cases of family "model", method "tensorized_lm": the tensorized Transformer as published (non-causal), with
- * plain and adaptive softmax; losses of all tokens, and gradients of all parameters. */
+/* Golden cases of family "model", method "tensorized_lm": the tensorized Transformer as published
+ * (non-causal), with plain and adaptive softmax; losses of all tokens, and gradients of all parameters. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,8 +97,8 @@ static bool source_name(const char *ours, char *source, size_t bytes)
     return false;
 }
 
-/* The values of a parameter of the source program in Norma's order: its o_net maps pairs to features, Norma's is the
- * transpose. */
+/* The values of a parameter of the source program in Norma's order: its o_net maps pairs to features, Norma's
+ * is the transpose. */
 static golden_result read_ours(golden_case *test, const char *group, const nm_tensor *param,
                                golden_tensor *tensor)
 {

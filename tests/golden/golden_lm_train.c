@@ -1,6 +1,6 @@
-/* Golden cases of family "lm_train": updates of a language model from given weights on given batches, computed by transformers and
- * torch.optim. The weights are read by the names of transformers, as by norma convert. Losses, gradient norms, and some of the
- * weights after the last update. */
+/* Golden cases of family "lm_train": updates of a language model from given weights on given batches,
+ * computed by transformers and torch.optim. The weights are read by the names of transformers, as by norma
+ * convert. Losses, gradient norms, and some of the weights after the last update. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,8 +29,6 @@ typedef struct training {
     nm_map_ids map_ids;
     int32_t n_seqs, length, *ids, *targets, *pos, *offsets, *same_ids;
 } training;
-
-/* ---- settings ---- */
 
 static golden_result set_whole(golden_case *test, training *t, const char *option, const char *key,
                                int32_t otherwise)
@@ -121,8 +119,6 @@ static golden_result configure(golden_case *test, training *t)
     GOLDEN_TRY(golden_set(test, t->options, "norm.rms.epsilon_inside", "true"));
     return golden_set_number(test, t->options, "norm.rms.epsilon", eps);
 }
-
-/* ---- weights ---- */
 
 static const json_t *param_of(const void *file, const char *name)
 {
@@ -219,8 +215,6 @@ static golden_result open_training(golden_case *test, training *t)
         t->offsets[s] = s * t->length;
     return load(test, t);
 }
-
-/* ---- updates ---- */
 
 /* [batch, time], as the segments of a batch. */
 static golden_result read_ids(golden_case *test, const training *t, const json_t *step, const char *key,

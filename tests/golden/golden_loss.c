@@ -1,5 +1,6 @@
-/* Golden cases of family "loss": label-smoothed cross entropy of given logits. The loss kernel computes the logits itself:
- * the given logits are the hidden values, and the weight is the identity. Padding targets are removed. */
+/* Golden cases of family "loss": label-smoothed cross entropy of given logits. The loss kernel computes the
+ * logits itself: the given logits are the hidden values, and the weight is the identity. Padding targets are
+ * removed. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -58,8 +58,6 @@ static void add_place(golden_model *made, const char *ours, const char *source)
     }
 }
 
-/* ---- fairseq and its descendants ---- */
-
 static void fairseq_attention(golden_model *made, const char *ours, const char *source, const char *norm,
                               bool cross, size_t d)
 {
@@ -111,8 +109,6 @@ static void fairseq_stack(golden_model *made, const nm_stack *stack)
         add_place(made, stack->final_norm->site.name,
                   stack->config.decoder ? "decoder.layer_norm" : "encoder.layer_norm");
 }
-
-/* ---- Transformers without Tears: q, k, v, o stacked; norms numbered consecutively ---- */
 
 static void tears_attention(golden_model *made, const char *ours, const char *source, bool cross, size_t d)
 {

@@ -95,8 +95,6 @@ static golden_result read_step(golden_case *test, const golden_model *made, step
     return GOLDEN_PASSED;
 }
 
-/* ---- what is compared ---- */
-
 static golden_result compare_number(golden_case *test, const step *now, const char *key, double got)
 {
     const json_t *expected = json_object_get(now->root, key);
@@ -202,8 +200,6 @@ static golden_result compare_state(golden_case *test, const golden_model *made, 
     return GOLDEN_PASSED;
 }
 
-/* ---- one step ---- */
-
 static void read_smoothing(const golden_case *test, nm_loss_spec *loss)
 {
     loss->eps = golden_number(test, "label_smoothing", 0);
@@ -301,8 +297,6 @@ static golden_result run_step(golden_case *test, golden_model *made, nm_tape *ta
     packed_release(&now->gold);
     return result;
 }
-
-/* ---- one case ---- */
 
 static golden_result run_steps(golden_case *test, golden_model *made, nm_tape *tape)
 {

@@ -1,12 +1,13 @@
-/* Translation models of the golden cases: built from the configuration of a case, with the parameters under Norma's
- * names. */
+/* Translation models of the golden cases: built from the configuration of a case, with the parameters under
+ * Norma's names. */
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
 #include "golden.h"
 #include "model/seq2seq.h"
 
-/* Elements first .. first + count - 1 of a parameter of Norma are those of the source from source_first on. */
+/* Elements first .. first + count - 1 of a parameter of Norma are those of the source from source_first
+ * on. */
 typedef struct golden_piece {
     char ours[96], source[96];
     size_t first, source_first, count;

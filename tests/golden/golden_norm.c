@@ -1,6 +1,7 @@
-/* Golden cases of family "norm": consecutive training and inference calls of one layer. Layers receive real tokens
- * only: rows with valid = 0 are removed before the call. If the source program counts padding rows, they are kept; if
- * it counts them for one statistic of a layer and not for another (nu and psi of PowerNorm), the case is skipped. */
+/* Golden cases of family "norm": consecutive training and inference calls of one layer. Layers receive real
+ * tokens only: rows with valid = 0 are removed before the call. If the source program counts padding rows,
+ * they are kept; if it counts them for one statistic of a layer and not for another (nu and psi of
+ * PowerNorm), the case is skipped. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,6 @@ static bool has_padding(const golden_case *test)
                            value) if (json_number_value(value) == 0) return true;
     return false;
 }
-
-/* ---- the layer of a case ---- */
 
 static void set_epsilon(golden_case *test, layer *made, double otherwise)
 {
@@ -275,8 +274,8 @@ static int64_t steps_before(const layer *made, int64_t call)
     return (call + made->schedule.interval - 1) / made->schedule.interval;
 }
 
-/* The source has three counters that a case may begin with: `warm`, the remaining warm-up, `iter`, the remaining steps of lambda,
- * and `num_step`, the call within an interval. Norma has one, of calls. */
+/* The source has three counters that a case may begin with: `warm`, the remaining warm-up, `iter`, the
+ * remaining steps of lambda, and `num_step`, the call within an interval. Norma has one, of calls. */
 static golden_result choose_progressive(golden_case *test, layer *made)
 {
     int64_t warm = 0, left = 0, within = 0;
@@ -361,8 +360,9 @@ static const struct {
     {"progressive", choose_progressive},
 };
 
-/* Types whose golden files use the type's name as the method and its options as the configuration need no function: settings
- * are the entries of config that are options of the type, and `eps`. Other entries (d, rows) are properties of the data. */
+/* Types whose golden files use the type's name as the method and its options as the configuration need no
+ * function: settings are the entries of config that are options of the type, and `eps`. Other entries (d,
+ * rows) are properties of the data. */
 static golden_result choose_by_name(golden_case *test, layer *made)
 {
     const nm_norm_type *type = nm_norm_type_find(test->method);
@@ -394,8 +394,6 @@ static golden_result choose(golden_case *test, layer *made)
             return methods[i].choose(test, made);
     return choose_by_name(test, made);
 }
-
-/* ---- state by name ---- */
 
 static const char *our_name(const char *name)
 {
@@ -525,8 +523,6 @@ static golden_result compare_grads(golden_case *test, layer *made, size_t index,
     }
     return GOLDEN_PASSED;
 }
-
-/* ---- steps ---- */
 
 typedef struct rows { /* one [rows, width] tensor of a step without its padding rows */
     golden_tensor tensor;

@@ -1,6 +1,6 @@
-/* Golden cases of family "optim": parameters after each step of an optimizer. The tensors of a case are concatenated
- * in one vector, as the parameters of a model are. Method muon: all tensors are matrices; a step also has their momentum
- * ("momentum_after") and their updates before the scale ("orthogonal"). */
+/* Golden cases of family "optim": parameters after each step of an optimizer. The tensors of a case are
+ * concatenated in one vector, as the parameters of a model are. Method muon: all tensors are matrices; a step
+ * also has their momentum ("momentum_after") and their updates before the scale ("orthogonal"). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Norms of padded tensors as in published implementations. BatchNorm, composed of two layers: rows are scaled to a mean square of
- * one, padding rows are overwritten with the mean of the real rows, and all rows are normalized. Unified Normalization: padding
- * rows are counted in a statistic of the gradient only. */
+/* Norms of padded tensors as in published implementations. BatchNorm, composed of two layers: rows are scaled
+ * to a mean square of one, padding rows are overwritten with the mean of the real rows, and all rows are
+ * normalized. Unified Normalization: padding rows are counted in a statistic of the gradient only. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

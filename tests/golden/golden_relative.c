@@ -1,5 +1,6 @@
-/* Golden cases of family "attention", method "relative_multihead_attention": TENER's attention with its one projection,
- * forward and backward. Padding keys are removed; padding queries are kept, as in the source program. */
+/* Golden cases of family "attention", method "relative_multihead_attention": TENER's attention with its one
+ * projection, forward and backward. Padding keys are removed; padding queries are kept, as in the source
+ * program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,8 @@ static golden_result read_problem(golden_case *test, problem *p)
     return GOLDEN_PASSED;
 }
 
-/* The table of distances is computed by Norma; the case contains that of the source program, from -L to L - 1. */
+/* The table of distances is computed by Norma; the case contains that of the source program, from -L to L -
+ * 1. */
 static golden_result make_positions(golden_case *test, problem *p)
 {
     int32_t size = p->width / p->heads;

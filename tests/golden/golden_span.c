@@ -1,5 +1,5 @@
-/* Golden cases of family "metric", method "span_f1": spans of tags, and precision, recall and F1 over all spans. The
- * source program lowercases labels; Norma keeps their case. */
+/* Golden cases of family "metric", method "span_f1": spans of tags, and precision, recall and F1 over all
+ * spans. The source program lowercases labels; Norma keeps their case. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* A small model in double on the ref backend with fenced memory, and its gradients against central differences of its loss. */
+/* A small model in double on the ref backend with fenced memory, and its gradients against central
+ * differences of its loss. */
 #ifndef MODEL_GRADIENTS_H
 #define MODEL_GRADIENTS_H
 
@@ -34,8 +35,8 @@ static inline void model_rig_open(model_rig *r, const nm_model_type *type, const
     nm_model_options_add(r->options, type);
     for (int i = 0; common[i]; i += 2)
         check(nm_options_set(r->options, common[i], common[i + 1], NM_ORIGIN_FILE, &err), &err);
-    /* Partial RMSNorm would use a single feature, and differences are inaccurate where it is near 0. RepBN's alpha of 1 would
-     * double the vectors at each of its sites. */
+    /* Partial RMSNorm would use a single feature, and differences are inaccurate where it is near 0. RepBN's
+     * alpha of 1 would double the vectors at each of its sites. */
     check(nm_options_set(r->options, "norm.prms.fraction", "0.5", NM_ORIGIN_FILE, &err), &err);
     check(nm_options_set(r->options, "norm.repbn.alpha_init", "0.1", NM_ORIGIN_FILE, &err), &err);
     for (int i = 0; settings[i]; i += 2)
@@ -53,8 +54,8 @@ static inline void model_rig_close(model_rig *r)
     nm_backend_free(r->backend);
 }
 
-/* Whether the backward pass is the derivative. It treats the running values in RBN's penalty as constants, although
- * they depend on the batch. Post-norm models without norms have unbounded activations. */
+/* Whether the backward pass is the derivative. It treats the running values in RBN's penalty as constants,
+ * although they depend on the batch. Post-norm models without norms have unbounded activations. */
 static inline bool norm_is_differentiable(const nm_norm_type *type, bool post)
 {
     return !(type->traits & (NM_APPROX_GRAD | NM_HAS_PENALTY)) && strcmp(type->name, "renorm") &&
@@ -128,7 +129,8 @@ static inline void model_check_recomputed(nm_model *model, nm_tape *tape, model_
     free(again);
 }
 
-/* Which parameters are fixed: none, every second one, all but norms, all but biases, the first three quarters (lower layers). */
+/* Which parameters are fixed: none, every second one, all but norms, all but biases, the first three quarters
+ * (lower layers). */
 enum {
     FREEZE_NOTHING,
     FREEZE_EVEN,
@@ -152,8 +154,8 @@ static inline void model_freeze(nm_params *params, int which)
     nm_params_bind_norms(params);
 }
 
-/* The gradients of learned parameters do not depend on which others are fixed. Those of fixed parameters are not computed, except
- * by operations that set grad_written. */
+/* The gradients of learned parameters do not depend on which others are fixed. Those of fixed parameters are
+ * not computed, except by operations that set grad_written. */
 static inline void model_check_frozen(nm_model *model, model_loss loss, void *user)
 {
     nm_params *params = &model->params;
@@ -215,8 +217,8 @@ static inline void model_rig_check(model_rig *r, model_loss loss)
     model_rig_close(r);
 }
 
-/* A model_loss for models whose output is a softmax over the targets of the rig's batch: the loss plus penalties. The running
- * state of norms is restored. */
+/* A model_loss for models whose output is a softmax over the targets of the rig's batch: the loss plus
+ * penalties. The running state of norms is restored. */
 static inline double model_softmax_loss(void *user, bool training)
 {
     model_rig *r = user;

@@ -1,5 +1,5 @@
-/* Loss and gradients of a small encoder-decoder with bf16 matrix multiplications against float, for every norm,
- * on `ref` and on `cpu`. */
+/* Loss and gradients of a small encoder-decoder with bf16 matrix multiplications against float, for every
+ * norm, on `ref` and on `cpu`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,8 @@ static step compute(const char *backend_name, bool bf16, const char *norm)
     check(nm_backend_create(&b, &device, &err), &err);
     nm_options *options = nm_options_create();
     nm_model_options_add(options, &nm_model_seq2seq);
-    /* By default, Partial RMSNorm would use 2 features, and RepBN's alpha of 1 would double the vectors at each of its sites. */
+    /* By default, Partial RMSNorm would use 2 features, and RepBN's alpha of 1 would double the vectors at
+     * each of its sites. */
     const char *const settings[] = {"model.preset",
                                     "tiny",
                                     "model.width",
@@ -108,9 +109,10 @@ static double distance(const step *a, const step *b)
     return sqrt(difference / size);
 }
 
-/* Rounding to bf16 has a relative error of 2^-9.8 in root mean square. The errors of the two operands of about
- * 20 matrix multiplications on the longest path add up in quadrature to 0.007; hidden units whose sign changes
- * and norms of few tokens increase it. A gradient that lacks a term or has a wrong one differs by far more. */
+/* Rounding to bf16 has a relative error of 2^-9.8 in root mean square. The errors of the two operands of
+ * about 20 matrix multiplications on the longest path add up in quadrature to 0.007; hidden units whose sign
+ * changes and norms of few tokens increase it. A gradient that lacks a term or has a wrong one differs by far
+ * more. */
 static void test_every_norm(void **state)
 {
     (void)state;

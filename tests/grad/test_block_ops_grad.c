@@ -1,8 +1,10 @@
-/* Tape operations of Transformer blocks (scales, gated linear units, rotary position embeddings, grouped heads, column copies)
- * in double on fenced memory: values against their definitions, gradients against central differences, exhausted memory.
+/* Tape operations of Transformer blocks (scales, gated linear units, rotary position embeddings, grouped
+ * heads, column copies) in double on fenced memory: values against their definitions, gradients against
+ * central differences, exhausted memory.
  *
- * The objective is sum(weights z) with z = 1.3 y. The operation reads a parameter, whose gradient is added, or an
- * intermediate, whose gradient is assigned. Data that the backward pass must not read is freed before it. */
+ * The objective is sum(weights z) with z = 1.3 y. The operation reads a parameter, whose gradient is added,
+ * or an intermediate, whose gradient is assigned. Data that the backward pass must not read is freed before
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +44,6 @@ static double random_normal(uint32_t site, int i)
     nm_random_words words = nm_random4(3, NM_RANDOM_TEST, site, 0, (uint64_t)i);
     return nm_random_normal(words.w[0], words.w[1]);
 }
-
-/* ---- the operations and their definitions ---- */
 
 static nm_tensor *run_scaled(const op_case *c, nm_tape *tape, nm_tensor *x, nm_tensor *scale)
 {
@@ -211,8 +211,6 @@ static const op_case cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-/* ---- computation ---- */
-
 typedef struct rig {
     nm_backend *backend;
     nm_tape tape;
@@ -312,8 +310,6 @@ static nm_status backward(rig *r, nm_tensor *z, nm_error *err)
     return NM_OK;
 }
 
-/* ---- checks ---- */
-
 /* Training, and inference without dropout. */
 static void check_values(rig *r, bool training)
 {
@@ -402,7 +398,8 @@ static void test_no_effect(void **state)
     rig_close(&r);
 }
 
-/* The dot product of a query at position p and a key at position p + d depends on d only (Su et al. 2021, equation 16). */
+/* The dot product of a query at position p and a key at position p + d depends on d only (Su et al. 2021,
+ * equation 16). */
 static void test_rotation_is_relative(void **state)
 {
     (void)state;

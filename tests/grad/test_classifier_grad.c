@@ -1,6 +1,6 @@
-/* Small classifiers in double on the ref backend with fenced memory: gradients of all parameters against central differences of
- * the loss, for every norm whose backward is the derivative, pre- and post-norm, all poolings and positions; and pooling
- * and the logits of the logistic regression against known values. */
+/* Small classifiers in double on the ref backend with fenced memory: gradients of all parameters against
+ * central differences of the loss, for every norm whose backward is the derivative, pre- and post-norm, all
+ * poolings and positions; and pooling and the logits of the logistic regression against known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,8 @@ static void logits_of(model_rig *r, double *logits)
     nm_backend_download(r->backend, logits, z->data, TEXTS * CLASSES * sizeof *logits);
 }
 
-/* The logistic regression changes the logits at inference by 1/sqrt(n) sum_t L[w_t] + M[bucket_t] + b, and no gradient. */
+/* The logistic regression changes the logits at inference by 1/sqrt(n) sum_t L[w_t] + M[bucket_t] + b, and no
+ * gradient. */
 static void test_logistic(void **state)
 {
     (void)state;

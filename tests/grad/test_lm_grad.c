@@ -1,5 +1,6 @@
-/* Small language models in double on the ref backend with fenced memory: gradients of all parameters against central differences,
- * for softmax attention, causal and non-causal block-term attention, plain and adaptive softmax. */
+/* Small language models in double on the ref backend with fenced memory: gradients of all parameters against
+ * central differences, for softmax attention, causal and non-causal block-term attention, plain and adaptive
+ * softmax. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +85,8 @@ static void test_softmax_attention(void **state)
     run(batch);
 }
 
-/* One matrix with the gradients of both uses: GPT-2, and Gemma, whose embeddings are multiplied by sqrt(d). */
+/* One matrix with the gradients of both uses: GPT-2, and Gemma, whose embeddings are multiplied by
+ * sqrt(d). */
 static void test_shared_embeddings(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* A small encoder-decoder in double on the ref backend with fenced memory: gradients of all parameters against central
- * differences of the loss, pre- and post-norm, for every norm whose backward is the derivative. */
+/* A small encoder-decoder in double on the ref backend with fenced memory: gradients of all parameters
+ * against central differences of the loss, pre- and post-norm, for every norm whose backward is the
+ * derivative. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

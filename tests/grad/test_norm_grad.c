@@ -1,8 +1,10 @@
-/* Gradients of every registered norm whose backward is the derivative, against central differences in double: dx and every
- * learned parameter, with several settings per type. A new type is included when it is registered.
+/* Gradients of every registered norm whose backward is the derivative, against central differences in double:
+ * dx and every learned parameter, with several settings per type. A new type is included when it is
+ * registered.
  *
- * The objective is sum(weights y) + penalty. Values that are constants in the backward pass are constant here: state and
- * counters are restored before every evaluation, and settings make them independent of the batch. */
+ * The objective is sum(weights y) + penalty. Values that are constants in the backward pass are constant
+ * here: state and counters are restored before every evaluation, and settings make them independent of the
+ * batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +23,8 @@ enum { ROWS = 7, WIDTH = 12, HEADS = 3, N = ROWS * WIDTH, MAX_SETTINGS = 8 };
 
 static const double STEP = 1e-5, TOLERANCE = 1e-6;
 
-/* Settings in addition to the defaults. RBN is compared with the running values before the update, which do not
- * depend on the batch; r and d of renorm are at their limits, where they are constants. */
+/* Settings in addition to the defaults. RBN is compared with the running values before the update, which do
+ * not depend on the batch; r and d of renorm are at their limits, where they are constants. */
 static const struct {
     const char *type, *settings[MAX_SETTINGS];
 } variants[] = {
@@ -166,8 +168,9 @@ static nm_backend *open_backend(void)
     return backend;
 }
 
-/* The defaults, with two exceptions. RBN compares with running values after the update, which depend on the batch. Partial
- * RMSNorm would use a single one of the 12 features, and differences are inaccurate where it is near 0. */
+/* The defaults, with two exceptions. RBN compares with running values after the update, which depend on the
+ * batch. Partial RMSNorm would use a single one of the 12 features, and differences are inaccurate where it
+ * is near 0. */
 static const char *settings_of(const nm_norm_type *type)
 {
     if (!strcmp(type->name, "prms"))

@@ -1,6 +1,6 @@
-/* A small tagger in double on the ref backend with fenced memory: gradients of all parameters, including the conditional
- * random field, relative attention and the character encoder, against central differences of the loss, for every norm whose
- * backward is the derivative, pre- and post-norm. */
+/* A small tagger in double on the ref backend with fenced memory: gradients of all parameters, including the
+ * conditional random field, relative attention and the character encoder, against central differences of the
+ * loss, for every norm whose backward is the derivative, pre- and post-norm. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +91,8 @@ static double loss_of(void *user, bool backward)
     return sums[0];
 }
 
-/* This loss is without RBN's penalty, and the backward of PN, MABN and Batch Renormalization is not the derivative. */
+/* This loss is without RBN's penalty, and the backward of PN, MABN and Batch Renormalization is not the
+ * derivative. */
 static void test_every_exact_norm(void **state)
 {
     (void)state;

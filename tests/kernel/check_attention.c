@@ -106,7 +106,8 @@ static nm_mat bf16_columns(void *numbers, nm_mat whole, int32_t first, int32_t c
     return (nm_mat){(uint16_t *)numbers + first, whole.rows, cols, whole.cols};
 }
 
-/* The arguments of both backends with keys and values kv = [k | v] in bf16; the results are those in float of the same numbers. */
+/* The arguments of both backends with keys and values kv = [k | v] in bf16; the results are those in float of
+ * the same numbers. */
 static void check_bf16_cache(pair *p, const nm_attention_cached_args *args, test_mat kv, test_mat out)
 {
     const int32_t k_cols = args[0].k.cols, v_cols = args[0].v.cols;
@@ -133,7 +134,8 @@ static void check_bf16_cache(pair *p, const nm_attention_cached_args *args, test
     free(zeros);
 }
 
-/* group: number of query heads that read a key head. A single head has keys and values of different widths. */
+/* group: number of query heads that read a key head. A single head has keys and values of different
+ * widths. */
 static void check_cached(pair *p, size z, int32_t heads, int32_t group)
 {
     enum { CACHE = 21 };
@@ -167,8 +169,8 @@ static void check_cached(pair *p, size z, int32_t heads, int32_t group)
     free(offsets);
 }
 
-/* Every divisor of the number of heads as the number of query heads that read a key head. Heads of 4 to 64 columns fill whole
- * vectors of every CPU level, so that several of them are summed at once. */
+/* Every divisor of the number of heads as the number of query heads that read a key head. Heads of 4 to 64
+ * columns fill whole vectors of every CPU level, so that several of them are summed at once. */
 void check_attention_cached(pair *p, size z)
 {
     enum { HEADS = 8 };

@@ -102,8 +102,8 @@ void check_gather(pair *p, size z)
     mat_compare(p, "out", out, 0, 0);
 }
 
-/* Both layouts of pairs and both directions. Heads of an even width: without a gap, several whose x and y are views of columns
- * of a wider matrix; with a gap, one, in place. */
+/* Both layouts of pairs and both directions. Heads of an even width: without a gap, several whose x and y are
+ * views of columns of a wider matrix; with a gap, one, in place. */
 void check_rotate(pair *p, size z)
 {
     enum { POSITIONS = 5, BEFORE = 3 };

@@ -37,7 +37,8 @@ void check_linear(pair *p, size z)
     }
 }
 
-/* More rows of the weight than there are, in any order, with repetitions; a number of them that is no multiple of four. */
+/* More rows of the weight than there are, in any order, with repetitions; a number of them that is no
+ * multiple of four. */
 void check_linear_selected(pair *p, size z)
 {
     int32_t out = other_width(z.cols), n = out + 2;

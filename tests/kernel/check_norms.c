@@ -31,8 +31,9 @@ static int32_t token_groups(int variant, int32_t cols)
 }
 
 /* Variants 0 .. 2 N_TOKEN_KINDS - 1: every kind with weights of length d, groups and no bias; with a
- * scalar weight and bias. In matrices of three rows and more the second row is zero, and in the third all features are 3.3:
- * sums about 0 are not accurate enough for their variance. AdaNorm has no weight and no bias. */
+ * scalar weight and bias. In matrices of three rows and more the second row is zero, and in the third all
+ * features are 3.3: sums about 0 are not accurate enough for their variance. AdaNorm has no weight and no
+ * bias. */
 static void token_init(pair *p, token_inputs *in, int variant, size z)
 {
     bool single = variant >= N_TOKEN_KINDS;
@@ -65,8 +66,8 @@ static void token_forward(pair *p, const token_inputs *in)
          .scale = in->scale.m[s].data);
 }
 
-/* Largest |scale| of every row. An error in the last place of x is one of `scale` times this size in y; in the gradient, `scale`
- * is the magnitude of the terms before they cancel. */
+/* Largest |scale| of every row. An error in the last place of x is one of `scale` times this size in y; in
+ * the gradient, `scale` is the magnitude of the terms before they cancel. */
 static double *row_scales(pair *p, const token_inputs *in)
 {
     int32_t rows = in->scale.m[0].rows, groups = in->scale.m[0].cols;

@@ -1,5 +1,6 @@
-/* Declarations shared by the checks. check_<name> runs the kernel of that name in all its variants on both backends
- * of a pair and compares the results; check_<family>.c contains the checks of a family of kernels. */
+/* Declarations shared by the checks. check_<name> runs the kernel of that name in all its variants on both
+ * backends of a pair and compares the results; check_<family>.c contains the checks of a family of
+ * kernels. */
 #ifndef KERNEL_CHECKS_H
 #define KERNEL_CHECKS_H
 

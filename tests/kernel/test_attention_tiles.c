@@ -1,13 +1,15 @@
-/* Attention over several tiles of keys and queries against the reference kernel in double: scores that grow, fall
- * or jump along the keys, so that the reference of the softmax rises in later tiles, beyond the range where it is a
- * multiple of ln 2, and without any finite score in a tile. Bitwise identical for every number of threads. */
+/* Attention over several tiles of keys and queries against the reference kernel in double: scores that grow,
+ * fall or jump along the keys, so that the reference of the softmax rises in later tiles, beyond the range
+ * where it is a multiple of ln 2, and without any finite score in a tile. Bitwise identical for every number
+ * of threads. */
 #include "kernel_pair.h"
 
 #include "kernel_levels.h"
 
 enum { HEADS = 2, V_WIDTH = 5 };
 
-/* One column per head, exact in float: score of query i and key j = query(i) key(j); index = HEADS row + head. */
+/* One column per head, exact in float: score of query i and key j = query(i) key(j); index = HEADS row +
+ * head. */
 typedef struct pattern {
     const char *name;
     double (*key)(pair *p, uint64_t index);
@@ -64,8 +66,8 @@ typedef struct lengths {
     int32_t window;
 } lengths;
 
-/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys. Windows of one key,
- * shorter and longer than a block of queries, of keys, and than a sequence. */
+/* Several blocks of queries and of keys; fewer, as many and more keys than queries; queries without keys.
+ * Windows of one key, shorter and longer than a block of queries, of keys, and than a sequence. */
 static const lengths all_lengths[] = {{{3, 170}, {140, 301}, false, 0},  {{131, 260}, {131, 260}, true, 0},
                                       {{5, 400}, {1, 270}, true, 0},     {{60, 57}, {449, 128}, true, 0},
                                       {{131, 600}, {131, 600}, true, 1}, {{700, 80}, {700, 80}, true, 40},
@@ -89,8 +91,8 @@ static nm_packing packing_of(pair *p, const int32_t n[2], int32_t offsets[3], pa
         .n_seqs = 2, .n_tokens = offsets[2], .longest = n[0] > n[1] ? n[0] : n[1], .offsets = offsets};
 }
 
-/* Error of a sum of n products in units of the last place, and that of a weight e^x, where x has `largest` as its
- * size and thus an error of as many units. */
+/* Error of a sum of n products in units of the last place, and that of a weight e^x, where x has `largest` as
+ * its size and thus an error of as many units. */
 static double error_ulps(int32_t n, double largest)
 {
     return 16 + 2 * sqrt(n) + largest;

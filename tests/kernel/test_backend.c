@@ -224,7 +224,8 @@ static void check_scratch_of_loss(nm_backend_options options, int32_t tokens)
     nm_backend_free(b);
 }
 
-/* The dry run counts the logits of a block, the packed weight and the panels of the loss, and allocates none of them. */
+/* The dry run counts the logits of a block, the packed weight and the panels of the loss, and allocates none
+ * of them. */
 static void test_dry_run_counts_the_scratch_memory_of_the_loss(void **state)
 {
     (void)state;
@@ -313,7 +314,8 @@ static void test_device_options(void **state)
 
 #if defined(__x86_64__)
 
-/* From now on, the kernel refuses arch_prctl in this process, and with it the permission to use the tiles of AMX. */
+/* From now on, the kernel refuses arch_prctl in this process, and with it the permission to use the tiles of
+ * AMX. */
 static bool refuse_tiles(void)
 {
     struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -326,7 +328,8 @@ static bool refuse_tiles(void)
 
 enum { CANNOT_REFUSE = 77 };
 
-/* Without the permission, auto selects another level, and level amx is refused. Returns 0, or the number of the failed check. */
+/* Without the permission, auto selects another level, and level amx is refused. Returns 0, or the number of
+ * the failed check. */
 static int check_refused_tiles(void)
 {
     nm_error err;

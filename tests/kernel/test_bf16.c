@@ -240,8 +240,8 @@ static void test_smallest_results(void **state)
     }
 }
 
-/* The padding of the last block turns the sums -0 of its even and odd products into +0: the sum of the first two blocks is -0,
- * each of the two products of the third is. */
+/* The padding of the last block turns the sums -0 of its even and odd products into +0: the sum of the first
+ * two blocks is -0, each of the two products of the third is. */
 static void test_padding(void **state)
 {
     (void)state;
@@ -290,8 +290,6 @@ static void test_bound(void **state)
     free(expected);
     free(l.values);
 }
-
-/* ---- the loss ---- */
 
 enum { TOKENS = 600, WORDS = 97, WIDTH = 40, LOSS_FLOATS = TOKENS * WIDTH + WORDS * WIDTH + WORDS };
 
@@ -364,8 +362,6 @@ static void test_loss(void **state)
     nm_backend_free(plain);
 }
 
-/* ---- attention ---- */
-
 enum { MOST_ATTENTION = 6 * 200 * 60 };
 
 typedef struct attention_case {
@@ -427,9 +423,9 @@ static size_t run_attention(nm_backend *b, const attention_case *c, float *resul
     return total - first_result;
 }
 
-/* Odd widths and lengths, several blocks of queries and of keys, a sequence without keys for its first queries. Levels
- * agree with ref up to softmax weights that are rounded to the other neighbor; bitwise identical for any
- * number of threads. */
+/* Odd widths and lengths, several blocks of queries and of keys, a sequence without keys for its first
+ * queries. Levels agree with ref up to softmax weights that are rounded to the other neighbor; bitwise
+ * identical for any number of threads. */
 static void test_attention(void **state)
 {
     (void)state;

@@ -116,8 +116,9 @@ static void test_map_limits(void **state)
     }
 }
 
-/* The largest error of tanh in units in the last place, over floats from 5e-10 to 12; |tanh| <= 1. The rounding of the result
- * has 0.5, and that of the quotient, which is at most 1/4 of the result, of its operands and of the exponential the rest. */
+/* The largest error of tanh in units in the last place, over floats from 5e-10 to 12; |tanh| <= 1. The
+ * rounding of the result has 0.5, and that of the quotient, which is at most 1/4 of the result, of its
+ * operands and of the exponential the rest. */
 static void test_tanh_error(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* GEMMs of several blocks of rows and columns, with few and many threads: each block is computed once, in the right place, also
- * the last one, which can be higher than the others. The operands are small integers, so the results are exact. */
+/* GEMMs of several blocks of rows and columns, with few and many threads: each block is computed once, in the
+ * right place, also the last one, which can be higher than the others. The operands are small integers, so
+ * the results are exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -143,8 +143,6 @@ static void test_sizes(void **state)
         }
 }
 
-/* ---- extreme values ---- */
-
 static void fill_row(float *x, int32_t row, int32_t n, float value)
 {
     for (int32_t i = 0; i < n; i++)
@@ -213,7 +211,7 @@ static void test_widest(void **state)
     nm_backend_free(ref);
 }
 
-/* ---- bound of the difference from float ----
+/* Bound of the difference from float.
  * With w' = s q and x' = t p, |w - w'| <= s/2 and |x - x'| <= t (1/2 + e): the quotient before the rounding
  * of x has two roundings of at most 127 2^-24 each, e = 2^-16 covers them. So
  *     |sum x w - sum x' w'| <= sum |x| |w - w'| + |x - x'| |w'| <= s/2 sum |x| + t (1/2 + e) sum |w'|
@@ -262,8 +260,6 @@ static void test_bound(void **state)
     assert_true(sqrt(squares / size) < 0.04);
     product_release(&p);
 }
-
-/* ---- rounding ---- */
 
 static void test_rounding(void **state)
 {

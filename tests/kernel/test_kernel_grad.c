@@ -74,8 +74,6 @@ static void check_case(const char *name, grad_case *c, grad_step *forward, grad_
 
 static const nm_dropout half = {0.5, 3, 4, 5};
 
-/* --- linear: x, weight, bias; variants: dropout, relu, both --- */
-
 static nm_act act_of(const grad_case *c)
 {
     return c->variant & 1 ? NM_ACT_RELU : NM_ACT_NONE;
@@ -112,8 +110,6 @@ static void test_linear(void **state)
     }
 }
 
-/* --- dropout-add: x, f --- */
-
 static void add_dropout_forward(grad_case *c)
 {
     NM_CALL(c->b, add_dropout, .x = nm_mat_of(c->in[0], ROWS, WIDTH), .f = nm_mat_of(c->in[1], ROWS, WIDTH),
@@ -126,8 +122,6 @@ static void add_dropout_backward(grad_case *c)
     NM_CALL(c->b, add, .alpha = 1, .x = dy, .y = nm_mat_of(c->grad[0], ROWS, WIDTH));
     NM_CALL(c->b, dropout, .x = dy, .drop = &half, .add = true, .y = nm_mat_of(c->grad[1], ROWS, WIDTH));
 }
-
-/* --- embedding: table; words occur repeatedly --- */
 
 static const int32_t ids[ROWS] = {3, 0, 3, 4, 1, 3}, places[ROWS] = {0, 1, 2, 0, 1, 2};
 
@@ -154,8 +148,6 @@ static void test_elementwise(void **state)
     grad_case embed = {.n = {OUT * WIDTH, 3 * WIDTH}, .n_out = ROWS * WIDTH};
     check_case("embed", &embed, embed_forward, embed_backward);
 }
-
-/* --- pointwise functions: x, (alpha, shift), weight, bias; variant: the function --- */
 
 static nm_map_args map_args_of(grad_case *c)
 {
@@ -189,8 +181,6 @@ static void test_map(void **state)
         check_case("map", &c, map_forward, map_backward);
     }
 }
-
-/* --- attention: q of 4 + 2 tokens, k and v of 5 + 3; variants: causal, dropout, both; the same with windows of 2 keys --- */
 
 static const int32_t q_offsets[] = {0, 4, ROWS}, k_offsets[] = {0, 5, WIDTH};
 static const nm_packing q_packing = {2, ROWS, 4, q_offsets, q_offsets};
@@ -241,8 +231,8 @@ static void test_attention(void **state)
     }
 }
 
-/* --- block-term attention: segments of 3 and 2 tokens (not causal: 3 and 3), h = 2, two cores, d = 4; the
- * two biases are rows of one input --- */
+/* Block-term attention: segments of 3 and 2 tokens (not causal: 3 and 3), h = 2, two cores, d = 4; the
+ * two biases are rows of one input. */
 
 enum { TERM_H = 2, TERM_D = 4, TERM_LENGTH = 3 };
 
@@ -307,8 +297,6 @@ static void test_block_term(void **state)
     }
 }
 
-/* --- loss: hidden, weight, bias; variants: the other smoothing, a word not allowed, ignored targets --- */
-
 static void loss_call(grad_case *c, bool gradients)
 {
     static const int32_t targets[][ROWS] = {{0, 3, 3, 2, 0, 4},
@@ -350,8 +338,6 @@ static void test_loss(void **state)
         check_case("softmax_loss", &c, loss_forward, loss_backward);
     }
 }
-
-/* --- norms of tokens: x, weight, bias; variants: kind, then groups and the lengths of weight and bias --- */
 
 static const nm_token_norm token_kinds[] = {{.kind = NM_TOKEN_CENTER},
                                             {.kind = NM_TOKEN_CENTER_UNBIASED},
@@ -400,9 +386,9 @@ static void test_token_norm(void **state)
     }
 }
 
-/* --- norms of features: x, weight, bias; batch statistics or (variant 3 and up) fixed ones; groups 0, 1,
+/* Norms of features: x, weight, bias; batch statistics or (variant 3 and up) fixed ones; groups 0, 1,
  * 2. With batch statistics dh = a (dy - mean(dy) - z mean(dy z)), a = weight * scale (Ioffe and Szegedy
- * 2015). --- */
+ * 2015). */
 
 typedef struct feature_stats {
     double shift[WIDTH], scale[WIDTH], row_scale[2 * ROWS];
@@ -463,8 +449,6 @@ static void test_feature_norm(void **state)
         check_case("feature_norm", &c, feature_forward, feature_backward);
     }
 }
-
-/* --- windows of an image of 3 x 4 positions and 2 channels; variants: overlapping, with positions left out, added --- */
 
 enum { CHANNELS = 2, POSITIONS = 12 };
 

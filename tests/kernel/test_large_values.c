@@ -1,5 +1,5 @@
-/* Norms of a token whose squares are above the range of float: every CPU level agrees with the reference implementation, in which
- * the sums are double. */
+/* Norms of a token whose squares are above the range of float: every CPU level agrees with the reference
+ * implementation, in which the sums are double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Kernels that divide their work in another way if there are many threads, and products of several spans: results are bitwise
- * identical to those of one thread. */
+/* Kernels that divide their work in another way if there are many threads, and products of several spans:
+ * results are bitwise identical to those of one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

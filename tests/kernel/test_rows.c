@@ -1,6 +1,6 @@
-/* Results of a row do not depend on the other rows: GEMM, attention, norms and gated linear units are bitwise identical
- * whether a row, a query or a sequence is computed alone or in a batch, on every CPU level; and at sizes
- * that use several threads, for one, two and three threads. */
+/* Results of a row do not depend on the other rows: GEMM, attention, norms and gated linear units are bitwise
+ * identical whether a row, a query or a sequence is computed alone or in a batch, on every CPU level; and at
+ * sizes that use several threads, for one, two and three threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -220,8 +220,8 @@ static void check_norms(nm_backend *b, const char *level)
     }
 }
 
-/* Gated linear units of a matrix large enough for streaming stores against ranges of its rows; gate and x are the halves of one
- * matrix, and so are their gradients. */
+/* Gated linear units of a matrix large enough for streaming stores against ranges of its rows; gate and x are
+ * the halves of one matrix, and so are their gradients. */
 static void run_gate(nm_backend *b, float *halves, int32_t rows, float *y, float *grads)
 {
     const int32_t stride = 2 * LARGE_COLS;

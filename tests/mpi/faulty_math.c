@@ -1,6 +1,6 @@
-/* Preloaded into processes of a test: a machine that computes wrong results. FAULT: exp or pow, every result of the function is
- * wrong; once, one result of exp, that of call FAULT_CALL. FAULT_RANK: the rank that the launcher has given to
- * the faulty process; without it, all processes are. */
+/* Preloaded into processes of a test: a machine that computes wrong results. FAULT: exp or pow, every result
+ * of the function is wrong; once, one result of exp, that of call FAULT_CALL. FAULT_RANK: the rank that the
+ * launcher has given to the faulty process; without it, all processes are. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-/* Preloaded into the ranks of a test: stops the process of rank STOP_RANK, which the launcher names, in the phase STOP_AT of MPI.
- * init: before MPI is initialized, afterinit: after that, result: before the result is sent to the other ranks, end: before the
- * last message, finalize: before MPI is finalized. */
+/* Preloaded into the ranks of a test: stops the process of rank STOP_RANK, which the launcher names, in the
+ * phase STOP_AT of MPI. init: before MPI is initialized, afterinit: after that, result: before the result is
+ * sent to the other ranks, end: before the last message, finalize: before MPI is finalized. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* Linked into every test program: its first argument is the name of the test to run; * matches any characters.
+/* Linked into every test program: its first argument is the name of the test to run; * matches any
+ * characters.
  *     build/tests/test_options 'reads_*'
  * The last lines count the tests that ran. glibc passes the arguments of main to constructors. */
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* A synthetic translation corpus in a temporary folder, in the format of norma prepare: the target is the reversed
- * source, with a dictionary of `words` words. For tests of training and decoding. */
+/* A synthetic translation corpus in a temporary folder, in the format of norma prepare: the target is the
+ * reversed source, with a dictionary of `words` words. For tests of training and decoding. */
 #ifndef NM_TINY_DATA_H
 #define NM_TINY_DATA_H
 

@@ -1,5 +1,5 @@
-/* Runs of at most a few hundred updates on the corpus of tiny_data.h, from the start or resumed. Include after
- * cmocka.h. */
+/* Runs of at most a few hundred updates on the corpus of tiny_data.h, from the start or resumed. Include
+ * after cmocka.h. */
 #ifndef NM_TINY_JOB_H
 #define NM_TINY_JOB_H
 

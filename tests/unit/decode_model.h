@@ -123,8 +123,8 @@ static inline void tiny_release(tiny *made)
     nm_options_free(made->options);
 }
 
-/* Logits, or log probabilities, [target tokens, V] of a forward pass over packed sources and target inputs; the caller frees
- * them. */
+/* Logits, or log probabilities, [target tokens, V] of a forward pass over packed sources and target inputs;
+ * the caller frees them. */
 static inline double *forced_scores(tiny *made, const nm_packing *source, const int32_t *source_ids,
                                     const nm_packing *target, const int32_t *target_in, bool normalized)
 {

@@ -1,5 +1,6 @@
-/* Stand-ins for MeCab and MeCab-ko in the tests of ja-mecab and ko-mecab: a word ends at each "|". The number of words of the
- * dictionary is the text of the file "size" in its folder. FAKE_VERSION is the version of the library. */
+/* Stand-ins for MeCab and MeCab-ko in the tests of ja-mecab and ko-mecab: a word ends at each "|". The number
+ * of words of the dictionary is the text of the file "size" in its folder. FAKE_VERSION is the version of the
+ * library. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* A backend, input and gradient for tests of single norms, and norms whose parameters and state differ from the initial ones. */
+/* A backend, input and gradient for tests of single norms, and norms whose parameters and state differ from
+ * the initial ones. */
 #ifndef NORM_FIXTURE_H
 #define NORM_FIXTURE_H
 
@@ -62,8 +63,8 @@ static nm_norm *create(const char *type, const char *settings)
     return norm;
 }
 
-/* The defaults, except for Partial RMSNorm: a sixteenth of 12 features would be a single one, and where it is near 0, finite
- * differences are inaccurate. */
+/* The defaults, except for Partial RMSNorm: a sixteenth of 12 features would be a single one, and where it is
+ * near 0, finite differences are inaccurate. */
 static const char *settings_of(const nm_norm_type *type)
 {
     return strcmp(type->name, "prms") ? NULL : "fraction=0.5";

@@ -1,5 +1,5 @@
-/* Expected results of test_sentencepiece.c, one per line of its text: spm_encode, and spm_decode of that, of SentencePiece
- * 0.1.97. */
+/* Expected results of test_sentencepiece.c, one per line of its text: spm_encode, and spm_decode of that, of
+ * SentencePiece 0.1.97. */
 typedef struct expected_line {
     const char *pieces, *text;
 } expected_line;

@@ -1,4 +1,5 @@
-/* The mean of model files: floating-point tensors element by element, counters and metadata of the newest file. */
+/* The mean of model files: floating-point tensors element by element, counters and metadata of the newest
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Baselines: the minimum of the logistic regression is scikit-learn's, n-gram probabilities are those of an independent program
- * in Python, distributions sum to one, and no result depends on the number of threads. */
+/* Baselines: the minimum of the logistic regression is scikit-learn's, n-gram probabilities are those of an
+ * independent program in Python, distributions sum to one, and no result depends on the number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,6 @@
 #include "base/random.h"
 #include "baseline/kneser_ney.h"
 #include "model/logistic.h"
-
-/* ---- logistic regression ---- */
 
 static nm_sparse sparse_of(size_t n, size_t n_columns, const float *dense)
 {
@@ -57,8 +55,8 @@ static void the_minimum_is_that_of_scikit_learn(void **state)
     nm_sparse_release(&x);
 }
 
-/* Most columns have entries in one row or none, some rows have two entries of a column: at the minimum, the gradient
- * X^T (q - y) + W / C is 0. */
+/* Most columns have entries in one row or none, some rows have two entries of a column: at the minimum, the
+ * gradient X^T (q - y) + W / C is 0. */
 static void the_gradient_at_the_minimum_is_zero(void **state)
 {
     enum { N = 40, COLUMNS = 150, CLASSES = 3, ENTRIES = 6 };
@@ -120,8 +118,8 @@ static void threads_do_not_change_the_weights(void **state)
     nm_sparse_release(&x);
 }
 
-/* One column whose sign is the class in three of four training rows: a large C fits the fourth by the second column, which
- * misleads in the validation rows. */
+/* One column whose sign is the class in three of four training rows: a large C fits the fourth by the second
+ * column, which misleads in the validation rows. */
 static void c_is_chosen_on_the_validation_rows(void **state)
 {
     enum { N = 8, COLUMNS = 2 };
@@ -150,8 +148,6 @@ static void c_is_chosen_on_the_validation_rows(void **state)
     nm_sparse_release(&valid);
     nm_sparse_release(&none);
 }
-
-/* ---- Kneser-Ney ---- */
 
 enum { EOS = 2, VOCAB = 14 };
 

@@ -1,4 +1,5 @@
-/* The rules of beam search on given candidates: which hypotheses stay, which are finished, when a sentence is done. */
+/* The rules of beam search on given candidates: which hypotheses stay, which are finished, when a sentence is
+ * done. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -71,8 +72,6 @@ static void test_tears(void **state)
     choose(&c, &nm_beam_tears, "lfl", 9, 9);
     assert_true(c.sentence.done);
 }
-
-/* ---- the search of Transformers without Tears, computed without a KV cache ---- */
 
 enum { MAX_TOKENS = 7, SEARCH_BEAM = 3 };
 

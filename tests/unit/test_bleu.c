@@ -220,7 +220,8 @@ static void token_ids(void **state)
     nm_bleu_free(bleu);
 }
 
-/* 400,000 words, 1,000 of them different: the counts are known, and the counter can be used for the next segment. */
+/* 400,000 words, 1,000 of them different: the counts are known, and the counter can be used for the next
+ * segment. */
 static void huge_line(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Bootstrap: compared with a simple recomputation, identical for every number of threads, and cases with known
- * results. */
+/* Bootstrap: compared with a simple recomputation, identical for every number of threads, and cases with
+ * known results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -18,8 +18,8 @@ static void encode(nm_pretokenizer rules, const char *text, size_t bytes, nm_buf
     nm_tokenizer_close(&tokenizer);
 }
 
-/* Computed with Hugging Face's tokenizers 0.23.3: ByteLevel for GPT-2, Split before ByteLevel for Llama 3 and Qwen 2, of text in
- * the form NFC for Qwen 2, Digits before ByteLevel for SmolLM. */
+/* Computed with Hugging Face's tokenizers 0.23.3: ByteLevel for GPT-2, Split before ByteLevel for Llama 3 and
+ * Qwen 2, of text in the form NFC for Qwen 2, Digits before ByteLevel for SmolLM. */
 static void words_of_published_tokenizers(void **state)
 {
     (void)state;

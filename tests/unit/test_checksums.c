@@ -1,4 +1,5 @@
-/* The list of checksums of a data folder: files that are changed, missing or not named, and lists that are damaged. */
+/* The list of checksums of a data folder: files that are changed, missing or not named, and lists that are
+ * damaged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

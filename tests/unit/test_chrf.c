@@ -97,7 +97,8 @@ static void empty(void **state)
     assert_close(score_one(&config, "\xff\xc3", "\xff\xc3"), 100);
 }
 
-/* n-grams of a hypothesis whose reference is too short to have any of that order do not lower the precision of the corpus. */
+/* n-grams of a hypothesis whose reference is too short to have any of that order do not lower the precision
+ * of the corpus. */
 static void short_references(void **state)
 {
     (void)state;

@@ -10,7 +10,8 @@
 
 #include "metric/classes.h"
 
-/* gold a: 3 predicted a, 1 predicted b; gold b: 2 predicted b; gold c: 1 predicted a; d is neither gold nor predicted */
+/* gold a: 3 predicted a, 1 predicted b; gold b: 2 predicted b; gold c: 1 predicted a; d is neither gold nor
+ * predicted */
 static nm_confusion example(void)
 {
     nm_confusion confusion = nm_confusion_create(4);

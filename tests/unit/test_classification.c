@@ -1,5 +1,5 @@
-/* Classification: reading of tables; probabilities that do not depend on the other texts of a batch; a resumed run is bitwise
- * identical. */
+/* Classification: reading of tables; probabilities that do not depend on the other texts of a batch; a
+ * resumed run is bitwise identical. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,8 +111,6 @@ static nm_task task_of(const nm_options *options)
                      .max_tokens = 256};
 }
 
-/* ---- reading ---- */
-
 static void test_reading(void **state)
 {
     (void)state;
@@ -191,7 +189,8 @@ static void test_class_order(void **state)
     free(path);
 }
 
-/* Seven texts of class a, three of b, one of c: class_balance repeats those of b and c evenly and changes no other split. */
+/* Seven texts of class a, three of b, one of c: class_balance repeats those of b and c evenly and changes no
+ * other split. */
 static void test_class_balance(void **state)
 {
     (void)state;
@@ -237,8 +236,6 @@ static void test_class_balance(void **state)
     }
     free(path);
 }
-
-/* ---- inference and training ---- */
 
 /* Probabilities of all test texts in one call and in a call per text, after some training with the norm. */
 static void test_texts_are_independent(void **state)

@@ -169,8 +169,6 @@ static void refuses_endless_sentences(void **state)
     free(text);
 }
 
-/* ---- word vectors ---- */
-
 static nm_status read_vectors(nm_word_vectors *vectors, const char *text, size_t bytes, char path[64],
                               nm_error *err)
 {

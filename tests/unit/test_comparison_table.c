@@ -216,7 +216,8 @@ static char *table_with_scores(const size_t runs[POINTS])
     return text;
 }
 
-/* The lines below the table name the variant that the others are compared with, and whether p is one-sided or two-sided. */
+/* The lines below the table name the variant that the others are compared with, and whether p is one-sided or
+ * two-sided. */
 static void test_footer_describes_the_test(void **state)
 {
     (void)state;

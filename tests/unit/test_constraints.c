@@ -55,7 +55,8 @@ static void test_overlaps(void **state)
     assert_int_equal(state_after(&part, (int32_t[]){5, 7}, 2).n_met, nm_constraints_tokens(&part));
 }
 
-/* Two forms of a phrase of a script without spaces, SentencePiece: [9] begins with U+2581, [1, 2] does not. */
+/* Two forms of a phrase of a script without spaces, SentencePiece: [9] begins with U+2581, [1, 2] does
+ * not. */
 static void test_second_form(void **state)
 {
     (void)state;
@@ -103,8 +104,8 @@ static void test_phrase_inside_a_word(void **state)
     assert_int_equal(nm_constraints_next(&only, state_after(&only, (int32_t[]){8}, 1), next), 0);
 }
 
-/* Random sequences of three tokens and random phrases: every phrase that is met occurs, n_met is in range, and the
- * suggested next tokens meet all phrases in as many steps as they have tokens. */
+/* Random sequences of three tokens and random phrases: every phrase that is met occurs, n_met is in range,
+ * and the suggested next tokens meet all phrases in as many steps as they have tokens. */
 static void test_random_sequences(void **state)
 {
     (void)state;

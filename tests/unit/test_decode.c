@@ -1,4 +1,5 @@
-/* Decoding: greedy search, beam search against exhaustive search, results that do not depend on batches and threads. */
+/* Decoding: greedy search, beam search against exhaustive search, results that do not depend on batches and
+ * threads. */
 #include "decode/beam.h"
 #include "decode_search.h"
 
@@ -57,8 +58,6 @@ static void test_length_penalties(void **state)
     assert_true(nm_length_penalty(&gnmt, 7) == 4);
     assert_true(nm_length_penalty(&gnmt, 13) == 9);
 }
-
-/* ---- exhaustive search ---- */
 
 enum { LETTERS = 3, LIMIT = 3 };
 
@@ -190,9 +189,8 @@ static void test_allowed_tokens(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- independence of batches, threads and order ---- */
-
-/* Translations with a batch size, a number of threads and the sources rotated by `turn`, in the order of the corpus. */
+/* Translations with a batch size, a number of threads and the sources rotated by `turn`, in the order of the
+ * corpus. */
 static void decode_turned(const char *name, nm_dtype dtype, int32_t threads, const char *search,
                           const char *batch_tokens, size_t turn, nm_translation *out)
 {
@@ -286,8 +284,6 @@ static void test_nbest(void **state)
     check_nbest("tears");
 }
 
-/* ---- ensembles ---- */
-
 static void test_ensemble(void **state)
 {
     (void)state;
@@ -323,8 +319,6 @@ static void test_ensemble(void **state)
     tiny_release(&b);
     nm_backend_free(backend);
 }
-
-/* ---- decode.unknown ---- */
 
 /* Sets the output bias of pad, eos and unk, which makes them more probable than all words. */
 static void prefer_special(tiny *made, double value)
@@ -436,8 +430,6 @@ static void test_unknown(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- sources that cannot be translated ---- */
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -470,7 +462,8 @@ static void test_refused(void **state)
     nm_backend_free(backend);
 }
 
-/* Several threads: one batch fails, the results of the others are released, and the decoder can be used again. */
+/* Several threads: one batch fails, the results of the others are released, and the decoder can be used
+ * again. */
 static void test_failing_batch(void **state)
 {
     (void)state;
@@ -501,8 +494,6 @@ static void test_failing_batch(void **state)
     tiny_release(&made);
     nm_backend_free(backend);
 }
-
-/* ---- repetitions, tokens that are no text ---- */
 
 static void decode_with(tiny *made, const nm_special_tokens *tokens, const nm_id_list *source,
                         const nm_id_list *prefix, nm_translation *out)

@@ -1,4 +1,5 @@
-/* Incremental decoding with a KV cache equals the forward pass over the whole target, up to the rounding of a bf16 cache. */
+/* Incremental decoding with a KV cache equals the forward pass over the whole target, up to the rounding of a
+ * bf16 cache. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@ static const int32_t target_in[] = {EOS, 4, 5, 6, 3, 3, EOS, 8, 7, 8, 7, 3, EOS,
 
 static const nm_packing sources = {.n_seqs = N, .n_tokens = 10, .longest = 5, .offsets = source_offsets};
 
-/* One step of all sequences; in odd steps in reverse order, so that the lists of cache rows are not ranges. */
+/* One step of all sequences; in odd steps in reverse order, so that the lists of cache rows are not
+ * ranges. */
 typedef struct feeder {
     int32_t seq[N], ids[N], row_of[N][STEPS]; /* row_of: cache row of each sequence's inputs */
     int32_t self_rows[N * STEPS], self_offsets[N + 1], cross_rows[10], cross_offsets[N + 1];
@@ -109,8 +111,6 @@ static void test_fenced(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- the cache in bf16 ---- */
-
 static void (*attend)(nm_backend *backend, const nm_attention_cached_args *args);
 static int calls, bf16_calls;
 
@@ -124,8 +124,8 @@ static void count_calls(nm_backend *backend, const nm_attention_cached_args *arg
     attend(backend, args);
 }
 
-/* The settings are those of layers whose keys and values are written by the linear layer, and of other layers. Frees the
- * backend. */
+/* The settings are those of layers whose keys and values are written by the linear layer, and of other
+ * layers. Frees the backend. */
 static void check_precision(nm_backend *backend, bool int8, bool bf16_cache, double most)
 {
     static const char *const settings[][5] = {{"model.norm", "layer", NULL},

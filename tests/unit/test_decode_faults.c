@@ -1,5 +1,5 @@
-/* Decoding on two threads without enough memory: every call that cannot allocate device memory fails with NM_MEMORY, and the
- * same decoder translates as usual afterwards. */
+/* Decoding on two threads without enough memory: every call that cannot allocate device memory fails with
+ * NM_MEMORY, and the same decoder translates as usual afterwards. */
 #include "decode_search.h"
 #include "support/sanitizer.h"
 

@@ -89,8 +89,6 @@ static void limits(void **state)
     free(text);
 }
 
-/* ---- columns ---- */
-
 typedef struct wish {
     nm_labeled_format format;
     nm_labeled_choice header;

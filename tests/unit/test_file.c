@@ -1,5 +1,5 @@
-/* Files: atomic writing through temporary files, files that must not block or be overwritten, links, and locks of
- * folders. */
+/* Files: atomic writing through temporary files, files that must not block or be overwritten, links, and
+ * locks of folders. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -261,7 +261,8 @@ static void test_names_of_temporary_files(void **unused)
     nm_folder_remove_temporaries("absent");
 }
 
-/* As by cp, while the contents are read. The program, which handles SIGBUS, maps files; this test is not the program. */
+/* As by cp, while the contents are read. The program, which handles SIGBUS, maps files; this test is not the
+ * program. */
 static void test_contents_survive_truncation(void **unused)
 {
     (void)unused;

@@ -1,4 +1,5 @@
-/* Folding of norms into linear layers: outputs are unchanged except for rounding, and norms that cannot be folded stay. */
+/* Folding of norms into linear layers: outputs are unchanged except for rounding, and norms that cannot be
+ * folded stay. */
 #include "decode_model.h"
 
 #include <math.h>

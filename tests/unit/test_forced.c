@@ -1,11 +1,9 @@
-/* Given translations and prefixes of translations: their scores are those of the search, the attention is that of the
- * model. */
+/* Given translations and prefixes of translations: their scores are those of the search, the attention is
+ * that of the model. */
 #include "decode_search.h"
 
-/* ---- forced decoding ---- */
-
-/* Scores every translation of the search; batches differ from those of the search, and so do the rows of the KV cache. Frees the
- * backend. */
+/* Scores every translation of the search; batches differ from those of the search, and so do the rows of the
+ * KV cache. Frees the backend. */
 static void check_forced(nm_backend *backend, bool int8, const char *search, int32_t n_models)
 {
     const char *const settings[] = {"decode.beam", "4",          "decode.nbest", "4", "decode.search",
@@ -58,8 +56,8 @@ static void test_forced_as_in_the_search(void **state)
     }
 }
 
-/* A target with more tokens than a step processes, compared with the model without a KV cache; a token that must not
- * be generated. */
+/* A target with more tokens than a step processes, compared with the model without a KV cache; a token that
+ * must not be generated. */
 static void test_forced_targets(void **state)
 {
     (void)state;
@@ -106,9 +104,8 @@ static void test_forced_targets(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- attention ---- */
-
-/* Attention weights of each source as its own translation: out[0] is the mean of the heads, out[h + 1] head h. */
+/* Attention weights of each source as its own translation: out[0] is the mean of the heads, out[h + 1] head
+ * h. */
 static void attention_of(nm_decoder *decoder, const corpus *text, nm_translation out[3][SOURCES])
 {
     nm_error err = {0};
@@ -189,8 +186,6 @@ static void test_attention(void **state)
     tiny_release(&made);
     nm_backend_free(backend);
 }
-
-/* ---- prefixes ---- */
 
 static void check_prefixes(const char *search)
 {

@@ -1,4 +1,5 @@
-/* Hash map: numbers are found by hash, all numbers with equal hashes are found, and a cleared map is empty. */
+/* Hash map: numbers are found by hash, all numbers with equal hashes are found, and a cleared map is
+ * empty. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

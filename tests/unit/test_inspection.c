@@ -1,5 +1,5 @@
-/* Measurements of saved models: TID, condition numbers, Lemma 2, Theorem 4 and confidence against values computed here in
- * double precision from copies of the activations; and the advice for given measurements. */
+/* Measurements of saved models: TID, condition numbers, Lemma 2, Theorem 4 and confidence against values
+ * computed here in double precision from copies of the activations; and the advice for given measurements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,6 @@
 #include "probe/spectrum.h"
 #include "support/tiny_run.h"
 #include "task/model_loader.h"
-
-/* ---- a trained model ---- */
 
 typedef struct trained {
     char *folder, *path;
@@ -104,8 +102,6 @@ static bool near(double a, double b, double tolerance)
 {
     return fabs(a - b) <= tolerance * (1e-9 + fabs(b));
 }
-
-/* ---- TID ---- */
 
 enum { BATCHES = 5, WIDTH = 16 };
 
@@ -268,8 +264,8 @@ static double mean_over(const nm_tid *tid, const char *prefix)
     return sum / n;
 }
 
-/* By default the average is over the norms with batch statistics, here the encoder's, and not over the LayerNorms of the
- * decoder; without any, over the encoder. */
+/* By default the average is over the norms with batch statistics, here the encoder's, and not over the
+ * LayerNorms of the decoder; without any, over the encoder. */
 static void test_tid_average_sites(void **state)
 {
     (void)state;
@@ -298,8 +294,6 @@ static void test_tid_average_sites(void **state)
                 json_is_null(json_object_get(json, "average")));
     json_decref(json);
 }
-
-/* ---- singular values ---- */
 
 /* One-sided Jacobi: rotates the columns of x [rows, d] until they are orthogonal; their norms, descending. */
 static void jacobi(double *x, size_t rows, size_t d, double *values)
@@ -382,7 +376,8 @@ static void test_singular_values_equal_jacobi(void **state)
     assert_true(nm_condition(values, 4, 0.5) == 2 && nm_condition(values, 4, 0.8) == 8);
 }
 
-/* The input of the second layer: the input of its first norm, or the output of the last norm of the first layer. */
+/* The input of the second layer: the input of its first norm, or the output of the last norm of the first
+ * layer. */
 static void check_condition(const char *norm_position)
 {
     trained t;
@@ -425,8 +420,6 @@ static void test_condition_numbers_of_layer_inputs(void **state)
     check_condition("pre");
     check_condition("post");
 }
-
-/* ---- Lemma 2 and Theorem 4 ---- */
 
 static void check_bounds(const char *norm, const char *norm_position, size_t n_lemma, size_t n_theorem)
 {
@@ -510,8 +503,6 @@ static void test_bounds_do_not_change_gradients(void **state)
     release(&t);
 }
 
-/* ---- confidence ---- */
-
 typedef struct words {
     double largest, right, target, entropy;
     int64_t n;
@@ -587,8 +578,6 @@ static void test_confidence_with_masked_targets(void **state)
     assert_true(isfinite(masked.nll) && isfinite(masked.smoothed_nll) && isfinite(masked.entropy));
     release(&t);
 }
-
-/* ---- advice ---- */
 
 static nm_verdict verdict(const nm_advice_inputs *inputs, const char *remedy, const char *number)
 {

@@ -1,5 +1,5 @@
-/* int8 models: which parameters are quantized and how, translations that do not depend on batches and threads, int8 files
- * and damaged int8 files. */
+/* int8 models: which parameters are quantized and how, translations that do not depend on batches and
+ * threads, int8 files and damaged int8 files. */
 #include "decode_model.h"
 
 #include <math.h>
@@ -91,8 +91,6 @@ static void test_exact(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- translations ---- */
-
 enum { SOURCES = 9, LONGEST = 12 };
 
 static void translate(const char *name, int32_t threads, const char *batch_tokens, bool fixnorm,
@@ -149,8 +147,6 @@ static void test_translations(void **state)
             nm_translation_release(&first[s]);
     }
 }
-
-/* ---- files ---- */
 
 static void write_int8(const nm_model *model, const char *path)
 {

@@ -60,8 +60,8 @@ static void label_in_front(void **state)
     check(&tsv, "good a day\n", "is the format space or fasttext");
 }
 
-/* Columns by the names in the header, and without a header by their position; a row of data is never used as a
- * header. */
+/* Columns by the names in the header, and without a header by their position; a row of data is never used as
+ * a header. */
 static void columns_by_header(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* include/norma/classifier.h, tagger.h, language_model.h: results, errors, and one model used by 16 threads. Trained models and
- * comparisons with the program: tests/e2e/e2e_library.sh. */
+/* include/norma/classifier.h, tagger.h, language_model.h: results, errors, and one model used by 16 threads.
+ * Trained models and comparisons with the program: tests/e2e/e2e_library.sh. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -39,8 +39,6 @@ static void make_texts(void)
         texts[i] = memory[i];
     }
 }
-
-/* ---- runs ---- */
 
 /* A request to stop ends the score of a task. */
 static void assert_score_can_stop(nm_trainer *trainer)
@@ -154,11 +152,10 @@ static int teardown(void **state)
     return drop_data(state);
 }
 
-/* ---- threads: every kind of call is a function from the first text and the number of texts to numbers ---- */
-
 enum { MOST_NUMBERS = 4096 };
 
-/* Runs `call` on texts first .. first + n - 1; appends what it returns for each to numbers, *ends [i] after text i. */
+/* Runs `call` on texts first .. first + n - 1; appends what it returns for each to numbers, *ends [i] after
+ * text i. */
 typedef nm_status run_call(void *model, size_t first, size_t n, double *numbers, size_t *ends);
 
 typedef struct caller {
@@ -211,8 +208,6 @@ static void check_threads(run_call *call, void *model)
     assert_true(equal);
     free(expected);
 }
-
-/* ---- classifier ---- */
 
 static nm_status classify(void *model, size_t first, size_t n, double *numbers, size_t *ends)
 {
@@ -273,8 +268,6 @@ static void classifier(void **state)
     nm_classifier_close(model);
     nm_classifier_close(NULL);
 }
-
-/* ---- tagger ---- */
 
 static nm_status tag(void *model, size_t first, size_t n, double *numbers, size_t *ends)
 {
@@ -344,8 +337,6 @@ static void tagger(void **state)
     nm_tagger_close(model);
 }
 
-/* ---- language model ---- */
-
 static nm_status score(void *model, size_t first, size_t n, double *numbers, size_t *ends)
 {
     nm_lm_scores *found;
@@ -394,7 +385,8 @@ static void check_prompt_lines(nm_language_model *model)
     nm_lm_texts_free(second);
 }
 
-/* Two stop strings: each text ends before the first occurrence of one of them, which one text has within the first words. */
+/* Two stop strings: each text ends before the first occurrence of one of them, which one text has within the
+ * first words. */
 static void check_stops(nm_language_model *model)
 {
     nm_error err;
@@ -564,8 +556,6 @@ static void language_model(void **state)
     assert_null(model);
 }
 
-/* ---- files ---- */
-
 static void bad_files(void **state)
 {
     (void)state;
@@ -590,8 +580,8 @@ static void bad_files(void **state)
     assert_true(!c && !t && !m);
 }
 
-/* The contexts of a long prompt that precede the last one are skipped, unless the batch has a shorter prompt: model.context is
- * 8, and the context advances by 5. */
+/* The contexts of a long prompt that precede the last one are skipped, unless the batch has a shorter prompt:
+ * model.context is 8, and the context advances by 5. */
 static void generation_after_long_prompts(void **state)
 {
     (void)state;
@@ -615,8 +605,6 @@ static void generation_after_long_prompts(void **state)
     free(prompt);
     nm_language_model_close(model);
 }
-
-/* ---- stopping ---- */
 
 enum { N_MANY = 200000 }; /* texts, lines or tokens of a call that would last for seconds */
 

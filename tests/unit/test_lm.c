@@ -1,8 +1,6 @@
 /* Language models: segments, scoring of a text, adaptive softmax as a distribution, windows. threads = 1. */
 #include "lm_rig.h"
 
-/* ---- warnings ---- */
-
 static char *warning_of(const char *attention, const char *context)
 {
     rig r;
@@ -23,8 +21,6 @@ static void test_long_contexts_of_block_term_attention_are_warned_about(void **s
     assert_non_null(strstr(text, " 4.0 times"));
     free(text);
 }
-
-/* ---- segments ---- */
 
 static void test_segments_cover_the_text(void **state)
 {
@@ -71,8 +67,6 @@ static void test_inputs_are_preceding_tokens(void **state)
     assert_memory_equal(batch.target_pos, pos, sizeof pos);
     nm_arena_release(&arena);
 }
-
-/* ---- scoring ---- */
 
 /* All blocks have NM_LM_BLOCK_TOKENS tokens, except the last one. */
 static nm_lm_scored score_blocks(rig *r, int64_t n, int64_t context, int64_t max_tokens)
@@ -168,7 +162,8 @@ static void test_blocks_do_not_depend_on_batches(void **state)
     }
 }
 
-/* The loss of the token that follows the five inputs before token 10, if input `changed` of them is another word. */
+/* The loss of the token that follows the five inputs before token 10, if input `changed` of them is another
+ * word. */
 static double loss_after_change(const char *const *settings, int32_t changed)
 {
     enum { AT = 10, INPUTS = 5 };
@@ -185,8 +180,8 @@ static double loss_after_change(const char *const *settings, int32_t changed)
     return loss;
 }
 
-/* In two layers, a window of two tokens reaches the last three inputs; a window of one token only the last; one that is as long as
- * the context all of them. */
+/* In two layers, a window of two tokens reaches the last three inputs; a window of one token only the last;
+ * one that is as long as the context all of them. */
 static void test_windows_limit_what_a_token_depends_on(void **state)
 {
     (void)state;
@@ -262,8 +257,6 @@ static void test_probabilities_sum_to_one(void **state)
         rig_close(&r);
     }
 }
-
-/* ---- omitted symbols ---- */
 
 /* The others have their probability divided by the sum of those of all others. */
 static void test_omitted_symbols_have_no_probability(void **state)

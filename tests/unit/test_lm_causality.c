@@ -1,6 +1,6 @@
-/* Test of docs/causality.md. Tokens are independent and uniform over V values, so the expected loss of a causal model is at
- * least ln V. Causal block-term attention satisfies that bound; the published, non-causal one has a much lower loss because of
- * target leakage. */
+/* Test of docs/causality.md. Tokens are independent and uniform over V values, so the expected loss of a
+ * causal model is at least ln V. Causal block-term attention satisfies that bound; the published, non-causal
+ * one has a much lower loss because of target leakage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

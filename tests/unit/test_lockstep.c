@@ -1,5 +1,6 @@
-/* norm.statistics = update: norms of several shards on several processes (here threads) equal one norm on the joined batch,
- * and their gradients are those of finite differences, with shards of unequal length and one of a single row. */
+/* norm.statistics = update: norms of several shards on several processes (here threads) equal one norm on the
+ * joined batch, and their gradients are those of finite differences, with shards of unequal length and one of
+ * a single row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,8 +117,6 @@ static void read_state(const rig *r, results *out)
     out->counter = r->norm->counters[0];
 }
 
-/* ---- one process, the joined batch ---- */
-
 static void compute_joined(const setting *norm, int n_updates, results *out)
 {
     rig r;
@@ -130,8 +129,6 @@ static void compute_joined(const setting *norm, int n_updates, results *out)
     }
     rig_close(&r);
 }
-
-/* ---- several processes ---- */
 
 typedef struct job { /* of one rank */
     thread_comm comm;
@@ -300,8 +297,9 @@ static void test_gradients_by_finite_differences(void **unused)
         }
 }
 
-/* PowerNorm exchanges nothing except what every norm exchanges at the end of the update, unless the divisor of the
- * gradient is that of the batch, or during its warm-up; BatchNorm in every forward and backward pass. */
+/* PowerNorm exchanges nothing except what every norm exchanges at the end of the update, unless the divisor
+ * of the gradient is that of the batch, or during its warm-up; BatchNorm in every forward and backward
+ * pass. */
 static void test_exchanged_bytes(void **unused)
 {
     (void)unused;
@@ -317,8 +315,8 @@ static void test_exchanged_bytes(void **unused)
     assert_true(compute_sharded(&layer, 2, N_UPDATES, out) < without);
 }
 
-/* A pass that ends early: the others end, too, and the caller gets control. The joiner of the first one has not failed, so that
- * the caller can tell its error from the errors that follow from it. */
+/* A pass that ends early: the others end, too, and the caller gets control. The joiner of the first one has
+ * not failed, so that the caller can tell its error from the errors that follow from it. */
 static const nm_norm_joiner *early_joiner;
 
 static void end_early(void *user, int32_t i, nm_norm_joiner *joiner)

@@ -1,5 +1,5 @@
-/* data.mask_words with validation targets that the training targets lack, as on every real corpus: such a target has no
- * loss, is counted, and changes nothing about the other targets. */
+/* data.mask_words with validation targets that the training targets lack, as on every real corpus: such a
+ * target has no loss, is counted, and changes nothing about the other targets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* Failed allocations: the n-th call of malloc, calloc or realloc returns NULL, for every n until a whole operation needs
- * fewer. Each attempt is a separate process and must end with NM_MEMORY as exit code or status, or succeed (the C library
- * works without some buffers). No signal, no other status, no incomplete file. */
+/* Failed allocations: the n-th call of malloc, calloc or realloc returns NULL, for every n until a whole
+ * operation needs fewer. Each attempt is a separate process and must end with NM_MEMORY as exit code or
+ * status, or succeed (the C library works without some buffers). No signal, no other status, no incomplete
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

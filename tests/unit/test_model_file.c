@@ -11,8 +11,8 @@
 #include "task/tasks.h"
 #include "train/checkpoint.h"
 
-/* An exported model keeps the texts of the task that are stored as bytes, in every format; parameters of the old file are not
- * copied. */
+/* An exported model keeps the texts of the task that are stored as bytes, in every format; parameters of the
+ * old file are not copied. */
 static void test_bytes_are_kept(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Model options without effect in a configuration: an error that names the reason if set on the command line, a warning if
- * set by a file. */
+/* Model options without effect in a configuration: an error that names the reason if set on the command line,
+ * a warning if set by a file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -167,8 +167,8 @@ static void test_presets_and_recipes(void **state)
     }
 }
 
-/* A configuration that was saved before an option existed has the earlier behavior, whatever its preset sets now; a recipe with
- * the preset has the setting of the preset. */
+/* A configuration that was saved before an option existed has the earlier behavior, whatever its preset sets
+ * now; a recipe with the preset has the setting of the preset. */
 static void test_saved_configurations(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Muon: singular values of the updates, which parameters it updates and in which blocks, weight decay (also that of Adam), frozen
- * weights, memory, and training with 1, 2 and 3 threads. The golden cases of family "optim" compare its steps with computed values. */
+/* Muon: singular values of the updates, which parameters it updates and in which blocks, weight decay (also
+ * that of Adam), frozen weights, memory, and training with 1, 2 and 3 threads. The golden cases of family
+ * "optim" compare its steps with computed values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,6 @@
 
 #include "model/tagger_model.h"
 #include "support/tiny_job.h"
-
-/* ---- one step ---- */
 
 static nm_backend *fenced_double(void)
 {
@@ -57,8 +56,9 @@ static double hadamard(int32_t i, int32_t j)
     return (__builtin_popcount((unsigned)(i & j)) % 2 ? -1 : 1) / sqrt(8);
 }
 
-/* The singular vectors of the gradient are rows of a Hadamard matrix and unit vectors. They stay, and the singular values approach
- * 1: the authors' coefficients map those that are at least 0.01 of |u| to 0.68 .. 1.14 in five steps. */
+/* The singular vectors of the gradient are rows of a Hadamard matrix and unit vectors. They stay, and the
+ * singular values approach 1: the authors' coefficients map those that are at least 0.01 of |u| to 0.68 ..
+ * 1.14 in five steps. */
 static void test_singular_values(void **state)
 {
     (void)state;
@@ -86,7 +86,8 @@ static void test_singular_values(void **state)
         }
 }
 
-/* Without Newton-Schulz steps Muon is SGD with the momentum divided by its Frobenius norm. The gradient scale cancels. */
+/* Without Newton-Schulz steps Muon is SGD with the momentum divided by its Frobenius norm. The gradient scale
+ * cancels. */
 static void test_no_steps(void **state)
 {
     (void)state;
@@ -115,8 +116,6 @@ static void test_a_zero_gradient(void **state)
     for (int i = 0; i < 6; i++)
         assert_true(x[i] == 0 && p[i] == 0);
 }
-
-/* ---- which parameters ---- */
 
 typedef struct rule_case {
     const nm_model_type *type;
@@ -225,8 +224,6 @@ static void test_blocks(void **state)
     nm_backend_free(backend);
 }
 
-/* ---- training ---- */
-
 typedef struct trained {
     nm_options *options;
     nm_trainer *trainer;
@@ -280,8 +277,9 @@ static double distance(const float *now, const float *before, double keep, size_
 #define FIRST_UPDATE                                                                                         \
     "schedule.name", "constant", "schedule.lr", "0.02", "model.dropout", "0", "optim.weight_decay", "0.1"
 
-/* Without Newton-Schulz steps the change of every block has the norm of its factor times the learning rate; the other parameters
- * are bitwise identical to those of AdamW. Clipping, which scales the gradients, does not change the direction of a block. */
+/* Without Newton-Schulz steps the change of every block has the norm of its factor times the learning rate;
+ * the other parameters are bitwise identical to those of AdamW. Clipping, which scales the gradients, does
+ * not change the direction of a block. */
 static void test_every_block_and_the_others(void **state)
 {
     (void)state;
@@ -324,7 +322,8 @@ static void test_every_block_and_the_others(void **state)
     close_run(&other);
 }
 
-/* After one update matrices are those of the weight decay of all parameters, and vectors those without weight decay. */
+/* After one update matrices are those of the weight decay of all parameters, and vectors those without weight
+ * decay. */
 static void test_decay_of_matrices(void **state)
 {
     (void)state;
@@ -355,7 +354,8 @@ static void test_decay_of_matrices(void **state)
     }
 }
 
-/* Gains that decay to 1 and are 1 at first: one update is that without weight decay; that of gains that decay to 0 is not. */
+/* Gains that decay to 1 and are 1 at first: one update is that without weight decay; that of gains that decay
+ * to 0 is not. */
 static void test_decay_to_one(void **state)
 {
     (void)state;
@@ -387,7 +387,8 @@ static void test_decay_to_one(void **state)
     }
 }
 
-/* With match-rms an update is about 0.2 of the learning rate, with the original factor 1/sqrt(columns) of a wide matrix. */
+/* With match-rms an update is about 0.2 of the learning rate, with the original factor 1/sqrt(columns) of a
+ * wide matrix. */
 static void test_scales(void **state)
 {
     (void)state;
@@ -403,7 +404,8 @@ static void test_scales(void **state)
     close_run(&r);
 }
 
-/* Clipped to a norm far below eps, the gradients have no effect: the scale of the gradients is applied before eps. */
+/* Clipped to a norm far below eps, the gradients have no effect: the scale of the gradients is applied before
+ * eps. */
 static void test_gradients_below_eps(void **state)
 {
     (void)state;
@@ -451,8 +453,8 @@ static void test_no_matrix_to_train(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* The second moments of hidden weights are not stored; there is a workspace for the largest block, which is not the last
- * one. */
+/* The second moments of hidden weights are not stored; there is a workspace for the largest block, which is
+ * not the last one. */
 static void test_memory(void **state)
 {
     (void)state;

@@ -45,8 +45,6 @@ static void test_per_token_training_is_independent_of_other_rows(void **unused)
     for_each_type(check_training_of_rows);
 }
 
-/* ---- calls as in a model ---- */
-
 typedef struct stage { /* one call with limited memory */
     nm_norm_call call;
     void *blocks[64];
@@ -160,9 +158,8 @@ static void test_loss_scale(void **unused)
     for_each_type(check_loss_scale);
 }
 
-/* ---- running state of several micro-batches ---- */
-
-/* One update of rows first .. first + n - 1 of the input as a micro-batch: forward and backward, no update of the state. */
+/* One update of rows first .. first + n - 1 of the input as a micro-batch: forward and backward, no update of
+ * the state. */
 static void micro_batch(stage *s, nm_norm *norm, int first, int n)
 {
     start(s, norm, 64);
@@ -174,7 +171,8 @@ static void micro_batch(stage *s, nm_norm *norm, int first, int n)
     finish(s);
 }
 
-/* The state after two updates of 1, 3 and 2 rows is that after two updates of all six rows, and both count two updates. */
+/* The state after two updates of 1, 3 and 2 rows is that after two updates of all six rows, and both count
+ * two updates. */
 static void check_state_of_joined_batch(const char *type, const char *settings)
 {
     nm_norm *joined = create(type, settings), *split = create(type, settings);
@@ -231,7 +229,8 @@ static void test_forward_state_of_mabn(void **unused)
     nm_norm_free(split);
 }
 
-/* All micro-batches of an update read the state as it was at its beginning: their order does not change their outputs. */
+/* All micro-batches of an update read the state as it was at its beginning: their order does not change their
+ * outputs. */
 static void check_micro_batches_read_the_same_state(const nm_norm_type *type)
 {
     nm_norm *norm = create_trained(type);
@@ -355,8 +354,8 @@ static void test_published_statistics(void **unused)
     close_trained(&s);
 }
 
-/* With norm.rbn.scale = mean the penalty is added to the mean loss: its value, and its gradient in that of the sum over the
- * targets, are multiplied by their number. */
+/* With norm.rbn.scale = mean the penalty is added to the mean loss: its value, and its gradient in that of
+ * the sum over the targets, are multiplied by their number. */
 static void test_penalty_of_a_mean_loss(void **unused)
 {
     (void)unused;

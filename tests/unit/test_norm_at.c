@@ -1,5 +1,5 @@
-/* norm.at, norms of single sites: naming every layer equals setting the norm globally, bit for bit, in every model; entries
- * select the sites that they name; entries that cannot apply are errors. */
+/* norm.at, norms of single sites: naming every layer equals setting the norm globally, bit for bit, in every
+ * model; entries select the sites that they name; entries that cannot apply are errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -129,7 +129,8 @@ static void test_seed(void **unused)
     assert_same_values(fresh.y, plain.y, 1e-14);
 }
 
-/* With alpha = 0 it is BatchNorm; otherwise inference is one affine function per feature, BatchNorm's plus alpha x. */
+/* With alpha = 0 it is BatchNorm; otherwise inference is one affine function per feature, BatchNorm's plus
+ * alpha x. */
 static void test_repbn(void **unused)
 {
     (void)unused;

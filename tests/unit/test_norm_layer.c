@@ -3,8 +3,6 @@
 
 #include "norm_fixture.h"
 
-/* ---- files ---- */
-
 static void check_save_and_load(const nm_norm_type *type)
 {
     nm_norm *saved = create_trained(type), *loaded = create(type->name, settings_of(type));
@@ -70,8 +68,6 @@ static void test_files_that_do_not_fit(void **unused)
     nm_norm_free(long_window);
     nm_norm_free(wide);
 }
-
-/* ---- errors ---- */
 
 static void create_fails(const char *type, const char *settings, const nm_norm_site *at, const char *word)
 {
@@ -153,7 +149,8 @@ static void test_fixed_scale(void **unused)
     nm_norm_free(last);
 }
 
-/* The linear layer with centered weights after the norm gives W_c y = W y_c, y_c the output with center_weights. */
+/* The linear layer with centered weights after the norm gives W_c y = W y_c, y_c the output with
+ * center_weights. */
 static void test_centered_weights_of_mabn(void **unused)
 {
     (void)unused;
@@ -196,8 +193,8 @@ static void test_presets_of_batch(void **unused)
     assert_near(var[1], var[0] * ROWS / (ROWS - 1), 1e-12);
 }
 
-/* Two pending passes: the results are those of consecutive passes, and x may be moved in between. Types whose backward pass
- * reads running statistics depend on the order of the backward passes by definition. */
+/* Two pending passes: the results are those of consecutive passes, and x may be moved in between. Types whose
+ * backward pass reads running statistics depend on the order of the backward passes by definition. */
 static void check_pending_passes(const nm_norm_type *type)
 {
     nm_norm *apart = create_trained(type), *norm = create_trained(type);
@@ -237,7 +234,8 @@ static void test_pending_passes(void **unused)
     nm_norm_pass_free(NULL);
 }
 
-/* Each backward pass writes the row of MABN's buffer that belongs to its forward pass, in any order of the backward passes. */
+/* Each backward pass writes the row of MABN's buffer that belongs to its forward pass, in any order of the
+ * backward passes. */
 static void test_buffer_of_pending_passes_of_mabn(void **unused)
 {
     (void)unused;
@@ -260,8 +258,8 @@ static void test_buffer_of_pending_passes_of_mabn(void **unused)
     nm_norm_free(apart);
 }
 
-/* After nm_norm_pass_infer, dx and the gradients of the parameters are those of sum(upstream y) by finite differences, except
- * for AdaNorm, whose inference is its training. */
+/* After nm_norm_pass_infer, dx and the gradients of the parameters are those of sum(upstream y) by finite
+ * differences, except for AdaNorm, whose inference is its training. */
 static void check_gradient_at_inference(const nm_norm_type *type)
 {
     if (type->traits & NM_APPROX_GRAD && !(type->traits & NM_USES_BATCH))
@@ -355,8 +353,6 @@ static void test_names_of_vectors(void **unused)
     assert_null(nm_norm_param_name(norm, -1));
     nm_norm_free(norm);
 }
-
-/* ---- layers of several threads, each on a worker of the backend ---- */
 
 enum { THREADS = 3, MANY_ROWS = 500, WIDE = 48 };
 

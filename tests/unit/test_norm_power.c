@@ -1,5 +1,5 @@
-/* PowerNorm against a row-by-row reference implementation: the released code with warm-up and group scaling, and
- * Algorithm 2 as printed. */
+/* PowerNorm against a row-by-row reference implementation: the released code with warm-up and group scaling,
+ * and Algorithm 2 as printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* Parts of norms that depend on the number of the update: the moving average and the limit of r of MABN, the ramp of d of
- * Batch Renormalization. Every batch is constant apart from its sign, so that all statistics have a closed form. */
+/* Parts of norms that depend on the number of the update: the moving average and the limit of r of MABN, the
+ * ramp of d of Batch Renormalization. Every batch is constant apart from its sign, so that all statistics
+ * have a closed form. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +50,8 @@ static double update(layer *made, double mean, double size)
     return made->y[0];
 }
 
-/* y = x / sqrt(v): v is the mean square of this batch in the first L updates, then the mean over the last L updates. */
+/* y = x / sqrt(v): v is the mean square of this batch in the first L updates, then the mean over the last L
+ * updates. */
 static void test_moving_average_of_mabn(void **unused)
 {
     (void)unused;
@@ -65,7 +67,8 @@ static void test_moving_average_of_mabn(void **unused)
     release(&made);
 }
 
-/* y = r x / sqrt(v),  r = clip(sqrt(v) / sqrt(running_var), 1 / r_limit, r_limit),  running_var = 1 as decay = 1. */
+/* y = r x / sqrt(v),  r = clip(sqrt(v) / sqrt(running_var), 1 / r_limit, r_limit),  running_var = 1 as decay
+ *                     = 1. */
 static void test_limit_of_r_of_mabn(void **unused)
 {
     (void)unused;

@@ -174,7 +174,8 @@ static void test_hyphens_need_the_moses_tokenizer(void **state)
     }
 }
 
-/* Settings of a preparation; the last one has no effect, or it has one after `other` instead of the setting before it. */
+/* Settings of a preparation; the last one has no effect, or it has one after `other` instead of the setting
+ * before it. */
 static void test_preparation(void **state)
 {
     (void)state;
@@ -210,7 +211,8 @@ static void test_preparation(void **state)
     }
 }
 
-/* With two dictionaries of which one is built, its size matters. Values that leave the text as it is are accepted. */
+/* With two dictionaries of which one is built, its size matters. Values that leave the text as it is are
+ * accepted. */
 static void test_preparation_in_effect(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* include/norma/prepare.h: the report, warnings, progress, interruption and errors. The files: tests/e2e/e2e_prepare.sh and
- * e2e_library.sh. */
+/* include/norma/prepare.h: the report, warnings, progress, interruption and errors. The files:
+ * tests/e2e/e2e_prepare.sh and e2e_library.sh. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -152,8 +152,8 @@ static char *bytes_of(const char *name)
     return text;
 }
 
-/* The preparation is stopped at each progress event in turn, until it completes; a stopped preparation does not
- * change the folder. */
+/* The preparation is stopped at each progress event in turn, until it completes; a stopped preparation does
+ * not change the folder. */
 static void test_interruptions_leave_the_folder(void **state)
 {
     (void)state;

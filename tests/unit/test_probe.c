@@ -1,5 +1,5 @@
-/* Live instruments: training with them gives bitwise identical weights, and every logged value equals one computed here in
- * double precision from copies of the inputs, outputs and gradients of the norms. */
+/* Live instruments: training with them gives bitwise identical weights, and every logged value equals one
+ * computed here in double precision from copies of the inputs, outputs and gradients of the norms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,6 @@
 #include "support/tiny_run.h"
 
 enum { HEADS = 2, MAX_SITES = 16 };
-
-/* ---- training with and without instruments ---- */
 
 static uint64_t train(const char *const *settings, const char *folder, bool resume, char **log)
 {
@@ -122,8 +120,6 @@ static void test_unknown_instrument_is_error(void **state)
     assert_null(probe); /* neither every nor checkpoints: disabled */
     nm_options_free(options);
 }
-
-/* ---- values against a reference in double ---- */
 
 typedef struct site { /* one norm in the measured update, as doubles */
     const nm_norm *norm;
@@ -282,8 +278,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Distances, gradient terms and gamma over the divisor of a norm with batch statistics. used_running: the forward pass
- * divides by the running statistic (PowerNorm after its warm-up). */
+/* Distances, gradient terms and gamma over the divisor of a norm with batch statistics. used_running: the
+ * forward pass divides by the running statistic (PowerNorm after its warm-up). */
 static void check_batch_norm(site *s, bool centered, bool used_running)
 {
     double mean = 0, variance = 0, roots = 0, sigma = 0, mu = 0, z_part = 0, ratio[64];
@@ -473,7 +469,8 @@ static void check_pnv(void)
     check_sites(false, true, false, false);
 }
 
-/* After the warm-up of 4 updates all norms divide by running statistics, except the final one, whose warm-up is longer. */
+/* After the warm-up of 4 updates all norms divide by running statistics, except the final one, whose warm-up
+ * is longer. */
 static void check_power(void)
 {
     for (int i = 0; i < record.n; i++) {

@@ -1,5 +1,5 @@
-/* Timing of kernels: what is counted for known shapes, nothing while off or in a dry run; a profiled training run takes the
- * same steps, and its kernels' times lie within those of its updates. */
+/* Timing of kernels: what is counted for known shapes, nothing while off or in a dry run; a profiled training
+ * run takes the same steps, and its kernels' times lie within those of its updates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Every recipe of a table or figure resolves to the settings that recipe_settings.ini lists from the papers, with and without
- * its reduced profile. */
+/* Every recipe of a table or figure resolves to the settings that recipe_settings.ini lists from the papers,
+ * with and without its reduced profile. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* train.activation_checkpointing = layer needs less memory than none and gives, in float and in bf16, bitwise identical weights
- * and logs (penalties, running statistics and instruments included), for every norm and any number of
- * threads. */
+/* train.activation_checkpointing = layer needs less memory than none and gives, in float and in bf16, bitwise
+ * identical weights and logs (penalties, running statistics and instruments included), for every norm and any
+ * number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,8 +127,6 @@ static void test_threads_are_exact(void **state)
     assert_exact("power", "pre", "3", "float");
     assert_exact("layer", "pre", "3", "float");
 }
-
-/* ---- one norm in two recomputed segments ---- */
 
 enum { ROWS = 6, WIDTH = 8 };
 

@@ -1,4 +1,5 @@
-/* The report: reading of logs, descriptions, formatted numbers, the table of runs, and the records of event files. */
+/* The report: reading of logs, descriptions, formatted numbers, the table of runs, and the records of event
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -156,8 +157,6 @@ static void test_description(void **state)
     free(b);
 }
 
-/* ---- run folders ---- */
-
 static void write_file(const char *folder, const char *run, const char *name, const char *text)
 {
     char *path = nm_format("%s/%s", folder, run);
@@ -169,7 +168,8 @@ static void write_file(const char *folder, const char *run, const char *name, co
     free(path);
 }
 
-/* A run of 55 updates with records every 50; the best model is that of update 30, and an inspection of update 55 exists. */
+/* A run of 55 updates with records every 50; the best model is that of update 30, and an inspection of update
+ * 55 exists. */
 static void write_run(const char *folder, const char *run, const char *norm, const char *start,
                       int tokens_per_second)
 {
@@ -322,8 +322,6 @@ static void test_runs_table(void **state)
     remove_folder(folder);
 }
 
-/* ---- grids ---- */
-
 /* A run of a grid: settings of the sections [train] and [norm.rbn], and its test score with two resamples. */
 static void write_grid_run(const char *folder, const char *run, const char *norm, const char *train,
                            const char *rbn, double score)
@@ -361,8 +359,8 @@ static nm_drawing drawing_of(const nm_report *report, const char *figure)
     return drawing;
 }
 
-/* Two norms with three batch sizes and three seeds; accumulate is coupled to the batch size, and options of norms that the
- * models do not have are no settings of theirs. */
+/* Two norms with three batch sizes and three seeds; accumulate is coupled to the batch size, and options of
+ * norms that the models do not have are no settings of theirs. */
 static void test_one_setting(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* nm_residual_normalize is bitwise identical to nm_residual followed by nm_normalize: results, gradients, statistics and
- * running state of every norm type, at every precision of the reference kernels and on the CPU, in training and at inference,
- * and in both uses: only the norm reads the sum (post-norm), or the next residual connection reads it too (pre-norm). */
+/* nm_residual_normalize is bitwise identical to nm_residual followed by nm_normalize: results, gradients,
+ * statistics and running state of every norm type, at every precision of the reference kernels and on the
+ * CPU, in training and at inference, and in both uses: only the norm reads the sum (post-norm), or the next
+ * residual connection reads it too (pre-norm). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Resuming: weights bitwise identical to those of an uninterrupted run, for every norm and at any update; settings
- * that a resumed run keeps or rejects; checkpoints that are damaged or cannot be read. */
+/* Resuming: weights bitwise identical to those of an uninterrupted run, for every norm and at any update;
+ * settings that a resumed run keeps or rejects; checkpoints that are damaged or cannot be read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,8 +95,9 @@ static void test_resume_is_exact_for_every_norm(void **state)
     }
 }
 
-/* The decays of a schedule by validations continue: here the loss rises, so that there are some before the stop. The validation
- * at the end of the first part, after update 16, is not one of the unbroken run and causes none. */
+/* The decays of a schedule by validations continue: here the loss rises, so that there are some before the
+ * stop. The validation at the end of the first part, after update 16, is not one of the unbroken run and
+ * causes none. */
 static void test_resume_keeps_the_decays_of_the_schedule(void **state)
 {
     (void)state;
@@ -153,7 +154,8 @@ static void test_resume_is_exact_at_any_update(void **state)
         assert_resume_is_exact("power", steps[i], settings);
 }
 
-/* The momentum of the matrices and the moments of the other parameters, with accumulation, clipping and frozen weights. */
+/* The momentum of the matrices and the moments of the other parameters, with accumulation, clipping and
+ * frozen weights. */
 static void test_resume_is_exact_with_muon(void **state)
 {
     (void)state;
@@ -215,7 +217,8 @@ static void test_unreadable_checkpoint_stays(void **state)
     free(moved);
 }
 
-/* A run whose newest training state is damaged continues from the one before, and keeps the damaged files under another name. */
+/* A run whose newest training state is damaged continues from the one before, and keeps the damaged files
+ * under another name. */
 static void check_damaged_state(void (*damage)(const char *path))
 {
     static const char *const settings[] = {"train.save_every", "1", NULL};
@@ -542,7 +545,8 @@ static void test_other_training_data_are_refused(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* Validations of the two sessions would be compared with each other; a run that was never validated has none. */
+/* Validations of the two sessions would be compared with each other; a run that was never validated has
+ * none. */
 static void test_other_validation_data_are_refused(void **state)
 {
     (void)state;
@@ -564,7 +568,8 @@ static void test_other_validation_data_are_refused(void **state)
     }
 }
 
-/* Records after the checkpoint belong to updates that are computed again, or to a configuration that was not used. */
+/* Records after the checkpoint belong to updates that are computed again, or to a configuration that was not
+ * used. */
 static void test_resume_cuts_the_log_at_the_checkpoint(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Generation with language models: KV cache against the whole context, greedy tokens, repetition penalty, ends of texts, samples
- * that do not depend on batches. threads = 1. */
+/* Generation with language models: KV cache against the whole context, greedy tokens, repetition penalty,
+ * ends of texts, samples that do not depend on batches. threads = 1. */
 #include "lm_rig.h"
 
 enum { PROMPTS = 5, DRAWN = 17 };
@@ -47,8 +47,9 @@ static double logit_of(rig *r, nm_tape *tape, int32_t at, int32_t seen)
     return sum;
 }
 
-/* Greedy sampling returns the token with the highest score after the prompt in the same context; a full context is replaced by its
- * second half. The scores are the logits, with clusters the log probabilities, those of repeated tokens with the penalty. */
+/* Greedy sampling returns the token with the highest score after the prompt in the same context; a full
+ * context is replaced by its second half. The scores are the logits, with clusters the log probabilities,
+ * those of repeated tokens with the penalty. */
 static void check_greedy(rig *r, const nm_id_list *prompt, const int32_t drawn[DRAWN], double penalty)
 {
     const bool clusters = nm_lm_config_of(r->model)->adaptive;
@@ -84,7 +85,8 @@ static void check_greedy(rig *r, const nm_id_list *prompt, const int32_t drawn[D
     nm_tape_release(&tape);
 }
 
-/* The largest difference between the rows of the stack's output of a step and of a forward pass over all inputs. */
+/* The largest difference between the rows of the stack's output of a step and of a forward pass over all
+ * inputs. */
 static double cache_difference(rig *r, nm_incremental *inc, nm_tape *tape, int32_t at)
 {
     int32_t in[SEGMENT], pos[SEGMENT], rows[SEGMENT], offsets[] = {0, at + 1};
@@ -150,7 +152,8 @@ static void test_greedy_tokens_are_most_probable(void **state)
     nm_vocab_free(vocab);
 }
 
-/* Keskar et al. 2019: the tokens of the prompt and of the text are less probable, with a penalty below 1 more probable. */
+/* Keskar et al. 2019: the tokens of the prompt and of the text are less probable, with a penalty below 1 more
+ * probable. */
 static void test_repetition_penalty(void **state)
 {
     (void)state;
@@ -212,8 +215,8 @@ static void write_until(rig *r, const nm_vocab *vocab, const nm_sample_options *
     nm_sampler_free(sampler);
 }
 
-/* A text that ends early is a beginning of the text that does not, whatever the other texts of its batch. The texts end at
- * different steps. */
+/* A text that ends early is a beginning of the text that does not, whatever the other texts of its batch. The
+ * texts end at different steps. */
 static void test_texts_end_where_the_caller_ends_them(void **state)
 {
     (void)state;
@@ -272,7 +275,8 @@ static double operations(const nm_backend *b)
     return flops;
 }
 
-/* Texts that have ended are not computed, and prompts have no output projection: a batch needs the operations of its texts. */
+/* Texts that have ended are not computed, and prompts have no output projection: a batch needs the operations
+ * of its texts. */
 static void test_batches_need_the_operations_of_their_texts(void **state)
 {
     (void)state;
@@ -370,7 +374,8 @@ static void test_samples_do_not_depend_on_batches(void **state)
     nm_vocab_free(vocab);
 }
 
-/* Long prompts take several steps. Next to an empty prompt, which generates from the beginning, each position is a step. */
+/* Long prompts take several steps. Next to an empty prompt, which generates from the beginning, each position
+ * is a step. */
 static void test_prompts_are_processed_in_steps(void **state)
 {
     (void)state;

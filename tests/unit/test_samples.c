@@ -1,11 +1,10 @@
-/* Several different translations: samples, whose frequencies are those of the distribution, and diverse beam search. */
+/* Several different translations: samples, whose frequencies are those of the distribution, and diverse beam
+ * search. */
 #include "decode/beam.h"
 #include "decode_search.h"
 
-/* ---- samples ---- */
-
-/* The probabilities of the first token, recomputed: temperature, then the top_k most probable, then the fewest of them with the
- * mass top_p. */
+/* The probabilities of the first token, recomputed: temperature, then the top_k most probable, then the
+ * fewest of them with the mass top_p. */
 static void sampled_probabilities(const nm_decode_options *o, const double *log_p, double *p)
 {
     double total = 0, kept = 0, sorted[WORDS];
@@ -86,7 +85,8 @@ static void test_sample_frequencies(void **state)
     nm_backend_free(backend);
 }
 
-/* With temperature 0 a sample is the greedy translation; samples do not depend on other sentences, batches or threads. */
+/* With temperature 0 a sample is the greedy translation; samples do not depend on other sentences, batches or
+ * threads. */
 static void test_samples(void **state)
 {
     (void)state;
@@ -125,8 +125,6 @@ static void test_samples(void **state)
     tiny_release(&made);
     nm_backend_free(backend);
 }
-
-/* ---- diverse beam search ---- */
 
 static void check_diverse(const char *search)
 {

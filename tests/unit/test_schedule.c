@@ -171,7 +171,8 @@ static void test_the_nearer_limit_counts(void **state)
     assert_true(last == 0);
 }
 
-/* A limit of time that is not reached leaves the rates exactly as they are without it, however slow the first updates are. */
+/* A limit of time that is not reached leaves the rates exactly as they are without it, however slow the first
+ * updates are. */
 static void test_a_distant_limit_of_time(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* include/norma/score.h: scores of texts and of files, intervals, paired tests, errors, interruption, and one scorer used by 16
- * threads. The values of the metrics: test_bleu, test_chrf, test_ter, test_metric_tokenizer; the program:
- * tests/e2e/e2e_score.sh. */
+/* include/norma/score.h: scores of texts and of files, intervals, paired tests, errors, interruption, and one
+ * scorer used by 16 threads. The values of the metrics: test_bleu, test_chrf, test_ter,
+ * test_metric_tokenizer; the program: tests/e2e/e2e_score.sh. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

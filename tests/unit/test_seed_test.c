@@ -1,5 +1,5 @@
-/* Tests over seeds and segments: Student's distribution at tabulated values, a hand-computed case, and the rate of false
- * positives of simulated comparisons of identical variants. */
+/* Tests over seeds and segments: Student's distribution at tabulated values, a hand-computed case, and the
+ * rate of false positives of simulated comparisons of identical variants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,8 @@ static void test_student_equals_tables(void **state)
 static void test_one_case_by_arithmetic(void **state)
 {
     (void)state;
-    /* Every model moves alike with the segments: no interaction, and the segments cancel in the difference. */
+    /* Every model moves alike with the segments: no interaction, and the segments cancel in the
+     * difference. */
     const double shift[] = {-1, 0, 1, 0, -2, 2}, scores_a[] = {10, 12, 14}, scores_b[] = {9, 11};
     double resamples[5][6];
     const double *a[3], *b[2];
@@ -64,8 +65,6 @@ static void test_one_case_by_arithmetic(void **state)
     assert_true(isnan(nm_seed_test(&group_a, &group_b, 0.05).p));
 }
 
-/* ---- false positives ---- */
-
 enum { N_SEEDS = 3, N_SEGMENTS = 150, N_RESAMPLES = 200, N_COMPARISONS = 600 };
 
 static double normal(uint32_t comparison, uint32_t site, uint64_t index)
@@ -74,7 +73,8 @@ static double normal(uint32_t comparison, uint32_t site, uint64_t index)
     return sqrt(-2 * log(nm_random_unit(words.w[0]))) * cos(6.283185307179586 * nm_random_unit(words.w[1]));
 }
 
-/* Accuracy of models whose score depends on the segment, on the seed and on both; the variants are identical. */
+/* Accuracy of models whose score depends on the segment, on the seed and on both; the variants are
+ * identical. */
 static void simulate(uint32_t comparison, double scores[2][N_SEEDS],
                      double (*resamples)[N_SEEDS][N_RESAMPLES])
 {
@@ -108,7 +108,8 @@ static double variance_of(const double *values, int n)
     return sum / (n - 1);
 }
 
-/* The variance over segments without the part that the variance over seeds contains already: the interaction. */
+/* The variance over segments without the part that the variance over seeds contains already: the
+ * interaction. */
 static void test_interaction_is_subtracted(void **state)
 {
     (void)state;

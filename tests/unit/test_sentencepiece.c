@@ -1,5 +1,5 @@
-/* SentencePiece models: segmentation and decoding as SentencePiece 0.1.97 (spm_encode, spm_decode) with the same models, which
- * the test builds, normalization rules, and damaged files. */
+/* SentencePiece models: segmentation and decoding as SentencePiece 0.1.97 (spm_encode, spm_decode) with the
+ * same models, which the test builds, normalization rules, and damaged files. */
 #include "text/sentencepiece.h"
 
 #include <math.h>
@@ -9,8 +9,6 @@
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 #include "text_helper.h"
-
-/* ---- a model file ---- */
 
 static void put_number(nm_buffer *out, uint64_t value)
 {
@@ -143,8 +141,6 @@ static nm_spm *open_model(const model_spec *spec)
     return spm;
 }
 
-/* ---- segmentation ---- */
-
 static const char *const lines[] = {
     "",
     "   ",
@@ -253,8 +249,6 @@ static void test_tokenizer(void **state)
     nm_spm_free(bytes);
 }
 
-/* ---- damaged files ---- */
-
 static void use_model(const char *data, size_t bytes)
 {
     nm_error err;
@@ -322,7 +316,8 @@ static void test_refusals(void **state)
     nm_buffer_release(&file);
 }
 
-/* Spaces separate pieces, so tabs and newlines in them have other characters; a piece with such a character keeps it. */
+/* Spaces separate pieces, so tabs and newlines in them have other characters; a piece with such a character
+ * keeps it. */
 static void test_pieces_with_whitespace(void **state)
 {
     (void)state;
@@ -381,8 +376,6 @@ static void test_which_models_keep_newlines(void **state)
     }
 }
 
-/* ---- sampling ---- */
-
 enum { MAX_SEGMENTATIONS = 512 };
 
 typedef struct segmentations { /* of a text, enumerated: pieces and logarithm of the probability */
@@ -391,8 +384,8 @@ typedef struct segmentations { /* of a text, enumerated: pieces and logarithm of
     int n;
 } segmentations;
 
-/* Extends the segmentation of the text before it by every normal piece at its start, and by an unknown one for a character that
- * is no piece. */
+/* Extends the segmentation of the text before it by every normal piece at its start, and by an unknown one
+ * for a character that is no piece. */
 static void enumerate(segmentations *all, const char *text, const char *before, double score,
                       bool after_unknown)
 {
@@ -427,7 +420,8 @@ static int by_score(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Frequencies of the draws against P^alpha / sum of P^alpha, over all segmentations or the nbest best ones. */
+/* Frequencies of the draws against P^alpha / sum of P^alpha, over all segmentations or the nbest best
+ * ones. */
 static void check_sampling(const char *text, double alpha, int64_t nbest)
 {
     enum { DRAWS = 50000 };

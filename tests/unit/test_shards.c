@@ -1,5 +1,5 @@
-/* Sums over shards: the tree of every number of shards equals its recursive definition, bit for bit, on every number of
- * processes (here threads); statistics of norms are those of the joined rows. */
+/* Sums over shards: the tree of every number of shards equals its recursive definition, bit for bit, on every
+ * number of processes (here threads); statistics of norms are those of the joined rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -227,8 +227,8 @@ static void test_gather_and_broadcast(void **state)
         run_ranks(run_gather, 1, size);
 }
 
-/* With `sharded` each rank has the sum of its part, and parts are gathered, collected and distributed. The part of the
- * last rank ends with an incomplete block. */
+/* With `sharded` each rank has the sum of its part, and parts are gathered, collected and distributed. The
+ * part of the last rank ends with an incomplete block. */
 enum { LARGE = 7 * NM_DOT_BLOCK + 100 };
 
 static void *run_sharded(void *argument)
@@ -292,8 +292,9 @@ static void *run_sharded(void *argument)
     return NULL;
 }
 
-/* The gradients of the last shard of each rank are sent while its pass runs, in the order that a dry run has observed: here
- * from the last parameter to the first, except that the second one, an embedding, is written to once more at the end. */
+/* The gradients of the last shard of each rank are sent while its pass runs, in the order that a dry run has
+ * observed: here from the last parameter to the first, except that the second one, an embedding, is written
+ * to once more at the end. */
 enum { N_PARAMS = 40, PARAM_WIDTH = 40 };
 
 static void run_pass(rig *r, nm_gradient_observer *observer, int64_t shard)

@@ -148,8 +148,6 @@ static void test_languages(void **state)
     }
 }
 
-/* ---- searches ---- */
-
 /* For source tokens 3 .. WORDS - 1: each selects itself and the next one; eos is always selected. */
 static nm_shortlist *neighbors(void)
 {
@@ -218,7 +216,8 @@ static void decode_with(nm_model *const *models, int32_t n_models, const nm_deco
     nm_decoder_free(decoder);
 }
 
-/* Every token is selected, and its log probability is that of the model divided by the sum over the selected tokens. */
+/* Every token is selected, and its log probability is that of the model divided by the sum over the selected
+ * tokens. */
 static void check_scores(tiny *const *made, int32_t n_models, const nm_shortlist *list, double tolerance)
 {
     nm_model *models[2];
@@ -358,7 +357,8 @@ static void test_independence(void **state)
     }
 }
 
-/* A prefix and constraints may contain other tokens; in forced decoding these have the log probability -infinity. */
+/* A prefix and constraints may contain other tokens; in forced decoding these have the log probability
+ * -infinity. */
 static void test_required(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A request to stop during a validation: the run ends at once with a checkpoint, and the resumed run repeats the validation, so
- * that its weights, schedule and validations are those of an uninterrupted run. */
+/* A request to stop during a validation: the run ends at once with a checkpoint, and the resumed run repeats
+ * the validation, so that its weights, schedule and validations are those of an uninterrupted run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Structures of layers (model.norm_position, model.residual and others): identities between them, initial values, and
- * combinations that are refused. */
+/* Structures of layers (model.norm_position, model.residual and others): identities between them, initial
+ * values, and combinations that are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,8 +64,8 @@ static void rig_close(rig *r)
 static const int32_t offsets[] = {0, 3, TOKENS};
 static const nm_packing packing = {2, TOKENS, 4, offsets, offsets};
 
-/* The output of the language model's stack for an input that depends on the element only, [TOKENS, WIDTH] (free). with_input: the
- * input itself. */
+/* The output of the language model's stack for an input that depends on the element only, [TOKENS, WIDTH]
+ * (free). with_input: the input itself. */
 static double *run_stack(rig *r, bool with_input)
 {
     nm_tape *tape = &r->tape;
@@ -305,7 +305,8 @@ static double bias_element(const char *init, const char *name, int i)
     return values[i];
 }
 
-/* The released code of DeepNet and Sub-LN scales the biases of values, outputs and feed-forward layers, too. */
+/* The released code of DeepNet and Sub-LN scales the biases of values, outputs and feed-forward layers,
+ * too. */
 static void test_initial_biases(void **state)
 {
     (void)state;

@@ -1,13 +1,11 @@
-/* BPE-dropout: the distribution of the segmentations of a word, enumerated from the definition of subword-nmt; and the sampler of
- * a training text. */
+/* BPE-dropout: the distribution of the segmentations of a word, enumerated from the definition of
+ * subword-nmt; and the sampler of a training text. */
 #include "text_helper.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "data/subword_sampler.h"
-
-/* ---- the definition, on strings ---- */
 
 static const char codes[] = "#version: 0.2\na a\nl o\na b</w>\naa aa\nlo w\ne r</w>\nlow er</w>\no w\n";
 static const char *const merges[][2] = {{"a", "a"},  {"l", "o"},     {"a", "b</w>"},    {"aa", "aa"},
@@ -87,8 +85,6 @@ static void write_segmentation(const segmentation *s, nm_buffer *out)
             nm_buffer_append(out, "@@ ", 3);
     }
 }
-
-/* ---- distribution ---- */
 
 static nm_bpe *read_codes(void)
 {
@@ -171,8 +167,6 @@ static void test_without_dropout_it_is_bpe(void **state)
     nm_bpe_applier_free(applier);
     nm_bpe_free(bpe);
 }
-
-/* ---- sampler ---- */
 
 static const char dictionary[] = "lower 9\nlow@@ 8\ner 7\naa@@ 6\nab 5\nl@@ 4\no@@ 4\nw@@ 4\ne@@ 4\nr 4\na@@ "
                                  "4\nb 4\nlo@@ 3\now@@ 2\naaaa@@ 2\n"

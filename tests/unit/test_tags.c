@@ -1,5 +1,5 @@
-/* Tag schemes: spans as defined by conlleval, valid transitions, conversion between schemes and back, and F1; the
- * best path of a chain compared with all paths. */
+/* Tag schemes: spans as defined by conlleval, valid transitions, conversion between schemes and back, and F1;
+ * the best path of a chain compared with all paths. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

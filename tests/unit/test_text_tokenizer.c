@@ -98,8 +98,8 @@ static void other_languages(void **state)
     nm_buffer_release(&out);
 }
 
-/* Marks stay with their letter, also decomposed accents, viramas and tone marks; joiners and the parts of an emoji are not split.
- * Korean words keep their spaces, and the punctuation of other scripts is attached. */
+/* Marks stay with their letter, also decomposed accents, viramas and tone marks; joiners and the parts of an
+ * emoji are not split. Korean words keep their spaces, and the punctuation of other scripts is attached. */
 static void scripts_with_marks(void **state)
 {
     (void)state;
@@ -232,7 +232,8 @@ static void basic_english(void **state)
     nm_tokenizer_close(&tokenizer);
 }
 
-/* Each occurrence is a token, the longest symbol that begins at a position; the text between is tokenized separately. */
+/* Each occurrence is a token, the longest symbol that begins at a position; the text between is tokenized
+ * separately. */
 static void user_symbols_are_tokens(void **state)
 {
     (void)state;

@@ -36,7 +36,8 @@ static void test_early_stopping(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* A new best validation after worse ones begins the count again. The learning rate is so high that the loss goes up and down. */
+/* A new best validation after worse ones begins the count again. The learning rate is so high that the loss
+ * goes up and down. */
 static void test_a_new_best_resets_the_patience(void **state)
 {
     (void)state;
@@ -141,7 +142,8 @@ static void test_run_is_not_overwritten(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* These schedules depend on the planned updates; a limit of time determines them, but not a fraction of them in advance. */
+/* These schedules depend on the planned updates; a limit of time determines them, but not a fraction of them
+ * in advance. */
 static void test_schedule_without_a_length_is_refused(void **state)
 {
     (void)state;
@@ -280,8 +282,8 @@ static void test_the_lowest_learning_rate_ends_the_run(void **state)
     tiny_data_remove(j.folder);
 }
 
-/* Whatever train.validate_every is; the schedule has only the validation of update 15. It gets negative losses where no score is
- * computed: higher is better. */
+/* Whatever train.validate_every is; the schedule has only the validation of update 15. It gets negative
+ * losses where no score is computed: higher is better. */
 static void test_a_run_ends_with_a_validation(void **state)
 {
     (void)state;

@@ -310,8 +310,6 @@ static void bad_texts(void **state)
     nm_translator_close(translator);
 }
 
-/* ---- threads ---- */
-
 typedef struct caller {
     nm_translator *translator;
     const nm_translations *expected;
@@ -407,8 +405,6 @@ static void a_process_that_was_forked_can_translate(void **state)
     nm_translations_free(expected);
     nm_translator_close(translator);
 }
-
-/* ---- stopping ---- */
 
 enum { N_MANY = 20000 }; /* texts of a call that would last for seconds */
 

@@ -1,4 +1,5 @@
-/* One update of training: learning rate, gradient norm, clipping, frozen parameters, divergence, and the position in the data. */
+/* One update of training: learning rate, gradient norm, clipping, frozen parameters, divergence, and the
+ * position in the data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,8 +72,8 @@ static void assert_near(double actual, double expected)
         fail_msg("%.9g, expected %.9g", actual, expected);
 }
 
-/* Plain SGD: the change of the parameters is the learning rate times the clipped gradient. Frozen parameters do not
- * contribute to its norm. */
+/* Plain SGD: the change of the parameters is the learning rate times the clipped gradient. Frozen parameters
+ * do not contribute to its norm. */
 static void test_gradient_norm_and_clipping(void **state)
 {
     (void)state;

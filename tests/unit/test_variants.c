@@ -429,8 +429,8 @@ static char *configuration(const char *recipe, nm_origin origin, const char *key
     return text;
 }
 
-/* Origins and options of norms that the model does not have make no difference; values and options of its norms do. The
- * decoder uses layer where the norm is batch. */
+/* Origins and options of norms that the model does not have make no difference; values and options of its
+ * norms do. The decoder uses layer where the norm is batch. */
 static void test_configurations_are_compared_by_effect(void **state)
 {
     (void)state;
@@ -471,7 +471,8 @@ static void test_empty_norms_are_resolved(void **state)
     }
 }
 
-/* The examples of a validation hide neither the validation nor the progress, the messages of a launcher not that of Norma. */
+/* The examples of a validation hide neither the validation nor the progress, the messages of a launcher not
+ * that of Norma. */
 static void test_last_line_of_a_run(void **state)
 {
     (void)state;

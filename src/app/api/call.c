@@ -49,8 +49,8 @@ void nm_call_requests_set_proceed(nm_call_requests *self, bool (*proceed)(void *
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* The function is called by the thread that set it only. Its answer `false` becomes a request, which other threads of the call
- * read. */
+/* The function is called by the thread that set it only. Its answer `false` becomes a request, which other
+ * threads of the call read. */
 static bool is_stopped(void *state)
 {
     nm_call *call = state;

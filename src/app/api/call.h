@@ -1,5 +1,5 @@
-/* Calls of a model that may be interrupted: by a request for all calls in progress, or by a function that the thread of the call
- * has set. */
+/* Calls of a model that may be interrupted: by a request for all calls in progress, or by a function that the
+ * thread of the call has set. */
 #ifndef NM_API_CALL_H
 #define NM_API_CALL_H
 

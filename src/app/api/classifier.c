@@ -8,7 +8,8 @@
 #include "task/classification.h"
 #include "text/words.h"
 
-/* Workspace of one call: copies of the task and the model of the classifier, with a separate text coder and backend. */
+/* Workspace of one call: copies of the task and the model of the classifier, with a separate text coder and
+ * backend. */
 typedef struct workspace {
     nm_classification_parts parts;
     nm_task task;
@@ -23,8 +24,6 @@ struct nm_classifier {
     size_t n_classes;
     nm_workspaces pool;
 };
-
-/* ---- open and close ---- */
 
 static void no_options(nm_options *options)
 {
@@ -124,8 +123,6 @@ const char *nm_classifier_class(const nm_classifier *self, size_t index)
 {
     return index < nm_classifier_n_classes(self) ? nm_classification_name(self->parts, (int32_t)index) : NULL;
 }
-
-/* ---- classification ---- */
 
 static void encode(const nm_classifier *self, workspace *w, const char *text, bool *truncated)
 {

@@ -33,8 +33,6 @@ bool nm_comparison_scores_grid(const nm_comparison *self)
     return self && self->experiment.config.score_grid;
 }
 
-/* ---- runs and variants ---- */
-
 /* While a run is not finished, its test results are those of an earlier comparison. */
 static nm_compared_run describe_run(const nm_run_job *job, const char *line)
 {
@@ -84,8 +82,6 @@ int64_t nm_comparison_parallel(const nm_comparison *self)
     return self ? self->experiment.queue.share.jobs : 0;
 }
 
-/* ---- tables ---- */
-
 static const char *const formats[] = {NM_TABLE_FORMATS(NM_CHOICE_NAME)};
 
 static bool find_format(const nm_comparison *self, const char *name, nm_table_format *format)
@@ -125,8 +121,6 @@ const char *nm_comparison_grid_text(nm_comparison *self, const char *format)
     return table_text(self, format, true);
 }
 
-/* ---- events ---- */
-
 static void on_tick(void *user, const nm_run_queue *queue)
 {
     nm_comparison *self = user;
@@ -158,7 +152,8 @@ static void on_message(void *user, const char *text)
         self->events.message(self->events.user, text);
 }
 
-/* The weights of two variants are identical if the settings in which they differ have no effect in this recipe. */
+/* The weights of two variants are identical if the settings in which they differ have no effect in this
+ * recipe. */
 static void warn_same_weights(const nm_comparison *self)
 {
     for (size_t i = 0; i < self->experiment.queue.n; i++) {
@@ -201,8 +196,6 @@ static void warn_precisions(const nm_comparison *self)
     }
 }
 
-/* ---- open ---- */
-
 static const char sections[] = "compare,run";
 
 static char *default_folder(const char *recipe, const char *profile)
@@ -211,8 +204,8 @@ static char *default_folder(const char *recipe, const char *profile)
     return nm_format("runs/%.*s%s%s-compare", (int)strcspn(name, "."), name, *profile ? "-" : "", profile);
 }
 
-/* Sets an option: those of [compare] apply to the comparison, those of [run] to the comparison and its runs, all others to the
- * runs. */
+/* Sets an option: those of [compare] apply to the comparison, those of [run] to the comparison and its runs,
+ * all others to the runs. */
 static nm_status set_option(nm_comparison *self, const char *name, const char *value, nm_error *err)
 {
     nm_status status = NM_OK;
@@ -323,7 +316,8 @@ nm_status nm_comparison_open(nm_comparison **comparison, const char *program, co
     return status;
 }
 
-/* NM_USAGE for options that have no effect on saved results. A missing value is reported by nm_settings_apply. */
+/* NM_USAGE for options that have no effect on saved results. A missing value is reported by
+ * nm_settings_apply. */
 static nm_status check_results_options(const nm_comparison *self, const char *const *options, nm_error *err)
 {
     static const char *const used[] = {"compare.format", "compare.margin", "compare.samples"};
@@ -366,8 +360,6 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
         nm_comparison_close(self);
     return status;
 }
-
-/* ---- run and close ---- */
 
 static nm_status train_and_score(nm_comparison *self, nm_error *err)
 {

@@ -75,7 +75,8 @@ static void add_form_inside(nm_constraint_texts *self, size_t from)
     add_phrase(self, before, true);
 }
 
-/* Adds a phrase of BPE subwords whose last word continues as its second form, if the vocabulary has its last subword. */
+/* Adds a phrase of BPE subwords whose last word continues as its second form, if the vocabulary has its last
+ * subword. */
 static void add_form_continued(nm_constraint_texts *self, size_t from)
 {
     const nm_vocab *vocab = self->parts->target_vocab;

@@ -26,8 +26,9 @@ typedef struct nm_constraint_texts {
     nm_buffer pieces;
 } nm_constraint_texts;
 
-/* Encodes the tab-separated phrases of n texts. NM_UNSUPPORTED for byte-level BPE; NM_MISMATCH for a phrase with unknown tokens and
- * NM_USAGE for too many phrases, with the number of the text; NM_INTERRUPTED. The caller releases the results in every case. */
+/* Encodes the tab-separated phrases of n texts. NM_UNSUPPORTED for byte-level BPE; NM_MISMATCH for a phrase
+ * with unknown tokens and NM_USAGE for too many phrases, with the number of the text; NM_INTERRUPTED. The
+ * caller releases the results in every case. */
 nm_status nm_constraint_texts_encode(nm_constraint_texts *self, const char *const *texts, size_t n,
                                      nm_error *err);
 void nm_constraint_texts_release(nm_constraint_texts *self);

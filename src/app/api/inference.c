@@ -9,8 +9,6 @@
 #include "base/option_value.h"
 #include "text/words.h"
 
-/* ---- options ---- */
-
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err)
 {
@@ -24,8 +22,6 @@ nm_status nm_settings_apply(nm_options *options, const char *sections, const cha
     }
     return NM_OK;
 }
-
-/* ---- models ---- */
 
 typedef struct model_file {
     char *path;
@@ -62,7 +58,8 @@ static nm_status add_file(model_files *self, const nm_task_type *task, const cha
     return NM_OK;
 }
 
-/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a comma. */
+/* paths: one model, or an ensemble, comma-separated. A path that exists is one model, even if it contains a
+ * comma. */
 static nm_status find_files(model_files *self, const nm_inference_type *type, const char *paths,
                             nm_error *err)
 {
@@ -163,8 +160,6 @@ const char *nm_inference_warning(const nm_inference *self)
     return nm_backend_lacks_threads(self->backend) ? nm_backend_warning(self->backend) : NULL;
 }
 
-/* ---- texts ---- */
-
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err)
 {
     if (n && !texts)
@@ -190,8 +185,6 @@ nm_status nm_lines_check(const char *const *lines, size_t n, const char *name, n
     }
     return NM_OK;
 }
-
-/* ---- workspaces ---- */
 
 void nm_workspaces_init(nm_workspaces *pool)
 {

@@ -1,5 +1,5 @@
-/* Common part of translator, tagger, classifier and language model of the C interface: options by name, the backend, the loaded
- * models, and workspaces for concurrent calls. */
+/* Common part of translator, tagger, classifier and language model of the C interface: options by name, the
+ * backend, the loaded models, and workspaces for concurrent calls. */
 #ifndef NM_INFERENCE_H
 #define NM_INFERENCE_H
 
@@ -25,28 +25,27 @@ typedef struct nm_inference {
     nm_call_requests calls;
 } nm_inference;
 
-/* Opens the models at `path`. settings: alternating names and values, ends with NULL, or NULL; they also override the options in
- * the model files. NM_USAGE for unknown options, NM_UNSUPPORTED for a model of another task, errors of nm_loaded_model_open. The
- * caller closes it, also after an error. */
+/* Opens the models at `path`. settings: alternating names and values, ends with NULL, or NULL; they also
+ * override the options in the model files. NM_USAGE for unknown options, NM_UNSUPPORTED for a model of
+ * another task, errors of nm_loaded_model_open. The caller closes it, also after an error. */
 nm_status nm_inference_open(nm_inference *inference, const nm_inference_type *type, const char *path,
                             const char *const *settings, nm_error *err);
 void nm_inference_close(nm_inference *inference);
-/* The value of an option of the first model, valid until nm_inference_close; NULL: there is no such option. */
+/* The value of an option of the first model, valid until nm_inference_close; NULL: there is no such
+ * option. */
 const char *nm_inference_option(const nm_inference *inference, const char *name);
 /* A warning about the device, or NULL. */
 const char *nm_inference_warning(const nm_inference *inference);
 
-/* Sets options. settings: alternating names, as for nm_option_path, and values, ends with NULL, or NULL. NM_USAGE for an unknown
- * name or an invalid or missing value. */
+/* Sets options. settings: alternating names, as for nm_option_path, and values, ends with NULL, or NULL.
+ * NM_USAGE for an unknown name or an invalid or missing value. */
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err);
 
-/* Checks texts [n]: NM_FORMAT unless each is UTF-8, NM_USAGE for NULL. name: of one text in messages, "text" for "text 0".
- * nm_lines_check: also NM_FORMAT for a line break, except at the end. */
+/* Checks texts [n]: NM_FORMAT unless each is UTF-8, NM_USAGE for NULL. name: of one text in messages, "text"
+ * for "text 0". nm_lines_check: also NM_FORMAT for a line break, except at the end. */
 nm_status nm_texts_check(const char *const *texts, size_t n, const char *name, nm_error *err);
 nm_status nm_lines_check(const char *const *lines, size_t n, const char *name, nm_error *err);
-
-/* ---- pool of idle workspaces, safe for concurrent calls ---- */
 
 typedef struct nm_workspaces {
     pthread_mutex_t mutex;

@@ -61,8 +61,6 @@ struct nm_lm_texts {
     char **texts, **whole; /* [n], without and with the prompts */
 };
 
-/* ---- open and close ---- */
-
 static void add_options(nm_options *options)
 {
     nm_sample_options_add(options);
@@ -198,16 +196,14 @@ static nm_status acquire_workspace(nm_language_model *self, workspace **w, nm_er
     return *w ? NM_OK : workspace_create(self, w, err);
 }
 
-/* Acquires a workspace for a call that needs a causal model; otherwise NM_UNSUPPORTED. cannot: end of the message, "cannot
- * generate text". */
+/* Acquires a workspace for a call that needs a causal model; otherwise NM_UNSUPPORTED. cannot: end of the
+ * message, "cannot generate text". */
 static nm_status begin_call(nm_language_model *self, const char *cannot, workspace **w, nm_error *err)
 {
     if (!self->sampler)
         return nm_fail(err, NM_UNSUPPORTED, "the model is not causal (model.causal = false): it %s", cannot);
     return acquire_workspace(self, w, err);
 }
-
-/* ---- log probabilities ---- */
 
 /* Appends the ids of all lines, each with the EOS token. ends [n]: index after the last id of each line. */
 static nm_status encode_lines(const nm_language_model *self, workspace *w, const char *const *lines, size_t n,
@@ -330,8 +326,6 @@ double nm_lm_scores_perplexity(const nm_lm_scores *self)
         sum += self->log_probs[t];
     return n ? exp(-sum / (double)n) : NAN;
 }
-
-/* ---- perplexity of files ---- */
 
 static nm_status score_file(nm_language_model *self, workspace *w, const char *path, nm_perplexity *out,
                             nm_error *err)
@@ -457,10 +451,8 @@ nm_interval nm_perplexity_interval(const nm_perplexity *self)
     return interval.low < interval.high ? interval : (nm_interval){perplexity, perplexity, perplexity};
 }
 
-/* ---- generation ---- */
-
-/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token between lines. where: of
- * messages. */
+/* Appends the ids of a prompt, as in the training text: the beginning of a document, or with the EOS token
+ * between lines. where: of messages. */
 static nm_status encode_prompt(const nm_language_model *self, workspace *w, const char *prompt,
                                const char *where, nm_ids *ids, nm_error *err)
 {
@@ -527,8 +519,8 @@ static char *text_from(workspace *w, const nm_id_list *prompt, const nm_ids *fou
     return text;
 }
 
-/* The part of `whole` that continues a prompt. A SentencePiece model has no space before the first word of a text, so the
- * continuation alone would lack the space after the prompt. */
+/* The part of `whole` that continues a prompt. A SentencePiece model has no space before the first word of a
+ * text, so the continuation alone would lack the space after the prompt. */
 static char *continuation_of(workspace *w, const nm_id_list *prompt, const nm_ids *found, const char *whole)
 {
     if (!nm_lm_keeps_text(w->text))
@@ -564,7 +556,8 @@ static char *find_stop(const generation *g, const nm_id_list *prompt, char *whol
     return nm_stop_strings_find(g->stops, after_prompt(g, prompt, whole));
 }
 
-/* What follows the last allowed newline: the token of the newline may contain more. NULL: the text has fewer newlines. */
+/* What follows the last allowed newline: the token of the newline may contain more. NULL: the text has fewer
+ * newlines. */
 static char *find_line_limit(const generation *g, const nm_id_list *prompt, char *whole)
 {
     char *at = after_prompt(g, prompt, whole);
@@ -575,8 +568,8 @@ static char *find_line_limit(const generation *g, const nm_id_list *prompt, char
     return at;
 }
 
-/* First token of the part of a text that is searched for a stop string after each token: it is longer than the strings and, where
- * the detokenizer depends on the words before, begins with a line. */
+/* First token of the part of a text that is searched for a stop string after each token: it is longer than
+ * the strings and, where the detokenizer depends on the words before, begins with a line. */
 static size_t search_from(const generation *g, const nm_id_list *prompt, const nm_ids *found)
 {
     enum { MORE_TOKENS = 8 }; /* those without text, and those in which a string begins and ends */
@@ -602,8 +595,9 @@ static bool contains_stop(void *user, const nm_id_list *prompt, const nm_ids *fo
     return contains;
 }
 
-/* Removes what follows `at` from the whole text, and from the end of the text without the prompt. They may differ in spaces: the
- * detokenizer writes quotation marks that open or close depending on the prompt. at NULL: nothing happens. */
+/* Removes what follows `at` from the whole text, and from the end of the text without the prompt. They may
+ * differ in spaces: the detokenizer writes quotation marks that open or close depending on the prompt. at
+ * NULL: nothing happens. */
 static void cut_text(char *text, char *whole, char *at)
 {
     if (!at)

@@ -16,8 +16,6 @@ struct nm_prepared {
     nm_prepare_report report;
 };
 
-/* ---- warnings ---- */
-
 /* Appends text with control characters replaced by '?'. */
 static void append_visible(nm_buffer *out, const char *text)
 {
@@ -38,8 +36,9 @@ static void append_example(nm_buffer *out, const nm_drop_example *example, int s
     }
 }
 
-/* Warns if the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or another
- * tokenization can drop most of a corpus. Duplicates do not count: they show nothing about the filters. */
+/* Warns if the filters dropped more than WARN_PERCENT of the training pairs: a filter for other languages or
+ * another tokenization can drop most of a corpus. Duplicates do not count: they show nothing about the
+ * filters. */
 static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *events)
 {
     enum { WARN_PERCENT = 5 };
@@ -70,8 +69,8 @@ static void warn_of_drops(const nm_prepared *self, const nm_prepare_events *even
     nm_buffer_release(&text);
 }
 
-/* Warns if more than a few percent of the validation or test pairs, or of the lines of plain text, occur in the training text.
- * Short sentences often do. */
+/* Warns if more than a few percent of the validation or test pairs, or of the lines of plain text, occur in
+ * the training text. Short sentences often do. */
 static void warn_of_repeated_pairs(const nm_prepared *self, const nm_prepare_events *events)
 {
     enum { PAIR_PERCENT = 2, LINE_PERCENT = 10 };
@@ -90,8 +89,8 @@ static void warn_of_repeated_pairs(const nm_prepared *self, const nm_prepare_eve
     }
 }
 
-/* Warns if the training text seems to be tokenized already: the Moses tokenizer would split the entities of the first
- * tokenization (&apos; becomes "&amp; apos ;") and the marks of BPE. */
+/* Warns if the training text seems to be tokenized already: the Moses tokenizer would split the entities of
+ * the first tokenization (&apos; becomes "&amp; apos ;") and the marks of BPE. */
 static void warn_of_tokenized_text(const nm_prepared *self, const nm_prepare_events *events)
 {
     enum { WARN_PERCENT = 1 };
@@ -107,8 +106,8 @@ static void warn_of_tokenized_text(const nm_prepared *self, const nm_prepare_eve
     free(text);
 }
 
-/* Warns if more than a few percent of the training tokens are not in the dictionary, as with one of another tokenizer or other
- * subwords. */
+/* Warns if more than a few percent of the training tokens are not in the dictionary, as with one of another
+ * tokenizer or other subwords. */
 static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_events *events)
 {
     enum { WARN_PERCENT = 10 };
@@ -127,8 +126,8 @@ static void warn_of_unknown_tokens(const nm_prepared *self, const nm_prepare_eve
     }
 }
 
-/* Warns if a much larger part of the validation or test tokens is unknown than of the training tokens, as in text of another
- * encoding, language or tokenization. Words are unknown more often than subwords. */
+/* Warns if a much larger part of the validation or test tokens is unknown than of the training tokens, as in
+ * text of another encoding, language or tokenization. Words are unknown more often than subwords. */
 static void warn_of_other_text(const nm_prepared *self, const nm_prepare_events *events)
 {
     const nm_prepare_report *report = &self->report;
@@ -153,8 +152,9 @@ static void warn_of_other_text(const nm_prepared *self, const nm_prepare_events 
         }
 }
 
-/* Warns if text of a language without spaces was tokenized by the Moses tokenizer, which leaves clauses as single words. Text that
- * contains spaces between words nevertheless has about as many words as the other side. */
+/* Warns if text of a language without spaces was tokenized by the Moses tokenizer, which leaves clauses as
+ * single words. Text that contains spaces between words nevertheless has about as many words as the other
+ * side. */
 static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_events *events)
 {
     const nm_prepare_config *config = self->config;
@@ -176,8 +176,6 @@ static void warn_of_missing_spaces(const nm_prepared *self, const nm_prepare_eve
         free(text);
     }
 }
-
-/* ---- preparation ---- */
 
 static nm_status read_settings(nm_options *options, const char *settings, nm_error *err)
 {
@@ -233,7 +231,8 @@ static nm_status use_defaults_of_like(nm_prepared *self, const nm_options *like,
     return NM_OK;
 }
 
-/* NM_MISMATCH if source and target are those of prepare.like in the other order, and its dictionaries differ. */
+/* NM_MISMATCH if source and target are those of prepare.like in the other order, and its dictionaries
+ * differ. */
 static nm_status check_order_of_like(const nm_prepared *self, const nm_prepare_config *like, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
@@ -329,8 +328,6 @@ void nm_prepared_free(nm_prepared *self)
     nm_options_free(self->options);
     free(self);
 }
-
-/* ---- report ---- */
 
 const char *nm_prepared_folder(const nm_prepared *self)
 {

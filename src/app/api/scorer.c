@@ -37,8 +37,6 @@ struct nm_scores {
     nm_call_requests *calls; /* heap: those of const scores may be interrupted, too */
 };
 
-/* ---- open and close ---- */
-
 /* Whether a key begins with one of the words of a list, each followed by a space. */
 static bool is_listed(const char *list, const char *key)
 {
@@ -183,8 +181,6 @@ void nm_scorer_set_proceed(nm_scorer *self, bool (*proceed)(void *user), void *u
     if (self)
         nm_call_requests_set_proceed(&self->calls, proceed, user);
 }
-
-/* ---- scores ---- */
 
 typedef struct test_set {
     const char *const *hypotheses, *const *references;

@@ -17,8 +17,8 @@ static const nm_option tag_rows[] = {
     {0}};
 /* clang-format on */
 
-/* Workspace of one call: copies of the task and the model of the tagger, with the word forms of the call and a separate
- * backend. */
+/* Workspace of one call: copies of the task and the model of the tagger, with the word forms of the call and
+ * a separate backend. */
 typedef struct workspace {
     nm_tagging_parts parts;
     nm_task task;
@@ -42,8 +42,6 @@ struct nm_tagged {
         bool in_pieces;
     } * sentences;
 };
-
-/* ---- open and close ---- */
 
 static void add_options(nm_options *options)
 {
@@ -148,8 +146,6 @@ const char *nm_tagger_tag(const nm_tagger *self, size_t index)
     return index < nm_tagger_n_tags(self) ? self->parts->tags[index] : NULL;
 }
 
-/* ---- tagging ---- */
-
 static nm_status check_tokens(const char *const *tokens, const size_t *lengths, size_t n, nm_error *err)
 {
     size_t total = 0;
@@ -168,7 +164,8 @@ static nm_status check_tokens(const char *const *tokens, const size_t *lengths, 
     return NM_OK;
 }
 
-/* Sets the names of the tags of a sentence, in the scheme of the options, and its spans. tags: [sentence->length], ids. */
+/* Sets the names of the tags of a sentence, in the scheme of the options, and its spans. tags:
+ * [sentence->length], ids. */
 static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_sentence *sentence)
 {
     size_t n = sentence->length;
@@ -230,8 +227,6 @@ nm_status nm_tagger_run(nm_tagger *self, const char *const *tokens, const size_t
         nm_tagged_free(out);
     return status;
 }
-
-/* ---- results ---- */
 
 void nm_tagged_free(nm_tagged *self)
 {

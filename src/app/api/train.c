@@ -30,8 +30,6 @@ struct nm_training {
     nm_stop stop;
 };
 
-/* ---- events ---- */
-
 static void on_message(void *user, const char *text)
 {
     const nm_training *self = user;
@@ -80,8 +78,6 @@ static void on_validated(void *user, const nm_training_validation *validation)
         events->validated(events->user, validation);
 }
 
-/* ---- options ---- */
-
 static nm_options *options_of(const nm_task_type *task)
 {
     nm_options *options = nm_options_create();
@@ -129,8 +125,8 @@ static nm_status set_options(nm_options *options, const char *const *settings, n
     return NM_OK;
 }
 
-/* The option run.folder, or runs/NAME or runs/NAME-PROFILE with the name of the recipe, heap; NULL for the text of a recipe
- * without run.folder. */
+/* The option run.folder, or runs/NAME or runs/NAME-PROFILE with the name of the recipe, heap; NULL for the
+ * text of a recipe without run.folder. */
 static char *run_folder(const nm_run_options *run, const char *recipe)
 {
     if (*run->folder || nm_recipe_is_text(recipe))
@@ -173,7 +169,8 @@ static nm_status prove_config(nm_training *self, nm_error *err)
     return NM_OK;
 }
 
-/* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not name. */
+/* Applies the sections [size.N] of the recipe. A resumed run has its own data, which the recipe need not
+ * name. */
 static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume resume, int64_t *size,
                              nm_error *err)
 {
@@ -230,8 +227,6 @@ static nm_status use_run_config(nm_training *self, nm_resume resume, nm_error *e
     return NM_OK;
 }
 
-/* ---- open, run and close ---- */
-
 /* Whether the recipe is the configuration of the run itself, which a resumed run without a recipe has. */
 static bool is_own_config(const nm_training *self, const char *recipe)
 {
@@ -254,8 +249,8 @@ static nm_status check_recipe(const nm_training *self, nm_error *err)
                : NM_OK;
 }
 
-/* The processes are connected before the recipe is read. A recipe with other options [comm] is the configuration of a run, whose
- * processes were those of its session. */
+/* The processes are connected before the recipe is read. A recipe with other options [comm] is the
+ * configuration of a run, whose processes were those of its session. */
 static void use_ranks(nm_training *self, const char *recipe, const nm_training_ranks *ranks)
 {
     nm_comm_config *comm = nm_options_find(self->options, "comm");

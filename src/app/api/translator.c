@@ -44,8 +44,6 @@ struct nm_translator {
     nm_workspaces pool;
 };
 
-/* ---- open and close ---- */
-
 static void add_options(nm_options *options)
 {
     nm_options_add(options, "translate", format_rows, NULL, sizeof(format_config));
@@ -79,8 +77,8 @@ static nm_status check_models(const nm_inference *inference, nm_error *err)
     return NM_OK;
 }
 
-/* The search options are those of the first model, overridden by those of the caller. A preset of the caller replaces all of
- * them. batch_tokens does not change results and is always that of the caller. */
+/* The search options are those of the first model, overridden by those of the caller. A preset of the caller
+ * replaces all of them. batch_tokens does not change results and is always that of the caller. */
 static nm_status choose_search(nm_translator *self, nm_error *err)
 {
     const nm_decode_options *given = nm_options_find(self->inference.options, "decode");
@@ -293,10 +291,8 @@ void nm_translator_set_proceed(nm_translator *self, bool (*proceed)(void *user),
         nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
 }
 
-/* ---- encoding and decoding of a text ---- */
-
-/* A list of texts as ids: text i has the ids begins[i] to begins[i + 1] - 1, the last one is eos; a text without words has only
- * eos, a text of more than TEXT_BYTES_MAX has none. */
+/* A list of texts as ids: text i has the ids begins[i] to begins[i + 1] - 1, the last one is eos; a text
+ * without words has only eos, a text of more than TEXT_BYTES_MAX has none. */
 typedef struct encoded {
     nm_ids ids;
     size_t *begins;
@@ -373,10 +369,9 @@ static nm_translated translated_of(const nm_translator *self, char *text, const 
     return out;
 }
 
-/* ---- translation ---- */
-
-/* Sets the words of a translation and their alignment by found->attention, [tokens, source tokens]. source: its text; n_source:
- * number of source tokens with eos. Overwrites w->subwords and the result of w->source. */
+/* Sets the words of a translation and their alignment by found->attention, [tokens, source tokens]. source:
+ * its text; n_source: number of source tokens with eos. Overwrites w->subwords and the result of
+ * w->source. */
 static void add_words(const nm_translator *self, workspace *w, const char *source, const nm_hypothesis *found,
                       int32_t n_source, nm_translated *out)
 {

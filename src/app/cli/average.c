@@ -15,7 +15,8 @@ typedef struct average_config { /* section [average] */
 
 /* clang-format off */
 static const nm_option average_rows[] = {
-    NM_OPTION(average_config, last, "0", 0, 1e6, "Number of newest checkpoints of each run folder; 0: all that the run has kept."),
+    NM_OPTION(average_config, last, "0", 0, 1e6,
+        "Number of newest checkpoints of each run folder; 0: all that the run has kept."),
     {0}};
 /* clang-format on */
 

@@ -1,4 +1,5 @@
-/* norma baseline: scores simple models of the task on the data of a recipe, as baselines for a trained model. */
+/* norma baseline: scores simple models of the task on the data of a recipe, as baselines for a trained
+ * model. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,13 +27,17 @@ typedef struct run_choice { /* section [run] */
 
 /* clang-format off */
 static const nm_option output_rows[] = {
-    NM_OPTION(output_config, only, "", 0, 0, "Name of the only baseline to compute, such as majority or kneser-ney; empty: all of the task."),
+    NM_OPTION(output_config, only, "", 0, 0,
+        "Name of the only baseline to compute, such as majority or kneser-ney; empty: all of the task."),
     NM_OPTION(output_config, json, "false", 0, 1, "Print one JSON object."),
-    NM_OPTION(output_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the intervals; 0: no intervals."),
+    NM_OPTION(output_config, bootstrap, "1000", 0, 10000000,
+        "Number of bootstrap resamples for the intervals; 0: no intervals."),
     {0}};
 static const nm_option run_rows[] = {
-    NM_OPTION(run_choice, task, "translation", 0, 0, "Task, if the recipe does not set it; determines the options of [data]."),
-    NM_OPTION(run_choice, profile, "", 0, 0, "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
+    NM_OPTION(run_choice, task, "translation", 0, 0,
+        "Task, if the recipe does not set it; determines the options of [data]."),
+    NM_OPTION(run_choice, profile, "", 0, 0,
+        "Profile of the recipe to apply, such as small (section [profile.small]); empty: none."),
     {0}};
 /* clang-format on */
 

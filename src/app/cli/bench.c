@@ -1,4 +1,5 @@
-/* norma bench: executes norma-bench, a separate program in the same folder, which is linked with a BLAS as a baseline. */
+/* norma bench: executes norma-bench, a separate program in the same folder, which is linked with a BLAS as a
+ * baseline. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,13 @@ static const nm_option bench_rows[] = {
     ROW(quick, "false", 0, 1, "Finish in less than a minute: fewer repetitions, one training step."),
     ROW(profile, "false", 0, 1, "Print the time of a training step by kernel."),
     ROW(scaling, "false", 0, 1, "Measure only training steps with 1, 2, 4, ... threads, up to --threads."),
-    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0, "Parts to measure, comma-separated; also: scaling."),
+    ROW(parts, "ceilings,kernels,norms,step,decode", 0, 0,
+        "Parts to measure, comma-separated; also: scaling."),
     ROW(match, "", 0, 0, "Measure only kernels and norms whose name contains this text; empty: all."),
-    ROW(json, "", 0, 0, "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),
-    ROW(isa, "auto", 0, 0, "CPU instruction set: auto, base, avx2, avx512, vnni, avx512_bf16, amx, neon or dotprod."),
+    ROW(json, "", 0, 0,
+        "File for all results as JSON; - writes JSON to standard output instead of tables; empty: none."),
+    ROW(isa, "auto", 0, 0,
+        "CPU instruction set: auto, base, avx2, avx512, vnni, avx512_bf16, amx, neon or dotprod."),
     ROW(precision, "float", 0, 0, "Precision of matrix multiplications: float or bf16."),
     ROW(threads, "0", 0, 4096, "Number of threads; 0: one per core, at most the CPU limit of the container."),
     {0}};

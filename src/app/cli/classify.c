@@ -33,12 +33,18 @@ typedef struct columns_config { /* section [data], options of files with tables 
 /* clang-format off */
 static const nm_option classify_rows[] = {
     NM_OPTION(classify_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
-    NM_OPTION(classify_config, probabilities, "false", 0, 1, "Append the probability of every class to each line; the first line names the classes."),
-    NM_OPTION(classify_config, evaluate, "false", 0, 1, "Compare with the labels of the file and print accuracy, macro-F1 and confusion matrix."),
-    NM_OPTION(classify_config, json, "false", 0, 1, "Write one JSON object per text, or one for the evaluation."),
-    NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000, "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
+    NM_OPTION(classify_config, probabilities, "false", 0, 1,
+        "Append the probability of every class to each line; the first line names the classes."),
+    NM_OPTION(classify_config, evaluate, "false", 0, 1,
+        "Compare with the labels of the file and print accuracy, macro-F1 and confusion matrix."),
+    NM_OPTION(classify_config, json, "false", 0, 1,
+        "Write one JSON object per text, or one for the evaluation."),
+    NM_OPTION(classify_config, bootstrap, "1000", 0, 10000000,
+        "Number of bootstrap resamples for the interval of --evaluate; 0: no interval."),
     NM_OPTION(classify_config, seed, "1", 0, 9e15, "Random seed of the bootstrap."),
-    NM_CHOICE(classify_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines and rows that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: write a line without a label."),
+    NM_CHOICE(classify_config, on_invalid, "error", NM_ON_INVALID_CHOICES,
+        "Treatment of lines and rows that are not UTF-8 or contain zero bytes: stop with an error after the "
+        "preceding lines, or skip: write a line without a label."),
     {0}};
 static const nm_option_rule classify_rules[] = {
     {"classify.bootstrap", "classify.evaluate", "true", "only the evaluation has an interval", NULL},
@@ -132,8 +138,6 @@ static void release(void *state)
     nm_ids_release(&self->pairs);
     free(self->numbers);
 }
-
-/* ---- texts ---- */
 
 /* The text of a table without a header would be lost without a message. */
 static void report_assumed_header(job *self)
@@ -234,7 +238,8 @@ static nm_status classify_texts(job *self, nm_error *err)
     return NM_OK;
 }
 
-/* Gathers the results of all processes, in the order of the texts, after each process has classified one buffer. */
+/* Gathers the results of all processes, in the order of the texts, after each process has classified one
+ * buffer. */
 static nm_status exchange_results(job *self, nm_error *err)
 {
     nm_comm *comm = self->session->comm;
@@ -276,8 +281,6 @@ static nm_status classify_all(job *self, nm_error *err)
     } while (self->lines.n);
     return NM_OK;
 }
-
-/* ---- evaluation ---- */
 
 static size_t n_evaluated(const job *self)
 {

@@ -74,8 +74,6 @@ static void release(void *state)
     nm_backend_free(self->backend);
 }
 
-/* ---- labels ---- */
-
 static void write_json(const job *self, FILE *out, const char *path, const char *label,
                        const double *probabilities)
 {
@@ -128,8 +126,6 @@ static nm_status label_files(job *self, nm_error *err)
     }
     return NM_OK;
 }
-
-/* ---- evaluation ---- */
 
 static nm_interval interval_of(const job *self, const nm_task_score *score)
 {

@@ -1,4 +1,5 @@
-/* norma compare: trains variants of one recipe with several seeds, scores them on the test set, and prints one table. */
+/* norma compare: trains variants of one recipe with several seeds, scores them on the test set, and prints
+ * one table. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static void on_trained(void *user, nm_comparison *comparison, size_t n_unscored)
         fprintf(stderr, "norma: scoring %zu run%s on the test set\n", n_unscored, n_unscored == 1 ? "" : "s");
 }
 
-/* "2 of 6 runs failed: layer, seed 1; batch, seed 2", with the exit code of the first. A run that has diverged is a result. */
+/* "2 of 6 runs failed: layer, seed 1; batch, seed 2", with the exit code of the first. A run that has
+ * diverged is a result. */
 static nm_status check_runs(nm_comparison *comparison, nm_error *err)
 {
     enum { LISTED = 8 };

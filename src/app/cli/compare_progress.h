@@ -1,5 +1,6 @@
-/* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a line for each running
- * run every 20 seconds, and a line for each run that has finished or has been scored. */
+/* Progress of norma compare during training: on a terminal, a table that is redrawn in place; otherwise a
+ * line for each running run every 20 seconds, and a line for each run that has finished or has been
+ * scored. */
 #ifndef NM_COMPARE_PROGRESS_H
 #define NM_COMPARE_PROGRESS_H
 

@@ -1,5 +1,5 @@
-/* norma completion: scripts that complete commands, options and values in bash and zsh, generated from the option tables. The
- * scripts run norma recipes --names to complete names of recipes. */
+/* norma completion: scripts that complete commands, options and values in bash and zsh, generated from the
+ * option tables. The scripts run norma recipes --names to complete names of recipes. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,8 @@ static void each_option(const nm_command *command,
     }
 }
 
-/* Writes the names of the commands whose first argument is a recipe, as a pattern of the shell: "train|compare". */
+/* Writes the names of the commands whose first argument is a recipe, as a pattern of the shell:
+ * "train|compare". */
 static void write_recipe_commands(const nm_command *const *commands, FILE *out)
 {
     const char *separator = "";
@@ -54,8 +55,6 @@ static void write_recipe_commands(const nm_command *const *commands, FILE *out)
         }
     }
 }
-
-/* ---- bash ---- */
 
 static void write_bash_name(const char *name, const nm_option *row, FILE *out)
 {
@@ -73,7 +72,8 @@ static void write_bash_choices(const char *name, const nm_option *row, FILE *out
     fputs("' ;;\n", out);
 }
 
-/* The commands whose usage begins with the values of the first argument, "bash|zsh". format: of the name and the values. */
+/* The commands whose usage begins with the values of the first argument, "bash|zsh". format: of the name and
+ * the values. */
 static void write_first_arguments(const nm_command *const *commands, const char *format, FILE *out)
 {
     for (; *commands; commands++) {
@@ -141,8 +141,6 @@ static void write_bash(const nm_command *const *commands, FILE *out)
           "complete -o default -o bashdefault -F _norma norma\n",
           out);
 }
-
-/* ---- zsh ---- */
 
 /* Writes text inside single quotes and escapes colons, which separate name and description. */
 static void write_zsh_text(const char *text, FILE *out)

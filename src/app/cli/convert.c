@@ -14,8 +14,11 @@ static const nm_option convert_rows[] = {
     NM_OPTION(convert_config, to, "", 0, 0, "Format to write: ctranslate2 or huggingface."),
     NM_OPTION(convert_config, from, "", 0, 0, "Format to read: ctranslate2, huggingface, fairseq or marian."),
     NM_OPTION(convert_config, output, "", 0, 0, "Folder to write; with --from, model file to write."),
-    NM_OPTION(convert_config, heads, "0", 0, 1024, "Number of attention heads of a fairseq model, which its files do not contain; 0: from the files, for other formats."),
-    NM_OPTION(convert_config, vocabs, "", 0, 0, "Vocabularies of a Marian model: SOURCE,TARGET, YAML files or SentencePiece models (.spm)."),
+    NM_OPTION(convert_config, heads, "0", 0, 1024,
+        "Number of attention heads of a fairseq model, which its files do not contain; "
+        "0: from the files, for other formats."),
+    NM_OPTION(convert_config, vocabs, "", 0, 0,
+        "Vocabularies of a Marian model: SOURCE,TARGET, YAML files or SentencePiece models (.spm)."),
     {0}};
 /* clang-format on */
 

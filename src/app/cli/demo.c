@@ -1,5 +1,6 @@
-/* norma demo: compares variants on the text of a user with one command. Each kind of text is a row of the table below. The demo
- * runs prepare, compare and generate as processes, so that an interrupted demo continues where it stopped. */
+/* norma demo: compares variants on the text of a user with one command. Each kind of text is a row of the
+ * table below. The demo runs prepare, compare and generate as processes, so that an interrupted demo
+ * continues where it stopped. */
 #include "cli/demo.h"
 
 #include <inttypes.h>
@@ -91,8 +92,6 @@ typedef struct demo {
     char *folder, *recipe, *runs; /* paths; runs: folder of the comparison */
 } demo;
 
-/* ---- arguments ---- */
-
 enum { MAX_ARGUMENTS = 40 };
 
 typedef struct arguments {
@@ -128,8 +127,6 @@ static int run_and_release(arguments *a)
         free(a->list[i]);
     return code;
 }
-
-/* ---- the text ---- */
 
 /* *key: identifies the texts by size and hash; heap, owned by the caller, also on failure. */
 static nm_status texts_key(const demo *d, char **key, nm_error *err)
@@ -167,8 +164,8 @@ static int prepare(const demo *d)
     return run_and_release(&a);
 }
 
-/* Splits and prepares the texts unless that has been done. The file FOLDER/texts is written last: if it exists, the data is
- * complete. *code: exit code of norma prepare. */
+/* Splits and prepares the texts unless that has been done. The file FOLDER/texts is written last: if it
+ * exists, the data is complete. *code: exit code of norma prepare. */
 static nm_status make_data(const demo *d, const char *key, int *code, nm_error *err)
 {
     char *path = nm_path_join(d->folder, "texts"), *present = NULL;
@@ -186,8 +183,6 @@ static nm_status make_data(const demo *d, const char *key, int *code, nm_error *
     free(present);
     return status;
 }
-
-/* ---- training ---- */
 
 static int compare(const demo *d)
 {
@@ -274,8 +269,6 @@ static nm_status demonstrate(const demo *d, int *code, nm_error *err)
     return NM_OK;
 }
 
-/* ---- the command ---- */
-
 static void demo_options_add(nm_options *options)
 {
     nm_options_add(options, "demo", demo_options, NULL, sizeof(demo_config));
@@ -289,7 +282,8 @@ static const demo_kind *kind_named(const char *name)
     return NULL;
 }
 
-/* The kind given by the arguments; NULL with an error if they are wrong. Without files, prints which files are expected. */
+/* The kind given by the arguments; NULL with an error if they are wrong. Without files, prints which files
+ * are expected. */
 static const demo_kind *parse_kind(int argc, char **argv, nm_error *err)
 {
     const demo_kind *kind = argc ? kind_named(argv[0]) : NULL;

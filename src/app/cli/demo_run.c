@@ -19,8 +19,8 @@ static void on_signal(int number)
         kill(running, number);
 }
 
-/* Does not return. The child has its own process group, because the parent forwards Ctrl-C. If the parent is killed, the
- * child receives SIGTERM. */
+/* Does not return. The child has its own process group, because the parent forwards Ctrl-C. If the parent is
+ * killed, the child receives SIGTERM. */
 static void exec_self(char **arguments, pid_t parent, const sigset_t *mask,
                       const struct sigaction inherited[N_FORWARDED])
 {

@@ -15,9 +15,12 @@ typedef struct export_config { /* section [export] */
 /* clang-format off */
 static const nm_option export_rows[] = {
     NM_OPTION(export_config, output, "", 0, 0, "Model file to write."),
-    NM_OPTION(export_config, fold, "false", 0, 0, "Fold norms that are affine per feature into the linear layers that follow them."),
-    NM_OPTION(export_config, int8, "false", 0, 0, "Quantize weight matrices to int8; the file has about a quarter of the size."),
-    NM_OPTION(export_config, bf16, "false", 0, 0, "Round weight matrices to bf16; the file has about half of the size."),
+    NM_OPTION(export_config, fold, "false", 0, 0,
+        "Fold norms that are affine per feature into the linear layers that follow them."),
+    NM_OPTION(export_config, int8, "false", 0, 0,
+        "Quantize weight matrices to int8; the file has about a quarter of the size."),
+    NM_OPTION(export_config, bf16, "false", 0, 0,
+        "Round weight matrices to bf16; the file has about half of the size."),
     {0}};
 /* clang-format on */
 

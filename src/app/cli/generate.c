@@ -27,22 +27,32 @@ typedef struct generate_config { /* section [generate] */
 /* clang-format off */
 static const nm_option generate_rows[] = {
     ROW(prompt, "", 0, 0, "Prompt, used instead of the lines of an input file."),
-    NM_CHOICE(generate_config, documents, "line", NM_DOCUMENT_UNITS, "Prompts in the input: every line, the lines between separators, or the whole file."),
+    NM_CHOICE(generate_config, documents, "line", NM_DOCUMENT_UNITS,
+        "Prompts in the input: every line, the lines between separators, or the whole file."),
     ROW(document_separator, "", 0, 0, "Line that separates prompts; empty: an empty line."),
     NM_TEXT_ENCODING_OPTION(generate_config),
     ROW(output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     ROW(samples, "1", 1, 1e6, "Number of continuations of each prompt."),
-    ROW(buffer, "64", 1, 1 << 20, "Number of prompts read before they are continued, from a terminal 1; 1: each prompt is continued immediately."),
+    ROW(buffer, "64", 1, 1 << 20,
+        "Number of prompts read before they are continued, from a terminal 1; "
+        "1: each prompt is continued immediately."),
     ROW(bare, "false", 0, 1, "Write the continuation without its prompt."),
     ROW(json, "false", 0, 1, "Write one JSON object per continuation, with prompt and text."),
-    NM_CHOICE(generate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of prompts that are not UTF-8, contain zero bytes, are longer than 1 MiB, or have unknown tokens if the model has no <unk>: stop with an error after the preceding prompts, or skip: write an empty line."),
+    NM_CHOICE(generate_config, on_invalid, "error", NM_ON_INVALID_CHOICES,
+        "Treatment of prompts that are not UTF-8, contain zero bytes, are longer than 1 MiB, or have unknown "
+        "tokens if the model has no <unk>: stop with an error after the preceding prompts, or skip: write an "
+        "empty line."),
     {0}};
 static const nm_option_rule generate_rules[] = {
-    {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
-    {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators", NULL},
-    {"generate.encoding", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
+    {"generate.documents", "generate.prompt", "", "a prompt on the command line is not read from a file",
+        NULL},
+    {"generate.document_separator", "generate.documents", "separated", "only those prompts have separators",
+        NULL},
+    {"generate.encoding", "generate.prompt", "", "a prompt on the command line is not read from a file",
+        NULL},
     {"generate.buffer", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
-    {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file", NULL},
+    {"generate.on_invalid", "generate.prompt", "", "a prompt on the command line is not read from a file",
+        NULL},
     {"sample.top_k", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.top_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},
     {"sample.min_p", "sample.temperature", "!", "greedy search always chooses the most probable token", NULL},

@@ -10,7 +10,8 @@
 
 enum { MIN_WIDTH = 72, DEFAULT_WIDTH = 80, MAX_WIDTH = 110, OPTION_INDENT = 2, HELP_INDENT = 30 };
 
-/* Width of the output in columns: the environment variable COLUMNS, otherwise the width of the terminal, otherwise 80. */
+/* Width of the output in columns: the environment variable COLUMNS, otherwise the width of the terminal,
+ * otherwise 80. */
 static int output_width(FILE *out)
 {
     const char *columns = getenv("COLUMNS");
@@ -23,8 +24,8 @@ static int output_width(FILE *out)
     return width < MIN_WIDTH ? MIN_WIDTH : width > MAX_WIDTH ? MAX_WIDTH : width;
 }
 
-/* Prints words, starting at column `column`, in lines of up to `width` columns with an indentation of `indent` columns. An empty
- * line in the text separates paragraphs. Ends with a newline. */
+/* Prints words, starting at column `column`, in lines of up to `width` columns with an indentation of
+ * `indent` columns. An empty line in the text separates paragraphs. Ends with a newline. */
 static void print_wrapped(const char *text, int column, int indent, int width, FILE *out)
 {
     bool first = true;

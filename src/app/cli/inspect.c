@@ -1,5 +1,5 @@
-/* norma inspect: measurements of the papers on trained models, for the best model of each run or for every saved checkpoint, as
- * tables or JSON, with advice on which remedies of the papers they indicate. */
+/* norma inspect: measurements of the papers on trained models, for the best model of each run or for every
+ * saved checkpoint, as tables or JSON, with advice on which remedies of the papers they indicate. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +22,14 @@ typedef struct inspect_config { /* section [inspect] */
 #define ROW(field, initial, min, max, help) NM_OPTION(inspect_config, field, initial, min, max, help)
 /* clang-format off */
 static const nm_option inspect_rows[] = {
-    ROW(measure, "all", 0, 0, "Measurements, comma-separated: tid, spectrum, condition, bounds, confidence; or all."),
+    ROW(measure, "all", 0, 0,
+        "Measurements, comma-separated: tid, spectrum, condition, bounds, confidence; or all."),
     ROW(batches, "50", 0, 1e12, "Number of batches per measurement; 0: all of the split."),
-    ROW(gradient_batches, "8", 0, 1e12, "Number of batches for bounds, which needs gradients; 0: all of the split."),
-    ROW(tid_sites, "auto", 0, 0, "Norm sites that TID is averaged over: auto (norms with batch statistics, otherwise the encoder), all, or comma-separated beginnings of names such as enc,dec.0.self."),
+    ROW(gradient_batches, "8", 0, 1e12,
+        "Number of batches for bounds, which needs gradients; 0: all of the split."),
+    ROW(tid_sites, "auto", 0, 0,
+        "Norm sites that TID is averaged over: auto (norms with batch statistics, otherwise the encoder), "
+        "all, or comma-separated beginnings of names such as enc,dec.0.self."),
     ROW(checkpoints, "false", 0, 1, "Inspect every checkpoint of the run instead of the best model."),
     ROW(data, "", 0, 0, "Data folder, if it has moved since training; empty: that of the run."),
     ROW(advise, "false", 0, 1, "Print which of the papers' remedies the measurements indicate."),
@@ -71,8 +75,6 @@ static void inspect_options(nm_options *options)
     nm_device_inference_options_add(options);
 }
 
-/* ---- model files ---- */
-
 /* *update: number of updates of the model; -1 if the file does not contain it. */
 static nm_status read_update(const char *path, int64_t *update, nm_error *err)
 {
@@ -83,8 +85,6 @@ static nm_status read_update(const char *path, int64_t *update, nm_error *err)
     nm_safetensors_close(file);
     return NM_OK;
 }
-
-/* ---- one model file ---- */
 
 static json_t *result_of(const char *run, const char *path, int64_t update, const nm_inspection *inspection,
                          const nm_advice *advice)
@@ -139,7 +139,8 @@ static nm_status report_result(job *self, const char *line, size_t bytes, nm_err
     return status;
 }
 
-/* Gathers the results after each process has inspected one model file; rank 0 reports them in the order of the files. */
+/* Gathers the results after each process has inspected one model file; rank 0 reports them in the order of
+ * the files. */
 static nm_status exchange_results(job *self, nm_error *err)
 {
     char *all;
@@ -251,8 +252,6 @@ static nm_status inspect_run(job *self, const char *run, nm_error *err)
     free(best);
     return status;
 }
-
-/* ---- the command ---- */
 
 static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv, nm_error *err)
 {

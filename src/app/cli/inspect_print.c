@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- text ---- */
-
 static void print_tid_line(const nm_tid_site *site, FILE *out)
 {
     fprintf(out, "%c %-20s %8.2f %8.2f %10.2f\n", site->averaged ? '*' : ' ', site->name, 100 * site->mean,
@@ -114,8 +112,6 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
                 advice[i].why, advice[i].verdict == NM_VERDICT_INDICATED ? "; try " : "",
                 advice[i].verdict == NM_VERDICT_INDICATED ? advice[i].setting : "");
 }
-
-/* ---- JSON ---- */
 
 static json_t *json_spectrum(const nm_inspection *inspection)
 {

@@ -52,7 +52,8 @@ static void find_ignored_signals(sigset_t *ignored)
     }
 }
 
-/* UCX, which MPI libraries use, installs a handler for SIGHUP, so that a program started by nohup would end with its terminal. */
+/* UCX, which MPI libraries use, installs a handler for SIGHUP, so that a program started by nohup would end
+ * with its terminal. */
 static void ignore_signals(const sigset_t *ignored)
 {
     for (int i = 1; i < NSIG; i++)

@@ -153,17 +153,19 @@ static int run(int argc, char **argv)
     return command ? nm_cli_run(command, commands, argc - 2, argv + 2) : unknown_command(name);
 }
 
-/* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads can then be many
- * times slower than one (docs/notes/performance-log.md). The runtime reads the environment before main, so the program executes
- * itself again with a short spin count, some tens of microseconds. The environment variable also ends the recursion. */
+/* In GCC's OpenMP runtime, waiting threads spin for milliseconds; on a machine with other load, two threads
+ * can then be many times slower than one (docs/notes/performance-log.md). The runtime reads the environment
+ * before main, so the program executes itself again with a short spin count, some tens of microseconds. The
+ * environment variable also ends the recursion. */
 static void start_with_short_spin(char **argv)
 {
     if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY") && !setenv("GOMP_SPINCOUNT", "1000", 0))
         execv("/proc/self/exe", argv); /* returns only on failure: slower, with the same results */
 }
 
-/* A program that starts norma and sets NORMA_PARENT to its own process number, as the Python package does, takes it along when it
- * ends for any reason: SIGTERM ends a training with a checkpoint. Commands that this process starts do not inherit that. */
+/* A program that starts norma and sets NORMA_PARENT to its own process number, as the Python package does,
+ * takes it along when it ends for any reason: SIGTERM ends a training with a checkpoint. Commands that this
+ * process starts do not inherit that. */
 static void end_with_parent(void)
 {
     const char *text = getenv("NORMA_PARENT");
@@ -176,8 +178,9 @@ static void end_with_parent(void)
         _exit(NM_INTERRUPTED);
 }
 
-/* If a standard descriptor is closed, the next opened file would get its number, and messages or results would be written to
- * that file. Therefore a closed descriptor is opened in the opposite direction, so that using it fails. */
+/* If a standard descriptor is closed, the next opened file would get its number, and messages or results
+ * would be written to that file. Therefore a closed descriptor is opened in the opposite direction, so that
+ * using it fails. */
 static void open_standard_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)

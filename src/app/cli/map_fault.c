@@ -1,4 +1,5 @@
-/* The SIGBUS handler uses only async-signal-safe functions. It looks up the mapped file of the address in /proc/self/maps. */
+/* The SIGBUS handler uses only async-signal-safe functions. It looks up the mapped file of the address in
+ * /proc/self/maps. */
 #include "cli/map_fault.h"
 
 #include <fcntl.h>
@@ -25,7 +26,8 @@ static uintptr_t parse_address(const char *text, const char **rest)
     return value;
 }
 
-/* The path in a line "BEGIN-END FLAGS OFFSET DEVICE INODE PATH" if the range contains the address, otherwise NULL. */
+/* The path in a line "BEGIN-END FLAGS OFFSET DEVICE INODE PATH" if the range contains the address, otherwise
+ * NULL. */
 static const char *path_in_line(const char *line, uintptr_t address)
 {
     const char *rest;
@@ -35,7 +37,8 @@ static const char *path_in_line(const char *line, uintptr_t address)
     return strchr(rest, '/');
 }
 
-/* The path of the mapping that contains the address; "" if there is none. Lines longer than the buffer are truncated. */
+/* The path of the mapping that contains the address; "" if there is none. Lines longer than the buffer are
+ * truncated. */
 static const char *mapped_path(uintptr_t address, char *buffer, size_t bytes)
 {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);

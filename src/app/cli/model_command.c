@@ -10,8 +10,6 @@
 #include "cli/compare_inputs.h"
 #include "train/checkpoint.h"
 
-/* ---- output ---- */
-
 /* False if there is no such file. The path "-" is the descriptor `standard`. */
 static bool get_file_info(const char *path, int standard, struct stat *info)
 {
@@ -62,8 +60,6 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
     *err = late;
     return closed;
 }
-
-/* ---- models ---- */
 
 /* Whether a comma-separated list contains the text. */
 static bool is_listed(const char *list, const char *text)

@@ -1,5 +1,6 @@
-/* The common part of commands that open a model and convert input to output: arguments MODEL [FILE ...], device, model, output
- * file. Such a command is an nm_model_command with functions that open the model and process the input. */
+/* The common part of commands that open a model and convert input to output: arguments MODEL [FILE ...],
+ * device, model, output file. Such a command is an nm_model_command with functions that open the model and
+ * process the input. */
 #ifndef NM_CLI_MODEL_COMMAND_H
 #define NM_CLI_MODEL_COMMAND_H
 
@@ -8,18 +9,19 @@
 #include "cli/cli.h"
 #include "cli/open_comm.h"
 
-/* The output of a command. It is first written to a temporary file, which replaces the output file if the command succeeds.
- * Devices and pipes are written directly. */
+/* The output of a command. It is first written to a temporary file, which replaces the output file if the
+ * command succeeds. Devices and pipes are written directly. */
 typedef struct nm_cli_output {
     FILE *stream;
     const char *name; /* for messages; not owned */
     nm_file_writer writer;
 } nm_cli_output;
 
-/* Opens the output; path "-": standard output. NM_USAGE if it is the same file as the input ("-": standard input; NULL: none),
- * which it would overwrite; NM_IO. */
+/* Opens the output; path "-": standard output. NM_USAGE if it is the same file as the input ("-": standard
+ * input; NULL: none), which it would overwrite; NM_IO. */
 nm_status nm_cli_output_open(nm_cli_output *output, const char *path, const char *input, nm_error *err);
-/* Replaces the file if status is NM_OK, otherwise discards the output. Returns status, or the error of writing. */
+/* Replaces the file if status is NM_OK, otherwise discards the output. Returns status, or the error of
+ * writing. */
 nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error *err);
 
 typedef struct nm_model_session {
@@ -44,17 +46,19 @@ typedef struct nm_model_command {
     void (*release)(void *state); /* may be NULL */
 } nm_model_command;
 
-/* Writes the output of all processes since the last call to the output file of rank 0, in the order of ranks. Collective:
- * several processes read the same input, each processes a part of it, and all call this function equally often. */
+/* Writes the output of all processes since the last call to the output file of rank 0, in the order of ranks.
+ * Collective: several processes read the same input, each processes a part of it, and all call this function
+ * equally often. */
 nm_status nm_model_session_flush(nm_model_session *session, nm_error *err);
 
-/* Runs the command with the arguments MODEL [FILE ...]. state: passed to the functions of the command. Returns the exit code. */
+/* Runs the command with the arguments MODEL [FILE ...]. state: passed to the functions of the command.
+ * Returns the exit code. */
 int nm_model_command_run(const nm_model_command *command, const nm_cli *cli, int argc, char **argv,
                          void *state);
 
-/* The settings of the command line as options of the public interface: alternating names and values, ends with NULL; heap, the
- * strings belong to cli. own: sections and options of the command itself, which are left out:
- * "translate.output,translate.buffer". */
+/* The settings of the command line as options of the public interface: alternating names and values, ends
+ * with NULL; heap, the strings belong to cli. own: sections and options of the command itself, which are left
+ * out: "translate.output,translate.buffer". */
 const char **nm_cli_settings(const nm_cli *cli, const char *own);
 
 /* Prints a warning, by the first process only; NULL: none. */

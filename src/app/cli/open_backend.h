@@ -1,12 +1,13 @@
-/* The backend of section [device], for commands that open a model without the public interface (docs/library.md). */
+/* The backend of section [device], for commands that open a model without the public interface
+ * (docs/library.md). */
 #ifndef NM_CLI_OPEN_BACKEND_H
 #define NM_CLI_OPEN_BACKEND_H
 
 #include "cli/cli.h"
 #include "backend/device.h"
 
-/* Opens the backend, freed with nm_backend_free. Prints a warning if the system could not start the requested number of
- * threads. */
+/* Opens the backend, freed with nm_backend_free. Prints a warning if the system could not start the requested
+ * number of threads. */
 nm_status nm_cli_open_backend(const nm_cli *cli, nm_backend **backend, nm_error *err);
 
 #endif

@@ -42,8 +42,9 @@ static void warn_of_separate_tasks(void)
             atol(tasks));
 }
 
-/* Only one process prints: rank 0 or, if that is the one that does not respond, the next one. A launcher needs up to 1.5 seconds
- * to end the others after rank 0 has ended, and half a second to forward the message. */
+/* Only one process prints: rank 0 or, if that is the one that does not respond, the next one. A launcher
+ * needs up to 1.5 seconds to end the others after rank 0 has ended, and half a second to forward the
+ * message. */
 static void give_up(const nm_error *err)
 {
     enum { LONGEST_TURN = 8 };

@@ -4,8 +4,8 @@
 
 #include "cli/cli.h"
 
-/* Checks everything that the command line names as an output before the command runs: options "output", those of
- * nm_command.outputs, and with nm_command.writes_first the first argument.
+/* Checks everything that the command line names as an output before the command runs: options "output", those
+ * of nm_command.outputs, and with nm_command.writes_first the first argument.
  * NM_USAGE  a file of a run folder or of a data folder exists there
  * NM_USAGE  a model file exists there, and the command does not write models
  * NM_USAGE  the output is a folder, and that of a run or of data

@@ -1,5 +1,5 @@
-/* norma perplexity: the perplexity of text under a language model, or of the splits of its data folder under a translation
- * model. */
+/* norma perplexity: the perplexity of text under a language model, or of the splits of its data folder under
+ * a translation model. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -39,14 +39,20 @@ typedef int SCORED_SPLITS_ENUM;
 static const nm_option perplexity_rows[] = {
     NM_PERPLEXITY_ROWS(perplexity_config),
     ROW(interval, "false", 0, 1, "Print the 95 % bootstrap interval over blocks of tokens."),
-    NM_CHOICE(perplexity_config, split, "all", SCORED_SPLITS, "Split of a translation model's data folder to score."),
-    ROW(data, "", 0, 0, "Data folder of a translation model, if it has moved since training; empty: that of the run."),
+    NM_CHOICE(perplexity_config, split, "all", SCORED_SPLITS,
+        "Split of a translation model's data folder to score."),
+    ROW(data, "", 0, 0,
+        "Data folder of a translation model, if it has moved since training; empty: that of the run."),
     ROW(json, "false", 0, 1, "Print one JSON object per file or split, and one for all files."),
-    ROW(tokens, "false", 0, 1, "Print one JSON object per document of the text (by default per line) with the log probability of every token, instead of the perplexity."),
-    ROW(each_line, "false", 0, 1, "With --tokens: each document is a separate text, without earlier ones as context."),
+    ROW(tokens, "false", 0, 1,
+        "Print one JSON object per document of the text (by default per line) with the log probability of "
+        "every token, instead of the perplexity."),
+    ROW(each_line, "false", 0, 1,
+        "With --tokens: each document is a separate text, without earlier ones as context."),
     {0}};
 static const nm_option_rule perplexity_rules[] = {
-    {"perplexity.each_line", "perplexity.tokens", "true", "only single tokens are scored document by document", NULL},
+    {"perplexity.each_line", "perplexity.tokens", "true",
+        "only single tokens are scored document by document", NULL},
     {"perplexity.interval", "perplexity.tokens", "false", "the perplexity is not printed", NULL},
     {"perplexity.drop_incomplete", "perplexity.tokens", "false", "all tokens are printed", NULL},
     NM_LM_DOCUMENT_RULE,
@@ -218,8 +224,6 @@ static nm_status score_files(job *self, int n, char **paths, nm_error *err)
     return status;
 }
 
-/* ---- single tokens ---- */
-
 #define TOKENS(F)                                                                                            \
     F(text, file, "Name of the file")                                                                        \
     F(int, line, "Number of the line or document, from 0")                                                   \
@@ -322,8 +326,6 @@ static nm_status check_model_options(const nm_cli *cli, bool is_translation, nm_
                            is_translation ? "translation" : "language");
     return NM_OK;
 }
-
-/* ---- translation models ---- */
 
 #define SPLIT_PERPLEXITY(F)                                                                                  \
     F(text, split, "`train`, `valid` or `test`")                                                             \

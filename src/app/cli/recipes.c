@@ -1,5 +1,5 @@
-/* norma recipes: lists the recipes that other commands find by name. They are in share/norma/recipes of the installation, or in
- * recipes/ of the build folder, a link to those of the source tree. */
+/* norma recipes: lists the recipes that other commands find by name. They are in share/norma/recipes of the
+ * installation, or in recipes/ of the build folder, a link to those of the source tree. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,8 @@ static nm_status fail_listing(const char *path, nm_error *err)
                    strerror(errno));
 }
 
-/* *folder: the folder of the recipes, found relative to the folder of the program; heap, NULL if there is none. */
+/* *folder: the folder of the recipes, found relative to the folder of the program; heap, NULL if there is
+ * none. */
 static nm_status find_recipe_folder(char **folder, nm_error *err)
 {
     static const char *const candidates[] = {"../share/norma/recipes", "recipes"};
@@ -64,8 +65,8 @@ static int compare_names(const void *a, const void *b)
 
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err);
 
-/* Adds a recipe, or a folder with recipes, if it is one. name: relative to the folder of all recipes. Files in common/ are parts
- * of recipes. */
+/* Adds a recipe, or a folder with recipes, if it is one. name: relative to the folder of all recipes. Files
+ * in common/ are parts of recipes. */
 static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
 {
     struct stat info;
@@ -85,7 +86,8 @@ static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
     return NM_OK;
 }
 
-/* Adds the recipes in a folder and its subfolders. prefix: relative to the folder of all recipes, "" for that folder. */
+/* Adds the recipes in a folder and its subfolders. prefix: relative to the folder of all recipes, "" for that
+ * folder. */
 static nm_status list_folder(recipe_list *list, const char *prefix, nm_error *err)
 {
     char *path = nm_path_join(list->folder, prefix);

@@ -1,4 +1,5 @@
-/* norma report: converts run folders to one HTML page with all figures, PNG images, and event files for TensorBoard. */
+/* norma report: converts run folders to one HTML page with all figures, PNG images, and event files for
+ * TensorBoard. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +63,8 @@ static nm_status write_all(const nm_report *report, const report_config *config,
     return NM_OK;
 }
 
-/* Moves the folders with a log to the front. Warns of the others unless all lack one. Returns the number of folders to read. */
+/* Moves the folders with a log to the front. Warns of the others unless all lack one. Returns the number of
+ * folders to read. */
 static int choose_folders(int argc, char **argv)
 {
     int n = 0;

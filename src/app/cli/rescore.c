@@ -20,10 +20,16 @@ typedef struct rescore_config { /* section [rescore] */
 static const nm_option rescore_rows[] = {
     NM_OPTION(rescore_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(rescore_config),
-    NM_CHOICE(rescore_config, input_format, "raw", NM_TEXT_FORMATS, "Format of both files: raw text; tokenized text as in the .words files of norma prepare, which is raw text with SentencePiece and byte-level BPE; or subwords."),
-    NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24, "Number of pairs read before scoring starts, from a terminal 1: large values batch sentences of similar length; 1: each pair is scored immediately."),
-    NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
-    NM_OPTION(rescore_config, json, "false", 0, 1, "Write one JSON object per pair: log probability, tokens and their log probabilities."),
+    NM_CHOICE(rescore_config, input_format, "raw", NM_TEXT_FORMATS,
+        "Format of both files: raw text; tokenized text as in the .words files of norma prepare, which is "
+        "raw text with SentencePiece and byte-level BPE; or subwords."),
+    NM_OPTION(rescore_config, buffer, "2000", 1, 1 << 24,
+        "Number of pairs read before scoring starts, from a terminal 1: large values batch sentences of "
+        "similar length; 1: each pair is scored immediately."),
+    NM_OPTION(rescore_config, batch_tokens, "1024", 1, 1 << 24,
+        "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
+    NM_OPTION(rescore_config, json, "false", 0, 1,
+        "Write one JSON object per pair: log probability, tokens and their log probabilities."),
     NM_ALIGNMENT_ROWS(rescore_config),
     {0}};
 /* clang-format on */
@@ -82,8 +88,6 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
         free(numbers[i]);
     return status;
 }
-
-/* ---- pairs ---- */
 
 static double log_probability(const nm_translations *scored, size_t i)
 {

@@ -9,8 +9,8 @@
 #include "cli/open_comm.h"
 #include "cli/output_guard.h"
 
-/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr"; heap. See
- * nm_option_path. */
+/* The path of an option in the tables: "source-lang" -> "prepare.source_lang", "train.lr" -> "train.lr";
+ * heap. See nm_option_path. */
 static char *option_path(const nm_cli *cli, const char *name, size_t length)
 {
     const char *sections = cli->command->section;
@@ -25,10 +25,10 @@ static char *option_path(const nm_cli *cli, const char *name, size_t length)
     return path;
 }
 
-/* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign), otherwise the next
- * argument; then *i is incremented. For a boolean option, and for a choice with the value "yes", the next argument is used
- * only if it is a valid value; otherwise the value is "true" or "yes". verbatim: the next argument may begin with "--". NULL:
- * there is no value. */
+/* The value of an option: the text after the equals sign in "--key=value" (equals points to the sign),
+ * otherwise the next argument; then *i is incremented. For a boolean option, and for a choice with the value
+ * "yes", the next argument is used only if it is a valid value; otherwise the value is "true" or "yes".
+ * verbatim: the next argument may begin with "--". NULL: there is no value. */
 static const char *option_value(const nm_option *row, bool verbatim, const char *equals, const char *next,
                                 int *i)
 {
@@ -55,8 +55,8 @@ static void add_setting(nm_cli *cli, const char *path, const char *value)
     }
 }
 
-/* Whether the option negates a boolean option: "--no-samples" means "--samples=false". Then *path and *row are those of the
- * boolean option. */
+/* Whether the option negates a boolean option: "--no-samples" means "--samples=false". Then *path and *row
+ * are those of the boolean option. */
 static bool is_negation(const nm_cli *cli, const char *name, char **path, const nm_option **row)
 {
     if (strncmp(name, "no-", 3))
@@ -114,8 +114,8 @@ static nm_status parse(nm_cli *cli, int argc, char **argv, int *n, nm_error *err
     return NM_OK;
 }
 
-/* Finds the recipe. If it does not exist, that is the cause of unknown options of its task: its error then replaces `status`
- * and err. */
+/* Finds the recipe. If it does not exist, that is the cause of unknown options of its task: its error then
+ * replaces `status` and err. */
 static nm_status find_recipe(const char *name, nm_status status, char **path, nm_error *err)
 {
     nm_error missing;

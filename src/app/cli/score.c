@@ -1,5 +1,5 @@
-/* norma score: scores a file of system outputs, with bootstrap intervals, a paired test against a second system, or scores of
- * single lines. */
+/* norma score: scores a file of system outputs, with bootstrap intervals, a paired test against a second
+ * system, or scores of single lines. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,10 @@ typedef struct score_options { /* section [score] */
 
 /* clang-format off */
 static const nm_option score_rows[] = {
-    NM_OPTION(score_options, reference, "", 0, 0, "File of references; several: comma-separated, or the option repeated."),
-    NM_OPTION(score_options, against, "", 0, 0, "File of another system's translations for a paired bootstrap test."),
+    NM_OPTION(score_options, reference, "", 0, 0,
+        "File of references; several: comma-separated, or the option repeated."),
+    NM_OPTION(score_options, against, "", 0, 0,
+        "File of another system's translations for a paired bootstrap test."),
     NM_SCORE_ROWS(score_options),
     NM_OPTION(score_options, json, "false", 0, 0, "Print one JSON object."),
     {0},
@@ -116,8 +118,6 @@ static nm_status score_files(score_job *job, nm_error *err)
                                err);
 }
 
-/* ---- text ---- */
-
 static void print_interval(const score_job *job, nm_interval interval)
 {
     printf("interval: %.2f to %.2f (95 %% of %lld bootstrap resamples, mean %.2f, seed %lld)\n", interval.low,
@@ -144,8 +144,6 @@ static nm_status print_corpus(const score_job *job, nm_error *err)
            job->options->centered ? "centered" : "one-sided, Koehn 2004");
     return NM_OK;
 }
-
-/* ---- JSON ---- */
 
 static json_t *json_interval(nm_interval interval)
 {

@@ -21,10 +21,13 @@ typedef struct shortlist_config { /* section [shortlist] */
 static const nm_option rows[] = {
     NM_OPTION(shortlist_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_OPTION(shortlist_config, best, "100", 1, 1 << 24, "Maximum number of target tokens per source token."),
-    NM_OPTION(shortlist_config, min_probability, "0.0001", 0, 1, "Minimum probability of a target token given a source token."),
+    NM_OPTION(shortlist_config, min_probability, "0.0001", 0, 1,
+        "Minimum probability of a target token given a source token."),
     NM_OPTION(shortlist_config, iterations, "5", 1, 1000, "Iterations of EM."),
-    NM_OPTION(shortlist_config, max_pairs, "1000000", 1, 1e15, "Maximum number of training pairs; of more, as many are used, at equal distances."),
-    NM_OPTION(shortlist_config, threads, "0", 0, 1024, "Number of threads; 0: one per core, at most the CPU limit of the container."),
+    NM_OPTION(shortlist_config, max_pairs, "1000000", 1, 1e15,
+        "Maximum number of training pairs; of more, as many are used, at equal distances."),
+    NM_OPTION(shortlist_config, threads, "0", 0, 1024,
+        "Number of threads; 0: one per core, at most the CPU limit of the container."),
     {0}};
 /* clang-format on */
 

@@ -1,4 +1,5 @@
-/* norma tag: tags tokenized text or files in CoNLL columns; the columns are kept, and the predicted tag is appended. */
+/* norma tag: tags tokenized text or files in CoNLL columns; the columns are kept, and the predicted tag is
+ * appended. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +36,21 @@ typedef struct tag_config { /* section [tag] */
 static const nm_option tag_rows[] = {
     NM_OPTION(tag_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(tag_config),
-    NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS, "Format of the input: columns with one token per line, or text with one sentence of tokens per line. auto: columns if the first line has a tab, a single token, or a tag as its last token."),
+    NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS,
+        "Format of the input: columns with one token per line, or text with one sentence of tokens per line. "
+        "auto: columns if the first line has a tab, a single token, or a tag as its last token."),
     NM_TAG_ROWS(tag_config),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
-    NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
-    NM_OPTION(tag_config, evaluate, "false", 0, 1, "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by label, to standard error, or with --json to the output."),
-    NM_OPTION(tag_config, json, "false", 0, 1, "Write one JSON object per sentence instead of columns, or one for the evaluation."),
-    NM_CHOICE(tag_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding sentences, or skip: leave out their sentences."),
+    NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX,
+        "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
+    NM_OPTION(tag_config, evaluate, "false", 0, 1,
+        "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by "
+        "label, to standard error, or with --json to the output."),
+    NM_OPTION(tag_config, json, "false", 0, 1,
+        "Write one JSON object per sentence instead of columns, or one for the evaluation."),
+    NM_CHOICE(tag_config, on_invalid, "error", NM_ON_INVALID_CHOICES,
+        "Treatment of lines that are not UTF-8 or contain zero bytes: stop with an error after the preceding "
+        "sentences, or skip: leave out their sentences."),
     {0}};
 static const nm_option_rule tag_rules[] = {
     {"tag.tag_column", "tag.evaluate", "true", "only the evaluation reads gold tags", NULL},
@@ -91,8 +100,6 @@ static nm_status open_tagger(nm_model_session *session, void *state, const char 
     free(settings);
     return status;
 }
-
-/* ---- input ---- */
 
 /* Whether the current line has a tab, a single token, or a tag as its last token. */
 static bool looks_like_columns(const nm_lines *lines)
@@ -208,8 +215,8 @@ static nm_status read_columns(job *self, bool *more, nm_error *err)
     return *more && !self->columns.invalid ? add_columns(self, err) : NM_OK;
 }
 
-/* Adds the next line, a blank one as a sentence without tokens, and so an invalid one that is skipped: every line has an
- * output. Modifies the line in the memory of the reader. */
+/* Adds the next line, a blank one as a sentence without tokens, and so an invalid one that is skipped: every
+ * line has an output. Modifies the line in the memory of the reader. */
 static nm_status read_text(job *self, bool *more, nm_error *err)
 {
     nm_lines *lines = &self->columns.lines;
@@ -259,8 +266,6 @@ static nm_status read_sentences(job *self, nm_error *err)
     return NM_OK;
 }
 
-/* ---- output ---- */
-
 static bool is_tag_of_model(const job *self, const char *tag)
 {
     for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
@@ -269,7 +274,8 @@ static bool is_tag_of_model(const job *self, const char *tag)
     return false;
 }
 
-/* Adds the spans of a sentence of n tokens to the counts. found: [n], predicted tags; first: index of its first token. */
+/* Adds the spans of a sentence of n tokens to the counts. found: [n], predicted tags; first: index of its
+ * first token. */
 static void count_spans(job *self, size_t first, const char *const *found, size_t n)
 {
     const char **gold = nm_allocate(n * sizeof *gold);
@@ -386,8 +392,6 @@ static nm_status tag_sentences(job *self, nm_error *err)
     nm_tagged_free(tagged);
     return NM_OK;
 }
-
-/* ---- evaluation ---- */
 
 static nm_span_counts sum_of_labels(const job *self)
 {

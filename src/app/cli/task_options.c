@@ -1,5 +1,5 @@
-/* The sections of options of a command. Those of training depend on the task, which is determined before the command line is
- * parsed: from the command line, otherwise from the recipe, otherwise it is translation. */
+/* The sections of options of a command. Those of training depend on the task, which is determined before the
+ * command line is parsed: from the command line, otherwise from the recipe, otherwise it is translation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,9 @@ static const char *named(const char *key, int argc, char **argv)
     return value;
 }
 
-/* *task: run.task of the recipe, heap, or NULL. A recipe that does not exist or is malformed is reported later, when it is read
- * completely; a recipe that cannot be read is reported here, because its options would be unknown without its task. */
+/* *task: run.task of the recipe, heap, or NULL. A recipe that does not exist or is malformed is reported
+ * later, when it is read completely; a recipe that cannot be read is reported here, because its options would
+ * be unknown without its task. */
 static nm_status find_recipe_task(int argc, char **argv, char **task, nm_error *err)
 {
     *task = NULL;
@@ -67,8 +68,8 @@ static nm_status recipe_of_model(const char *model, char **recipe, nm_error *err
     return NM_OK;
 }
 
-/* *recipe: the configuration of the run in the folder, if there is one, otherwise the recipe for the task of the model; heap, or
- * NULL. Empty names, and NULL: none. */
+/* *recipe: the configuration of the run in the folder, if there is one, otherwise the recipe for the task of
+ * the model; heap, or NULL. Empty names, and NULL: none. */
 /* Restores config.ini of a run if it is missing. */
 static nm_status restore_config(const char *folder, nm_error *err)
 {
@@ -107,7 +108,8 @@ nm_status nm_cli_default_recipe(const nm_options *options, char **recipe, nm_err
     return status;
 }
 
-/* *task: that of nm_cli_default_recipe, heap, or NULL. Errors are reported when the recipe is determined from the options. */
+/* *task: that of nm_cli_default_recipe, heap, or NULL. Errors are reported when the recipe is determined from
+ * the options. */
 static void find_default_task(int argc, char **argv, char **task)
 {
     char *recipe, *path;

@@ -1,5 +1,6 @@
-/* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, to inspect their results and to use
- * them in pipelines. The settings are those of a data folder or model (--like), or options. */
+/* norma tokenize, detokenize, subword, normalize: the steps of text preparation as filters, to inspect their
+ * results and to use them in pipelines. The settings are those of a data folder or model (--like), or
+ * options. */
 #include <stdlib.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -35,21 +36,34 @@ typedef struct filter_config { /* section [text] */
 /* clang-format off */
 static const nm_option filter_rows[] = {
     NM_OPTION(filter_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
-    NM_OPTION(filter_config, like, "", 0, 0, "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
+    NM_OPTION(filter_config, like, "", 0, 0,
+        "Data folder, model file or run folder, whose settings, BPE codes and SentencePiece model are used."),
     NM_CHOICE(filter_config, side, "source", SIDES, "Side of the data folder or model of --like."),
-    NM_OPTION(filter_config, undo, "false", 0, 0, "Reverse the step: join pieces, subwords or tokens to text."),
+    NM_OPTION(filter_config, undo, "false", 0, 0,
+        "Reverse the step: join pieces, subwords or tokens to text."),
     NM_WORD(filter_config, tokenizer, "moses", NM_TOKENIZER_NAMES, "Tokenizer without --like."),
-    NM_CHOICE(filter_config, pretokenizer, "gpt2", NM_PRETOKENIZERS, "Rules of the tokenizer byte_level, which split text into words."),
-    NM_OPTION(filter_config, language, "en", 0, 0, "Language of the Moses tokenizer or of its punctuation rules, a code of two or three letters."),
-    NM_OPTION(filter_config, aggressive, "false", 0, 0, "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
-    NM_OPTION(filter_config, escape, "true", 0, 0, "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
+    NM_CHOICE(filter_config, pretokenizer, "gpt2", NM_PRETOKENIZERS,
+        "Rules of the tokenizer byte_level, which split text into words."),
+    NM_OPTION(filter_config, language, "en", 0, 0,
+        "Language of the Moses tokenizer or of its punctuation rules, a code of two or three letters."),
+    NM_OPTION(filter_config, aggressive, "false", 0, 0,
+        "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
+    NM_OPTION(filter_config, escape, "true", 0, 0,
+        "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
     NM_OPTION(filter_config, lowercase, "false", 0, 0, "Lowercasing."),
-    NM_OPTION(filter_config, user_symbols, "", 0, 0, "User-defined symbols, comma-separated, such as <2en>,<num>, each of which is one token."),
+    NM_OPTION(filter_config, user_symbols, "", 0, 0,
+        "User-defined symbols, comma-separated, such as <2en>,<num>, each of which is one token."),
     NM_OPTION(filter_config, codes, "", 0, 0, "File of BPE codes for subword."),
-    NM_OPTION(filter_config, spm_model, "", 0, 0, "SentencePiece model; selects the tokenizer sentencepiece."),
-    NM_CHOICE(filter_config, format, "raw", NM_WORD_FORMATS, "Format of the text that subword reads, or writes with --undo."),
-    NM_CHOICE(filter_config, form, "nfkc", NORMAL_FORMS, "Normalization without --like and without a SentencePiece model: a Unicode normal form; punctuation like Moses' normalize-punctuation.perl for the language; printable replaces non-printing characters by spaces."),
-    NM_OPTION(filter_config, encoding, "utf-8", 0, 0, "Encoding of the input, a name of iconv such as latin1 or utf-16."),
+    NM_OPTION(filter_config, spm_model, "", 0, 0,
+        "SentencePiece model; selects the tokenizer sentencepiece."),
+    NM_CHOICE(filter_config, format, "raw", NM_WORD_FORMATS,
+        "Format of the text that subword reads, or writes with --undo."),
+    NM_CHOICE(filter_config, form, "nfkc", NORMAL_FORMS,
+        "Normalization without --like and without a SentencePiece model: a Unicode normal form; "
+        "punctuation like Moses' normalize-punctuation.perl for the language; "
+        "printable replaces non-printing characters by spaces."),
+    NM_OPTION(filter_config, encoding, "utf-8", 0, 0,
+        "Encoding of the input, a name of iconv such as latin1 or utf-16."),
     {0}};
 /* clang-format on */
 
@@ -65,8 +79,6 @@ typedef struct filter {
     nm_text_coder coder;
     nm_buffer line, out;
 } filter;
-
-/* ---- settings ---- */
 
 /* The tokenizer without --like; that of a SentencePiece model if one is given. */
 static const char *given_tokenizer(const filter_config *config)
@@ -143,7 +155,8 @@ static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *
     return NM_OK;
 }
 
-/* Without codes or a SentencePiece model there are no subwords; byte-level BPE without codes has those of single bytes. */
+/* Without codes or a SentencePiece model there are no subwords; byte-level BPE without codes has those of
+ * single bytes. */
 static nm_status check_subwords(const filter *self, nm_error *err)
 {
     const filter_config *config = self->config;
@@ -219,8 +232,6 @@ static nm_status open_given(filter *self, nm_error *err)
     }
     return open_coder(self, &prepare, config->language, err);
 }
-
-/* ---- lines ---- */
 
 static nm_status normalize_unicode(normal_form form, const char *line, nm_buffer *out, nm_error *err)
 {

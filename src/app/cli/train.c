@@ -1,5 +1,5 @@
-/* norma train: trains a model from a recipe. Progress is shown in one line that is redrawn on a terminal, otherwise in plain
- * lines. */
+/* norma train: trains a model from a recipe. Progress is shown in one line that is redrawn on a terminal,
+ * otherwise in plain lines. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 static volatile sig_atomic_t stop_requested;
 static nm_training *volatile opened; /* for the signal handler */
 
-/* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The other signals may
- * be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell, SIGUSR1
- * and SIGUSR2 by batch systems (submitit, Grid Engine), SIGXCPU at the soft limit of CPU time. */
+/* Requests a checkpoint and the end of training. A second SIGINT or SIGTERM ends the process immediately. The
+ * other signals may be sent repeatedly: SIGPIPE with every message, SIGHUP by the terminal and by the shell,
+ * SIGUSR1 and SIGUSR2 by batch systems (submitit, Grid Engine), SIGXCPU at the soft limit of CPU time. */
 static void on_signal(int number)
 {
     bool interrupt = number == SIGINT || number == SIGTERM;
@@ -70,7 +70,8 @@ static void show_duration(char *text, size_t bytes, double seconds)
         snprintf(text, bytes, "%d:%02d:%02d", (int)seconds / 3600, (int)seconds / 60 % 60, (int)seconds % 60);
 }
 
-/* Prints an estimate of the training time, once, measured without the first update, which allocates memory. */
+/* Prints an estimate of the training time, once, measured without the first update, which allocates
+ * memory. */
 static void print_estimate(console *t, const nm_training_progress *p)
 {
     enum { MIN_UPDATES = 5 };
@@ -197,7 +198,8 @@ static void print_header(const nm_training *training, int32_t ranks)
             nm_training_bytes(training) >> 20);
 }
 
-/* "done: 60 updates, 4821 target tokens; best at update 40: loss 2.3112, BLEU 23.10 (runs/a/best.safetensors)" */
+/* "done: 60 updates, 4821 target tokens; best at update 40: loss 2.3112, BLEU 23.10
+ * (runs/a/best.safetensors)" */
 static void print_done(const nm_training *training)
 {
     const nm_training_summary run = nm_training_summarize(training);

@@ -23,12 +23,21 @@ static const nm_option translate_rows[] = {
     NM_OPTION(translate_config, output, "-", 0, 0, "Output file, complete or absent; - is standard output."),
     NM_TEXT_ENCODING_OPTION(translate_config),
     NM_TRANSLATE_FORMAT_ROWS(translate_config),
-    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24, "Number of lines read before translation starts, from a terminal 1: large values batch sentences of similar length; 1: each line is translated immediately."),
-    NM_OPTION(translate_config, json, "false", 0, 1, "Write one JSON object per line of input: translations with scores, tokens and their log probabilities."),
+    NM_OPTION(translate_config, buffer, "2000", 1, 1 << 24,
+        "Number of lines read before translation starts, from a terminal 1: large values batch sentences of "
+        "similar length; 1: each line is translated immediately."),
+    NM_OPTION(translate_config, json, "false", 0, 1,
+        "Write one JSON object per line of input: translations with scores, tokens and their log "
+        "probabilities."),
     NM_TRANSLATE_ROWS(translate_config),
-    NM_OPTION(translate_config, prefix, "", 0, 0, "File with the first words of the translation of each line; an empty line sets none."),
-    NM_OPTION(translate_config, constraints, "", 0, 0, "File with the phrases that the translation of each line must contain, separated by tabs; an empty line sets none."),
-    NM_CHOICE(translate_config, on_invalid, "error", NM_ON_INVALID_CHOICES, "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
+    NM_OPTION(translate_config, prefix, "", 0, 0,
+        "File with the first words of the translation of each line; an empty line sets none."),
+    NM_OPTION(translate_config, constraints, "", 0, 0,
+        "File with the phrases that the translation of each line must contain, separated by tabs; "
+        "an empty line sets none."),
+    NM_CHOICE(translate_config, on_invalid, "error", NM_ON_INVALID_CHOICES,
+        "Treatment of lines of the input that are not UTF-8 or contain zero bytes: stop with an error after "
+        "the preceding lines, or skip: treat them as empty lines, which keeps the output aligned."),
     {0}};
 /* clang-format on */
 
@@ -64,8 +73,6 @@ static nm_status open_translator(nm_model_session *session, void *state, const c
     free(settings);
     return status;
 }
-
-/* ---- lines ---- */
 
 static void write_json(const nm_translations *all, size_t i, int64_t number, const char *source,
                        bool alignment, FILE *output)

@@ -1,4 +1,5 @@
-/* norma verify: the files of a run against the manifests of its checkpoints, and stored updates computed again (docs/proofs.md). */
+/* norma verify: the files of a run against the manifests of its checkpoints, and stored updates computed
+ * again (docs/proofs.md). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,12 +25,17 @@ typedef struct verify_config { /* section [verify] */
 
 /* clang-format off */
 static const nm_option verify_rows[] = {
-    NM_OPTION(verify_config, updates, "0", 0, 1e9, "Number of stored checkpoints to compute again, each from the one before it; 0: all."),
-    NM_OPTION(verify_config, random, "false", 0, 1, "Choose these checkpoints at random; otherwise the newest ones."),
-    NM_OPTION(verify_config, start, "false", 0, 1, "Also compute the oldest stored checkpoint again, from the seed."),
-    NM_OPTION(verify_config, threads, "0", 0, 4096, "Number of threads; 0: as in the run. Results do not depend on it."),
+    NM_OPTION(verify_config, updates, "0", 0, 1e9,
+        "Number of stored checkpoints to compute again, each from the one before it; 0: all."),
+    NM_OPTION(verify_config, random, "false", 0, 1,
+        "Choose these checkpoints at random; otherwise the newest ones."),
+    NM_OPTION(verify_config, start, "false", 0, 1,
+        "Also compute the oldest stored checkpoint again, from the seed."),
+    NM_OPTION(verify_config, threads, "0", 0, 4096,
+        "Number of threads; 0: as in the run. Results do not depend on it."),
     NM_OPTION(verify_config, data, "", 0, 0, "Data folder, if it is not where the run has read it."),
-    NM_OPTION(verify_config, work, "/tmp", 0, 0, "Folder for temporary copies, which all processes can read."),
+    NM_OPTION(verify_config, work, "/tmp", 0, 0,
+        "Folder for temporary copies, which all processes can read."),
     {0}};
 /* clang-format on */
 
@@ -55,8 +61,6 @@ typedef struct job {
     int64_t n_equal;
     char folder[4096]; /* of the recomputation */
 } job;
-
-/* ---- files ---- */
 
 static nm_status list_updates(job *self, nm_error *err)
 {
@@ -142,8 +146,6 @@ static nm_status check_files(const job *self, nm_error *err)
     return NM_OK;
 }
 
-/* ---- choice ---- */
-
 static void swap(interval *a, interval *b)
 {
     const interval old = *a;
@@ -169,8 +171,6 @@ static void choose(job *self)
         self->intervals[n++] = (interval){FROM_SEED, self->updates[0]};
     self->n_intervals = n;
 }
-
-/* ---- recomputation ---- */
 
 static char *checkpoint_file(const char *run, int64_t update, const char *suffix)
 {
@@ -222,7 +222,8 @@ static nm_status copy_log(const job *self, int64_t update, nm_error *err)
     return status;
 }
 
-/* A folder with the run as it was at the checkpoint, and the configuration with which it was continued; of rank 0. */
+/* A folder with the run as it was at the checkpoint, and the configuration with which it was continued; of
+ * rank 0. */
 static nm_status make_folder(job *self, const interval *part, nm_error *err)
 {
     snprintf(self->folder, sizeof self->folder, "%s/norma-verify-XXXXXX", self->config->work);
@@ -316,7 +317,8 @@ static nm_status train(const job *self, const interval *part, nm_error *err)
     return status;
 }
 
-/* Times, and the length of the log, which contains times; "state": these and all other values, in checkpoints of version 0.1. */
+/* Times, and the length of the log, which contains times; "state": these and all other values, in checkpoints
+ * of version 0.1. */
 static bool is_measured(const char *tensor)
 {
     return !strcmp(tensor, "state") || !strcmp(tensor, "state.seconds") || !strcmp(tensor, "state.log_bytes");

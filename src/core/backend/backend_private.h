@@ -1,5 +1,5 @@
-/* Private data of a backend: allocated memory regions, scratch memory of kernels, registered packed weights, and the kernel
- * tables of the dry run, the fenced mode and profiling. */
+/* Private data of a backend: allocated memory regions, scratch memory of kernels, registered packed weights,
+ * and the kernel tables of the dry run, the fenced mode and profiling. */
 #ifndef NM_BACKEND_PRIVATE_H
 #define NM_BACKEND_PRIVATE_H
 
@@ -50,17 +50,17 @@ static inline nm_backend_private *nm_backend_inside(const nm_backend *backend)
 /* The registered weight of which these rows are whole rows, or NULL. *first: index of the first one. */
 const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat rows, int32_t *first);
 
-/* Called by the kernels `linear`: computes the layer with linear_int8 and returns true if its weight is registered as int8;
- * otherwise returns false. */
+/* Called by the kernels `linear`: computes the layer with linear_int8 and returns true if its weight is
+ * registered as int8; otherwise returns false. */
 bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args);
 
-/* Host scratch memory of a kernel: at least `bytes` bytes, aligned to 64 bytes, uninitialized. Each slot is one block, which
- * only grows; it is valid until the next call with this slot. In a dry run nothing is allocated, and the result may be NULL.
- * Must not be called inside parallel regions. */
+/* Host scratch memory of a kernel: at least `bytes` bytes, aligned to 64 bytes, uninitialized. Each slot is
+ * one block, which only grows; it is valid until the next call with this slot. In a dry run nothing is
+ * allocated, and the result may be NULL. Must not be called inside parallel regions. */
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes);
 
-/* Kernels that do nothing, except that download and dot write zeros to host memory, and that softmax_loss requests its scratch
- * memory. active: the kernels outside the dry run. */
+/* Kernels that do nothing, except that download and dot write zeros to host memory, and that softmax_loss
+ * requests its scratch memory. active: the kernels outside the dry run. */
 nm_kernels nm_dry_run_kernels(const nm_kernels *active);
 
 /* Replaces the kernels of the backend with ones that make device memory accessible only while they run. */

@@ -49,8 +49,9 @@ static inline float nm_bf16_value(uint16_t bits)
     return x;
 }
 
-/* c + x y for bf16 numbers x and y, rounded once. A result whose absolute value is below FLT_MIN after rounding to 24 bits
- * becomes zero. The product is exact in float unless its absolute value is below FLT_MIN or above FLT_MAX. */
+/* c + x y for bf16 numbers x and y, rounded once. A result whose absolute value is below FLT_MIN after
+ * rounding to 24 bits becomes zero. The product is exact in float unless its absolute value is below FLT_MIN
+ * or above FLT_MAX. */
 static inline float nm_bf16_multiply_add(float x, float y, float c)
 {
     float product = x * y;

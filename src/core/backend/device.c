@@ -8,17 +8,27 @@
 #define DEVICE(field, initial, min, max, help) NM_OPTION(nm_device_config, field, initial, min, max, help)
 
 /* clang-format off */
-#define INFERENCE_ROWS                                                                                                            \
-    NM_WORD(nm_device_config, backend, "cpu", "cpu|ref", "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."), \
-    NM_WORD(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16|amx|neon|dotprod", "CPU instruction set of the cpu backend, neon and dotprod: 64-bit Arm; auto: the best one that the CPU supports."), \
-    DEVICE(threads, "0", 0, 4096, "Number of threads; 0: one per core, at most the CPU limit of the container."), \
-    DEVICE(fold, "true", 0, 1, "At inference, fold norms that are affine per feature into the linear layers that follow them."), \
-    NM_CHOICE(nm_device_config, precision, "float", NM_PRECISIONS, "Precision of linear layers, attention and output layer: float32; bf16 operands with float sums, which are faster on CPUs with AMX, and on AMD CPUs with AVX512_BF16; at inference only, dynamic int8 quantization; auto: bf16 on these CPUs, otherwise float.")
+#define INFERENCE_ROWS \
+    NM_WORD(nm_device_config, backend, "cpu", "cpu|ref", \
+        "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."), \
+    NM_WORD(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16|amx|neon|dotprod", \
+        "CPU instruction set of the cpu backend, neon and dotprod: 64-bit Arm; " \
+        "auto: the best one that the CPU supports."), \
+    DEVICE(threads, "0", 0, 4096, \
+        "Number of threads; 0: one per core, at most the CPU limit of the container."), \
+    DEVICE(fold, "true", 0, 1, \
+        "At inference, fold norms that are affine per feature into the linear layers that follow them."), \
+    NM_CHOICE(nm_device_config, precision, "float", NM_PRECISIONS, \
+        "Precision of linear layers, attention and output layer: float32; " \
+        "bf16 operands with float sums, which are faster on CPUs with AMX, and on AMD CPUs with " \
+        "AVX512_BF16; at inference only, dynamic int8 quantization; " \
+        "auto: bf16 on these CPUs, otherwise float.")
 
 static const nm_option inference_options[] = {INFERENCE_ROWS, {0}};
 static const nm_option device_options[] = {
     INFERENCE_ROWS,
-    DEVICE(memory_mib, "0", 0, 1e9, "Memory limit of a training step in MiB; 0: the physical memory, or the limit of the container."),
+    DEVICE(memory_mib, "0", 0, 1e9,
+        "Memory limit of a training step in MiB; 0: the physical memory, or the limit of the container."),
     DEVICE(profile, "false", 0, 1, "Time every kernel during training and print a table at the end."),
     {0}};
 /* clang-format on */

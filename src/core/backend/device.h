@@ -32,8 +32,8 @@ nm_status nm_device_reject_int8(const nm_device_config *device, const char *acti
 /* Replaces device.precision = auto by the precision of this machine, for a configuration that is stored. */
 nm_status nm_device_choose_precision(nm_options *options, nm_error *err);
 
-/* Creates the configured backend in float32, with bf16 matrix multiplications if the precision is bf16. Errors: those of
- * nm_backend_create. Free with nm_backend_free. */
+/* Creates the configured backend in float32, with bf16 matrix multiplications if the precision is bf16.
+ * Errors: those of nm_backend_create. Free with nm_backend_free. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
 /* Bytes that a training step may use: memory_mib, or nm_machine_memory. */

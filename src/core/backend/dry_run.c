@@ -1,5 +1,5 @@
-/* The dry run: a training step is executed with kernels that do nothing, to measure its memory. softmax_loss, which needs the
- * most scratch memory, requests it and returns. */
+/* The dry run: a training step is executed with kernels that do nothing, to measure its memory. softmax_loss,
+ * which needs the most scratch memory, requests it and returns. */
 #include <string.h>
 
 #include "backend/backend_private.h"

@@ -7,9 +7,10 @@
 
 #include "norma/backend.h"
 
-/* Packed layout: the scales of all rows of the weight (float), 128 times the sum of the integers of each row (int32), then panels
- * of NM_INT8_PANEL rows. A panel is [columns / 4, NM_INT8_PANEL, 4] integers: four columns of each row are adjacent, as
- * dot-product instructions require. Rows and columns are padded with zeros; each part begins at a multiple of 64 bytes. */
+/* Packed layout: the scales of all rows of the weight (float), 128 times the sum of the integers of each row
+ * (int32), then panels of NM_INT8_PANEL rows. A panel is [columns / 4, NM_INT8_PANEL, 4] integers: four
+ * columns of each row are adjacent, as dot-product instructions require. Rows and columns are padded with
+ * zeros; each part begins at a multiple of 64 bytes. */
 enum { NM_INT8_PANEL = 16, NM_INT8_MAX = 127, NM_INT8_OFFSET = 128 };
 
 static inline size_t nm_int8_panels(int32_t rows)
@@ -82,8 +83,8 @@ static inline float nm_int8_weight_scale(float largest)
     return scale;
 }
 
-/* Quantizes the n elements of a row of a weight and returns their scale. If one of them is not finite, the scale is NaN and the
- * integers are 0. */
+/* Quantizes the n elements of a row of a weight and returns their scale. If one of them is not finite, the
+ * scale is NaN and the integers are 0. */
 float nm_int8_quantize_row(const float *row, int32_t n, int8_t *to);
 
 #endif

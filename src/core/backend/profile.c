@@ -1,6 +1,6 @@
-/* Profiling: each kernel is replaced with a function that calls it, measures its time and counts its work: floating-point
- * operations of matrix multiplications, or minimum memory traffic of other kernels. While profiling is off, the kernels are called
- * directly. */
+/* Profiling: each kernel is replaced with a function that calls it, measures its time and counts its work:
+ * floating-point operations of matrix multiplications, or minimum memory traffic of other kernels. While
+ * profiling is off, the kernels are called directly. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +140,8 @@ WORK(seed_norm,               elements(b, (a->sum ? 4 : 2) * size(a->x)))
 WORK(seed_norm_grad,          elements(b, ((a->add ? 4 : 3) + residual_grad(a->residual)) * size(a->x)))
 WORK(feature_moments,         elements(b, (sums_residual(a->spec) ? 3 : 1) * size(a->x)))
 WORK(feature_norm,            elements(b, (sums_residual(a->spec) ? 4 : 2) * size(a->x)))
-WORK(feature_norm_grad,       elements(b, ((!a->dx.data ? 2 : a->add ? 4 : 3) + residual_grad(a->residual)) * size(a->x)))
+WORK(feature_norm_grad,       elements(b, ((!a->dx.data ? 2 : a->add ? 4 : 3) + residual_grad(a->residual)) *
+                                          size(a->x)))
 WORK(vec,                     unknown)
 WORK(dot,                     elements(b, (a->a == a->b ? 1.0 : 2.0) * (double)a->n))
 WORK(adam,                    elements(b, 7.0 * (double)a->n))

@@ -1,4 +1,5 @@
-/* Numbers as text have a decimal point in every locale: a program that uses the library may have called setlocale. */
+/* Numbers as text have a decimal point in every locale: a program that uses the library may have called
+ * setlocale. */
 #ifndef NM_C_LOCALE_H
 #define NM_C_LOCALE_H
 

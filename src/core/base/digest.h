@@ -26,8 +26,8 @@ void nm_digest_of_text(const char *bytes, char text[NM_DIGEST_TEXT]);
 nm_status nm_digest_of_file(const char *path, char text[NM_DIGEST_TEXT], nm_error *err);
 
 enum { NM_BUILD_TEXT = 65 };
-/* The build ID that the linker has computed of the program or library that contains this function: equal for equal files only.
- * "unknown" if it has none. */
+/* The build ID that the linker has computed of the program or library that contains this function: equal for
+ * equal files only. "unknown" if it has none. */
 void nm_build_id(char text[NM_BUILD_TEXT]);
 
 #endif

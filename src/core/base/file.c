@@ -110,8 +110,9 @@ void nm_file_unmap(nm_file_map *map)
     *map = (nm_file_map){0};
 }
 
-/* Opens path for reading without waiting for the writer of a FIFO. read() on a FIFO returns 0 if it has no writer, and EAGAIN
- * if its writer has not written yet. A writer that is being started has FIFO_WAIT_MS to open it. */
+/* Opens path for reading without waiting for the writer of a FIFO. read() on a FIFO returns 0 if it has no
+ * writer, and EAGAIN if its writer has not written yet. A writer that is being started has FIFO_WAIT_MS to
+ * open it. */
 static nm_status open_with_writer(FILE **stream, const char *path, nm_error *err)
 {
     enum { FIFO_WAIT_MS = 2000 };
@@ -618,7 +619,8 @@ static nm_status fail_locked(const char *folder, long owner, nm_error *err)
                : nm_fail(err, NM_IO, "%s: another program has locked %s/.lock; %s", folder, folder, remedy);
 }
 
-/* The owner removes the lock file on release, so a lock is valid only if the path still names the locked file. */
+/* The owner removes the lock file on release, so a lock is valid only if the path still names the locked
+ * file. */
 static bool is_current(int fd, const char *path)
 {
     struct stat locked, named;

@@ -1,12 +1,13 @@
-/* Options of other toolkits and those of Norma with this meaning: for the messages about unknown options, and for the tables of
- * docs/migration.md, which scripts/migration_tables.pl writes from foreign_names.c. */
+/* Options of other toolkits and those of Norma with this meaning: for the messages about unknown options, and
+ * for the tables of docs/migration.md, which scripts/migration_tables.pl writes from foreign_names.c. */
 #ifndef NM_FOREIGN_NAMES_H
 #define NM_FOREIGN_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Cells are Markdown. A name is the beginning of a text between backticks, without dashes; - and _ are the same. */
+/* Cells are Markdown. A name is the beginning of a text between backticks, without dashes; - and _ are the
+ * same. */
 typedef struct nm_foreign_row {
     const char *toolkits[3]; /* "": the toolkit has no such option */
     const char *norma;       /* options of Norma, or why there is none */
@@ -26,8 +27,8 @@ enum { NM_FOREIGN_NAME_BYTES = 64 };
 
 /* Copies name number `index` of a cell, with _ in place of -; false: there are fewer. */
 bool nm_foreign_name(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BYTES]);
-/* The next row after `row` (NULL: the first one) that has the name in a toolkit, in tables of options that Norma has, or that it
- * does not have; NULL: none. */
+/* The next row after `row` (NULL: the first one) that has the name in a toolkit, in tables of options that
+ * Norma has, or that it does not have; NULL: none. */
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row);
 /* Whether the cell of Norma names the option "section.name", with or without its section. */
 bool nm_foreign_names_option(const nm_foreign_row *row, const char *path);

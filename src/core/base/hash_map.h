@@ -1,7 +1,7 @@
 /* Hash map from keys to numbers, by open addressing with linear probing.
  *
- * A key and its data are an item in an array of the caller; the map stores 32 bits of the key's hash and the index of the
- * item. The caller compares keys, so that one map serves keys of any type:
+ * A key and its data are an item in an array of the caller; the map stores 32 bits of the key's hash and the
+ * index of the item. The caller compares keys, so that one map serves keys of any type:
  *
  *     size_t probe = 0;
  *     for (uint32_t i; (i = nm_hash_map_next(&map, hash, &probe)) != NM_HASH_NONE;)
@@ -68,7 +68,8 @@ static inline void nm_hash_map_add(nm_hash_map *map, uint32_t hash, uint32_t num
 void nm_hash_map_clear(nm_hash_map *map);
 void nm_hash_map_release(nm_hash_map *map);
 
-/* Hash of two numbers: the finalizer of MurmurHash3 (Appleby), in which every input bit affects every output bit. */
+/* Hash of two numbers: the finalizer of MurmurHash3 (Appleby), in which every input bit affects every output
+ * bit. */
 static inline uint32_t nm_hash_pair(uint32_t a, uint32_t b)
 {
     uint64_t key = (uint64_t)a << 32 | b;

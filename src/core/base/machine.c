@@ -75,8 +75,8 @@ static void read_memory_group(nm_machine_limits *limits, const char *folder, con
         limit_memory(limits, text);
 }
 
-/* Reads the group and the groups around it. In a container the path of the group may be the one on the host, which does not
- * exist there; the limits of the container are then those of the topmost folder. */
+/* Reads the group and the groups around it. In a container the path of the group may be the one on the host,
+ * which does not exist there; the limits of the container are then those of the topmost folder. */
 static void read_groups(nm_machine_limits *limits, const char *root, const char *controller, char *group,
                         void (*read_group)(nm_machine_limits *, const char *, const char *))
 {

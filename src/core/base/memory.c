@@ -184,7 +184,8 @@ void nm_arena_wrap(nm_arena *arena, void *base, size_t bytes)
     *arena = (nm_arena){.base = base, .reserved = bytes};
 }
 
-/* Adds a region of at least `bytes` bytes. It is twice as large as all earlier ones together, so few regions are needed. */
+/* Adds a region of at least `bytes` bytes. It is twice as large as all earlier ones together, so few regions
+ * are needed. */
 static bool grow(nm_arena *arena, size_t bytes)
 {
     enum { SMALLEST = 1 << 18 };

@@ -1,8 +1,8 @@
 /* Heap memory for host-side data, growable arrays, and the arena.
  *
- * nm_allocate, nm_reallocate and everything built on them, including arenas of host memory, never return NULL when the system
- * has no memory: they print "out of memory" and end the process with the exit code NM_MEMORY. Functions that map files or
- * allocate device memory return NM_MEMORY. */
+ * nm_allocate, nm_reallocate and everything built on them, including arenas of host memory, never return NULL
+ * when the system has no memory: they print "out of memory" and end the process with the exit code NM_MEMORY.
+ * Functions that map files or allocate device memory return NM_MEMORY. */
 #ifndef NM_MEMORY_H
 #define NM_MEMORY_H
 
@@ -15,22 +15,25 @@ void *nm_allocate(size_t bytes); /* zeroed */
 void *nm_reallocate(void *block, size_t bytes);
 /* printf into a heap string, which the caller frees. */
 char *nm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* printf to the end of *text, a heap string or NULL (empty). The arguments may contain *text's value before the call. */
+/* printf to the end of *text, a heap string or NULL (empty). The arguments may contain *text's value before
+ * the call. */
 void nm_format_append(char **text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends an item to a list whose items are separated by ", "; *list: as above. */
 void nm_list_append(char **list, const char *item);
 char *nm_duplicate(const char *text); /* NULL for NULL */
 bool nm_ends_with(const char *text, const char *end);
-/* A stream that writes to memory, like open_memstream: *text, which the caller frees, and *bytes are valid after fflush and
- * nm_text_stream_close. rewind discards the text. Never NULL. */
+/* A stream that writes to memory, like open_memstream: *text, which the caller frees, and *bytes are valid
+ * after fflush and nm_text_stream_close. rewind discards the text. Never NULL. */
 FILE *nm_text_stream_open(char **text, size_t *bytes);
 void nm_text_stream_close(FILE *stream);
-/* Makes jansson allocate with nm_reallocate. With malloc, jansson reports a failed allocation as malformed JSON or invalid
- * UTF-8. This is global state of jansson, so the program calls the function and the library does not. */
+/* Makes jansson allocate with nm_reallocate. With malloc, jansson reports a failed allocation as malformed
+ * JSON or invalid UTF-8. This is global state of jansson, so the program calls the function and the library
+ * does not. */
 void nm_memory_init_json(void);
 
-/* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE makes the
- * capacity at least `needed`, NM_GROW at least count + 1; when it changes, it at least doubles. New items are not initialized. */
+/* Growable array: a pointer variable `items`, its count and its capacity (size_t or int lvalues). NM_RESERVE
+ * makes the capacity at least `needed`, NM_GROW at least count + 1; when it changes, it at least doubles. New
+ * items are not initialized. */
 #define NM_RESERVE(items, needed, capacity)                                                                  \
     do {                                                                                                     \
         if ((needed) > (capacity)) {                                                                         \
@@ -42,9 +45,9 @@ void nm_memory_init_json(void);
     } while (0)
 #define NM_GROW(items, count, capacity) NM_RESERVE(items, (count) + 1, capacity)
 
-/* An arena is a bump allocator over a list of regions, each twice as large as all earlier ones together. Reset keeps the
- * newest region only. An arena over memory of the caller does not grow. An allocation that exceeds the limit fails, and all
- * that follow fail, too, until reset. */
+/* An arena is a bump allocator over a list of regions, each twice as large as all earlier ones together.
+ * Reset keeps the newest region only. An arena over memory of the caller does not grow. An allocation that
+ * exceeds the limit fails, and all that follow fail, too, until reset. */
 typedef struct nm_arena_source {              /* allocator of the regions of a growing arena */
     void *(*alloc)(void *user, size_t bytes); /* returns NULL without memory */
     void (*dealloc)(void *user, void *region, size_t bytes);
@@ -68,7 +71,8 @@ typedef struct nm_arena {
     size_t earlier_used; /* sum of `used` over the earlier regions */
 } nm_arena;
 
-/* Grows to at most `limit` bytes of host memory. If the system has no memory, the process ends as in nm_allocate. */
+/* Grows to at most `limit` bytes of host memory. If the system has no memory, the process ends as in
+ * nm_allocate. */
 void nm_arena_init(nm_arena *arena, size_t limit);
 /* The same with regions of the source; alloc returns NULL if the source does. */
 void nm_arena_init_source(nm_arena *arena, const nm_arena_source *source, size_t limit);

@@ -10,8 +10,8 @@
 
 enum { MOST_ROWS = 1000 };
 
-/* Kinds of similarity, the best one first. A name of another toolkit has SAME_MEANING + the number of its row among those that
- * have it. */
+/* Kinds of similarity, the best one first. A name of another toolkit has SAME_MEANING + the number of its row
+ * among those that have it. */
 enum {
     SAME_PATH,
     SAME_MEANING,

@@ -27,9 +27,8 @@ const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name)
     return NULL;
 }
 
-/* ---- the header of an npy file ---- */
-
-/* The text from the value of a key on; the header is a dictionary in Python's syntax. NULL: it does not contain the key. */
+/* The text from the value of a key on; the header is a dictionary in Python's syntax. NULL: it does not
+ * contain the key. */
 static const char *value_of(const char *header, const char *key)
 {
     const char *at = strstr(header, key);
@@ -109,9 +108,8 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
     return NM_OK;
 }
 
-/* ---- the archive ---- */
-
-/* Reads the current member. Memory grows with the actual data, because the sizes in the archive may be wrong. */
+/* Reads the current member. Memory grows with the actual data, because the sizes in the archive may be
+ * wrong. */
 static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name, nm_error *err)
 {
     enum { BLOCK = 1 << 16 };

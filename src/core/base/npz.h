@@ -1,5 +1,6 @@
 /* Files of NumPy arrays (npz): a zip archive of npy files
- * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The archive is read by libarchive. */
+ * (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). The archive is read by
+ * libarchive. */
 #ifndef NM_NPZ_H
 #define NM_NPZ_H
 
@@ -24,8 +25,9 @@ typedef struct nm_npz {
     size_t n, capacity;
 } nm_npz;
 
-/* Reads all arrays. NM_IO; NM_FORMAT for a file that is not an npz file or is damaged; NM_UNSUPPORTED for an array of another
- * type or in Fortran order, and without libarchive. The caller releases npz, also after an error. */
+/* Reads all arrays. NM_IO; NM_FORMAT for a file that is not an npz file or is damaged; NM_UNSUPPORTED for an
+ * array of another type or in Fortran order, and without libarchive. The caller releases npz, also after an
+ * error. */
 nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err);
 /* The array with this name, or NULL. Owned by npz. */
 const nm_npz_array *nm_npz_find(const nm_npz *npz, const char *name);

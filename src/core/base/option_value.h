@@ -9,8 +9,8 @@ bool nm_bool_parse(const char *text, bool *value);
 /* The index of a value among "a|b|c", or -1. choices NULL: none. */
 int nm_choice_index(const char *choices, const char *value);
 
-/* Writes the value to the field of the row. A text is not copied. NM_USAGE: not of the type, range or choices of the row; the
- * field is unchanged. */
+/* Writes the value to the field of the row. A text is not copied. NM_USAGE: not of the type, range or choices
+ * of the row; the field is unchanged. */
 nm_status nm_option_value_parse(const char *path, const nm_option *row, const char *value, void *field,
                                 nm_error *err);
 /* NM_USAGE unless a text that is saved would be read from the file without change. */
@@ -22,8 +22,8 @@ bool nm_option_value_is_default(const nm_option *row, const char *value);
 /* Whether the value turns an option off: 0, false, none or empty. */
 bool nm_option_value_is_off(const char *value);
 
-/* The full name of an option, heap. A name without a section belongs to the first of the sections (comma-separated) that has such
- * an option, or to the first section if none has. */
+/* The full name of an option, heap. A name without a section belongs to the first of the sections
+ * (comma-separated) that has such an option, or to the first section if none has. */
 char *nm_option_path(const nm_options *options, const char *sections, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Sections of options: defaults, presets, values by path, and writing of the configuration. Values of every origin are set by
- * set_row, so that ranges and messages are the same. */
+/* Sections of options: defaults, presets, values by path, and writing of the configuration. Values of every
+ * origin are set by set_row, so that ranges and messages are the same. */
 #include "base/options_table.h"
 
 #include <stdlib.h>
@@ -102,8 +102,8 @@ static nm_status apply_preset(nm_options *options, nm_option_section *section, c
     bool had_structure = false;
     for (size_t i = 0; i < n; i++)
         had_structure |= section->origins[i] == NM_ORIGIN_PRESET && nm_option_is_structure(section, i);
-    /* Undo the settings of a preset that was chosen before, but sizes leave the structure as it is, and a structure the
-     * sizes. */
+    /* Undo the settings of a preset that was chosen before, but sizes leave the structure as it is, and a
+     * structure the sizes. */
     bool undo = had_structure == nm_preset_has_structure(section, preset);
     for (size_t i = 0; i < n; i++)
         if (undo && section->origins[i] == NM_ORIGIN_PRESET) {

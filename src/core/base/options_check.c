@@ -38,8 +38,9 @@ static void add_warning(char **warning, char *text)
     free(text);
 }
 
-/* Settings of a preset from the command line that a recipe overrides, because a preset is weaker than the settings of files.
- * Half of a structure would be neither the preset's nor the recipe's, so it is an error. */
+/* Settings of a preset from the command line that a recipe overrides, because a preset is weaker than the
+ * settings of files. Half of a structure would be neither the preset's nor the recipe's, so it is an
+ * error. */
 static nm_status check_preset(const nm_option_section *section, char **warning, nm_error *err)
 {
     size_t n = nm_option_row_count(section->rows), at = 0;

@@ -1,4 +1,5 @@
-/* Options from INI files: sections of options, [profile.NAME], [size.N] and [tune], and saved configurations. */
+/* Options from INI files: sections of options, [profile.NAME], [size.N] and [tune], and saved
+ * configurations. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +27,9 @@ typedef struct reading {
     char *found;      /* its value */
 } reading;
 
-/* The origin that nm_options_write appended to the line as a comment. Saved values of defaults and presets have the origin file.
- * Presets of this version do not apply: an option that did not exist yet has its default, which is the earlier behavior. */
+/* The origin that nm_options_write appended to the line as a comment. Saved values of defaults and presets
+ * have the origin file. Presets of this version do not apply: an option that did not exist yet has its
+ * default, which is the earlier behavior. */
 static nm_origin saved_origin(const char *comment)
 {
     for (int i = NM_ORIGIN_FILE; comment && i <= NM_ORIGIN_COMMAND; i++)
@@ -36,7 +38,8 @@ static nm_origin saved_origin(const char *comment)
     return NM_ORIGIN_FILE;
 }
 
-/* Whether the settings of a section apply. *origin is set for sections that hold full names, and otherwise unchanged. */
+/* Whether the settings of a section apply. *origin is set for sections that hold full names, and otherwise
+ * unchanged. */
 static nm_status section_applies(reading *self, const char *section, bool *applies, nm_origin *origin,
                                  nm_error *err)
 {

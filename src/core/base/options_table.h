@@ -1,5 +1,5 @@
-/* The contents of nm_options, for the files that implement include/norma/option.h: options_table.c (looking up), options.c
- * (values), options_check.c (options without effect), options_read.c (INI files). */
+/* The contents of nm_options, for the files that implement include/norma/option.h: options_table.c (looking
+ * up), options.c (values), options_check.c (options without effect), options_read.c (INI files). */
 #ifndef NM_OPTIONS_TABLE_H
 #define NM_OPTIONS_TABLE_H
 
@@ -41,12 +41,13 @@ char *nm_option_section_value(const nm_option_section *section, size_t index);
 size_t nm_option_row_count(const nm_option *rows);
 /* The preset of a section, or NULL. */
 const nm_preset *nm_options_find_preset(const nm_option_section *section, const char *name);
-/* Whether an option belongs to the structure of a model: choices, texts and switches of the section "model" do, numbers are
- * sizes and rates. */
+/* Whether an option belongs to the structure of a model: choices, texts and switches of the section "model"
+ * do, numbers are sizes and rates. */
 bool nm_option_is_structure(const nm_option_section *section, size_t index);
 /* Whether a preset sets a part of the structure of a model. The others set only sizes. */
 bool nm_preset_has_structure(const nm_option_section *section, const nm_preset *preset);
-/* The next setting "NAME=VALUE" of a preset, from a copy of its list: the index of the row, and *value; false at the end. */
+/* The next setting "NAME=VALUE" of a preset, from a copy of its list: the index of the row, and *value; false
+ * at the end. */
 bool nm_preset_next_setting(const nm_option_section *section, char **rest, size_t *index, const char **value);
 
 #endif

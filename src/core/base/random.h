@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: the words depend only on
- * counter and key, not on the order of the calls, the thread or a resume. */
+/* Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). There is no generator state: the words
+ * depend only on counter and key, not on the order of the calls, the thread or a resume. */
 #ifndef NM_RANDOM_H
 #define NM_RANDOM_H
 
@@ -56,8 +56,8 @@ static inline double nm_random_unit(uint32_t word)
     return ((double)word + 0.5) * (1.0 / 4294967296.0);
 }
 
-/* A sequence of random numbers: the words of nm_random4 for index, index + 1, ... At most 2^NM_RANDOM_STREAM_BITS indexes
- * belong to one stream. */
+/* A sequence of random numbers: the words of nm_random4 for index, index + 1, ... At most
+ * 2^NM_RANDOM_STREAM_BITS indexes belong to one stream. */
 enum { NM_RANDOM_STREAM_BITS = 24 };
 typedef struct nm_random_stream {
     uint64_t seed, index;
@@ -85,7 +85,8 @@ static inline double nm_random_next(nm_random_stream *stream)
     return nm_random_unit(stream->words.w[stream->used++]);
 }
 
-/* Maps a random word to an integer in [0, n), floor(word * n / 2^32). Probabilities deviate from 1/n by less than 2^-32. */
+/* Maps a random word to an integer in [0, n), floor(word * n / 2^32). Probabilities deviate from 1/n by less
+ * than 2^-32. */
 static inline uint32_t nm_random_below(uint32_t word, uint32_t n)
 {
     return (uint32_t)((uint64_t)word * n >> 32);
@@ -98,8 +99,8 @@ static inline double nm_random_normal(uint32_t word_a, uint32_t word_b)
 }
 
 /* Dropout masks. The element (row, col) of a site's matrix is dropped if its 16-bit random number is below
- * nm_dropout_threshold(rate). Sixteen counters of Philox give the numbers of a row for a block of 128 columns, so that each SIMD
- * lane computes one counter:
+ * nm_dropout_threshold(rate). Sixteen counters of Philox give the numbers of a row for a block of 128
+ * columns, so that each SIMD lane computes one counter:
  *     counter = (col/128*16 + col%16, row, purpose << 24 | site, step)
  *     slot    = col/16 % 8
  *     number  = 16 bits of word slot/2: the low ones for an even slot, the high ones for an odd one

@@ -47,8 +47,6 @@ const nm_field *nm_record_find(const nm_field *fields, const char *name)
     return NULL;
 }
 
-/* ---- JSON ---- */
-
 static bool is_known(const nm_field *field, const void *record)
 {
     static const value zero;
@@ -204,8 +202,6 @@ void nm_record_clear(const nm_field *fields, void *record)
     }
 }
 
-/* ---- comparison ---- */
-
 /* The bytes that make up a value; *bytes is 0 for NULL and for rows of the kind other. */
 static const void *bytes_of(const nm_field *field, const void *record, size_t *bytes)
 {
@@ -238,8 +234,6 @@ void nm_record_copy(const nm_field *to_fields, void *to, const nm_field *from_fi
             set(field, to, (const char *)from + source->offset, source->bytes);
     }
 }
-
-/* ---- checkpoints ---- */
 
 /* How the kinds are stored. Rows of the other kinds have no tensor. */
 static const struct {

@@ -39,10 +39,8 @@ size_t nm_tensor_type_bytes(nm_tensor_type type)
     return types[type].bytes;
 }
 
-/* ---- checksums ---- */
-
-/* The metadata key "xxh3": XXH3-64 of the header and of the data of each tensor in the order of the data, as 16 hexadecimal
- * digits each, separated by spaces. */
+/* The metadata key "xxh3": XXH3-64 of the header and of the data of each tensor in the order of the data, as
+ * 16 hexadecimal digits each, separated by spaces. */
 static const char checksum_key[] = "xxh3";
 enum { CHECKSUM_DIGITS = 16 };
 
@@ -51,8 +49,8 @@ static uint64_t data_checksum(const nm_safetensor *tensor)
     return XXH3_64bits(tensor->bytes ? tensor->data : "", tensor->bytes);
 }
 
-/* Checksum of a header without its checksums: the metadata and the name, type, shape and offsets of each tensor. False
- * without memory. */
+/* Checksum of a header without its checksums: the metadata and the name, type, shape and offsets of each
+ * tensor. False without memory. */
 static bool header_checksum(const json_t *header, uint64_t *checksum)
 {
     char *text = json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS);
@@ -61,8 +59,6 @@ static bool header_checksum(const json_t *header, uint64_t *checksum)
     free(text);
     return text != NULL;
 }
-
-/* ---- reading ---- */
 
 static nm_status malformed(const nm_safetensors *file, const char *what, nm_error *err)
 {
@@ -115,8 +111,8 @@ static bool read_type(const json_t *value, nm_tensor_type *type)
     return false;
 }
 
-/* Sets rank, shape and count. False unless value is an array of at most NM_TENSOR_MAX_RANK non-negative integers whose
- * product fits size_t. */
+/* Sets rank, shape and count. False unless value is an array of at most NM_TENSOR_MAX_RANK non-negative
+ * integers whose product fits size_t. */
 static bool read_shape(const json_t *value, nm_safetensor *tensor)
 {
     if (!json_is_array(value) || json_array_size(value) > NM_TENSOR_MAX_RANK)
@@ -211,7 +207,8 @@ static nm_status damaged(const nm_safetensors *file, const char *part, const cha
                    part, name, *name ? "'" : "");
 }
 
-/* Files without checksums are accepted. The checksums are removed from the metadata, because they apply to this file only. */
+/* Files without checksums are accepted. The checksums are removed from the metadata, because they apply to
+ * this file only. */
 static nm_status verify_checksums(nm_safetensors *file, bool of_data, nm_error *err)
 {
     json_t *metadata = json_object_get(file->header, "__metadata__"),
@@ -392,8 +389,6 @@ const char *nm_safetensors_path(const nm_safetensors *file)
 {
     return file->path;
 }
-
-/* ---- writing ---- */
 
 typedef struct piece {
     char *name;

@@ -25,8 +25,9 @@ const char *nm_status_text(nm_status status)
     return "unknown status";
 }
 
-/* Replaces control characters and incomplete UTF-8 characters: a message quotes file names, options and contents of files, some
- * of them cut by a printf precision, and must be one line of text without terminal escape sequences. */
+/* Replaces control characters and incomplete UTF-8 characters: a message quotes file names, options and
+ * contents of files, some of them cut by a printf precision, and must be one line of text without terminal
+ * escape sequences. */
 static void keep_one_line(char *text)
 {
     while (*text) {

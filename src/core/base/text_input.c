@@ -87,8 +87,6 @@ static ssize_t no_memory(void)
 }
 #endif
 
-/* ---- gzip ---- */
-
 #ifdef NORMA_ZLIB
 typedef struct gzip {
     z_stream stream;
@@ -146,8 +144,6 @@ static void gzip_close(void *state)
 #define GZIP_FUNCTIONS NULL, NULL, NULL
 #endif
 
-/* ---- xz ---- */
-
 #ifdef NORMA_LZMA
 static void *xz_open(void)
 {
@@ -189,8 +185,6 @@ static void xz_close(void *state)
 #else
 #define XZ_FUNCTIONS NULL, NULL, NULL
 #endif
-
-/* ---- zstd ---- */
 
 #ifdef NORMA_ZSTD
 typedef struct zstd {
@@ -247,8 +241,6 @@ static const codec codecs[] = {{"gzip", "zlib1g-dev", "\37\213", GZIP_FUNCTIONS}
                                {"bzip2", NULL, "BZh", NULL, NULL, NULL},
                                {"zip", NULL, "PK\3\4", NULL, NULL, NULL}};
 
-/* ---- encodings ---- */
-
 static ssize_t convert(void *state, source *from, char *out, size_t n)
 {
     char *to = out;
@@ -278,8 +270,6 @@ static void close_converter(void *state)
 {
     iconv_close(state);
 }
-
-/* ---- layers ---- */
 
 static ssize_t layer_read(void *cookie, char *out, size_t n)
 {
@@ -401,7 +391,8 @@ const char *nm_text_find_utf16(FILE *stream)
     enum { BYTES = 4 };
     unsigned char start[BYTES] = {0};
     int n = 0;
-    /* ends with a first character of UTF-8, so that a pipe or a terminal is not waited for after its first line */
+    /* ends with a first character of UTF-8, so that a pipe or a terminal is not waited for after its first
+     * line */
     for (int byte; n < BYTES && !(n == 1 && start[0] == '\n') && !(n == 2 && start[0] && start[1]) &&
                    (byte = getc(stream)) != EOF;)
         start[n++] = (unsigned char)byte;

@@ -1,5 +1,6 @@
-/* Text files as streams of UTF-8: gzip, xz and zstd files are decompressed while they are read (each if Norma was built with
- * its library), and other encodings are converted (iconv). A path may name a file in an archive: "de-en.tgz/de-en/train.de". */
+/* Text files as streams of UTF-8: gzip, xz and zstd files are decompressed while they are read (each if Norma
+ * was built with its library), and other encodings are converted (iconv). A path may name a file in an
+ * archive: "de-en.tgz/de-en/train.de". */
 #ifndef NM_TEXT_INPUT_H
 #define NM_TEXT_INPUT_H
 
@@ -8,26 +9,30 @@
 
 /* Suffixes of the names of compressed files, "" first, NULL-terminated. */
 extern const char *const nm_compressed_suffixes[];
-/* Whether the path ends in `ending`, optionally followed by the suffix of a compressed file. Case is ignored. */
+/* Whether the path ends in `ending`, optionally followed by the suffix of a compressed file. Case is
+ * ignored. */
 bool nm_text_ends_in(const char *path, const char *ending);
 
-/* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes, not by the name; the
- * call waits for the first byte of a pipe or a terminal. encoding: a name of iconv such as "latin1" or "utf-16"; NULL, "" and
- * "utf-8": the bytes are not converted (the reader checks them). The caller closes the stream with fclose unless it is stdin.
- * NM_IO; NM_USAGE for an unknown encoding; NM_UNSUPPORTED for a compression whose library Norma was built without, the message
- * names the package; NM_FORMAT for bzip2 and zip files; the errors of nm_archive_open.
+/* Opens a file for reading; "-" is standard input. Compression is recognized by the first bytes, not by the
+ * name; the call waits for the first byte of a pipe or a terminal. encoding: a name of iconv such as "latin1"
+ * or "utf-16"; NULL, "" and "utf-8": the bytes are not converted (the reader checks them). The caller closes
+ * the stream with fclose unless it is stdin. NM_IO; NM_USAGE for an unknown encoding; NM_UNSUPPORTED for a
+ * compression whose library Norma was built without, the message names the package; NM_FORMAT for bzip2 and
+ * zip files; the errors of nm_archive_open.
  *
- * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for bytes that are
- * not valid in the encoding; nm_input_error_text describes both. */
+ * Reading the stream fails with errno EBADMSG for damaged or truncated compressed data, and with EILSEQ for
+ * bytes that are not valid in the encoding; nm_input_error_text describes both. */
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err);
-/* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte order mark of UTF-16 or
- * with two ASCII characters of it, the first of which is not a newline; otherwise NULL. */
+/* "utf-16", "utf-16le" or "utf-16be" if the stream, of which nothing has been read, begins with the byte
+ * order mark of UTF-16 or with two ASCII characters of it, the first of which is not a newline; otherwise
+ * NULL. */
 const char *nm_text_find_utf16(FILE *stream);
-/* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path, encoding: those of
- * nm_text_open. Waits for at most the first line of a pipe or a terminal. */
+/* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path,
+ * encoding: those of nm_text_open. Waits for at most the first line of a pipe or a terminal. */
 nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err);
 
-/* nm_text_open, and NM_FORMAT for UTF-16 that is not converted. Waits for at most the first line of a pipe or a terminal. */
+/* nm_text_open, and NM_FORMAT for UTF-16 that is not converted. Waits for at most the first line of a pipe or
+ * a terminal. */
 nm_status nm_text_open_checked(FILE **stream, const char *path, const char *encoding, nm_error *err);
 
 /* The row of an option `encoding` of commands that read text. */

@@ -19,9 +19,10 @@ static void *wait_for_end(void *mutex)
     return NULL;
 }
 
-/* In a process that was forked, GNU's OpenMP would wait forever for the threads of the team that the forking thread had. Parallel
- * regions of that thread therefore have one thread; results do not depend on the number of threads. LLVM's OpenMP restarts by
- * itself; before it has done so, its functions wait for a lock that another thread of the parent may have held. */
+/* In a process that was forked, GNU's OpenMP would wait forever for the threads of the team that the forking
+ * thread had. Parallel regions of that thread therefore have one thread; results do not depend on the number
+ * of threads. LLVM's OpenMP restarts by itself; before it has done so, its functions wait for a lock that
+ * another thread of the parent may have held. */
 #ifndef __clang__
 static void compute_in_one_thread(void)
 {

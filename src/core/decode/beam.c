@@ -1,5 +1,5 @@
-/* Each step runs the decoder on the unfinished hypotheses of all sentences, ranks their successors, and applies the rule.
- * Node i of the tree of decoder inputs is row i of the KV cache. */
+/* Each step runs the decoder on the unfinished hypotheses of all sentences, ranks their successors, and
+ * applies the rule. Node i of the tree of decoder inputs is row i of the KV cache. */
 #include "decode/beam.h"
 
 #include <math.h>
@@ -47,8 +47,6 @@ typedef struct beam_search {
     size_t n_rows, rows_capacity, given_capacity, n_self, self_capacity, n_cross, cross_capacity;
 } beam_search;
 
-/* ---- the rules ---- */
-
 static void fairseq_choose(nm_beam_sentence *sentence, const nm_beam_candidate *candidates, int32_t n,
                            int32_t beam, int32_t n_tokens)
 {
@@ -84,8 +82,6 @@ const nm_beam_rule nm_beam_fairseq = {
     .name = "fairseq", .candidates = 2, .forces_eos = true, .choose = fairseq_choose};
 const nm_beam_rule nm_beam_tears = {
     .name = "tears", .candidates = 1, .keeps_finished = true, .ranks_by_score = true, .choose = tears_choose};
-
-/* ---- decoder inputs ---- */
 
 /* Appends the cache rows that node `last` attends to, oldest first. */
 static void list_ancestors(beam_search *s, int32_t last)
@@ -155,8 +151,6 @@ static int32_t list_inputs(beam_search *s)
     return first_node;
 }
 
-/* ---- repetitions ---- */
-
 /* Writes the tokens of the hypothesis of a row to s->history; returns their number. */
 static int32_t list_history(beam_search *s, int32_t row)
 {
@@ -167,8 +161,8 @@ static int32_t list_history(beam_search *s, int32_t row)
     return n;
 }
 
-/* The repetition penalty r of Keskar et al. 2019, section 4.1, on the logits x as in CTranslate2: each token of the history, once,
- * has the logit
+/* The repetition penalty r of Keskar et al. 2019, section 4.1, on the logits x as in CTranslate2: each token
+ * of the history, once, has the logit
  *     x / r   if x > 0
  *     x r     otherwise
  * and the log probabilities are normalized again. */
@@ -194,8 +188,8 @@ static void penalize(beam_search *s, int32_t n, const double *logits, double *lo
         s->repeated[s->history[i]] = false;
 }
 
-/* No n-gram twice (Paulus et al. 2018), as in fairseq: the tokens that would repeat one have no probability, which is not given
- * to other tokens. Those that continue a constraint are exempt. */
+/* No n-gram twice (Paulus et al. 2018), as in fairseq: the tokens that would repeat one have no probability,
+ * which is not given to other tokens. Those that continue a constraint are exempt. */
 static void block_ngrams(beam_search *s, int32_t row, int32_t n, double *log_p)
 {
     const int32_t size = (int32_t)s->options->no_repeat_ngram_size, context = size - 1;
@@ -229,8 +223,6 @@ static bool limits_repetitions(const nm_decode_options *options)
 {
     return options->repetition_penalty != 1 || options->no_repeat_ngram_size;
 }
-
-/* ---- ranking ---- */
 
 static int by_rank(const void *a, const void *b)
 {
@@ -289,7 +281,8 @@ static nm_beam_entry extended(const beam_search *s, const nm_beam_sentence *sent
     return next;
 }
 
-/* Appends the successors by tokens that continue constraints, except those among the `added` successors appended before. */
+/* Appends the successors by tokens that continue constraints, except those among the `added` successors
+ * appended before. */
 static void extend_constraints(beam_search *s, int32_t *n, const nm_beam_sentence *sentence, int32_t parent,
                                int32_t row, int32_t node, int32_t added)
 {
@@ -358,7 +351,8 @@ static int by_bank(const void *a, const void *b)
     return (more < less) - (more > less);
 }
 
-/* Orders the n sorted candidates by their rank in their bank; of equal ranks those with more constraint tokens met first. */
+/* Orders the n sorted candidates by their rank in their bank; of equal ranks those with more constraint
+ * tokens met first. */
 static void order_by_bank(beam_search *s, const nm_constraints *constraints, int32_t n)
 {
     size_t banks = (size_t)nm_constraints_tokens(constraints) + 1;
@@ -382,8 +376,6 @@ static void advance(beam_search *s, nm_beam_sentence *sentence, int32_t first_no
         order_by_bank(s, constraints_of(s, sentence), n);
     s->rule->choose(sentence, s->candidates, n, s->beam, s->position + 1);
 }
-
-/* ---- samples ---- */
 
 /* Samples the next token; eos is forced at the length limit. */
 static void sample_next(beam_search *s, nm_beam_sentence *sentence, int32_t first_node)
@@ -415,8 +407,6 @@ static void sample_next(beam_search *s, nm_beam_sentence *sentence, int32_t firs
         sentence->finals[sentence->n_finals++] = sentence->live[0];
 }
 
-/* ---- results ---- */
-
 static nm_hypothesis hypothesis_of(const beam_search *s, const nm_beam_entry *entry)
 {
     int32_t n = 1;
@@ -445,7 +435,8 @@ static bool have_equal_tokens(const beam_search *s, const nm_beam_entry *a, cons
     return equal;
 }
 
-/* Removes hypotheses of groups of beam search that another group has found, too. Returns the number of the others. */
+/* Removes hypotheses of groups of beam search that another group has found, too. Returns the number of the
+ * others. */
 static int32_t remove_equal(const beam_search *s, const nm_beam_entry **best, int32_t n)
 {
     int32_t kept = 0;
@@ -480,8 +471,6 @@ static void collect(const beam_search *s, const nm_beam_sentence *groups, nm_tra
         out->list[i] = hypothesis_of(s, best[i]);
     free(best);
 }
-
-/* ---- search ---- */
 
 static void search_begin(beam_search *s, const nm_beam_batch *batch)
 {
@@ -569,8 +558,9 @@ int32_t nm_beam_groups(const nm_decode_options *options)
 
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options)
 {
-    /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; one more for unk if it
-     * may not be output; and one more per hypothesis of the other groups, because diversity may rank its token lower. */
+    /* Two more than the rule uses, because pad and an eos before min_length may be among the best ones; one
+     * more for unk if it may not be output; and one more per hypothesis of the other groups, because
+     * diversity may rank its token lower. */
     int64_t of_group = options->beam / nm_beam_groups(options);
     if (options->search == NM_SEARCH_SAMPLE)
         return 1;

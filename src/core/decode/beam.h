@@ -1,19 +1,22 @@
 /* Beam search over a batch, on the host. Two rules select the hypotheses of the next step:
- *   fairseq  The best 2 beam candidates by sum of log probabilities. Those among the first `beam` that end with eos are
- *            finished; the first `beam` of the others stay active. A sentence is done with `beam` finished hypotheses; eos is
+ *   fairseq  The best 2 beam candidates by sum of log probabilities. Those among the first `beam` that end
+ *            with eos are
+ *            finished; the first `beam` of the others stay active. A sentence is done with `beam` finished
+ *            hypotheses; eos is
  *            forced at the length limit.
- *   tears    The best `beam` candidates by score, after the length penalty. Finished hypotheses stay in the beam with their
+ *   tears    The best `beam` candidates by score, after the length penalty. Finished hypotheses stay in the
+ *            beam with their
  *            score. A sentence is done if all are finished or at the length limit (Nguyen and Salazar 2019).
  *
- * Diverse beam search (Vijayakumar et al. 2018) divides the beam into groups, which are searched one after another at each step:
- * the rank criterion of a candidate is reduced by diverse_strength for each hypothesis of an earlier group of the sentence that
- * was extended by the same token at this step (Hamming diversity). Scores do not include that term. Sampling uses one group of
- * one hypothesis per sample.
+ * Diverse beam search (Vijayakumar et al. 2018) divides the beam into groups, which are searched one after
+ * another at each step: the rank criterion of a candidate is reduced by diverse_strength for each hypothesis
+ * of an earlier group of the sentence that was extended by the same token at this step (Hamming diversity).
+ * Scores do not include that term. Sampling uses one group of one hypothesis per sample.
  *
- * With lexical constraints (decode/constraints.h), which need the fairseq rule, the tokens that continue constraints are
- * additional candidates, and eos is a candidate only after all constraints are met. The candidates of a step are divided into
- * banks by the number of constraint tokens met; the rule receives the best candidate of each bank, then the second best ones,
- * and so on. */
+ * With lexical constraints (decode/constraints.h), which need the fairseq rule, the tokens that continue
+ * constraints are additional candidates, and eos is a candidate only after all constraints are met. The
+ * candidates of a step are divided into banks by the number of constraint tokens met; the rule receives the
+ * best candidate of each bank, then the second best ones, and so on. */
 #ifndef NM_BEAM_H
 #define NM_BEAM_H
 
@@ -54,7 +57,8 @@ typedef struct nm_beam_rule {
     const char *name;
     int32_t candidates; /* number per hypothesis and per sentence, as a multiple of the beam size */
     bool forces_eos, keeps_finished, ranks_by_score;
-    /* Sets live, finals and done of the sentence. candidates: [n], best first; n_tokens: length of the unfinished ones. */
+    /* Sets live, finals and done of the sentence. candidates: [n], best first; n_tokens: length of the
+     * unfinished ones. */
     void (*choose)(nm_beam_sentence *sentence, const nm_beam_candidate *candidates, int32_t n, int32_t beam,
                    int32_t n_tokens);
 } nm_beam_rule;
@@ -75,7 +79,8 @@ typedef struct nm_beam_batch {
 int32_t nm_beam_groups(const nm_decode_options *options);
 /* Number of best tokens per hypothesis that the search needs: nm_token_scorer.k. */
 int32_t nm_beam_tokens(const nm_beam_rule *rule, const nm_decode_options *options);
-/* Translates one batch: out[i] gets the best hypotheses of source i, released by the caller. Errors as nm_decode. */
+/* Translates one batch: out[i] gets the best hypotheses of source i, released by the caller. Errors as
+ * nm_decode. */
 nm_status nm_beam_run(nm_token_scorer *scorer, const nm_beam_rule *rule, const nm_decode_options *options,
                       const nm_special_tokens *special, const nm_beam_batch *batch, nm_translation *out,
                       nm_error *err);

@@ -49,7 +49,8 @@ static bool contains(const nm_phrase *whole, const nm_phrase *part)
     return false;
 }
 
-/* Marks a completed phrase and all shorter phrases that it contains as met. Equal phrases must each be met separately. */
+/* Marks a completed phrase and all shorter phrases that it contains as met. Equal phrases must each be met
+ * separately. */
 static void complete(const nm_constraints *constraints, nm_constraint_state *state, int32_t phrase)
 {
     const nm_phrase *whole = &constraints->phrases[phrase];
@@ -60,7 +61,8 @@ static void complete(const nm_constraints *constraints, nm_constraint_state *sta
             state->met |= (uint64_t)1 << number_of(constraints, p);
 }
 
-/* The longest unmet phrase that begins with the n tokens; -1: none. inside: the first of them is within a word. */
+/* The longest unmet phrase that begins with the n tokens; -1: none. inside: the first of them is within a
+ * word. */
 static int32_t find_beginning(const nm_constraints *constraints, nm_constraint_state state,
                               const int32_t *ids, int32_t n, bool inside)
 {

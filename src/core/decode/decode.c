@@ -1,4 +1,5 @@
-/* The translation decoder: options, batches of sentences of similar length, parallel batches, results in input order. */
+/* The translation decoder: options, batches of sentences of similar length, parallel batches, results in
+ * input order. */
 #include "decode/decode.h"
 
 #include <math.h>
@@ -17,35 +18,63 @@
 static const nm_option decode_options[] = {
     WORD(preset, "fairseq", "fairseq|wmt|tears", "Defaults compatible with a known program."),
     ROW(beam, "5", 1, 1000, "Beam size; 1: greedy search."),
-    PICK(search, "fairseq", NM_SEARCHES, "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their score (tears); or sampling of decode.nbest translations."),
-    PICK(length_penalty, "power", NM_LENGTH_PENALTIES, "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
+    PICK(search, "fairseq", NM_SEARCHES,
+        "Beam search in which finished hypotheses leave the beam (fairseq), or stay in it and keep their "
+        "score (tears); or sampling of decode.nbest translations."),
+    PICK(length_penalty, "power", NM_LENGTH_PENALTIES,
+        "Divisor of the sum of log probabilities: length^alpha, or ((5 + length)/6)^alpha."),
     ROW(alpha, "1", -100, 100, "Exponent of the length penalty; 0: no length penalty."),
-    ROW(max_length_a, "1", 0, 1000, "Maximum length of a translation, factor a of a * source length + b; lengths in tokens, with the EOS token </s>."),
-    ROW(max_length_b, "50", 0, 1 << 20, "Maximum length of a translation, constant b of a * source length + b."),
-    ROW(min_length, "1", 0, 1 << 20, "Minimum length of a translation in tokens, without the EOS token </s>."),
-    ROW(nbest, "1", 1, 1000, "Number of translations per sentence, at most decode.beam; with sampling, the number of samples."),
-    ROW(batch_tokens, "1024", 1, 1 << 24, "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
-    ROW(diverse_groups, "1", 1, 1000, "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search. A translation that several groups find is listed once."),
-    ROW(diverse_strength, "0.5", 0, 1000, "Diverse beam search: reduction of the log probability of a token for each hypothesis of earlier groups that continues with it."),
+    ROW(max_length_a, "1", 0, 1000,
+        "Maximum length of a translation, factor a of a * source length + b; "
+        "lengths in tokens, with the EOS token </s>."),
+    ROW(max_length_b, "50", 0, 1 << 20,
+        "Maximum length of a translation, constant b of a * source length + b."),
+    ROW(min_length, "1", 0, 1 << 20,
+        "Minimum length of a translation in tokens, without the EOS token </s>."),
+    ROW(nbest, "1", 1, 1000,
+        "Number of translations per sentence, at most decode.beam; with sampling, the number of samples."),
+    ROW(batch_tokens, "1024", 1, 1 << 24,
+        "Maximum number of source tokens in a batch of one thread; changes speed and memory, not results."),
+    ROW(diverse_groups, "1", 1, 1000,
+        "Number of groups of diverse beam search, a divisor of decode.beam; 1: beam search. "
+        "A translation that several groups find is listed once."),
+    ROW(diverse_strength, "0.5", 0, 1000,
+        "Diverse beam search: reduction of the log probability of a token for each hypothesis of earlier "
+        "groups that continues with it."),
     ROW(temperature, "1", 0, 1e3, "Sampling: divisor of the log probabilities; 0: the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Sampling: number of most probable tokens to sample from; 0: all."),
-    ROW(top_p, "1", 0, 1, "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
-    ROW(min_p, "0", 0, 1, "Sampling: minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
-    ROW(seed, "1", 0, 4294967295.0, "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
-    ROW(repetition_penalty, "1", 1e-3, 1e3, "Repetition penalty: logits of tokens of the translation so far are divided by it if they are positive, and multiplied if negative; 1: none. An ensemble applies it to its log probabilities."),
-    ROW(no_repeat_ngram_size, "0", 0, 1000, "Size of n-grams of tokens that may occur only once in a translation; 0: no limit. Scores do not change; a prefix and constraints may repeat them."),
-    ROW(unknown, "true", 0, 1, "Allow <unk> in the output. false: its probability is not given to other tokens, whose scores do not change; a prefix may contain it."),
+    ROW(top_p, "1", 0, 1,
+        "Sampling: probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(min_p, "0", 0, 1,
+        "Sampling: minimum probability of a token relative to the most probable one (min-p "
+        "sampling); 0: all."),
+    ROW(seed, "1", 0, 4294967295.0,
+        "Sampling: random seed. The samples of a sentence depend on the seed and the sentence only."),
+    ROW(repetition_penalty, "1", 1e-3, 1e3,
+        "Repetition penalty: logits of tokens of the translation so far are divided by it if they are "
+        "positive, and multiplied if negative; 1: none. An ensemble applies it to its log probabilities."),
+    ROW(no_repeat_ngram_size, "0", 0, 1000,
+        "Size of n-grams of tokens that may occur only once in a translation; 0: no limit. "
+        "Scores do not change; a prefix and constraints may repeat them."),
+    ROW(unknown, "true", 0, 1,
+        "Allow <unk> in the output. false: its probability is not given to other tokens, whose scores do not "
+        "change; a prefix may contain it."),
     {0}};
 
 static const nm_option_rule decode_rules[] = {
     {"decode.diverse_groups", "decode.search", "fairseq|tears", "samples have no groups", NULL},
     {"decode.beam", "decode.search", "fairseq|tears", "sampling has no beam", NULL},
     {"decode.diverse_strength", "decode.diverse_groups", "!1", "it needs diverse_groups", NULL},
-    {"decode.temperature", "decode.search", "sample", "only sampling has a temperature (decode.search = sample)", NULL},
-    {"decode.top_k", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
-    {"decode.top_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
-    {"decode.min_p", "decode.search", "sample", "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
-    {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)", NULL},
+    {"decode.temperature", "decode.search", "sample",
+        "only sampling has a temperature (decode.search = sample)", NULL},
+    {"decode.top_k", "decode.search", "sample",
+        "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.top_p", "decode.search", "sample",
+        "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.min_p", "decode.search", "sample",
+        "beam search is not limited to the most probable tokens (decode.search = sample)", NULL},
+    {"decode.seed", "decode.search", "sample", "beam search has no random numbers (decode.search = sample)",
+        NULL},
     {"decode.top_k", "decode.temperature", "!", "it always chooses the most probable token", NULL},
     {"decode.top_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
     {"decode.min_p", "decode.temperature", "!", "it always chooses the most probable token", NULL},
@@ -53,15 +82,18 @@ static const nm_option_rule decode_rules[] = {
     {0}};
 
 static const nm_preset decode_presets[] = {
-    {"fairseq", "search=fairseq beam=5 length_penalty=power alpha=1 max_length_a=1 max_length_b=50", "IWSLT in the PN and RBN papers."},
-    {"wmt", "search=fairseq beam=4 length_penalty=power alpha=0.6 max_length_a=0 max_length_b=200", "WMT in the PN paper."},
-    {"tears", "search=tears beam=4 length_penalty=gnmt alpha=0.6 max_length_a=1 max_length_b=50", "Transformers without Tears."},
+    {"fairseq", "search=fairseq beam=5 length_penalty=power alpha=1 max_length_a=1 max_length_b=50",
+        "IWSLT in the PN and RBN papers."},
+    {"wmt", "search=fairseq beam=4 length_penalty=power alpha=0.6 max_length_a=0 max_length_b=200",
+        "WMT in the PN paper."},
+    {"tears", "search=tears beam=4 length_penalty=gnmt alpha=0.6 max_length_a=1 max_length_b=50",
+        "Transformers without Tears."},
     {0}};
 /* clang-format on */
 
-/* Inter-batch parallelism: with several threads, each batch is translated by one thread. There are up to BATCHES_PER_THREAD
- * batches per thread, so that threads finish at about the same time, each of at least MIN_BATCH_TOKENS source and target
- * tokens. */
+/* Inter-batch parallelism: with several threads, each batch is translated by one thread. There are up to
+ * BATCHES_PER_THREAD batches per thread, so that threads finish at about the same time, each of at least
+ * MIN_BATCH_TOKENS source and target tokens. */
 enum { BATCHES_PER_THREAD = 4, MIN_BATCH_TOKENS = 1024 };
 
 typedef struct decode_worker {
@@ -255,8 +287,6 @@ int32_t nm_hypothesis_length(const nm_hypothesis *hypothesis, int32_t eos)
     return n > 0 && hypothesis->ids[n - 1] == eos ? n - 1 : n;
 }
 
-/* ---- batches ---- */
-
 typedef struct ordered { /* a source that can be translated; sorted by length, longest first */
     size_t index;
     int32_t length;
@@ -336,7 +366,8 @@ static void append_required(const decode_job *job, size_t i, nm_ids *ids)
             nm_ids_append(ids, job->constraints[i].phrases[p].ids[t]);
 }
 
-/* The tokens that the shortlist selects for each source of a batch; the caller releases them. ids: those of the sources. */
+/* The tokens that the shortlist selects for each source of a batch; the caller releases them. ids: those of
+ * the sources. */
 static nm_token_selection select_tokens(const decode_job *job, const ordered *order,
                                         const nm_packing *sources, const int32_t *ids)
 {
@@ -385,7 +416,8 @@ static nm_status run_batch(const decode_job *job, const ordered *order, const nm
     return status;
 }
 
-/* The length limit of translation i: at least its required tokens. A prefix that reaches the limit does not count. */
+/* The length limit of translation i: at least its required tokens. A prefix that reaches the limit does not
+ * count. */
 static int32_t limit_with(const decode_job *job, size_t i, int32_t limit)
 {
     int32_t most = job->decoder->max_positions - 1, required = required_tokens(job, i);
@@ -434,7 +466,8 @@ static nm_status decode_batch(const decode_job *job, const batch *here, nm_token
     return status;
 }
 
-/* Estimated number of tokens of a source and its translation, which is assumed to have the same length, within the limits. */
+/* Estimated number of tokens of a source and its translation, which is assumed to have the same length,
+ * within the limits. */
 static int64_t work_of(const decode_job *job, const ordered *one)
 {
     const nm_decoder *decoder = job->decoder;
@@ -451,7 +484,8 @@ static bool fits(const decode_job *job, const nm_id_list *list)
     return list->n > 0 && list->n <= job->decoder->max_positions;
 }
 
-/* Sorts the sources that can be translated; returns the estimated number of tokens of sources and translations. */
+/* Sorts the sources that can be translated; returns the estimated number of tokens of sources and
+ * translations. */
 static int64_t order_sources(decode_job *job, size_t n)
 {
     int64_t work = 0;

@@ -1,5 +1,5 @@
-/* All target tokens are known, so one step processes many tokens of a target: they attend to earlier ones in the KV cache,
- * including those of the same step. */
+/* All target tokens are known, so one step processes many tokens of a target: they attend to earlier ones in
+ * the KV cache, including those of the same step. */
 #include "decode/forced.h"
 
 #include <stdlib.h>

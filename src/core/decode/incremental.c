@@ -1,5 +1,5 @@
-/* The decoder stack runs by nm_stack_forward_with; only attention differs from training: the queries of new positions attend
- * to the KV cache. */
+/* The decoder stack runs by nm_stack_forward_with; only attention differs from training: the queries of new
+ * positions attend to the KV cache. */
 #include "decode/incremental.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 #include "backend/bf16.h"
 #include "nn/sublayers.h"
 
-/* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its memory. */
+/* ENCODER_TOKENS: maximum number of source tokens per forward pass of the encoder, which bounds its
+ * memory. */
 enum { ENCODER_TOKENS = 1024, INITIAL_CACHE_ROWS = 1024 };
 static const size_t initial_tape_bytes = (size_t)64 << 20;
 
@@ -34,8 +35,6 @@ struct nm_incremental {
     void **registered; /* [n_registered] packed weights that are registered with the backend */
     size_t n_registered;
 };
-
-/* ---- KV cache ---- */
 
 static int32_t key_columns(nm_head_widths w)
 {
@@ -100,8 +99,6 @@ static void caches_free(const nm_incremental *inc, kv_cache *caches)
     free(caches);
 }
 
-/* ---- creation ---- */
-
 static nm_status create(nm_incremental **out, nm_model *model, nm_backend *backend,
                         const nm_incremental *main, nm_error *err)
 {
@@ -159,8 +156,6 @@ void nm_incremental_free(nm_incremental *inc)
     free(inc);
 }
 
-/* ---- packed weights ---- */
-
 enum { LAYER_WEIGHTS = 7, PACKED_ALIGN = 64 };
 
 /* Appends a weight unless nm_params_to_int8 has registered it. Returns the number of appended weights. */
@@ -196,8 +191,8 @@ static void pack(const nm_incremental *inc, const nm_tensor *weight, void *packe
         NM_CALL(b, pack, .weight = nm_tensor_mat(weight), .packed = packed, .bytes = bytes);
 }
 
-/* Offsets in bytes of n packed weights in nm_incremental.packed; offsets[n]: its size. Weights without a packed layout have 0
- * bytes. */
+/* Offsets in bytes of n packed weights in nm_incremental.packed; offsets[n]: its size. Weights without a
+ * packed layout have 0 bytes. */
 static void layout_packed(const nm_incremental *inc, const nm_tensor *const *list, size_t n, size_t *offsets)
 {
     for (size_t i = 0; i < n; i++) {
@@ -323,8 +318,6 @@ static void write_key_values(nm_incremental *inc, const nm_sublayer_attention *a
     nm_tape_free_data(tape, kv);
 }
 
-/* ---- the source ---- */
-
 /* Encodes the sources first .. first + n - 1 and writes their keys and values for cross-attention. */
 static void encode(nm_incremental *inc, const nm_packing *sources, const int32_t *ids, int32_t first,
                    int32_t n)
@@ -375,8 +368,6 @@ nm_status nm_incremental_start(nm_incremental *inc, const nm_packing *sources, c
     }
     return NM_OK;
 }
-
-/* ---- a step ---- */
 
 typedef struct row_lists { /* device: rows of the cache that each query attends to */
     const int32_t *rows, *offsets;
@@ -434,7 +425,8 @@ typedef struct gathered_keys { /* the keys of one head: the rows rows[0 .. n - 1
     int32_t n;
 } gathered_keys;
 
-/* For one head of `width` features: weights += fraction softmax(q k^T / sqrt(width)). scores: workspace [keys->n]. */
+/* For one head of `width` features: weights += fraction softmax(q k^T / sqrt(width)). scores: workspace
+ * [keys->n]. */
 static void add_head_weights(const double *q, const gathered_keys *keys, int32_t width, double fraction,
                              double *scores, double *weights)
 {

@@ -13,12 +13,19 @@
 static const nm_option sample_options[] = {
     ROW(temperature, "1", 0, 1e3, "Divisor of the log probabilities; 0: greedy, the most probable token."),
     ROW(top_k, "0", 0, 1e9, "Number of most probable tokens to sample from; 0: all."),
-    ROW(top_p, "1", 0, 1, "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
-    ROW(min_p, "0", 0, 1, "Minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
-    ROW(repetition_penalty, "1", 1e-3, 1e3, "Repetition penalty: logits of tokens of the prompt and of the text generated so far are divided by it if they are positive, and multiplied if negative; 1: none."),
+    ROW(top_p, "1", 0, 1,
+        "Probability mass of the most probable tokens to sample from (nucleus sampling); 1: all."),
+    ROW(min_p, "0", 0, 1,
+        "Minimum probability of a token relative to the most probable one (min-p sampling); 0: all."),
+    ROW(repetition_penalty, "1", 1e-3, 1e3,
+        "Repetition penalty: logits of tokens of the prompt and of the text generated so far are divided by "
+        "it if they are positive, and multiplied if negative; 1: none."),
     ROW(tokens, "100", 1, 1e9, "Maximum number of tokens after a prompt."),
-    ROW(stop, "", 0, 0, "Stop string: the generated text ends before its first occurrence; can be given several times; empty: none."),
-    ROW(lines, "0", 0, 1e9, "Number of newlines after which generation stops, also within a document; 0: no limit."),
+    ROW(stop, "", 0, 0,
+        "Stop string: the generated text ends before its first occurrence; can be given several times; "
+        "empty: none."),
+    ROW(lines, "0", 0, 1e9,
+        "Number of newlines after which generation stops, also within a document; 0: no limit."),
     ROW(seed, "1", 0, 4294967295.0, "Random seed for sampling."),
     ROW(batch, "16", 1, 4096, "Number of prompts per batch; changes speed and memory, not the text."),
     ROW(unknown, "false", 0, 1, "Allow <unk> in the output."),
@@ -30,8 +37,8 @@ nm_sample_options *nm_sample_options_add(nm_options *options)
     return nm_options_add(options, "sample", sample_options, NULL, sizeof(nm_sample_options));
 }
 
-/* Limits of a step: decoder inputs, and cache rows to which they attend. PROJECTED_ROWS: prompts for which the output projection,
- * which reads all its weights, is computed together. */
+/* Limits of a step: decoder inputs, and cache rows to which they attend. PROJECTED_ROWS: prompts for which
+ * the output projection, which reads all its weights, is computed together. */
 enum { STEP_INPUTS = 256, STEP_CACHE_ROWS = 1 << 20, PROJECTED_ROWS = 16 };
 
 struct nm_sampler {
@@ -70,8 +77,6 @@ typedef struct batch {
     int32_t inputs, *ids, *positions, *offsets, *self_rows;
     size_t ids_capacity, positions_capacity, offsets_capacity, self_capacity;
 } batch;
-
-/* ---- creation ---- */
 
 static nm_status alloc_workspace(nm_sampler *self, nm_error *err)
 {
@@ -149,8 +154,6 @@ void nm_sampler_free(nm_sampler *self)
     free(self);
 }
 
-/* ---- one token ---- */
-
 static int64_t newlines_of(const nm_sampler *self, int32_t id)
 {
     return self->tokens.newlines ? self->tokens.newlines[id] : id == self->tokens.eos;
@@ -176,8 +179,6 @@ static int32_t sample_token(nm_sampler *self, uint64_t number, int64_t step)
     return nm_token_sample(&how, self->candidates, n, (nm_sample_position){0, (uint32_t)step, number});
 }
 
-/* ---- hidden vectors ---- */
-
 static nm_mat rows_of(const nm_sampler *self, nm_mat x, int32_t first, int32_t n)
 {
     size_t row_bytes = (size_t)x.stride * nm_dtype_bytes(self->model->backend->dtype);
@@ -192,8 +193,9 @@ static int32_t input_id(const nm_sampler *self, const sequence *g, int64_t at)
                                 : g->out->data[(size_t)(at - 1 - g->prompt->n)];
 }
 
-/* Number of positions of every sequence that a step processes, at most `left`: prompts are known, so that their positions do not
- * need a step each. The inputs and the cache rows to which they attend bound the memory. */
+/* Number of positions of every sequence that a step processes, at most `left`: prompts are known, so that
+ * their positions do not need a step each. The inputs and the cache rows to which they attend bound the
+ * memory. */
 static int32_t step_positions(int32_t sequences, int32_t position, int64_t left)
 {
     int32_t positions = 1;
@@ -216,8 +218,8 @@ static void add_input(const nm_sampler *self, batch *b, sequence *g, int32_t pos
     b->offsets[b->inputs] = b->offsets[b->inputs - 1] + position + 1;
 }
 
-/* Runs the decoder on the next inputs of every sequence, up to input `at`, as many as one step processes. hidden: of the last
- * one of each. */
+/* Runs the decoder on the next inputs of every sequence, up to input `at`, as many as one step processes.
+ * hidden: of the last one of each. */
 static nm_status decode_step(nm_sampler *self, batch *b, int64_t at, nm_mat *hidden, nm_error *err)
 {
     int32_t first = (int32_t)(b->next - b->begin), positions = step_positions(b->n, first, at - b->next + 1);
@@ -278,7 +280,8 @@ static nm_status recompute(nm_sampler *self, batch *b, int64_t at, nm_mat *hidde
     return NM_OK;
 }
 
-/* Hidden vectors of input `at`, [sequences, d]. When the context is full, its second half becomes the new context. */
+/* Hidden vectors of input `at`, [sequences, d]. When the context is full, its second half becomes the new
+ * context. */
 static nm_status advance(nm_sampler *self, batch *b, int64_t at, const nm_stop *stop, nm_mat *hidden,
                          nm_error *err)
 {
@@ -295,8 +298,6 @@ static nm_status advance(nm_sampler *self, batch *b, int64_t at, const nm_stop *
     }
     return NM_OK;
 }
-
-/* ---- a batch ---- */
 
 /* Rows of hidden for which the output projection is computed together. */
 typedef struct projection {
@@ -328,8 +329,8 @@ static void project(nm_sampler *self, nm_mat hidden, const projection *p)
                 .y = nm_mat_of(p->clusters, p->n, out->clusters->n));
 }
 
-/* The repetition penalty r of Keskar et al. 2019, section 4.1, as in transformers: each token of the prompt and of the text so
- * far has the score
+/* The repetition penalty r of Keskar et al. 2019, section 4.1, as in transformers: each token of the prompt
+ * and of the text so far has the score
  *     x / r   if x > 0
  *     x r     otherwise
  * once, however often it occurs. The first input of texts does not count. */
@@ -349,8 +350,8 @@ static void penalize(nm_sampler *self, const sequence *g, double *scores)
         self->penalized[input_id(self, g, at)] = false;
 }
 
-/* Writes the log probabilities of the next token of a sequence to self->log_p. The penalty applies to logits, with an adaptive
- * softmax to log probabilities, because logits of different clusters are not comparable. */
+/* Writes the log probabilities of the next token of a sequence to self->log_p. The penalty applies to logits,
+ * with an adaptive softmax to log probabilities, because logits of different clusters are not comparable. */
 static nm_status row_probabilities(nm_sampler *self, const sequence *g, const projection *p, int32_t row,
                                    nm_error *err)
 {
@@ -414,8 +415,8 @@ static int shorter_first(const void *a, const void *b)
     return (x->prompt->n > y->prompt->n) - (x->prompt->n < y->prompt->n);
 }
 
-/* Begins with the context in which the first token is generated, after the shortest prompt: no output depends on earlier inputs.
- * Returns the last input of that prompt. */
+/* Begins with the context in which the first token is generated, after the shortest prompt: no output depends
+ * on earlier inputs. Returns the last input of that prompt. */
 static int64_t skip_prompts(const nm_sampler *self, batch *b)
 {
     int64_t context = self->model->type->generator->context(self->model), step = context - context / 2 + 1;
@@ -424,7 +425,8 @@ static int64_t skip_prompts(const nm_sampler *self, batch *b)
     return shortest;
 }
 
-/* Later steps do not compute the sequences that have ended. Their rows of the KV cache remain until the context is full. */
+/* Later steps do not compute the sequences that have ended. Their rows of the KV cache remain until the
+ * context is full. */
 static void remove_ended(batch *b)
 {
     int32_t n = 0;

@@ -1,8 +1,8 @@
-/* Text generation with a language model: temperature, top-k and nucleus sampling (Holtzman et al. 2020), and the repetition
- * penalty of CTRL (Keskar et al. 2019).
+/* Text generation with a language model: temperature, top-k and nucleus sampling (Holtzman et al. 2020), and
+ * the repetition penalty of CTRL (Keskar et al. 2019).
  *
- * Deterministic: the text depends on the prompt, its number, the options and the seed only, not on the other prompts of the
- * batch or the number of threads. */
+ * Deterministic: the text depends on the prompt, its number, the options and the seed only, not on the other
+ * prompts of the batch or the number of threads. */
 #ifndef NM_SAMPLER_H
 #define NM_SAMPLER_H
 
@@ -28,12 +28,13 @@ typedef struct nm_sampler_tokens {
     int32_t *newlines;   /* [V], heap: number of newlines in each token of documents; NULL: texts are lines */
 } nm_sampler_tokens;
 
-/* The sampler owns the tables of tokens, also after a failure. Options and model must outlive it, and the parameters must not change. NM_UNSUPPORTED for non-causal
- * models and for models that are not language models; NM_MEMORY. */
+/* The sampler owns the tables of tokens, also after a failure. Options and model must outlive it, and the
+ * parameters must not change. NM_UNSUPPORTED for non-causal models and for models that are not language
+ * models; NM_MEMORY. */
 nm_status nm_sampler_create(nm_sampler **sampler, nm_model *model, const nm_sample_options *options,
                             nm_sampler_tokens tokens, nm_error *err);
-/* A sampler with the same weights and a separate workspace, for concurrent calls. model: a worker of the main sampler's model
- * (nm_model_create_worker), which must outlive it. */
+/* A sampler with the same weights and a separate workspace, for concurrent calls. model: a worker of the main
+ * sampler's model (nm_model_create_worker), which must outlive it. */
 nm_status nm_sampler_create_worker(nm_sampler **sampler, const nm_sampler *main, nm_model *model,
                                    nm_error *err);
 void nm_sampler_free(nm_sampler *sampler);
@@ -43,13 +44,15 @@ typedef struct nm_sampler_prompts {
     const nm_id_list *list;
     size_t n;
     uint64_t number;
-    /* Whether a text ends with these generated tokens of a prompt, also before the limits of the options; NULL: no text does. */
+    /* Whether a text ends with these generated tokens of a prompt, also before the limits of the options;
+     * NULL: no text does. */
     bool (*ends)(void *user, const nm_id_list *prompt, const nm_ids *generated);
     void *user;
 } nm_sampler_prompts;
 
 /* Continues the prompts and appends the generated tokens of each to out[i].
- * NM_DIVERGED if outputs of the model are not finite; NM_INTERRUPTED after a request to stop (NULL: never); NM_MEMORY. */
+ * NM_DIVERGED if outputs of the model are not finite; NM_INTERRUPTED after a request to stop (NULL: never);
+ * NM_MEMORY. */
 nm_status nm_sampler_run(nm_sampler *sampler, const nm_sampler_prompts *prompts, const nm_stop *stop,
                          nm_ids *out, nm_error *err);
 

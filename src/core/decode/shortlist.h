@@ -1,6 +1,6 @@
-/* Lexical shortlists: the target tokens that the translation of a source may contain are the likely translations of its tokens
- * and the most frequent tokens. The output layer is computed for them only, and their probabilities have the sum 1. A shortlist
- * is immutable, so threads may share it. */
+/* Lexical shortlists: the target tokens that the translation of a source may contain are the likely
+ * translations of its tokens and the most frequent tokens. The output layer is computed for them only, and
+ * their probabilities have the sum 1. A shortlist is immutable, so threads may share it. */
 #ifndef NM_SHORTLIST_H
 #define NM_SHORTLIST_H
 
@@ -16,8 +16,9 @@ typedef struct nm_shortlist {
 
 void nm_shortlist_release(nm_shortlist *shortlist);
 
-/* Appends the selected tokens of a source to *selected, ascending, each once: the translations of its n ids, the frequent
- * tokens, and the required ones that are allowed. mark: [target size], zero at the call and afterwards. */
+/* Appends the selected tokens of a source to *selected, ascending, each once: the translations of its n ids,
+ * the frequent tokens, and the required ones that are allowed. mark: [target size], zero at the call and
+ * afterwards. */
 void nm_shortlist_select(const nm_shortlist *shortlist, const int32_t *ids, int32_t n, const nm_ids *required,
                          uint8_t *mark, nm_ids *selected);
 

@@ -29,8 +29,8 @@ static void sift_down(nm_sample_candidate *heap, int32_t n, int32_t i)
     }
 }
 
-/* Moves the best candidates in descending order to the front, until they are `most` or their log_p have the sum `mass`, at least
- * one. Returns their number. Only these few are sorted, with a heap. */
+/* Moves the best candidates in descending order to the front, until they are `most` or their log_p have the
+ * sum `mass`, at least one. Returns their number. Only these few are sorted, with a heap. */
 static int32_t best_first(nm_sample_candidate *candidates, int32_t n, int64_t most, double mass)
 {
     int32_t left = n;
@@ -48,8 +48,8 @@ static int32_t best_first(nm_sample_candidate *candidates, int32_t n, int64_t mo
     return n - left;
 }
 
-/* Replaces log_p by the probabilities at the temperature, relative to the largest, so that not all underflow at low ones.
- * Returns their sum. */
+/* Replaces log_p by the probabilities at the temperature, relative to the largest, so that not all underflow
+ * at low ones. Returns their sum. */
 static double exponentiate(nm_sample_candidate *candidates, int32_t n, double temperature)
 {
     double top = -INFINITY, total = 0;
@@ -78,8 +78,8 @@ static int32_t keep_probable(nm_sample_candidate *candidates, int32_t n, double 
     return kept;
 }
 
-/* Applies temperature, top_k, top_p and min_p, in this order: the first candidates remain, with unnormalized probabilities in
- * log_p, whose sum is *mass. Returns their number. */
+/* Applies temperature, top_k, top_p and min_p, in this order: the first candidates remain, with unnormalized
+ * probabilities in log_p, whose sum is *mass. Returns their number. */
 static int32_t shortlist(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n, double *mass)
 {
     bool greedy = how->temperature <= 0;

@@ -1,5 +1,5 @@
-/* One token from a distribution: temperature, top-k, nucleus and min-p sampling (Fan et al. 2018, Holtzman et al. 2020, Nguyen et
- * al. 2025). */
+/* One token from a distribution: temperature, top-k, nucleus and min-p sampling (Fan et al. 2018, Holtzman et
+ * al. 2020, Nguyen et al. 2025). */
 #ifndef NM_TOKEN_SAMPLING_H
 #define NM_TOKEN_SAMPLING_H
 
@@ -23,7 +23,8 @@ typedef struct nm_sample_position {
     uint64_t index;
 } nm_sample_position;
 
-/* Samples one of n > 0 candidates, whose probabilities need not sum to 1, and returns its id. The candidates are overwritten. */
+/* Samples one of n > 0 candidates, whose probabilities need not sum to 1, and returns its id. The candidates
+ * are overwritten. */
 int32_t nm_token_sample(const nm_sampling *how, nm_sample_candidate *candidates, int32_t n,
                         nm_sample_position at);
 

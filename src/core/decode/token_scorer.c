@@ -204,7 +204,8 @@ static nm_mat logits_of(nm_token_scorer *scorer, int32_t m, nm_mat hidden, const
     return logits;
 }
 
-/* The tokens that model m may output, device [columns of the block]; NULL: all. A selection contains no others. */
+/* The tokens that model m may output, device [columns of the block]; NULL: all. A selection contains no
+ * others. */
 static const uint8_t *allowed_of(const nm_token_scorer *scorer, int32_t m, const row_block *block)
 {
     return block->ids ? NULL : scorer->of[m]->allowed;
@@ -217,7 +218,8 @@ static double log_add(double a, double c)
     return high == -INFINITY ? high : high + log(exp(a - high) + exp(c - high));
 }
 
-/* Adds the probabilities of model m to the mixture, in log space on the host: mixture = log(sum of the models' probabilities). */
+/* Adds the probabilities of model m to the mixture, in log space on the host: mixture = log(sum of the
+ * models' probabilities). */
 static void mix(nm_token_scorer *scorer, int32_t m, nm_mat logits, const row_block *block)
 {
     size_t n = (size_t)logits.rows * (size_t)logits.cols;
@@ -241,8 +243,8 @@ static void mixture_upload(nm_token_scorer *scorer, nm_mat logits)
     nm_backend_upload(b, logits.data, scorer->raw, n * nm_dtype_bytes(b->dtype));
 }
 
-/* The k best log probabilities of one model or of the mixture, and that of eos, on the device. given: host [rows], columns of
- * the block or NM_TARGET_IGNORED; or NULL. */
+/* The k best log probabilities of one model or of the mixture, and that of eos, on the device. given: host
+ * [rows], columns of the block or NM_TARGET_IGNORED; or NULL. */
 static void find_best(nm_token_scorer *scorer, nm_mat logits, const row_block *block, const int32_t *given)
 {
     nm_backend *b = scorer->backend;
@@ -263,7 +265,8 @@ static void find_best(nm_token_scorer *scorer, nm_mat logits, const row_block *b
             .y = nm_mat_of(scorer->eos_column, logits.rows, 1));
 }
 
-/* Selects the k best tokens of a row from scorer->all; of equal log probabilities the smaller id comes first. */
+/* Selects the k best tokens of a row from scorer->all; of equal log probabilities the smaller id comes
+ * first. */
 static void rank_row(nm_token_scorer *scorer, int32_t row)
 {
     const double *all = scorer->all + (size_t)row * (size_t)scorer->vocab_size;
@@ -283,7 +286,8 @@ static void rank_row(nm_token_scorer *scorer, int32_t row)
     scorer->eos_values[row] = all[scorer->eos];
 }
 
-/* Applies step->adjust to the rows of a block in scorer->all. logits: host, in the type of the backend; NULL: none. */
+/* Applies step->adjust to the rows of a block in scorer->all. logits: host, in the type of the backend; NULL:
+ * none. */
 static void adjust_rows(nm_token_scorer *scorer, const row_block *block, const nm_decode_step *step,
                         const void *logits)
 {
@@ -367,8 +371,8 @@ static void fetch_given(nm_token_scorer *scorer, nm_mat logits, const row_block 
                         : number_at(scorer, scorer->raw, i * (size_t)logits.cols + (size_t)columns[i]);
 }
 
-/* Sets values and columns of the rows of the block from raw and from the first rows * block->k of the columns. The results of a
- * row are not before the values they are read from, so the last row is first. */
+/* Sets values and columns of the rows of the block from raw and from the first rows * block->k of the
+ * columns. The results of a row are not before the values they are read from, so the last row is first. */
 static void store_best(nm_token_scorer *scorer, const row_block *block)
 {
     const size_t k = (size_t)scorer->k, found = (size_t)block->k;

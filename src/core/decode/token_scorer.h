@@ -1,13 +1,14 @@
-/* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in fairseq. For a
- * single model only the k best tokens of each hypothesis are copied to the host, unless step.scores requests all. */
+/* Log probabilities of the next token under one model or an ensemble, whose probabilities are averaged as in
+ * fairseq. For a single model only the k best tokens of each hypothesis are copied to the host, unless
+ * step.scores requests all. */
 #ifndef NM_TOKEN_SCORER_H
 #define NM_TOKEN_SCORER_H
 
 #include "base/stop.h"
 #include "decode/incremental.h"
 
-/* The tokens that may be output for each source of a batch, in place of all tokens of the vocabulary: ids[offsets[s]] ..
- * ids[offsets[s + 1] - 1] for source s, ascending, with eos. */
+/* The tokens that may be output for each source of a batch, in place of all tokens of the vocabulary:
+ * ids[offsets[s]] .. ids[offsets[s + 1] - 1] for source s, ascending, with eos. */
 typedef struct nm_token_selection {
     int32_t n;          /* sources */
     int32_t *ids;       /* [offsets[n]] */
@@ -36,12 +37,14 @@ typedef struct nm_token_scorer {
     int32_t capacity, all_capacity; /* rows of the results */
 } nm_token_scorer;
 
-/* k: number of best tokens per hypothesis; at most the vocabulary size is used. All models have the same backend and vocabulary
- * size (asserted). The caller calls nm_token_scorer_release in every case. NM_UNSUPPORTED as nm_incremental_create; NM_MEMORY. */
+/* k: number of best tokens per hypothesis; at most the vocabulary size is used. All models have the same
+ * backend and vocabulary size (asserted). The caller calls nm_token_scorer_release in every case.
+ * NM_UNSUPPORTED as nm_incremental_create; NM_MEMORY. */
 nm_status nm_token_scorer_init(nm_token_scorer *scorer, nm_model *const *models, int32_t n_models,
                                int32_t eos, int32_t k, nm_error *err);
-/* For another batch with the same models, on a worker of the main scorer's backend; nm_token_scorer_refresh is for the main scorer
- * only, which must outlive it. The caller calls nm_token_scorer_release in every case. NM_MEMORY. */
+/* For another batch with the same models, on a worker of the main scorer's backend; nm_token_scorer_refresh
+ * is for the main scorer only, which must outlive it. The caller calls nm_token_scorer_release in every case.
+ * NM_MEMORY. */
 nm_status nm_token_scorer_init_worker(nm_token_scorer *scorer, const nm_token_scorer *main,
                                       nm_backend *worker, nm_error *err);
 void nm_token_scorer_release(nm_token_scorer *scorer);
@@ -50,12 +53,13 @@ void nm_token_scorer_release(nm_token_scorer *scorer);
 nm_status nm_token_scorer_refresh(nm_token_scorer *scorer, nm_error *err);
 nm_status nm_token_scorer_start(nm_token_scorer *scorer, const nm_packing *sources, const int32_t *ids,
                                 nm_error *err);
-/* Restricts the steps that follow to tokens selected for each source; their probabilities have the sum 1. The selection must be
- * valid during these steps; NULL: all tokens. NM_MEMORY. */
+/* Restricts the steps that follow to tokens selected for each source; their probabilities have the sum 1. The
+ * selection must be valid during these steps; NULL: all tokens. NM_MEMORY. */
 nm_status nm_token_scorer_select(nm_token_scorer *scorer, const nm_token_selection *selection, nm_error *err);
-/* Computes log probabilities: values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these four; with
- * step->given also given_values. Those of tokens that may not be output are -infinity. The attention of an ensemble is the mean
- * over the models. NM_DIVERGED if log probabilities are not finite; NM_MEMORY. */
+/* Computes log probabilities: values, columns and eos_values (NM_SCORES_BEST), all (NM_SCORES_ALL) or these
+ * four; with step->given also given_values. Those of tokens that may not be output are -infinity. The
+ * attention of an ensemble is the mean over the models. NM_DIVERGED if log probabilities are not finite;
+ * NM_MEMORY. */
 nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *step, nm_error *err);
 
 #endif

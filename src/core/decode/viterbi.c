@@ -18,8 +18,8 @@ void nm_chain_release(nm_chain *chain)
     *chain = (nm_chain){0};
 }
 
-/* now [T]: scores of the best paths to each tag of a token; from [T]: the previous tag on each path; before [T]: scores of the
- * paths to the tags of the previous token. */
+/* now [T]: scores of the best paths to each tag of a token; from [T]: the previous tag on each path; before
+ * [T]: scores of the paths to the tags of the previous token. */
 static void step(const nm_chain *chain, const double *before, const double *emissions, double *now,
                  int32_t *from)
 {

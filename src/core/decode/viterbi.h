@@ -12,8 +12,9 @@ typedef struct nm_chain {
 /* All scores are 0; free them with nm_chain_release. */
 void nm_chain_init(nm_chain *chain, int32_t tags);
 void nm_chain_release(nm_chain *chain);
-/* Writes the path [n] with the highest score to path and returns the score. emissions: [n, T], n >= 1. Of equal scores, the
- * path with the smallest tag of the last token is returned, then of the token before, etc. */
+/* Writes the path [n] with the highest score to path and returns the score. emissions: [n, T], n >= 1. Of
+ * equal scores, the path with the smallest tag of the last token is returned, then of the token before,
+ * etc. */
 double nm_viterbi(const nm_chain *chain, const double *emissions, int32_t n, int32_t *path);
 
 #endif

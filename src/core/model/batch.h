@@ -1,4 +1,5 @@
-/* A batch: sequences packed one after another, without padding, in host memory of the arena in which it was packed. */
+/* A batch: sequences packed one after another, without padding, in host memory of the arena in which it was
+ * packed. */
 #ifndef NM_BATCH_H
 #define NM_BATCH_H
 
@@ -13,8 +14,8 @@ typedef struct nm_batch {
     const int64_t *index;      /* [n]: index of each example in the corpus */
     nm_packing source, target; /* host offsets only; target.n_seqs is 0 without a target */
     const int32_t *source_ids, *source_pos; /* [source.n_tokens]; positions from 0 within each sequence */
-    const float *
-        source_values; /* [source.n_tokens, source_width]: inputs that are numbers, in place of ids; or NULL */
+    /* [source.n_tokens, source_width]: inputs that are numbers, in place of ids; or NULL */
+    const float *source_values;
     int32_t source_width;
     /* [target.n_tokens]: decoder input, gold tokens, positions; NULL without a target */
     const int32_t *target_in, *target_out, *target_pos;

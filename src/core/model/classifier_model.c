@@ -1,15 +1,16 @@
-/* Text classifier of Wang et al. 2022, whose code is declare-lab's "identifiable transformers" (Bhardwaj et al. 2021): token
- * embeddings, an encoder, the output at the first token, a linear layer to the classes.
- * Differences: texts are packed, so that padding is neither attended to nor part of a batch statistic (that code masks real
- * tokens instead of padding); mean pooling is an option.
+/* Text classifier of Wang et al. 2022, whose code is declare-lab's "identifiable transformers" (Bhardwaj et
+ * al. 2021): token embeddings, an encoder, the output at the first token, a linear layer to the classes.
+ * Differences: texts are packed, so that padding is neither attended to nor part of a batch statistic (that
+ * code masks real tokens instead of padding); mean pooling is an option.
  *
- * With model.ngram_dim the vector of a text has a second part g, as in fastText (Joulin et al. 2017), because a few
- * thousand texts are too few to train an encoder alone: the mean of the embeddings U of its tokens w_t and B of its hashed bigrams,
+ * With model.ngram_dim the vector of a text has a second part g, as in fastText (Joulin et al. 2017), because
+ * a few thousand texts are too few to train an encoder alone: the mean of the embeddings U of its tokens w_t
+ * and B of its hashed bigrams,
  *
  *     g = 1/n sum over t of (U[w_t] + B[hash(w_{t-1}, w_t)])
  *
- * With model.ngram_weights = idf each distinct token v and hash k of a bigram in the text counts once, weighted by its inverse
- * document frequency, and the sum is L2-normalized:
+ * With model.ngram_weights = idf each distinct token v and hash k of a bigram in the text counts once,
+ * weighted by its inverse document frequency, and the sum is L2-normalized:
  *
  *     h   = sum over v of a_v U[v] + sum over k of b_k B[k]
  *     g   = h / |h|
@@ -18,13 +19,15 @@
  *
  * N: number of training texts; N_v, N_k: number of those that contain the token, the hash.
  *
- * With model.logistic_buckets the logits at inference are the sum of those of the model above and of a logistic regression,
+ * With model.logistic_buckets the logits at inference are the sum of those of the model above and of a
+ * logistic regression,
  *
  *     z' = z + 1/sqrt(n) sum over t of L[w_t] + M[hash(w_{t-1}, w_t)]  + b
  *
- * a product of two distributions (Hinton 2002, "Training Products of Experts by Minimizing Contrastive Divergence"). L, M and
- * b are fitted before training and constant. They are not part of the training loss: the logistic regression has nearly no error
- * on the training texts, so that the encoder would learn nothing next to it. */
+ * a product of two distributions (Hinton 2002, "Training Products of Experts by Minimizing Contrastive
+ * Divergence"). L, M and b are fitted before training and constant. They are not part of the training loss:
+ * the logistic regression has nearly no error on the training texts, so that the encoder would learn nothing
+ * next to it. */
 #include "model/classifier_model.h"
 
 #include <math.h>
@@ -45,18 +48,28 @@ static const nm_option classifier_options[] = {
     NM_STACK_ROWS(nm_classifier_model_config, "128", "256", "4",
                   "post",
                   "0.1", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.1"),
-    ROW(key_size, "16", 0, 65536, "Number of features of queries and keys per head; 0: width / heads, as for values."),
+    ROW(key_size, "16", 0, 65536,
+        "Number of features of queries and keys per head; 0: width / heads, as for values."),
     ROW(layers, "1", 1, 1000, "Number of encoder layers."),
     ROW(final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.norm."),
     PICK(init, "torch", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     PICK(positions, "none", NM_CLASSIFIER_POSITIONS, "Position embeddings."),
     ROW(max_positions, "512", 8, 1 << 20, "Maximum length of a text in tokens, including <s> and </s>."),
-    PICK(pooling, "first", NM_CLASSIFIER_POOLINGS, "Representation of a text: the output at the first token, or the mean over all tokens."),
+    PICK(pooling, "first", NM_CLASSIFIER_POOLINGS,
+        "Representation of a text: the output at the first token, or the mean over all tokens."),
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
-    ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
-    ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
-    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS, "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
-    ROW(logistic_buckets, "0", 0, 1 << 24, "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is fitted before training and whose logits are added at inference; with many classes fewer, so that it has at most 67108864 weights; 0: no logistic regression."),
+    ROW(ngram_dim, "0", 0, 65536,
+        "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the "
+        "text; 0: none."),
+    ROW(ngram_buckets, "50000", 1, 1 << 24,
+        "Number of bigram embeddings, which bigrams share by their hash."),
+    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS,
+        "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, "
+        "with L2 normalization."),
+    ROW(logistic_buckets, "0", 0, 1 << 24,
+        "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is "
+        "fitted before training and whose logits are added at inference; "
+        "with many classes fewer, so that it has at most 67108864 weights; 0: no logistic regression."),
     {0}};
 
 static bool has_positions(const nm_options *options)
@@ -69,13 +82,20 @@ static const nm_option_rule classifier_rules[] = {
     {"model.final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
     {"model.ngram_buckets", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
     {"model.ngram_weights", "model.ngram_dim", "!", "the vector of a text has no part for n-grams", NULL},
-    {"model.max_positions", NULL, NULL, "without position embeddings the length of a text is not limited", has_positions},
+    {"model.max_positions", NULL, NULL, "without position embeddings the length of a text is not limited",
+        has_positions},
     {0}};
 
 static const nm_preset classifier_presets[] = {
-    {"reference", "width=32 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "Sizes of the code of the RBN paper."},
-    {"small", "width=128 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "The reference model with four times the width."},
-    {"tiny", "width=16 ff=32 heads=2 key_size=0 layers=1 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0", "Tests."},
+    {"reference",
+        "width=32 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 "
+        "embedding_dropout=0.1", "Sizes of the code of the RBN paper."},
+    {"small",
+        "width=128 ff=256 heads=4 key_size=16 layers=1 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 "
+        "embedding_dropout=0.1", "The reference model with four times the width."},
+    {"tiny",
+        "width=16 ff=32 heads=2 key_size=0 layers=1 dropout=0 attention_dropout=0 relu_dropout=0 "
+        "embedding_dropout=0", "Tests."},
     {0}};
 /* clang-format on */
 
@@ -87,8 +107,6 @@ typedef struct classifier {
     nm_stack encoder;
     nm_mat sinusoid; /* [max_positions, width], device; empty unless positions = sinusoid */
 } classifier;
-
-/* ---- building ---- */
 
 static nm_stack_config stack_config(const nm_model *model)
 {
@@ -128,7 +146,8 @@ static nm_tensor *add_constant(nm_model *model, int32_t rows, const char *name)
     return matrix;
 }
 
-/* Number of weights per class for bigrams: those of the option, if the regression then has at most NM_LOGISTIC_MAX_WEIGHTS. */
+/* Number of weights per class for bigrams: those of the option, if the regression then has at most
+ * NM_LOGISTIC_MAX_WEIGHTS. */
 static int32_t logistic_buckets(const nm_model *model)
 {
     const nm_classifier_model_config *c = model->config;
@@ -201,8 +220,8 @@ static void classifier_release(nm_model *model)
     free(self);
 }
 
-/* The output layer reads the final norm through the pooling, which commutes with a per-feature affine map. With n-grams the
- * layer has further inputs, which a fold would scale, too. */
+/* The output layer reads the final norm through the pooling, which commutes with a per-feature affine map.
+ * With n-grams the layer has further inputs, which a fold would scale, too. */
 static void classifier_fold(const nm_model *model, nm_fold *fold)
 {
     const classifier *self = model->parts;
@@ -210,8 +229,6 @@ static void classifier_fold(const nm_model *model, nm_fold *fold)
     if (final && !self->words.table)
         nm_fold_add_reader(fold, self->output_weight, self->output_bias);
 }
-
-/* ---- forward ---- */
 
 static nm_tensor *embed(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
@@ -256,8 +273,8 @@ nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *m
     return ((const classifier *)model->parts)->logistic;
 }
 
-/* Rows of nm_classifier_model_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it occurs first in its
- * text, otherwise `entries`, the row with weight 0. */
+/* Rows of nm_classifier_model_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it
+ * occurs first in its text, otherwise `entries`, the row with weight 0. */
 static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, const int32_t *ids,
                                       int32_t entries)
 {
@@ -271,7 +288,8 @@ static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, c
     return first;
 }
 
-/* Weighted sum per text of x, the embeddings of the n-grams with these ids; each n-gram of a text counts once. */
+/* Weighted sum per text of x, the embeddings of the n-grams with these ids; each n-gram of a text counts
+ * once. */
 static nm_tensor *sum_ngrams(nm_tape *tape, const nm_classifier_model_ngrams *ngrams, nm_tensor *x,
                              const nm_packing *texts, const int32_t *ids)
 {

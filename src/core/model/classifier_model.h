@@ -1,4 +1,5 @@
-/* The text classifier: an encoder whose output is pooled to one vector per text, and a linear layer to the classes. */
+/* The text classifier: an encoder whose output is pooled to one vector per text, and a linear layer to the
+ * classes. */
 #ifndef NM_CLASSIFIER_MODEL_H
 #define NM_CLASSIFIER_MODEL_H
 
@@ -51,16 +52,16 @@ void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams
 enum { NM_LOGISTIC_MAX_WEIGHTS = 1 << 26 };
 
 typedef struct nm_classifier_model_logistic { /* not learned; NULL without logistic_buckets */
-    /* [vocabulary, classes]; [buckets, classes], logistic_buckets or less, so that there are at most NM_LOGISTIC_MAX_WEIGHTS
-     * elements in both, but at least 1 row. */
+    /* [vocabulary, classes]; [buckets, classes], logistic_buckets or less, so that there are at most
+     * NM_LOGISTIC_MAX_WEIGHTS elements in both, but at least 1 row. */
     nm_tensor *words, *bigrams;
     nm_tensor *bias; /* [1, classes] */
 } nm_classifier_model_logistic;
 
 /* The parameters of the logistic regression, owned by the model. */
 nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *model);
-/* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i = 0 the bigram consists
- * of the beginning of the text and its first token. */
+/* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i = 0
+ * the bigram consists of the beginning of the text and its first token. */
 int32_t nm_classifier_model_bucket(int64_t buckets, const int32_t *ids, size_t i);
 
 #endif

@@ -10,18 +10,26 @@
 
 /* clang-format off */
 static const nm_option image_options[] = {
-    WORD(preset, "resnet20", "resnet20|resnet18|vit|tiny|tiny-vit", "Network, sizes and defaults of a known model."),
+    WORD(preset, "resnet20", "resnet20|resnet18|vit|tiny|tiny-vit",
+        "Network, sizes and defaults of a known model."),
     NM_STACK_ROWS(nm_image_model_config, "192", "768", "3", "pre",
                   "0", "Dropout rate on the output of each sublayer.", "0", "0", "0"),
-    PICK(network, "resnet", NM_IMAGE_NETWORKS, "Network: residual network of convolutions (resnet), or Transformer over patches (vit)."),
+    PICK(network, "resnet", NM_IMAGE_NETWORKS,
+        "Network: residual network of convolutions (resnet), or Transformer over patches (vit)."),
     ROW(widths, "16,32,64", 0, 0, "ResNet: number of channels of each stage, comma-separated."),
-    ROW(blocks, "3,3,3", 0, 0, "ResNet: number of blocks of two convolutions in each stage, comma-separated."),
-    PICK(shortcut, "pad", NM_SHORTCUTS, "ResNet: shortcut where the number of channels changes: channels of zeros after the others (pad) or on both sides (pad-both), or a 1x1 convolution (conv)."),
-    ROW(pre_activation, "false", 0, 1, "ResNet: norm and activation precede the convolutions of a block instead of following them."),
+    ROW(blocks, "3,3,3", 0, 0,
+        "ResNet: number of blocks of two convolutions in each stage, comma-separated."),
+    PICK(shortcut, "pad", NM_SHORTCUTS,
+        "ResNet: shortcut where the number of channels changes: channels of zeros after the others (pad) or "
+        "on both sides (pad-both), or a 1x1 convolution (conv)."),
+    ROW(pre_activation, "false", 0, 1,
+        "ResNet: norm and activation precede the convolutions of a block instead of following them."),
     ROW(layers, "12", 1, 1000, "ViT: number of encoder layers."),
     ROW(patch, "4", 1, 224, "ViT: height and width of a patch in pixels."),
-    PICK(pooling, "mean", NM_IMAGE_POOLINGS, "ViT: representation of an image: the mean over all tokens, or the output at a class token."),
-    ROW(final_norm, "", 0, 0, "ViT: normalization after the encoder, not in post-norm; empty: as model.norm."),
+    PICK(pooling, "mean", NM_IMAGE_POOLINGS,
+        "ViT: representation of an image: the mean over all tokens, or the output at a class token."),
+    ROW(final_norm, "", 0, 0,
+        "ViT: normalization after the encoder, not in post-norm; empty: as model.norm."),
     PICK(init, "torch", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     {0}};
 
@@ -31,12 +39,14 @@ static bool is_vit(const nm_options *options)
 }
 
 #define VIT_ONLY(name) {"model." #name, "model.network", "vit", "a ResNet has no encoder", NULL}
-#define RESNET_ONLY(name) {"model." #name, "model.network", "resnet", "only a ResNet has stages of convolutions", NULL}
+#define RESNET_ONLY(name) \
+    {"model." #name, "model.network", "resnet", "only a ResNet has stages of convolutions", NULL}
 
 static const nm_option_rule image_rules[] = {
     NM_STACK_RULES,
     NM_SOFTMAX_RULES(is_vit, "a ResNet has no attention"),
-    VIT_ONLY(width), VIT_ONLY(ff), VIT_ONLY(heads), VIT_ONLY(norm_position), VIT_ONLY(residual), VIT_ONLY(activation),
+    VIT_ONLY(width), VIT_ONLY(ff), VIT_ONLY(heads), VIT_ONLY(norm_position), VIT_ONLY(residual),
+        VIT_ONLY(activation),
     VIT_ONLY(gated), VIT_ONLY(bias), VIT_ONLY(embedding_norm), VIT_ONLY(dropout), VIT_ONLY(attention_dropout),
     VIT_ONLY(relu_dropout), VIT_ONLY(embedding_dropout), VIT_ONLY(layers), VIT_ONLY(patch), VIT_ONLY(pooling),
     VIT_ONLY(init), VIT_ONLY(final_norm),
@@ -45,11 +55,17 @@ static const nm_option_rule image_rules[] = {
     {0}};
 
 static const nm_preset image_presets[] = {
-    {"resnet20", "network=resnet widths=16,32,64 blocks=3,3,3 shortcut=pad norm=batch", "ResNet20 of He et al. 2016 for CIFAR-10, 0.27 M parameters."},
-    {"resnet18", "network=resnet widths=64,128,256,512 blocks=2,2,2,2 shortcut=conv norm=batch", "ResNet18 in the usual form for CIFAR-10, 11.2 M parameters."},
-    {"vit", "network=vit width=192 ff=768 heads=3 layers=12 patch=4 norm_position=pre activation=gelu norm=layer", "The sizes of ViT-Tiny, with patches of 4 pixels."},
+    {"resnet20", "network=resnet widths=16,32,64 blocks=3,3,3 shortcut=pad norm=batch",
+        "ResNet20 of He et al. 2016 for CIFAR-10, 0.27 M parameters."},
+    {"resnet18", "network=resnet widths=64,128,256,512 blocks=2,2,2,2 shortcut=conv norm=batch",
+        "ResNet18 in the usual form for CIFAR-10, 11.2 M parameters."},
+    {"vit",
+        "network=vit width=192 ff=768 heads=3 layers=12 patch=4 norm_position=pre activation=gelu norm=layer",
+        "The sizes of ViT-Tiny, with patches of 4 pixels."},
     {"tiny", "network=resnet widths=4,6 blocks=1,1 shortcut=conv norm=batch", "Tests."},
-    {"tiny-vit", "network=vit width=16 ff=32 heads=2 layers=1 patch=8 norm_position=pre activation=gelu norm=layer", "Tests."},
+    {"tiny-vit",
+        "network=vit width=16 ff=32 heads=2 layers=1 patch=8 norm_position=pre activation=gelu norm=layer",
+        "Tests."},
     {0}};
 /* clang-format on */
 
@@ -87,7 +103,8 @@ static void image_release(nm_model *model)
     free(self);
 }
 
-/* The output layer of a ViT reads the final norm through the pooling, which commutes with a per-feature affine map. */
+/* The output layer of a ViT reads the final norm through the pooling, which commutes with a per-feature
+ * affine map. */
 static void image_fold(const nm_model *model, nm_fold *fold)
 {
     const image_model *self = model->parts;

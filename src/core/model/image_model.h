@@ -1,5 +1,5 @@
-/* Models of images: a network that maps the images of a batch to one vector each, and a linear layer to the classes. A network is
- * one file. */
+/* Models of images: a network that maps the images of a batch to one vector each, and a linear layer to the
+ * classes. A network is one file. */
 #ifndef NM_IMAGE_MODEL_H
 #define NM_IMAGE_MODEL_H
 
@@ -41,8 +41,6 @@ nm_model_output nm_image_output(nm_model *model, nm_tape *tape, nm_tensor *x, in
 /* Offsets of `images` sequences of `length` rows, host memory of the tape, and a device copy. */
 nm_packing nm_image_packing(nm_tape *tape, int32_t images, int32_t length);
 
-/* ---- ResNet (resnet.c) ---- */
-
 enum { NM_RESNET_MAX_STAGES = 8, NM_RESNET_MAX_BLOCKS = 256 };
 
 typedef struct nm_resnet_block {
@@ -67,8 +65,6 @@ nm_status nm_resnet_build(nm_resnet *resnet, nm_model *model, nm_error *err);
 void nm_resnet_release(nm_resnet *resnet);
 /* x: [images * height * width, channels]; returns [images, features]. */
 nm_tensor *nm_resnet_forward(nm_tape *tape, const nm_resnet *resnet, nm_tensor *x, int32_t images);
-
-/* ---- Vision Transformer (vit.c) ---- */
 
 typedef struct nm_vit {
     const nm_image_model_config *config;

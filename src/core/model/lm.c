@@ -1,5 +1,6 @@
-/* Decoder-only Transformer, and the tensorized Transformer as in the code of Ma et al. 2019, with a causal mask by default:
- * pre- or post-norm, learned or sinusoidal position embeddings, shared embeddings, adaptive softmax (Grave et al. 2017). */
+/* Decoder-only Transformer, and the tensorized Transformer as in the code of Ma et al. 2019, with a causal
+ * mask by default: pre- or post-norm, learned or sinusoidal position embeddings, shared embeddings, adaptive
+ * softmax (Grave et al. 2017). */
 #include "model/lm.h"
 
 #include <math.h>
@@ -14,28 +15,48 @@
 
 /* clang-format off */
 static const nm_option lm_options[] = {
-    WORD(preset, "small", "tiny|small|medium|ptb|wt103|gpt2|llama|olmo2|qwen3|gemma3|deepnet", "Sizes, dropout rates and defaults of a known model; from gpt2 on: its structure, whose sizes are set separately."),
-    PICK(attention, "softmax", NM_LM_ATTENTIONS, "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized Transformer, in which each query attends to all pairs of positions, without a softmax."),
-    ROW(causal, "true", 0, 1, "Causal masking; false: block-term attention as published, with target leakage, so that exp of the loss is not a perplexity."),
+    WORD(preset, "small", "tiny|small|medium|ptb|wt103|gpt2|llama|olmo2|qwen3|gemma3|deepnet",
+        "Sizes, dropout rates and defaults of a known model; from gpt2 on: its structure, whose sizes are "
+        "set separately."),
+    PICK(attention, "softmax", NM_LM_ATTENTIONS,
+        "Attention: scaled dot-product attention (softmax), or block-term attention of the tensorized "
+        "Transformer, in which each query attends to all pairs of positions, without a softmax."),
+    ROW(causal, "true", 0, 1,
+        "Causal masking; false: block-term attention as published, with target leakage, so that exp of the "
+        "loss is not a perplexity."),
     NM_STACK_ROWS(nm_lm_config, "128", "512", "4",
                   "pre",
                   "0.1", "Dropout rate on the output of each sublayer.", "0", "0.1", "0.1"),
     ROW(layers, "2", 1, 1000, "Number of layers."),
-    ROW(context, "64", 2, NM_LM_MAX_CONTEXT, "Context length in tokens (L): length of training segments and longest context at inference."),
-    ROW(window, "0", 0, NM_LM_MAX_CONTEXT, "Sliding-window attention: a token attends to itself and the window - 1 tokens before it; 0: to all tokens before it."),
-    ROW(global_every, "0", 0, 1000, "With model.window: every layer whose number is a multiple of global_every attends to all tokens (Gemma 2: 2, Gemma 3: 6); 0: no layer."),
-    ROW(local_rope_base, "0", 0, 1e9, "With model.window: base of the angles of rotary position embeddings in the layers with a window, which are not scaled (Gemma 3: 10000); 0: rope_base, scaled as in the other layers."),
-    ROW(cores, "1", 1, 64, "Number of cores of block-term attention, vectors of feature weights that are averaged (core-1, core-2 in the paper)."),
+    ROW(context, "64", 2, NM_LM_MAX_CONTEXT,
+        "Context length in tokens (L): length of training segments and longest context at inference."),
+    ROW(window, "0", 0, NM_LM_MAX_CONTEXT,
+        "Sliding-window attention: a token attends to itself and the window - 1 tokens before it; "
+        "0: to all tokens before it."),
+    ROW(global_every, "0", 0, 1000,
+        "With model.window: every layer whose number is a multiple of global_every attends to all tokens "
+        "(Gemma 2: 2, Gemma 3: 6); 0: no layer."),
+    ROW(local_rope_base, "0", 0, 1e9,
+        "With model.window: base of the angles of rotary position embeddings in the layers with a window, "
+        "which are not scaled (Gemma 3: 10000); 0: rope_base, scaled as in the other layers."),
+    ROW(cores, "1", 1, 64,
+        "Number of cores of block-term attention, vectors of feature weights that are averaged (core-1, "
+        "core-2 in the paper)."),
     ROW(core_width, "20", 1, 4096, "Width of a core of block-term attention (h)."),
     ROW(final_norm, "", 0, 0, "Normalization after the last layer, not in post-norm; empty: as model.norm."),
     PICK(init, "xl", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
     ROW(share_embeddings, "true", 0, 1, "One matrix for the input embedding and the output projection."),
-    PICK(embedding_scale, "sqrt", NM_LM_EMBEDDING_SCALES, "Factor of the input embeddings: none (GPT-2, Llama), or the square root of width (sqrt: the original Transformer, Gemma)."),
+    PICK(embedding_scale, "sqrt", NM_LM_EMBEDDING_SCALES,
+        "Factor of the input embeddings: none (GPT-2, Llama), or the square root of width (sqrt: the "
+        "original Transformer, Gemma)."),
     ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
-    ROW(cutoffs, "20000,40000,200000", 0, 0, "First token ids of the adaptive softmax's clusters, comma-separated."),
+    ROW(cutoffs, "20000,40000,200000", 0, 0,
+        "First token ids of the adaptive softmax's clusters, comma-separated."),
     PICK(positions, "sinusoid", NM_LM_POSITIONS, "Position embeddings."),
-    PICK(first_input, "eos", NM_LM_FIRST_INPUTS, "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or <s> (bos: Llama 3)."),
+    PICK(first_input, "eos", NM_LM_FIRST_INPUTS,
+        "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or "
+        "<s> (bos: Llama 3)."),
     ROW(hidden_dropout, "0.1", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
@@ -59,7 +80,8 @@ static const nm_option_rule lm_rules[] = {
     {"model.final_norm", NULL, NULL, "post-norm has no final norm", nm_stack_has_final_norm},
     {"model.cores", "model.attention", "block-term", "softmax attention has no cores", NULL},
     {"model.core_width", NULL, NULL, "softmax attention has no cores", core_width_applies},
-    {"model.attention_dropout", "model.attention", "softmax", "block-term attention has no attention weights", NULL},
+    {"model.attention_dropout", "model.attention", "softmax", "block-term attention has no attention weights",
+        NULL},
     {"model.window", "model.attention", "softmax", "block-term attention has no window", NULL},
     {"model.global_every", "model.window", "!0", "all layers attend to all tokens", NULL},
     {"model.local_rope_base", "model.window", "!0", "no layer has a window", NULL},
@@ -68,22 +90,51 @@ static const nm_option_rule lm_rules[] = {
     {0}};
 
 static const nm_preset lm_presets[] = {
-    {"tiny", "width=64 ff=128 heads=4 layers=2 context=32 core_width=12 dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Demos and tests."},
-    {"small", "width=128 ff=512 heads=4 layers=2 context=32 core_width=20 dropout=0.2 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "Several million tokens on two cores."},
-    {"medium", "width=256 ff=1024 heads=4 layers=4 context=64 core_width=40 dropout=0.2 attention_dropout=0.1 relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "A machine with many cores."},
-    {"ptb", "width=256 ff=2100 layers=3 context=32 core_width=40 dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3 hidden_dropout=0.3", "Sizes of the tensorized Transformer on the Penn Treebank (PN and RBN papers)."},
-    {"wt103", "width=256 ff=2100 layers=6 context=80 core_width=40 dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1 hidden_dropout=0.1", "Sizes of the tensorized Transformer on WikiText-103 (PN and RBN papers)."},
+    {"tiny",
+        "width=64 ff=128 heads=4 layers=2 context=32 core_width=12 dropout=0 relu_dropout=0 "
+        "embedding_dropout=0 hidden_dropout=0", "Demos and tests."},
+    {"small",
+        "width=128 ff=512 heads=4 layers=2 context=32 core_width=20 dropout=0.2 relu_dropout=0.2 "
+        "embedding_dropout=0.2 hidden_dropout=0.2", "Several million tokens on two cores."},
+    {"medium",
+        "width=256 ff=1024 heads=4 layers=4 context=64 core_width=40 dropout=0.2 attention_dropout=0.1 "
+        "relu_dropout=0.2 embedding_dropout=0.2 hidden_dropout=0.2", "A machine with many cores."},
+    {"ptb",
+        "width=256 ff=2100 layers=3 context=32 core_width=40 dropout=0.3 relu_dropout=0.3 "
+        "embedding_dropout=0.3 hidden_dropout=0.3", "Sizes of the tensorized Transformer on the Penn "
+        "Treebank (PN and RBN papers)."},
+    {"wt103",
+        "width=256 ff=2100 layers=6 context=80 core_width=40 dropout=0.1 relu_dropout=0.1 "
+        "embedding_dropout=0.1 hidden_dropout=0.1", "Sizes of the tensorized Transformer on WikiText-103 (PN "
+        "and RBN papers)."},
     /* structures of known models; width, ff, heads, layers and context are set separately */
-    {"gpt2", "norm=layer norm_position=pre activation=gelu-tanh positions=learned embedding_scale=none output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
-    {"llama", "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary position embeddings, no biases."},
-    {"olmo2", "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half rope_base=500000 positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of the outputs of sublayers, and of queries and keys."},
-    {"qwen3", "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half rope_base=1000000 positions=none embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with RMSNorm of the queries and keys of each head."},
-    {"gemma3", "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half rope_base=1000000 window=512 global_every=6 local_rope_base=10000 positions=none output_bias=false dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3: RMSNorm before and after sublayers, GEGLU, a sliding window in five of six layers."},
-    {"deepnet", "norm=layer norm_position=post residual=deepnorm init=deepnorm", "Structure of DeepNet: post-norm with DeepNorm."},
+    {"gpt2",
+        "norm=layer norm_position=pre activation=gelu-tanh positions=learned embedding_scale=none "
+        "output_bias=false attention_dropout=0.1", "Structure of GPT-2."},
+    {"llama",
+        "norm=rms norm_position=pre activation=silu gated=true bias=false rope=half positions=none "
+        "embedding_scale=none share_embeddings=false output_bias=false dropout=0 relu_dropout=0 "
+        "embedding_dropout=0 hidden_dropout=0", "Structure of Llama: pre-norm RMSNorm, SwiGLU, rotary "
+        "position embeddings, no biases."},
+    {"olmo2",
+        "norm=rms norm_position=inside qk_norm=full activation=silu gated=true bias=false rope=half "
+        "rope_base=500000 positions=none embedding_scale=none share_embeddings=false output_bias=false "
+        "dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of OLMo 2: RMSNorm of "
+        "the outputs of sublayers, and of queries and keys."},
+    {"qwen3",
+        "norm=rms norm_position=pre qk_norm=head activation=silu gated=true bias=false rope=half "
+        "rope_base=1000000 positions=none embedding_scale=none share_embeddings=false output_bias=false "
+        "dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Qwen3: Llama with "
+        "RMSNorm of the queries and keys of each head."},
+    {"gemma3",
+        "norm=rms norm_position=sandwich qk_norm=head activation=gelu-tanh gated=true bias=false rope=half "
+        "rope_base=1000000 window=512 global_every=6 local_rope_base=10000 positions=none output_bias=false "
+        "dropout=0 relu_dropout=0 embedding_dropout=0 hidden_dropout=0", "Structure of Gemma 3: RMSNorm "
+        "before and after sublayers, GEGLU, a sliding window in five of six layers."},
+    {"deepnet", "norm=layer norm_position=post residual=deepnorm init=deepnorm",
+        "Structure of DeepNet: post-norm with DeepNorm."},
     {0}};
 /* clang-format on */
-
-/* ---- building ---- */
 
 /* Context length of block-term attention in tokens: the maximum, and the longest one without a warning. */
 enum { BLOCK_TERM_CONTEXT = 1024, BLOCK_TERM_COSTLY = 128 };
@@ -236,8 +287,6 @@ static void lm_fold(const nm_model *model, nm_fold *fold)
         nm_fold_add_reader(fold, lm->cluster_weight, lm->cluster_bias);
 }
 
-/* ---- forward ---- */
-
 double nm_lm_embedding_factor(const nm_lm_config *config)
 {
     return config->embedding_scale == NM_LM_UNSCALED ? 1 : sqrt((double)config->width);
@@ -300,8 +349,6 @@ double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_l
                                  lm->clusters};
     return nm_adaptive_loss_of(tape, hidden, &params, spec);
 }
-
-/* ---- generation ---- */
 
 static const nm_stack *lm_decoder(const nm_model *model)
 {

@@ -1,5 +1,5 @@
-/* The language model: a decoder-only Transformer with softmax attention (Vaswani et al. 2017) or block-term attention
- * (the tensorized Transformer, Ma et al. 2019). */
+/* The language model: a decoder-only Transformer with softmax attention (Vaswani et al. 2017) or block-term
+ * attention (the tensorized Transformer, Ma et al. 2019). */
 #ifndef NM_LM_H
 #define NM_LM_H
 
@@ -59,8 +59,8 @@ static inline nm_lm *nm_lm_of(const nm_model *model)
 double nm_lm_embedding_factor(const nm_lm_config *config);
 /* Hidden vectors of a batch's target tokens, [tokens, d], the input of the output projection. */
 nm_tensor *nm_lm_hidden(nm_model *model, nm_tape *tape, const nm_batch *batch);
-/* Loss sums of hidden vectors [tokens, d], device doubles [2], see nm_softmax_loss_of and nm_adaptive_loss_of. NULL if the
- * tape's memory is exhausted. */
+/* Loss sums of hidden vectors [tokens, d], device doubles [2], see nm_softmax_loss_of and
+ * nm_adaptive_loss_of. NULL if the tape's memory is exhausted. */
 double *nm_lm_loss(nm_model *model, nm_tape *tape, nm_tensor *hidden, const nm_loss_spec *spec);
 
 #endif

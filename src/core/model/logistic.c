@@ -38,8 +38,8 @@ static nm_sparse transpose(const nm_sparse *x)
     return t;
 }
 
-/* The columns with entries in several rows. A column of a single row i, such as most bigrams, only adds the square of its value to
- * K[i, i] below. */
+/* The columns with entries in several rows. A column of a single row i, such as most bigrams, only adds the
+ * square of its value to K[i, i] below. */
 typedef struct shared_columns {
     nm_sparse x, transposed;
     double *diagonal; /* [n]: sums of the squares of the other columns */
@@ -47,8 +47,8 @@ typedef struct shared_columns {
 
 enum { NOT_SHARED = -1 };
 
-/* Sets index [n_columns] to the new index of each shared column, or NOT_SHARED, and adds the squares of the other columns to
- * diagonal [n]. Returns the number of shared columns. */
+/* Sets index [n_columns] to the new index of each shared column, or NOT_SHARED, and adds the squares of the
+ * other columns to diagonal [n]. Returns the number of shared columns. */
 static size_t index_shared_columns(const nm_sparse *x, int32_t *index, double *diagonal)
 {
     enum { NO_ROW = -1, SEVERAL = -2 };
@@ -102,9 +102,9 @@ static void release_shared_columns(shared_columns *self)
     free(self->diagonal);
 }
 
-/* The weights are sums over rows, W = X^T A with a matrix A [n, classes] (representer theorem): all points and directions of
- * the search are vectors (A, X W, b) with X W = K A, K = X X^T. They are shorter than W, because there are more n-grams than
- * texts, and an inner product of two W is one of A and X W. */
+/* The weights are sums over rows, W = X^T A with a matrix A [n, classes] (representer theorem): all points
+ * and directions of the search are vectors (A, X W, b) with X W = K A, K = X X^T. They are shorter than W,
+ * because there are more n-grams than texts, and an inner product of two W is one of A and X W. */
 typedef struct problem {
     const nm_sparse *x;
     shared_columns shared;
@@ -200,7 +200,8 @@ static double value_at(problem *p, double *w)
     return value;
 }
 
-/* Completes a vector with the weights X^T R + decay W and the bias of 1^T R, whose part A is R [n, classes] on input. */
+/* Completes a vector with the weights X^T R + decay W and the bias of 1^T R, whose part A is R [n, classes]
+ * on input. */
 static void complete(const problem *p, const double *w, double *out)
 {
     double *bias = out + 2 * p->size;
@@ -271,7 +272,8 @@ static void find_step(problem *p, search *s, double gradient_norm, double first_
     }
 }
 
-/* Backtracking line search with Armijo's condition. False if no step length satisfies it, because of rounding errors. */
+/* Backtracking line search with Armijo's condition. False if no step length satisfies it, because of rounding
+ * errors. */
 static bool search_line(problem *p, search *s, double *w, double *value)
 {
     double slope = inner(p, s->gradient, s->step);

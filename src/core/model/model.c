@@ -12,7 +12,8 @@ void nm_model_options_add(nm_options *options, const nm_model_type *type)
         nm_options_add_rules(options, type->rules);
 }
 
-/* Registers the parameters and norms of the type, and checks that every entry of norm.at applies to a site. */
+/* Registers the parameters and norms of the type, and checks that every entry of norm.at applies to a
+ * site. */
 static nm_status build(nm_model *model, nm_error *err)
 {
     nm_params *params = &model->params;

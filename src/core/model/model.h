@@ -1,5 +1,5 @@
-/* A model maps a batch to hidden vectors and an output projection. Each kind of model is one file that defines an
- * nm_model_type; no other code depends on the kind. */
+/* A model maps a batch to hidden vectors and an output projection. Each kind of model is one file that
+ * defines an nm_model_type; no other code depends on the kind. */
 #ifndef NM_MODEL_H
 #define NM_MODEL_H
 
@@ -8,7 +8,8 @@
 #include "nn/params.h"
 #include "nn/transformer.h"
 
-/* Output bias of a token that must not be generated, in converted models; finite, so that no NaN can arise. */
+/* Output bias of a token that must not be generated, in converted models; finite, so that no NaN can
+ * arise. */
 #define NM_EXCLUDED_LOGIT (-1e9)
 
 typedef struct nm_model nm_model;
@@ -16,7 +17,8 @@ typedef struct nm_model nm_model;
 typedef struct nm_model_output {
     nm_tensor *hidden;        /* [target tokens, d] */
     nm_tensor *weight, *bias; /* [V, d], [1, V] or NULL: logits = hidden weight^T + bias */
-    /* Adaptive softmax: the head's cluster entries [n, d] and [1, n], and the clusters; NULL: plain softmax. */
+    /* Adaptive softmax: the head's cluster entries [n, d] and [1, n], and the clusters; NULL: plain
+     * softmax. */
     nm_tensor *cluster_weight, *cluster_bias;
     const nm_adaptive_clusters *clusters;
 } nm_model_output;
@@ -29,16 +31,18 @@ typedef struct nm_generator_tables {
 
 /* What decode/ needs from a model that generates text. */
 typedef struct nm_generator {
-    /* The stack that runs with a KV cache; returns NULL if the configuration does not support one (block-term attention). */
+    /* The stack that runs with a KV cache; returns NULL if the configuration does not support one (block-term
+     * attention). */
     const nm_stack *(*decoder)(const nm_model *model);
     const nm_stack *(*encoder)(const nm_model *model); /* NULL: decoder-only */
-    /* Maximum length in tokens of a source or a target sequence, or the context length of a language model. */
+    /* Maximum length in tokens of a source or a target sequence, or the context length of a language
+     * model. */
     int32_t (*context)(const nm_model *model);
     bool (*is_causal)(const nm_model *model); /* NULL: always causal */
     /* The tensors are parameters, or belong to the tape (FixNorm). */
     nm_generator_tables (*tables)(nm_model *model, nm_tape *tape);
-    /* Input of a stack, [n, d]. ids, pos: host [n], tokens and positions in their sequences; table: tables.source or
-     * tables.target. */
+    /* Input of a stack, [n, d]. ids, pos: host [n], tokens and positions in their sequences; table:
+     * tables.source or tables.target. */
     nm_tensor *(*embed)(nm_model *model, nm_tape *tape, nm_tensor *table, const int32_t *ids,
                         const int32_t *pos, int32_t n);
 } nm_generator;
@@ -57,8 +61,8 @@ typedef struct nm_model_type {
     /* Adds the norms and their readers (nn/fold.h); NULL: no norm can be folded. */
     void (*fold)(const nm_model *model, nm_fold *fold);
     const nm_generator *generator; /* NULL: the model does not generate text */
-    /* A warning about the cost of training with this configuration, heap, freed by the caller; returns NULL for none. The
-     * function may be NULL. */
+    /* A warning about the cost of training with this configuration, heap, freed by the caller; returns NULL
+     * for none. The function may be NULL. */
     char *(*warning)(const nm_model *model);
 } nm_model_type;
 
@@ -84,28 +88,31 @@ typedef struct nm_model_sizes {
     const void *more;  /* further sizes, of a type that task and model share; must outlive the model */
 } nm_model_sizes;
 
-/* Declares a model: its parameters have shapes, but no memory. Free it with nm_model_free. NM_USAGE or NM_MISMATCH if options
- * do not fit together or do not fit the sizes. */
+/* Declares a model: its parameters have shapes, but no memory. Free it with nm_model_free. NM_USAGE or
+ * NM_MISMATCH if options do not fit together or do not fit the sizes. */
 nm_status nm_model_declare(nm_model **model, const nm_model_type *type, nm_backend *backend,
                            const nm_options *options, const nm_model_sizes *sizes, nm_error *err);
-/* Allocates the parameters of a declared model, all zero, and computes its constant tables. NM_MEMORY; NM_USAGE if
- * model.freeze is invalid. */
+/* Allocates the parameters of a declared model, all zero, and computes its constant tables. NM_MEMORY;
+ * NM_USAGE if model.freeze is invalid. */
 nm_status nm_model_allocate(nm_model *model, bool with_grads, nm_error *err);
-/* nm_model_declare and nm_model_allocate. nm_params_initialize or nm_model_file_load then sets the parameters. */
+/* nm_model_declare and nm_model_allocate. nm_params_initialize or nm_model_file_load then sets the
+ * parameters. */
 nm_status nm_model_create(nm_model **model, const nm_model_type *type, nm_backend *backend,
                           const nm_options *options, const nm_model_sizes *sizes, bool with_grads,
                           nm_error *err);
 void nm_model_free(nm_model *model);
-/* The same model on a worker of its backend, for concurrent inference: parameters, tables and norms are shared and must not
- * change while it exists. `main` must outlive it. NM_UNSUPPORTED: see nm_backend_create_worker. */
+/* The same model on a worker of its backend, for concurrent inference: parameters, tables and norms are
+ * shared and must not change while it exists. `main` must outlive it. NM_UNSUPPORTED: see
+ * nm_backend_create_worker. */
 nm_status nm_model_create_worker(nm_model **worker, const nm_model *main, nm_error *err);
 void nm_model_free_worker(nm_model *worker);
-/* Restricts the output to tokens with 1 in allowed (host [target_size], copied); replaces an earlier restriction. NM_MEMORY. */
+/* Restricts the output to tokens with 1 in allowed (host [target_size], copied); replaces an earlier
+ * restriction. NM_MEMORY. */
 nm_status nm_model_allow(nm_model *model, const uint8_t *allowed, nm_error *err);
 
-/* For inference only: folds norms into linear layers where this changes outputs by rounding only. options, unless NULL, are
- * set to the norms after folding, for a model file; they may be the model's own options if it is not built again. Returns the
- * number of folded norms. */
+/* For inference only: folds norms into linear layers where this changes outputs by rounding only. options,
+ * unless NULL, are set to the norms after folding, for a model file; they may be the model's own options if
+ * it is not built again. Returns the number of folded norms. */
 size_t nm_model_fold(nm_model *model, nm_options *options);
 
 extern const nm_model_type nm_model_seq2seq, nm_model_lm, nm_model_classifier, nm_model_tagger,

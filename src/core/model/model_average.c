@@ -34,7 +34,8 @@ static nm_status check_same_texts(const nm_safetensors *first, const nm_safetens
         nm_safetensors_path(other), key, nm_safetensors_path(first));
 }
 
-/* A section of the text of a configuration: the lines after "[name]" up to the next section. "" if there is none. */
+/* A section of the text of a configuration: the lines after "[name]" up to the next section. "" if there is
+ * none. */
 static char *section_text(const char *config, const char *name)
 {
     char *heading = nm_format("[%s]\n", name), *text = nm_duplicate("");
@@ -86,7 +87,8 @@ static bool has_other_value(const char *section, const char *key, const char *va
     return differs;
 }
 
-/* Tensors of the same shapes may belong to different functions, such as those with another number of heads or epsilon. */
+/* Tensors of the same shapes may belong to different functions, such as those with another number of heads or
+ * epsilon. */
 static nm_status check_same_section(const nm_safetensors *first, const nm_safetensors *other,
                                     const char *name, nm_error *err)
 {
@@ -138,7 +140,8 @@ static char *find_value(const nm_safetensors *file, const char *section, const c
     return found;
 }
 
-/* The parameters of runs with other seeds are in other orders: their mean is no model. Files of other programs have no seed. */
+/* The parameters of runs with other seeds are in other orders: their mean is no model. Files of other
+ * programs have no seed. */
 static nm_status check_same_seed(const nm_safetensors *first, const nm_safetensors *other, nm_error *err)
 {
     char *seed = find_value(first, "train", "seed"), *others = find_value(other, "train", "seed");

@@ -9,8 +9,6 @@
 #include "backend/int8.h"
 #include "norma/norm_type.h"
 
-/* ---- writing ---- */
-
 static void *alloc_block(nm_host_copies *copies, size_t bytes)
 {
     NM_GROW(copies->blocks, copies->n, copies->capacity);
@@ -155,8 +153,6 @@ nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model
     add_norms(writer, &model->params, copies);
     return NM_OK;
 }
-
-/* ---- reading ---- */
 
 static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,
                              size_t n, nm_error *err)
@@ -328,8 +324,6 @@ nm_status nm_model_file_check_finite(const nm_safetensors *file, nm_error *err)
     }
     return NM_OK;
 }
-
-/* ---- messages ---- */
 
 /* Whether a is a later version than b, both MAJOR.MINOR.PATCH. */
 static bool is_later(const char *a, const char *b)

@@ -1,13 +1,13 @@
-/* ResNet for small images (He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2): a 3x3 convolution, stages
- * of blocks of two 3x3 convolutions, the mean over all positions. The first block of every stage but the first halves height and
- * width. N: norm, conv: without bias.
+/* ResNet for small images (He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2): a
+ * 3x3 convolution, stages of blocks of two 3x3 convolutions, the mean over all positions. The first block of
+ * every stage but the first halves height and width. N: norm, conv: without bias.
  *
  *     stem            x = relu(N(conv(image)))
  *     block           y = relu(S(x) + N(conv(relu(N(conv(x))))))
  *
- * The shortcut S is the identity, or where size or channels change, every second row and column with channels of zeros (after the
- * others, or on both sides), or a 1x1 convolution and a norm. With pre-activation (He et al. 2016, "Identity Mappings in Deep
- * Residual Networks"):
+ * The shortcut S is the identity, or where size or channels change, every second row and column with channels
+ * of zeros (after the others, or on both sides), or a 1x1 convolution and a norm. With pre-activation (He et
+ * al. 2016, "Identity Mappings in Deep Residual Networks"):
  *
  *     stem            x = conv(image)
  *     block           u = relu(N(x))
@@ -141,8 +141,6 @@ void nm_resnet_release(nm_resnet *resnet)
     free(resnet->blocks);
     *resnet = (nm_resnet){0};
 }
-
-/* ---- forward ---- */
 
 static nm_tensor *convolve(nm_tape *tape, nm_tensor *x, const nm_windows *w, int32_t images,
                            nm_tensor *weight)

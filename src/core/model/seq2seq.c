@@ -1,5 +1,6 @@
-/* The encoder-decoder Transformer (Vaswani et al. 2017) with the variants of the papers on translation: norms per site, pre- or
- * post-norm, FixNorm, shared embeddings, position tables and initializations of fairseq and of Nguyen and Salazar 2019. */
+/* The encoder-decoder Transformer (Vaswani et al. 2017) with the variants of the papers on translation: norms
+ * per site, pre- or post-norm, FixNorm, shared embeddings, position tables and initializations of fairseq and
+ * of Nguyen and Salazar 2019. */
 #include "model/seq2seq.h"
 
 #include <math.h>
@@ -14,24 +15,36 @@
 
 /* clang-format off */
 static const nm_option seq2seq_options[] = {
-    WORD(preset, "small", "tiny|small|iwslt|base|big|tears", "Sizes, dropout rates and defaults of a known model."),
+    WORD(preset, "small", "tiny|small|iwslt|base|big|tears",
+        "Sizes, dropout rates and defaults of a known model."),
     NM_STACK_ROWS(nm_seq2seq_config, "256", "1024", "4",
                   "pre",
                   "0.3", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.3"),
     ROW(encoder_layers, "3", 1, 1000, "Number of encoder layers."),
     ROW(decoder_layers, "3", 1, 1000, "Number of decoder layers."),
     ROW(encoder_norm, "", 0, 0, "Normalization of the encoder's sublayers; empty: as model.norm."),
-    ROW(encoder_final_norm, "", 0, 0, "Normalization after the encoder, not in post-norm; empty: as model.encoder_norm."),
-    ROW(decoder_norm, "", 0, 0, "Normalization of the decoder's sublayers; empty: as model.norm, but layer if that uses batch statistics, as in the papers."),
-    ROW(decoder_final_norm, "", 0, 0, "Normalization after the decoder, not in post-norm; empty: as model.decoder_norm."),
-    ROW(fixnorm, "false", 0, 1, "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.3)."),
+    ROW(encoder_final_norm, "", 0, 0,
+        "Normalization after the encoder, not in post-norm; empty: as model.encoder_norm."),
+    ROW(decoder_norm, "", 0, 0,
+        "Normalization of the decoder's sublayers; empty: as model.norm, but layer if that uses batch "
+        "statistics, as in the papers."),
+    ROW(decoder_final_norm, "", 0, 0,
+        "Normalization after the decoder, not in post-norm; empty: as model.decoder_norm."),
+    ROW(fixnorm, "false", 0, 1,
+        "FixNorm: L2-normalized token embeddings (Nguyen and Salazar 2019, section 2.3)."),
     PICK(init, "fairseq", NM_INIT_SCHEMES, NM_INIT_SCHEME_HELP),
-    PICK(share_embeddings, "all", NM_SHARINGS, "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
+    PICK(share_embeddings, "all", NM_SHARINGS,
+        "Sharing of matrices: source, target and output (all), target and output (decoder), or none."),
     ROW(output_bias, "false", 0, 1, "Bias of the output projection."),
-    PICK(positions, "fairseq", NM_SEQ2SEQ_POSITIONS, "Sinusoidal position embeddings: fairseq's, those of Transformers without Tears, of Marian models in transformers, or of tensor2tensor and Marian; or none."),
+    PICK(positions, "fairseq", NM_SEQ2SEQ_POSITIONS,
+        "Sinusoidal position embeddings: fairseq's, those of Transformers without Tears, of Marian models in "
+        "transformers, or of tensor2tensor and Marian; or none."),
     ROW(max_positions, "1024", 8, 1 << 20, "Maximum length of a sequence in tokens."),
-    ROW(alignment_head, "0", 0, 1000, "Guided alignment: cross-attention head that is trained on the word alignments of the data folder, from 1; translate --alignment uses it; 0: none."),
-    ROW(alignment_layer, "0", 0, 1000, "Guided alignment: decoder layer of model.alignment_head, from 1; 0: the penultimate one."),
+    ROW(alignment_head, "0", 0, 1000,
+        "Guided alignment: cross-attention head that is trained on the word alignments of the data folder, "
+        "from 1; translate --alignment uses it; 0: none."),
+    ROW(alignment_layer, "0", 0, 1000,
+        "Guided alignment: decoder layer of model.alignment_head, from 1; 0: the penultimate one."),
     {0}};
 
 static const nm_option_rule seq2seq_rules[] = {
@@ -42,12 +55,25 @@ static const nm_option_rule seq2seq_rules[] = {
     {0}};
 
 static const nm_preset seq2seq_presets[] = {
-    {"tiny", "width=128 ff=512 heads=4 encoder_layers=2 decoder_layers=2 dropout=0.1 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1", "Demos and tests."},
-    {"small", "width=256 ff=1024 heads=4 encoder_layers=3 decoder_layers=3 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "About 30,000 sentence pairs on a laptop."},
-    {"iwslt", "width=512 ff=1024 heads=4 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_iwslt_de_en (PN and RBN papers)."},
-    {"base", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.1 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.1", "fairseq's transformer_wmt_en_de."},
-    {"big", "width=1024 ff=4096 heads=16 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_wmt_en_de_big."},
-    {"tears", "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 relu_dropout=0.3 embedding_dropout=0.3", "Sizes of Transformers without Tears, low-resource language pairs."},
+    {"tiny",
+        "width=128 ff=512 heads=4 encoder_layers=2 decoder_layers=2 dropout=0.1 attention_dropout=0 "
+        "relu_dropout=0 embedding_dropout=0.1", "Demos and tests."},
+    {"small",
+        "width=256 ff=1024 heads=4 encoder_layers=3 decoder_layers=3 dropout=0.3 attention_dropout=0.1 "
+        "relu_dropout=0.1 embedding_dropout=0.3", "About 30,000 sentence pairs on a laptop."},
+    {"iwslt",
+        "width=512 ff=1024 heads=4 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 "
+        "relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_iwslt_de_en (PN and RBN papers)."},
+    {"base",
+        "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.1 attention_dropout=0.1 "
+        "relu_dropout=0.1 embedding_dropout=0.1", "fairseq's transformer_wmt_en_de."},
+    {"big",
+        "width=1024 ff=4096 heads=16 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.1 "
+        "relu_dropout=0.1 embedding_dropout=0.3", "fairseq's transformer_wmt_en_de_big."},
+    {"tears",
+        "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 "
+        "relu_dropout=0.3 embedding_dropout=0.3", "Sizes of Transformers without Tears, low-resource "
+        "language pairs."},
     {0}};
 /* clang-format on */
 
@@ -56,8 +82,6 @@ int32_t nm_seq2seq_alignment_layer(const nm_seq2seq_config *config)
     int64_t penultimate = config->decoder_layers > 1 ? config->decoder_layers - 2 : 0;
     return (int32_t)(config->alignment_layer ? config->alignment_layer - 1 : penultimate);
 }
-
-/* ---- building ---- */
 
 static const char *or_else(const char *chosen, const char *otherwise)
 {
@@ -84,7 +108,8 @@ static nm_stack_config stack_config(const nm_model *model, bool decoder)
     return config;
 }
 
-/* T-Fixup scales embeddings by the depth of the stack that reads them, a shared table by that of the encoder. */
+/* T-Fixup scales embeddings by the depth of the stack that reads them, a shared table by that of the
+ * encoder. */
 static nm_init table_init(const nm_seq2seq_config *c, bool decoder)
 {
     const nm_init init = {.kind = c->fixnorm ? NM_INIT_UNIFORM : NM_INIT_NORMAL,
@@ -161,8 +186,9 @@ static void seq2seq_release(nm_model *model)
     free(s);
 }
 
-/* The encoder's final norm is read by the key and value projections of all decoder layers, the decoder's by the output
- * projection. An output projection that is shared with an embedding or L2-normalized (FixNorm) cannot absorb a norm. */
+/* The encoder's final norm is read by the key and value projections of all decoder layers, the decoder's by
+ * the output projection. An output projection that is shared with an embedding or L2-normalized (FixNorm)
+ * cannot absorb a norm. */
 static void seq2seq_fold(const nm_model *model, nm_fold *fold)
 {
     const nm_seq2seq *s = model->parts;
@@ -175,8 +201,6 @@ static void seq2seq_fold(const nm_model *model, nm_fold *fold)
         c->share_embeddings == NM_SHARE_NONE && !c->fixnorm)
         nm_fold_add_reader(fold, s->output_weight, s->output_bias);
 }
-
-/* ---- forward ---- */
 
 static nm_generator_tables seq2seq_tables(nm_model *model, nm_tape *tape)
 {
@@ -216,8 +240,6 @@ static nm_model_output seq2seq_forward(nm_model *model, nm_tape *tape, const nm_
     tables.output.hidden = nm_stack_forward(tape, &s->decoder, y, &target, memory, &source, batch->more);
     return tables.output;
 }
-
-/* ---- generation ---- */
 
 static const nm_stack *seq2seq_decoder(const nm_model *model)
 {

@@ -17,10 +17,13 @@ static const nm_option tagger_options[] = {
                   "0.15", "Dropout rate on the output of feed-forward layers.", "0.15", "0.15", "0.5"),
     ROW(layers, "2", 1, 1000, "Number of encoder layers."),
     ROW(word_dim, "100", 1, 65536, "Number of features of a word embedding."),
-    ROW(char_dim, "30", 0, 4096, "Number of features of the character encoder, a convolution of width 3; 0: no character encoder."),
-    ROW(bigram_dim, "0", 0, 65536, "Number of features of the embedding of a token and its right neighbor; 0: no bigram embeddings."),
+    ROW(char_dim, "30", 0, 4096,
+        "Number of features of the character encoder, a convolution of width 3; 0: no character encoder."),
+    ROW(bigram_dim, "0", 0, 65536,
+        "Number of features of the embedding of a token and its right neighbor; 0: no bigram embeddings."),
     ROW(max_positions, "512", 8, 1 << 16, "Maximum length of a sentence in tokens."),
-    ROW(char_dropout, "0.3", 0, 0.99, "Dropout rate on character embeddings and on the output of the character encoder."),
+    ROW(char_dropout, "0.3", 0, 0.99,
+        "Dropout rate on character embeddings and on the output of the character encoder."),
     ROW(output_dropout, "0.4", 0, 0.99, "Dropout rate before the output projection."),
     {0}};
 
@@ -37,14 +40,23 @@ static const nm_option_rule tagger_rules[] = {
     {0}};
 
 static const nm_preset tagger_presets[] = {
-    {"tiny", "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "Tests."},
-    {"small", "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "Several hours on two cores."},
-    {"conll", "width=1792 ff=3584 heads=14 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "CoNLL-2003 (TENER and RBN papers)."},
-    {"resume", "width=256 ff=512 heads=4 layers=2 word_dim=50 char_dim=0 bigram_dim=50 dropout=0.15 attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.3 output_dropout=0.4", "Resume, tokens are Chinese characters."},
+    {"tiny",
+        "width=32 ff=64 heads=2 layers=1 word_dim=24 char_dim=8 dropout=0 attention_dropout=0 relu_dropout=0 "
+        "embedding_dropout=0.1 char_dropout=0 output_dropout=0.1", "Tests."},
+    {"small",
+        "width=128 ff=256 heads=4 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 "
+        "relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "Several hours on two "
+        "cores."},
+    {"conll",
+        "width=1792 ff=3584 heads=14 layers=2 word_dim=100 char_dim=30 dropout=0.15 attention_dropout=0.15 "
+        "relu_dropout=0.15 embedding_dropout=0.5 char_dropout=0.3 output_dropout=0.4", "CoNLL-2003 (TENER "
+        "and RBN papers)."},
+    {"resume",
+        "width=256 ff=512 heads=4 layers=2 word_dim=50 char_dim=0 bigram_dim=50 dropout=0.15 "
+        "attention_dropout=0.15 relu_dropout=0.15 embedding_dropout=0.3 output_dropout=0.4", "Resume, tokens "
+        "are Chinese characters."},
     {0}};
 /* clang-format on */
-
-/* ---- building ---- */
 
 static nm_init linear_init(int64_t fan_in)
 {
@@ -119,9 +131,8 @@ static void tagger_release(nm_model *model)
     free(model->parts);
 }
 
-/* ---- forward ---- */
-
-/* Character encoder, [words, char_dim]: a convolution of width 3 with ReLU, max pooling over each word, a linear layer. */
+/* Character encoder, [words, char_dim]: a convolution of width 3 with ReLU, max pooling over each word, a
+ * linear layer. */
 static nm_tensor *encode_chars(nm_model *model, nm_tape *tape, const nm_tagger_model_inputs *in)
 {
     const nm_tagger_model_layers *t = nm_tagger_model_of(model);

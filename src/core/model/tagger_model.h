@@ -1,5 +1,5 @@
-/* The sequence tagger TENER (Yan et al. 2019): concatenated embeddings of words, characters and bigrams, an encoder with
- * relative attention, and a conditional random field (CRF) over the T tags. */
+/* The sequence tagger TENER (Yan et al. 2019): concatenated embeddings of words, characters and bigrams, an
+ * encoder with relative attention, and a conditional random field (CRF) over the T tags. */
 #ifndef NM_TAGGER_MODEL_H
 #define NM_TAGGER_MODEL_H
 
@@ -24,7 +24,8 @@ typedef struct nm_tagger_model_inputs { /* nm_batch.more; words and their packin
 } nm_tagger_model_inputs;
 
 typedef struct nm_tagger_model_layers {
-    /* Embeddings [words, word_dim], [chars, char_dim], [bigrams, bigram_dim]; the last two are NULL if their width is 0. */
+    /* Embeddings [words, word_dim], [chars, char_dim], [bigrams, bigram_dim]; the last two are NULL if their
+     * width is 0. */
     nm_tensor *words, *chars, *bigrams;
     nm_tensor *conv_weight, *conv_bias;     /* [char_dim, 3 char_dim], [1, char_dim] */
     nm_tensor *char_weight, *char_bias;     /* [char_dim, char_dim], [1, char_dim] */

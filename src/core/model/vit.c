@@ -1,6 +1,7 @@
-/* Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words"): the patches of an image as tokens of an encoder.
- * A patch is a convolution whose stride is its size. With a class token, which precedes the patches, the vector of an image is the
- * output at this token, otherwise the mean over all tokens after the final norm. */
+/* Vision Transformer (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words"): the patches of an image as
+ * tokens of an encoder. A patch is a convolution whose stride is its size. With a class token, which precedes
+ * the patches, the vector of an image is the output at this token, otherwise the mean over all tokens after
+ * the final norm. */
 #include "model/image_model.h"
 
 nm_status nm_vit_build(nm_vit *vit, nm_model *model, nm_error *err)

@@ -12,7 +12,8 @@ void nm_block_term_build(nm_stack *stack, int32_t layer, nm_params *params)
         stack->content_bias = nm_params_add(params, 1, h, xl_init, "%s.content.bias", prefix);
         stack->position_bias = nm_params_add(params, 1, h, xl_init, "%s.place.bias", prefix);
     }
-    /* The authors' code defines N(0, 0.01) but does not apply it. With 1/h a core is initially a mean over features. */
+    /* The authors' code defines N(0, 0.01) but does not apply it. With 1/h a core is initially a mean over
+     * features. */
     nm_init core = {.kind = NM_INIT_CONSTANT, .scale = 1.0 / h};
     self->core = nm_params_add(params, c->cores, h, core, "%s.%d.self.core", prefix, layer);
     self->in_weight = nm_params_add(params, 3 * h, d, xl_init, "%s.%d.self.qkv.weight", prefix, layer);

@@ -26,8 +26,6 @@ void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
     site->readers[site->n_readers++] = (nm_fold_linear){weight, bias};
 }
 
-/* ---- which norms can be folded ---- */
-
 static bool has_shift(const nm_fold_site *site)
 {
     for (int32_t i = 0; i < site->norm->site.width; i++)
@@ -57,8 +55,6 @@ static bool share_option(const nm_fold_site *a, const nm_fold_site *b)
 {
     return a->assignment == b->assignment && (a->assignment >= 0 || !strcmp(a->option, b->option));
 }
-
-/* ---- folding ---- */
 
 static size_t element_count(const nm_tensor *tensor)
 {
@@ -113,8 +109,6 @@ void nm_fold_run(nm_fold *fold, nm_backend *backend)
     free(foldable);
     free(folds);
 }
-
-/* ---- options of the folded model ---- */
 
 static void set_option(nm_options *options, const char *path, const char *value)
 {

@@ -1,5 +1,5 @@
-/* Folding of norms into linear layers, for inference. A norm that is a per-feature affine map at inference, y = s x + t, is
- * absorbed by the linear layers W, b that read y, if nothing else reads y:
+/* Folding of norms into linear layers, for inference. A norm that is a per-feature affine map at inference, y
+ * = s x + t, is absorbed by the linear layers W, b that read y, if nothing else reads y:
  *     W y + b  =  (W diag(s)) x + (b + W t)
  * The norm's type computes s and t (`affine`); the model lists the readers of each norm. */
 #ifndef NM_FOLD_H
@@ -35,9 +35,9 @@ typedef struct nm_fold {
 void nm_fold_add_site(nm_fold *fold, nm_norm *norm, const char *option);
 /* Adds a reader of the norm that was added last. */
 void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias);
-/* Folds the norms that can be folded: changes the weights and biases of their readers and sets nm_norm.folded, which makes
- * the norm the identity. Norms that share an option, or an entry of norm.at, are folded together or not at all, so that
- * options can describe the result. */
+/* Folds the norms that can be folded: changes the weights and biases of their readers and sets
+ * nm_norm.folded, which makes the norm the identity. Norms that share an option, or an entry of norm.at, are
+ * folded together or not at all, so that options can describe the result. */
 void nm_fold_run(nm_fold *fold, nm_backend *backend);
 /* Sets the options, norm.at included, to the types after folding: `none` for folded norms. */
 void nm_fold_write_options(const nm_fold *fold, nm_options *options);

@@ -1,11 +1,15 @@
-/* Xavier normal and SmallInit: Nguyen and Salazar 2019, section 2.3 and table 2. RBN's scheme is fairseq's with PyTorch's
- * defaults in the feed-forward layers of the encoder. The schemes that depend on the depth multiply the initial values of
- * values, output projections and feed-forward layers:
- *     deepnorm    Xavier normal;   encoder 0.87 (N^4 M)^(-1/16), decoder (12 M)^(-1/4), a single stack (8 L)^(-1/4)
- *     torchscale  PyTorch's linear layers, weights and biases; encoder 1.15 (N^4 M)^(-1/16), otherwise the same factors
- *     subln       PyTorch's linear layers, weights and biases; encoder sqrt(ln(3 M) ln(2 N) / 3), decoder sqrt(ln(3 M)), a
+/* Xavier normal and SmallInit: Nguyen and Salazar 2019, section 2.3 and table 2. RBN's scheme is fairseq's
+ * with PyTorch's defaults in the feed-forward layers of the encoder. The schemes that depend on the depth
+ * multiply the initial values of values, output projections and feed-forward layers:
+ *     deepnorm    Xavier normal;   encoder 0.87 (N^4 M)^(-1/16), decoder (12 M)^(-1/4), a single stack (8
+ *                 L)^(-1/4)
+ *     torchscale  PyTorch's linear layers, weights and biases; encoder 1.15 (N^4 M)^(-1/16), otherwise the
+ *                 same factors
+ *     subln       PyTorch's linear layers, weights and biases; encoder sqrt(ln(3 M) ln(2 N) / 3), decoder
+ *                 sqrt(ln(3 M)), a
  *                 single stack sqrt(ln(2 L)); attention to the encoder has the factor 1
- *     tfixup      Xavier uniform;  encoder 0.67 N^(-1/4), decoder (9 M)^(-1/4), embeddings (9 N)^(-1/4) and (9 M)^(-1/4);
+ *     tfixup      Xavier uniform;  encoder 0.67 N^(-1/4), decoder (9 M)^(-1/4), embeddings (9 N)^(-1/4) and
+ *                 (9 M)^(-1/4);
  *                 queries and keys have the gain 1/sqrt(2) */
 #include "nn/init_scheme.h"
 
@@ -37,8 +41,6 @@ static bool has_torch_linear(nm_init_scheme scheme)
 {
     return scheme == NM_SCHEME_TORCHSCALE || scheme == NM_SCHEME_SUBLN;
 }
-
-/* ---- depth ---- */
 
 static double root(double x, double n)
 {
@@ -93,8 +95,6 @@ nm_depth_factors nm_init_depth_factors(nm_init_scheme scheme, nm_depths depths, 
         return f;
     }
 }
-
-/* ---- initial values ---- */
 
 nm_init nm_init_attention(nm_init_scheme scheme, nm_attention_widths widths, bool output)
 {

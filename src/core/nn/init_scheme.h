@@ -55,7 +55,8 @@ typedef struct nm_attention_widths {
 
 /* The initial values multiplied by a factor. */
 nm_init nm_init_scaled(nm_init init, double factor);
-/* Weights before the factors. output: the output projection, otherwise the projections of queries, keys and values. */
+/* Weights before the factors. output: the output projection, otherwise the projections of queries, keys and
+ * values. */
 nm_init nm_init_attention(nm_init_scheme scheme, nm_attention_widths widths, bool output);
 nm_init nm_init_attention_bias(nm_init_scheme scheme, int32_t fan_in, bool output);
 /* decoder: RBN's scheme differs in the encoder. */

@@ -6,8 +6,6 @@
 #include "base/memory.h"
 #include "norma/norm_type.h"
 
-/* ---- site names ---- */
-
 /* Whether the text is a layer or a range of layers: "3" or "0-2". */
 static bool parse_range(const char *text, size_t length, long *first, long *last)
 {
@@ -41,8 +39,6 @@ static bool site_matches(const char *sites, const char *site)
         site += site_length + 1;
     }
 }
-
-/* ---- the list ---- */
 
 static char *duplicate_span(const char *text, size_t length)
 {
@@ -113,8 +109,8 @@ const nm_norm_assignment *nm_norm_assignments_apply(nm_norm_assignments *assignm
     return applied;
 }
 
-/* "enc.0.self, enc.0.ffn, ..., dec.1.ffn, dec.final": the names without the suffix .norm; of more than 8 only the first and
- * last 4. Heap, freed by the caller. */
+/* "enc.0.self, enc.0.ffn, ..., dec.1.ffn, dec.final": the names without the suffix .norm; of more than 8 only
+ * the first and last 4. Heap, freed by the caller. */
 static char *list_sites(const char *const *sites, size_t n)
 {
     enum { SHOWN = 4 };
@@ -143,7 +139,8 @@ static long count_layers(const char *of, const char *const *sites, size_t n)
     return layers;
 }
 
-/* A range of layers that exceeds the stack also applies to its layers, but states another number of layers. */
+/* A range of layers that exceeds the stack also applies to its layers, but states another number of
+ * layers. */
 static nm_status check_range(const nm_norm_assignment *entry, const char *const *sites, size_t n,
                              nm_error *err)
 {
@@ -176,8 +173,6 @@ nm_status nm_norm_assignments_check(const nm_norm_assignments *assignments, cons
     }
     return NM_OK;
 }
-
-/* ---- norms of a run ---- */
 
 static bool any_assigned(const nm_options *options, nm_norm_predicate *is, const void *argument)
 {

@@ -1,5 +1,6 @@
-/* Symmetric per-row int8 quantization of the parameters for inference: matrices are rounded in place to values that int8 with
- * one scale per row represents, and the backend multiplies with their packed int8 layouts. */
+/* Symmetric per-row int8 quantization of the parameters for inference: matrices are rounded in place to
+ * values that int8 with one scale per row represents, and the backend multiplies with their packed int8
+ * layouts. */
 #include <stdlib.h>
 
 #include "nn/params.h"
@@ -11,8 +12,8 @@ bool nm_param_is_int8(const nm_param *param)
     return param->tensor.rows > 1 && !param->exact;
 }
 
-/* Offsets in bytes of the packed layouts in one block, [n + 1], heap; the last one is the size of the block. A layout of 0
- * bytes: the backend has no int8 kernel for the matrix. */
+/* Offsets in bytes of the packed layouts in one block, [n + 1], heap; the last one is the size of the block.
+ * A layout of 0 bytes: the backend has no int8 kernel for the matrix. */
 static size_t *layout_packed(const nm_params *params)
 {
     nm_backend *b = params->backend;

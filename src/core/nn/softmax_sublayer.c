@@ -11,8 +11,6 @@ nm_head_widths nm_stack_head_widths(const nm_stack_config *c, bool cross)
     return (nm_head_widths){c->heads, groups, keys / c->heads, values / c->heads};
 }
 
-/* ---- building ---- */
-
 /* A linear layer whose rows are up to three blocks; the last one has another factor of the initial values. */
 typedef struct projection {
     const char *name; /* "qkv" */
@@ -66,8 +64,6 @@ void nm_softmax_build(nm_stack *stack, int32_t layer, bool cross, nm_params *par
     add_projection(stack, params, at, &out, biases, &attention->out_weight, &attention->out_bias);
 }
 
-/* ---- queries, keys, values ---- */
-
 bool nm_softmax_is_plain(const nm_stack *stack)
 {
     const nm_stack_config *c = &stack->config;
@@ -75,7 +71,8 @@ bool nm_softmax_is_plain(const nm_stack *stack)
     return !c->rope && !c->qk_norm && !c->v_norm && w.groups == w.heads;
 }
 
-/* Normalizes queries or keys, and rotates those of self-attention by their positions (positions NULL: not). */
+/* Normalizes queries or keys, and rotates those of self-attention by their positions (positions NULL:
+ * not). */
 static nm_tensor *place(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *attention,
                         nm_norm *norm, nm_tensor *x, int32_t heads, const int32_t *positions)
 {
@@ -151,10 +148,8 @@ static nm_tensor *joined_key_values(nm_tape *tape, nm_key_values kv, nm_head_wid
     return nm_concat(tape, parts, 2);
 }
 
-/* ---- attention ---- */
-
-/* Keys are the columns from k_first of their tensor, followed by the values. The scale is 1/sqrt(width of a value head) even if
- * keys have another width, as in declare-lab's classifier. */
+/* Keys are the columns from k_first of their tensor, followed by the values. The scale is 1/sqrt(width of a
+ * value head) even if keys have another width, as in declare-lab's classifier. */
 static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, bool causal, int32_t window)
 {
     return (nm_attention_shape){.key_width = w.heads * w.key,

@@ -1,12 +1,14 @@
 /* The attention sublayers of transformer.c: their parameters and the function F.
  *
- * Softmax attention (Vaswani et al. 2017), optionally with fewer heads of keys and values (Ainslie et al. 2023), norms of queries,
- * keys and values, rotary position embeddings (Su et al. 2021), and a norm before the output projection.
+ * Softmax attention (Vaswani et al. 2017), optionally with fewer heads of keys and values (Ainslie et al.
+ * 2023), norms of queries, keys and values, rotary position embeddings (Su et al. 2021), and a norm before
+ * the output projection.
  *
- * Block-term attention (Ma et al. 2019): one head of width h; a matrix [context^2, d] maps the scores of each query with all
- * pairs of positions of a segment to d features (nm_block_term_args).
+ * Block-term attention (Ma et al. 2019): one head of width h; a matrix [context^2, d] maps the scores of each
+ * query with all pairs of positions of a segment to d features (nm_block_term_args).
  *
- * Relative attention (Yan et al. 2019): softmax attention with relative positions, without scale and output projection. */
+ * Relative attention (Yan et al. 2019): softmax attention with relative positions, without scale and output
+ * projection. */
 #ifndef NM_SUBLAYERS_H
 #define NM_SUBLAYERS_H
 
@@ -15,8 +17,6 @@
 /* The feed-forward layer F(h), [tokens, d]. */
 nm_tensor *nm_feed_forward(nm_tape *tape, nm_tensor *h, const nm_sublayer_ffn *ffn,
                            const nm_stack_config *config);
-
-/* ---- softmax attention ---- */
 
 /* Registers the linear layers of stack->layers[layer].self or .cross. */
 void nm_softmax_build(nm_stack *stack, int32_t layer, bool cross, nm_params *params,
@@ -44,8 +44,8 @@ void nm_linear_rows(nm_backend *backend, nm_mat x, const nm_tensor *weight, cons
 /* Queries of self-attention or cross-attention, [tokens, heads key], normalized and rotated. */
 nm_tensor *nm_softmax_queries(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *attention,
                               nm_tensor *h, const int32_t *positions);
-/* Keys and values in groups of heads, normalized, keys rotated: [tokens, groups key] and [tokens, groups value]. h: the input of
- * self-attention, or the output of the encoder. */
+/* Keys and values in groups of heads, normalized, keys rotated: [tokens, groups key] and [tokens, groups
+ * value]. h: the input of self-attention, or the output of the encoder. */
 typedef struct nm_key_values {
     nm_tensor *keys, *values;
 } nm_key_values;
@@ -57,8 +57,6 @@ bool nm_softmax_is_plain(const nm_stack *stack);
 /* The output projection of the weighted values, with the norm before it, [tokens, d]. */
 nm_tensor *nm_softmax_output(nm_tape *tape, const nm_sublayer_attention *attention, nm_tensor *h);
 
-/* ---- block-term attention ---- */
-
 /* Registers the parameters of stack->layers[layer].self. */
 void nm_block_term_build(nm_stack *stack, int32_t layer, nm_params *params);
 /* The position table after dropout, [context, d]; call it once per forward pass. */
@@ -66,8 +64,6 @@ nm_tensor *nm_block_term_positions(nm_tape *tape, const nm_stack *stack);
 /* F(h), [tokens, d]; positions: from nm_block_term_positions. */
 nm_tensor *nm_block_term_forward(nm_tape *tape, const nm_stack *stack, const nm_sublayer_attention *self,
                                  nm_tensor *h, nm_tensor *positions, const nm_packing *packing);
-
-/* ---- relative attention ---- */
 
 /* Registers the parameters of stack->layers[layer].self. */
 void nm_relative_build(nm_stack *stack, int32_t layer, nm_params *params);

@@ -9,8 +9,6 @@
 #include "nn/sublayers.h"
 #include "norm/types.h"
 
-/* ---- options ---- */
-
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix)
 {
     return (nm_stack_config){.width = (int32_t)options->width,
@@ -126,8 +124,6 @@ nm_status nm_stack_require_plain(const nm_stack_options *c, const char *what, nm
     return NM_OK;
 }
 
-/* ---- structure of a layer ---- */
-
 /* Number of first layers with post-norm. */
 static int32_t post_layers(const nm_stack_config *c)
 {
@@ -148,8 +144,6 @@ static bool normalizes_input(const nm_stack_config *c, int32_t layer)
 {
     return c->position != NM_INSIDE_NORM && !is_post(c, layer);
 }
-
-/* ---- building ---- */
 
 typedef struct builder {
     nm_stack *stack;
@@ -345,9 +339,8 @@ void nm_stack_release(nm_stack *stack, nm_backend *backend)
     *stack = (nm_stack){0};
 }
 
-/* ---- folding ---- */
-
-/* Adds a norm that only the linear layer reads; weight NULL: other operations read it, and it cannot be folded. */
+/* Adds a norm that only the linear layer reads; weight NULL: other operations read it, and it cannot be
+ * folded. */
 static void fold_add_norm(nm_fold *fold, const char *option, nm_norm *norm, nm_tensor *weight,
                           nm_tensor *bias)
 {
@@ -358,8 +351,8 @@ static void fold_add_norm(nm_fold *fold, const char *option, nm_norm *norm, nm_t
         nm_fold_add_reader(fold, weight, bias);
 }
 
-/* Norms after a residual connection are read by the next one, too. Norms before it (inside, sandwich) are read by it only.
- * Depth scaling stands between a norm and the linear layer. */
+/* Norms after a residual connection are read by the next one, too. Norms before it (inside, sandwich) are
+ * read by it only. Depth scaling stands between a norm and the linear layer. */
 static void fold_add_sublayer(const nm_stack *stack, nm_fold *fold, const char *option, int32_t layer,
                               const nm_sublayer *sublayer, nm_tensor *weight, nm_tensor *bias)
 {
@@ -398,8 +391,6 @@ bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, con
     return stack->final_norm && stack->config.residual != NM_RESIDUAL_DUAL;
 }
 
-/* ---- forward ---- */
-
 /* The residual stream between two sublayers. */
 typedef struct stream {
     nm_tensor *x;   /* residual input of the next sublayer */
@@ -436,8 +427,8 @@ static nm_tensor *branch_output(nm_tape *tape, const nm_stack_config *c, const n
     return sublayer->scale ? nm_feature_scaled(tape, f, sublayer->scale) : f;
 }
 
-/* Ends a sublayer with the output f of F: updates the stream. next: norm of the next sublayer of the layer, NULL: none. drop: rate
- * of the dropout of f. */
+/* Ends a sublayer with the output f of F: updates the stream. next: norm of the next sublayer of the layer,
+ * NULL: none. drop: rate of the dropout of f. */
 static void end_sublayer(nm_tape *tape, const layer_call *call, const nm_sublayer *sublayer, nm_norm *next,
                          nm_tensor *f, double drop, stream *s)
 {

@@ -1,21 +1,25 @@
-/* Stacks of Transformer layers (Vaswani et al. 2017) in which normalization is a choice: its function, where it is (model.
- * norm_position), how the residual stream is combined (model.residual), and the initial values (nn/init_scheme.h). For a sublayer
- * F with the norm N:
+/* Stacks of Transformer layers (Vaswani et al. 2017) in which normalization is a choice: its function, where
+ * it is (model. norm_position), how the residual stream is combined (model.residual), and the initial values
+ * (nn/init_scheme.h). For a sublayer F with the norm N:
  *     pre       x + F(N(x))                                 sandwich  x + N'(F(N(x)))       (Peri-LN, Gemma)
  *     post      N(x + F(x))                                 inside    x + N(F(x))           (OLMo 2)
  *     mix       post in the first layers, pre in the others (Mix-LN)
- *     sub       pre, and a norm before the output projection of self-attention and before the second layer of the feed-forward
+ *     sub       pre, and a norm before the output projection of self-attention and before the second layer of
+ *               the feed-forward
  *               sublayer (Sub-LN)
- * All but post have a final norm after the last layer. F is self-attention, cross-attention (decoders of encoder-decoder models)
- * or the feed-forward layer with the activation f, which is drop(f(Wg h + bg) * (W1 h + b1)) with a gated linear unit:
+ * All but post have a final norm after the last layer. F is self-attention, cross-attention (decoders of
+ * encoder-decoder models) or the feed-forward layer with the activation f, which is drop(f(Wg h + bg) * (W1 h
+ * + b1)) with a gated linear unit:
  *     ffn(h) = W2 drop(f(W1 h + b1)) + b2
  * The residual forms replace x + F:
  *     deepnorm      alpha x + F                             (nm_deepnorm_alpha; post only)
- *     depth-scaled  the input N(x) of F is divided by the square root of the layer's number, from 1 (LayerNorm Scaling)
+ *     depth-scaled  the input N(x) of F is divided by the square root of the layer's number, from 1
+ *                   (LayerNorm Scaling)
  *     layerscale    x + g * F, g one number per feature     (Touvron et al. 2021)
  *     skipinit      x + a F, a one number per sublayer, initially 0 (De and Smith 2020)
  *     rezero        x + a F, a one number per layer, initially 0 (Bachlechner et al. 2021)
- *     resi-dual     post-norm, and the final norm of the sum of the stack's input and all F is added to its output (ResiDual) */
+ *     resi-dual     post-norm, and the final norm of the sum of the stack's input and all F is added to its
+ *                   output (ResiDual) */
 #ifndef NM_TRANSFORMER_H
 #define NM_TRANSFORMER_H
 
@@ -41,8 +45,8 @@ NM_CHOICES(nm_norm_position, NM_NORM_POSITIONS);
     C(NM_RESIDUAL_SKIPINIT, "skipinit") C(NM_RESIDUAL_REZERO, "rezero") C(NM_RESIDUAL_DUAL, "resi-dual")
 NM_CHOICES(nm_residual_form, NM_RESIDUAL_FORMS);
 
-/* Values of model.activation: the kernel operation, the name in transformers, or NULL, and the number in CTranslate2, or -1. Formats
- * refuse an activation without a name or number.
+/* Values of model.activation: the kernel operation, the name in transformers, or NULL, and the number in
+ * CTranslate2, or -1. Formats refuse an activation without a name or number.
  *     gelu       Hendrycks and Gimpel 2016, with erf
  *     gelu-tanh  their approximation with tanh, as in GPT-2
  *     silu       z sigmoid(z); also called swish */
@@ -57,8 +61,8 @@ NM_CHOICES(nm_activation, NM_ACTIVATIONS);
 #define NM_ACTIVATION_HF(constant, word, op, transformers, ct2)  [constant] = transformers,
 #define NM_ACTIVATION_CT2(constant, word, op, transformers, ct2) [constant] = ct2,
 
-/* Values of model.rope: rotary position embeddings (Su et al. 2021) of queries and keys; the features j and j + width/2 of a
- * head, or 2j and 2j + 1, are rotated by the angle position base^(-2j/width). */
+/* Values of model.rope: rotary position embeddings (Su et al. 2021) of queries and keys; the features j and j
+ * + width/2 of a head, or 2j and 2j + 1, are rotated by the angle position base^(-2j/width). */
 #define NM_ROPES(C) C(NM_ROPE_NONE, "none") C(NM_ROPE_HALF, "half") C(NM_ROPE_INTERLEAVED, "interleaved")
 NM_CHOICES(nm_rope, NM_ROPES);
 
@@ -71,8 +75,8 @@ typedef nm_head_norm NM_VALUE_NORMS_ENUM;
 /* A name of the list of types in the help of model.norm. */
 #define NM_LISTED_NORM(name) " " #name
 
-/* Options that the sections [model] of all models share. A config struct begins with NM_STACK_OPTIONS; its option table
- * contains NM_STACK_ROWS. */
+/* Options that the sections [model] of all models share. A config struct begins with NM_STACK_OPTIONS; its
+ * option table contains NM_STACK_ROWS. */
 #define NM_STACK_FIELDS                                                                                      \
     nm_norm_position norm_position;                                                                          \
     nm_residual_form residual;                                                                               \
@@ -99,46 +103,88 @@ typedef struct nm_stack_options {
     }
 
 /* clang-format off */
-/* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the help of dropout names
- * what the model's stacks do. */
-#define NM_STACK_ROWS(T, width_, ff_, heads_, position_, dropout_, dropout_help, attention_, relu_, embedding_)  \
-    NM_OPTION(T, width, width_, 2, 65536, "Model dimension d (d_model): number of features per token."),                              \
-    NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner dimension of the feed-forward layers (d_ff)."),                            \
+/* The rows of NM_STACK_FIELDS in the option table of config type T: the defaults differ by model, and the
+ * help of dropout names what the model's stacks do. */
+#define NM_STACK_ROWS(T, width_, ff_, heads_, position_, dropout_, dropout_help, attention_, relu_, \
+                      embedding_) \
+    NM_OPTION(T, width, width_, 2, 65536, "Model dimension d (d_model): number of features per token."), \
+    NM_OPTION(T, ff, ff_, 1, 1 << 20, "Inner dimension of the feed-forward layers (d_ff)."), \
     NM_OPTION(T, heads, heads_, 1, 1024, "Number of attention heads."),                                      \
-    NM_CHOICE(T, norm_position, position_, NM_NORM_POSITIONS, "Position of the norms: before each sublayer (pre), after each residual addition (post), before and after each sublayer (sandwich: Peri-LN, Gemma), after each sublayer and before the residual addition (inside: OLMo 2), post in the first layers and pre in the others (mix: Mix-LN), or pre with additional norms inside the sublayers (sub: Sub-LN)."), \
-    NM_OPTION(T, post_layers, "0", 0, 1000, "Number of layers with post-norm in norm_position = mix; 0: a quarter of the layers, at least one."), \
-    NM_CHOICE(T, residual, "plain", NM_RESIDUAL_FORMS, "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the square root of the layer's number (depth-scaled), x + g f with a learned number per feature (layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream (resi-dual)."), \
+    NM_CHOICE(T, norm_position, position_, NM_NORM_POSITIONS, \
+        "Position of the norms: before each sublayer (pre), after each residual addition (post), before " \
+        "and after each sublayer (sandwich: Peri-LN, Gemma), after each sublayer and before the residual " \
+        "addition (inside: OLMo 2), post in the first layers and pre in the others (mix: Mix-LN), or pre " \
+        "with additional norms inside the sublayers (sub: Sub-LN)."), \
+    NM_OPTION(T, post_layers, "0", 0, 1000, \
+        "Number of layers with post-norm in norm_position = mix; 0: a quarter of the layers, at " \
+        "least one."), \
+    NM_CHOICE(T, residual, "plain", NM_RESIDUAL_FORMS, \
+        "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the " \
+        "square root of the layer's number (depth-scaled), x + g f with a learned number per feature " \
+        "(layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream " \
+        "(resi-dual)."), \
     NM_OPTION(T, layer_scale, "0.1", 0, 1e3, "Initial value of the numbers of residual = layerscale."), \
-    NM_OPTION(T, embedding_norm, "none", 0, 0, "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
-    NM_CHOICE(T, activation, "relu", NM_ACTIVATIONS, "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu (swish)."),  \
-    NM_OPTION(T, gated, "false", 0, 1, "Gated linear units in the feed-forward layers, W2 (f(Wg h) * W1 h): SwiGLU with silu, GEGLU with gelu."), \
-    NM_OPTION(T, bias, "true", 0, 1, "Biases of the linear layers of attention and feed-forward sublayers."), \
-    NM_OPTION(T, key_value_heads, "0", 0, 1024, "Grouped-query attention: number of key and value heads of self-attention, a divisor of heads; 0: as many as heads."), \
+    NM_OPTION(T, embedding_norm, "none", 0, 0, \
+        "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
+    NM_CHOICE(T, activation, "relu", NM_ACTIVATIONS, \
+        "Activation of the feed-forward layers: relu, gelu with erf, its approximation with tanh, or silu " \
+        "(swish)."), \
+    NM_OPTION(T, gated, "false", 0, 1, \
+        "Gated linear units in the feed-forward layers, W2 (f(Wg h) * W1 h): SwiGLU with silu, GEGLU with " \
+        "gelu."), \
+    NM_OPTION(T, bias, "true", 0, 1, \
+        "Biases of the linear layers of attention and feed-forward sublayers."), \
+    NM_OPTION(T, key_value_heads, "0", 0, 1024, \
+        "Grouped-query attention: number of key and value heads of self-attention, a divisor of heads; " \
+        "0: as many as heads."), \
     NM_OPTION(T, head_width, "0", 0, 65536, "Number of features per head; 0: width / heads."), \
-    NM_CHOICE(T, rope, "none", NM_ROPES, "Rotary position embeddings in self-attention: pairs of features are those of the two halves of a head (half: Llama, GPT-NeoX) or neighbors (interleaved: RoFormer, GPT-J)."), \
+    NM_CHOICE(T, rope, "none", NM_ROPES, \
+        "Rotary position embeddings in self-attention: pairs of features are those of the two halves of a " \
+        "head (half: Llama, GPT-NeoX) or neighbors (interleaved: RoFormer, GPT-J)."), \
     NM_OPTION(T, rope_base, "10000", 1, 1e9, "Base of the angles of rotary position embeddings."), \
-    NM_CHOICE(T, rope_scaling, "none", NM_ROPE_SCALINGS, "Scaling of the frequencies of rotary position embeddings for contexts longer than in the original training: all divided by rope_factor (linear), or only the low ones (llama3: Llama 3.1)."), \
+    NM_CHOICE(T, rope_scaling, "none", NM_ROPE_SCALINGS, \
+        "Scaling of the frequencies of rotary position embeddings for contexts longer than in the original " \
+        "training: all divided by rope_factor (linear), or only the low ones (llama3: Llama 3.1)."), \
     NM_OPTION(T, rope_factor, "8", 1, 1e6, "Divisor of scaled frequencies of rotary position embeddings."), \
-    NM_OPTION(T, rope_low, "1", 0, 1e6, "With rope_scaling = llama3: frequencies with fewer rotations in rope_original tokens are divided by rope_factor."), \
-    NM_OPTION(T, rope_high, "4", 0, 1e6, "With rope_scaling = llama3: frequencies with more rotations in rope_original tokens remain; between rope_low and rope_high they are interpolated."), \
-    NM_OPTION(T, rope_original, "8192", 1, 1e9, "With rope_scaling = llama3: context of the original training in tokens."), \
-    NM_CHOICE(T, qk_norm, "none", NM_HEAD_NORMS, "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: OLMo 2)."), \
-    NM_CHOICE(T, v_norm, "none", NM_VALUE_NORMS, "Normalization of the values of each head, of the type qk_norm_type."), \
-    NM_OPTION(T, qk_norm_type, "rms", 0, 0, "Type of the norms of queries, keys and values, as in model.norm."), \
-    NM_OPTION(T, qk_norm_after_rope, "false", 0, 1, "Queries and keys are normalized after the rotation by their positions instead of before it."), \
-    NM_OPTION(T, norm, "layer", 0, 0, "Normalization of all sites that no other option names; norm.at sets single sites. Types:" NM_NORM_TYPES(NM_LISTED_NORM) "."),  \
-    NM_OPTION(T, init_from, "", 0, 0, "Run folder or model file whose tensors are the initial values where names and shapes match; embeddings are copied by dictionary entry. Empty: random initialization."),  \
-    NM_OPTION(T, freeze, "", 0, 0, "Parameters that are not trained, comma-separated: names or prefixes of names (enc, enc.0, embed); * matches any characters."),  \
+    NM_OPTION(T, rope_low, "1", 0, 1e6, \
+        "With rope_scaling = llama3: frequencies with fewer rotations in rope_original tokens are divided " \
+        "by rope_factor."), \
+    NM_OPTION(T, rope_high, "4", 0, 1e6, \
+        "With rope_scaling = llama3: frequencies with more rotations in rope_original tokens remain; " \
+        "between rope_low and rope_high they are interpolated."), \
+    NM_OPTION(T, rope_original, "8192", 1, 1e9, \
+        "With rope_scaling = llama3: context of the original training in tokens."), \
+    NM_CHOICE(T, qk_norm, "none", NM_HEAD_NORMS, \
+        "Normalization of queries and keys: of each head (head: Qwen3), or of all heads together (full: " \
+        "OLMo 2)."), \
+    NM_CHOICE(T, v_norm, "none", NM_VALUE_NORMS, \
+        "Normalization of the values of each head, of the type qk_norm_type."), \
+    NM_OPTION(T, qk_norm_type, "rms", 0, 0, \
+        "Type of the norms of queries, keys and values, as in model.norm."), \
+    NM_OPTION(T, qk_norm_after_rope, "false", 0, 1, \
+        "Queries and keys are normalized after the rotation by their positions instead of before it."), \
+    NM_OPTION(T, norm, "layer", 0, 0, \
+        "Normalization of all sites that no other option names; norm.at sets single " \
+            "sites. Types:" NM_NORM_TYPES(NM_LISTED_NORM) \
+        "."), \
+    NM_OPTION(T, init_from, "", 0, 0, \
+        "Run folder or model file whose tensors are the initial values where names and shapes match; " \
+        "embeddings are copied by dictionary entry. Empty: random initialization."), \
+    NM_OPTION(T, freeze, "", 0, 0, \
+        "Parameters that are not trained, comma-separated: names or prefixes of names (enc, enc.0, embed); " \
+        "* matches any characters."), \
     NM_OPTION(T, dropout, dropout_, 0, 0.99, dropout_help),                                                  \
     NM_OPTION(T, attention_dropout, attention_, 0, 0.99, "Dropout rate on attention weights."),              \
     NM_OPTION(T, relu_dropout, relu_, 0, 0.99, "Dropout rate after the activation of feed-forward layers."), \
-    NM_OPTION(T, embedding_dropout, embedding_, 0, 0.99, "Dropout rate on the sum of token and position embeddings.")
+    NM_OPTION(T, embedding_dropout, embedding_, 0, 0.99, \
+        "Dropout rate on the sum of token and position embeddings.")
 
 /* Rules of these options, for the rules of all models. */
 #define NM_STACK_RULES \
     {"model.post_layers", "model.norm_position", "mix", "only mix has layers of both positions", NULL}, \
     {"model.layer_scale", "model.residual", "layerscale", "only layerscale has these numbers", NULL}, \
-    {"model.qk_norm_type", NULL, NULL, "queries, keys and values are not normalized", nm_stack_normalizes_heads}, \
+    {"model.qk_norm_type", NULL, NULL, "queries, keys and values are not normalized", \
+        nm_stack_normalizes_heads}, \
     {"model.rope_base", "model.rope", "!none", "there are no rotary position embeddings", NULL}, \
     {"model.rope_scaling", "model.rope", "!none", "there are no rotary position embeddings", NULL}, \
     {"model.rope_factor", "model.rope_scaling", "!none", "frequencies are not scaled", NULL}, \
@@ -146,7 +192,8 @@ typedef struct nm_stack_options {
     {"model.rope_high", "model.rope_scaling", "llama3", "only llama3 has it", NULL}, \
     {"model.rope_original", "model.rope_scaling", "llama3", "only llama3 has it", NULL}, \
     {"model.qk_norm_after_rope", NULL, NULL, "it needs model.rope and model.qk_norm", nm_stack_orders_rope}
-/* Rules of the options of softmax attention; applies: whether the model has it, otherwise the reason is given. */
+/* Rules of the options of softmax attention; applies: whether the model has it, otherwise the reason is
+ * given. */
 #define NM_SOFTMAX_RULES(applies, reason) \
     {"model.key_value_heads", NULL, NULL, reason, applies}, \
     {"model.head_width", NULL, NULL, reason, applies}, \
@@ -189,8 +236,9 @@ typedef struct nm_stack_config {
     bool gated, bias; /* bias: of linear layers */
     nm_rope rope;
     nm_rope_angles rope_angles;
-    /* Softmax self-attention of a decoder: a token attends to itself and the window - 1 tokens before it, except in the layers
-     * global_every, 2 global_every, ..., which attend to all (0: no such layers). window 0: all layers attend to all tokens. */
+    /* Softmax self-attention of a decoder: a token attends to itself and the window - 1 tokens before it,
+     * except in the layers global_every, 2 global_every, ..., which attend to all (0: no such layers). window
+     * 0: all layers attend to all tokens. */
     int32_t window, global_every;
     nm_rope_angles local_angles; /* of layers with a window */
     nm_head_norm qk_norm, v_norm;
@@ -199,19 +247,21 @@ typedef struct nm_stack_config {
     /* Types of norm; final_norm: NULL: none, and not with post-norm; embedding_norm: NULL: none. */
     const char *norm, *final_norm, *embedding_norm, *qk_norm_type;
     double embedding_drop; /* rate after the embedding norm, if there is one */
-    int32_t
-        sequence_rows;  /* length of all sequences, for norms over images (nm_norm_site.rows); 0: it varies */
+    /* length of all sequences, for norms over images (nm_norm_site.rows); 0: it varies */
+    int32_t sequence_rows;
     nm_norm_plan plan;  /* of the training run */
     const char *prefix; /* of parameter names: "enc" */
 } nm_stack_config;
 
-/* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others are zero. */
+/* Sets the fields that NM_STACK_ROWS describe, with the same norm at all sites, plan and prefix; the others
+ * are zero. */
 nm_stack_config nm_stack_configure(const nm_stack_options *options, nm_norm_plan plan, const char *prefix);
-/* NM_USAGE if heads and widths, or the position of the norms and the residual form do not fit together. has_heads: the attention
- * has heads, which divide the width; block-term attention has not. */
+/* NM_USAGE if heads and widths, or the position of the norms and the residual form do not fit together.
+ * has_heads: the attention has heads, which divide the width; block-term attention has not. */
 nm_status nm_stack_check(const nm_stack_options *options, bool has_heads, nm_error *err);
-/* NM_UNSUPPORTED, naming the option, unless the stacks are those of Vaswani et al. 2017 with pre-norm or post-norm: plain
- * residual connections and softmax attention, biases, no gated units. what: "the format CTranslate2". */
+/* NM_UNSUPPORTED, naming the option, unless the stacks are those of Vaswani et al. 2017 with pre-norm or
+ * post-norm: plain residual connections and softmax attention, biases, no gated units. what: "the format
+ * CTranslate2". */
 nm_status nm_stack_require_plain(const nm_stack_options *options, const char *what, nm_error *err);
 bool nm_stack_has_embedding_norm(const nm_stack_options *options);
 /* Dropout rate that a model applies to its embeddings: with an embedding norm the stack applies it. */
@@ -235,8 +285,8 @@ typedef struct nm_sublayer_attention {
     nm_norm *inner_norm; /* sub: of the output projection's input, self-attention only; otherwise NULL */
     nm_norm *query_norm, *key_norm, *value_norm; /* NULL: none */
     int32_t window;                              /* 0: none, see nm_stack_config */
-    /* Self-attention: rows of q, k, v in heads and groups, see nm_head_widths; block-term [3h, d], relative [3d, d], both
-     * without bias. Cross-attention: rows of q, [value_width, d]. */
+    /* Self-attention: rows of q, k, v in heads and groups, see nm_head_widths; block-term [3h, d], relative
+     * [3d, d], both without bias. Cross-attention: rows of q, [value_width, d]. */
     nm_tensor *in_weight, *in_bias;
     nm_tensor *kv_weight, *kv_bias; /* cross-attention: rows of k, v, [2 value_width, d] */
     nm_tensor *out_weight,
@@ -275,7 +325,8 @@ typedef struct nm_stack {
     nm_mat local_rotations; /* of layers with a window; without data: there are none */
 } nm_stack;
 
-/* Heads of softmax attention, and features per head. Query head i uses the key and value head floor(i groups / heads). */
+/* Heads of softmax attention, and features per head. Query head i uses the key and value head floor(i groups
+ * / heads). */
 typedef struct nm_head_widths {
     int32_t heads, groups; /* of queries; of keys and values */
     int32_t key, value;    /* features of a query or key head, of a value head */
@@ -283,28 +334,30 @@ typedef struct nm_head_widths {
 
 nm_head_widths nm_stack_head_widths(const nm_stack_config *config, bool cross);
 
-/* Registers parameters and norms. The caller calls nm_stack_release in every case. Errors as nm_params_add_norm. */
+/* Registers parameters and norms. The caller calls nm_stack_release in every case. Errors as
+ * nm_params_add_norm. */
 nm_status nm_stack_build(nm_stack *stack, const nm_stack_config *config, nm_params *params,
                          const nm_options *options, nm_error *err);
-/* Allocates the position tables of block-term attention (for `context` tokens), of relative attention and of rotary position
- * embeddings (for sequences of up to `longest` tokens); no effect for other stacks. Call it after nm_params_allocate. NM_MEMORY. */
+/* Allocates the position tables of block-term attention (for `context` tokens), of relative attention and of
+ * rotary position embeddings (for sequences of up to `longest` tokens); no effect for other stacks. Call it
+ * after nm_params_allocate. NM_MEMORY. */
 nm_status nm_stack_ready(nm_stack *stack, nm_backend *backend, int32_t longest, nm_error *err);
 void nm_stack_release(nm_stack *stack, nm_backend *backend);
 
-/* Adds all norms with their readers to the fold, the final norm last and without readers, which the caller adds. option,
- * final_option: options that set the types of the sublayers' norms and of the final norm. Returns whether there is a final
- * norm. */
+/* Adds all norms with their readers to the fold, the final norm last and without readers, which the caller
+ * adds. option, final_option: options that set the types of the sublayers' norms and of the final norm.
+ * Returns whether there is a final norm. */
 bool nm_stack_fold(const nm_stack *stack, nm_fold *fold, const char *option, const char *final_option);
 
-/* x: [tokens, d], packed sequences. memory [source tokens, d] and its packing: the encoder's output, for stacks with
- * cross-attention; otherwise NULL. guide: alignments that a cross-attention learns in training, valid until backward
- * has finished; NULL: none. Returns [tokens, d]. */
+/* x: [tokens, d], packed sequences. memory [source tokens, d] and its packing: the encoder's output, for
+ * stacks with cross-attention; otherwise NULL. guide: alignments that a cross-attention learns in training,
+ * valid until backward has finished; NULL: none. Returns [tokens, d]. */
 nm_tensor *nm_stack_forward(nm_tape *tape, const nm_stack *stack, nm_tensor *x, const nm_packing *packing,
                             nm_tensor *memory, const nm_packing *memory_packing,
                             const nm_alignment_guide *guide);
 
-/* The attention sublayers of a forward pass, F without residual connection and norm: h [tokens, d] -> [tokens, d]. context
- * must stay valid until backward has finished. */
+/* The attention sublayers of a forward pass, F without residual connection and norm: h [tokens, d] ->
+ * [tokens, d]. context must stay valid until backward has finished. */
 typedef struct nm_stack_attention {
     nm_tensor *(*self)(nm_tape *tape, const nm_stack *stack, int32_t layer, nm_tensor *h,
                        const void *context);

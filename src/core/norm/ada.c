@@ -1,5 +1,5 @@
-/* AdaNorm (Xu et al. 2019, "Understanding and Improving Layer Normalization", section 4): LayerNorm whose weight is a function of
- * the normalized value, without parameters.
+/* AdaNorm (Xu et al. 2019, "Understanding and Improving Layer Normalization", section 4): LayerNorm whose
+ * weight is a function of the normalized value, without parameters.
  *
  * Definition and forward, per row of d features:
  *
@@ -11,7 +11,8 @@
  *
  * Backward: the factor C (1 - k z) is a constant, mean and s are not; q = C (1 - k z) dy:
  *
- *     dx = (q - mean(q) - z sum(q z) / (d - 1) s / (s - epsilon)) / s     official; third term 0 if s = epsilon
+ *     dx = (q - mean(q) - z sum(q z) / (d - 1) s / (s - epsilon)) / s     official; third term 0 if s =
+ *     epsilon
  *     dx = (q - mean(q) - z mean(q z)) / s                                paper
  *
  * By design, this is not the gradient of y. The paper has k = 0.1; C is a hyperparameter. */
@@ -28,10 +29,12 @@ typedef struct ada_config {
 /* clang-format off */
 static const nm_option ada_options[] = {
     NM_CHOICE(ada_config, variant, "official", VARIANTS,
-              "Standard deviation: the root of the unbiased variance, plus epsilon, as in the released code; or that of LayerNorm, as in the paper."),
+              "Standard deviation: the root of the unbiased variance, plus epsilon, as in the released code; "
+                  "or that of LayerNorm, as in the paper."),
     NM_OPTION(ada_config, c, "1", 1e-6, 1e6, "Constant C by which the result is multiplied."),
     NM_OPTION(ada_config, k, "0.1", -10, 10, "Constant k of the factor 1 - k z."),
-    NM_OPTION(ada_config, epsilon, "1e-5", 0, 1, "Constant added to the standard deviation (official), or to the variance (paper)."),
+    NM_OPTION(ada_config, epsilon, "1e-5", 0, 1,
+        "Constant added to the standard deviation (official), or to the variance (paper)."),
     {0}};
 /* clang-format on */
 

@@ -16,11 +16,13 @@
  *     running_mean = decay running_mean + (1 - decay) mu
  *     running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)
  *
- * Inference: running_mean and running_var replace mu and s2. The functions are those of batch_policy.h, column "centered".
+ * Inference: running_mean and running_var replace mu and s2. The functions are those of batch_policy.h,
+ * column "centered".
  *
- * Published variants differ in the decay, in the variance that enters running_var (divisor n or n - 1), in the use of epsilon
- * (added or as a lower bound) and in the scaling of rows; each is a preset. PowerNorm's code overwrites padding rows with the
- * mean and counts them in the variance; here batches have no padding. */
+ * Published variants differ in the decay, in the variance that enters running_var (divisor n or n - 1), in
+ * the use of epsilon (added or as a lower bound) and in the scaling of rows; each is a preset. PowerNorm's
+ * code overwrites padding rows with the mean and counts them in the variance; here batches have no
+ * padding. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
@@ -32,10 +34,13 @@ typedef struct batch_config {
 /* clang-format off */
 static const nm_option batch_options[] = {
     NM_WORD(batch_config, preset, "default", "default|pn|rbn|framework|paper", "Variant of BatchNorm."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0, "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
-    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),
+    NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0,
+        "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
+    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0,
+        "Unbiased variance, divisor n - 1, in the running variance."),
     NM_CHOICE(nm_batch_norm_policy, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 

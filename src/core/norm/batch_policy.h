@@ -10,7 +10,8 @@
  *
  *     y      = weight z + bias
  *
- *     With clamp, sigma = sqrt(max(s2, epsilon)); where s2 <= epsilon, sigma is a constant, and dh has no term z mean(q z).
+ *     With clamp, sigma = sqrt(max(s2, epsilon)); where s2 <= epsilon, sigma is a constant, and dh has no
+ *     term z mean(q z).
  *
  * Inference: running_mean and running_var replace mu and s2 (or p).
  *
@@ -60,7 +61,8 @@ void nm_batch_norm_update_state(nm_norm_call *call);
 void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out);
 /* Publishes grad_sum, the sum of dy over rows, and grad_sum_z, that of dy z. */
 void nm_batch_norm_backward(nm_norm_call *call);
-/* The same for factor y, with further terms: dh += terms.dy dy + terms.mean + terms.z z; vectors [width], or NULL. */
+/* The same for factor y, with further terms: dh += terms.dy dy + terms.mean + terms.z z; vectors [width], or
+ * NULL. */
 typedef struct nm_batch_norm_terms {
     double factor;
     const void *dy, *mean, *z;

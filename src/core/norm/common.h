@@ -1,14 +1,15 @@
-/* Functions that several normalization types use: vectors of a call, statistics of an update, scaling of rows, warm-ups,
- * per-token norms.
+/* Functions that several normalization types use: vectors of a call, statistics of an update, scaling of
+ * rows, warm-ups, per-token norms.
  *
- * Allocations of a call can fail. After one failure all later ones fail, so a type tests only the last pointer, before it
- * changes gradients of parameters or statistics. */
+ * Allocations of a call can fail. After one failure all later ones fail, so a type tests only the last
+ * pointer, before it changes gradients of parameters or statistics. */
 #ifndef NM_NORM_COMMON_H
 #define NM_NORM_COMMON_H
 
 #include "norma/norm_type.h"
 
-/* Allocates a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of memory. */
+/* Allocates a vector and publishes it under `name` (static text) for backward and instruments; NULL: out of
+ * memory. */
 void *nm_norm_publish(nm_norm_call *call, const char *name, int32_t length);
 /* Publishes state vector i under its name: the values before the update. */
 void nm_norm_publish_state(nm_norm_call *call, int i);
@@ -24,18 +25,19 @@ void *nm_norm_scratch(nm_norm_call *call, int32_t length);
     NM_CALL((call_)->backend, vec, .op = NM_VEC_##op_, .n = (call_)->norm->site.width, __VA_ARGS__)
 /* running = old running + fresh_weight fresh */
 void nm_norm_average(nm_norm_call *call, void *running, double old, const void *fresh, double fresh_weight);
-/* Adds the statistic of this call, [width], to statistic i of the update: NM_STATISTIC_MEAN or NM_STATISTIC_SUM. */
+/* Adds the statistic of this call, [width], to statistic i of the update: NM_STATISTIC_MEAN or
+ * NM_STATISTIC_SUM. */
 void nm_norm_collect(nm_norm_call *call, int i, const void *value);
 /* The same for statistics i, a mean, and i + 1, the variance. */
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
-/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Collect statistics
- * before: nm_norm_collect expects those of this call. */
+/* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Collect
+ * statistics before: nm_norm_collect expects those of this call. */
 void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations);
 void nm_norm_join_one(nm_norm_call *call, void *vector, nm_norm_combination combination);
 /* A mean and the variance. */
 void nm_norm_join_moments(nm_norm_call *call, void *mean, void *variance);
-/* Sums of the backward pass that this call also needs without the join: *out is a copy that is joined, or the vector itself
- * without a joiner. NULL: out of memory. */
+/* Sums of the backward pass that this call also needs without the join: *out is a copy that is joined, or the
+ * vector itself without a joiner. NULL: out of memory. */
 void nm_norm_join_sums(nm_norm_call *call, int n, void *const *sums, void **out);
 /* Rows of the joined statistics: those of this call without a joiner. */
 double nm_norm_rows(const nm_norm_call *call);
@@ -48,13 +50,14 @@ void nm_norm_add_grads(nm_norm_call *call, const void *sum_dy_z, const void *sum
 
 /* Reads a device vector of the layer's width into host memory. */
 void nm_norm_read_vector(const nm_norm *norm, nm_backend *backend, const void *vector, double *out);
-/* For `affine` of z = (x - mean) scale, y = weight z + bias: on input scale is that of z; on output y = scale x + shift.
- * mean: device, or NULL. */
+/* For `affine` of z = (x - mean) scale, y = weight z + bias: on input scale is that of z; on output y = scale
+ * x + shift. mean: device, or NULL. */
 void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, double *scale, double *shift);
 
 /* `shape` of types whose parameters are weight (initially 1) and bias (0), without state. */
 void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
-/* Scaling of rows before the norm, without parameters; means over the row, or over each of norm.groups groups of features:
+/* Scaling of rows before the norm, without parameters; means over the row, or over each of norm.groups groups
+ * of features:
  *     h  = x / sqrt(mean(x^2) + epsilon)
  *     dx = (dh - h mean(dh h)) / sqrt(mean(x^2) + epsilon) */
 #define NM_NORM_SCALINGS(C)                                                                                  \
@@ -68,18 +71,20 @@ int32_t nm_norm_scaling_groups(nm_norm_scaling scaling, const nm_norm_site *site
 nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_error *err);
 /* The same for the groups of a scaling. */
 nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *site, nm_error *err);
-/* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups > 0. */
+/* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups >
+ * 0. */
 nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
-/* Inference with running statistics: y = weight (x - shift) scale + bias, rows scaled in `groups` groups. set_scale writes the
- * published vector "scale"; shift: a vector of features, or NULL. */
+/* Inference with running statistics: y = weight (x - shift) scale + bias, rows scaled in `groups` groups.
+ * set_scale writes the published vector "scale"; shift: a vector of features, or NULL. */
 void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, const void *shift,
                            void (*set_scale)(nm_norm_call *call, void *scale));
-/* sums[0], sums[1]: sums of dy and of dy z over the rows, z = (x - shift) scale; published as "grad_sum" and "grad_sum_z". False
- * if memory is exhausted. */
+/* sums[0], sums[1]: sums of dy and of dy z over the rows, z = (x - shift) scale; published as "grad_sum" and
+ * "grad_sum_z". False if memory is exhausted. */
 bool nm_norm_grad_sums(nm_norm_call *call, const nm_feature_norm *spec, const void *row_scale,
                        const void *shift, const void *scale, void *sums[2]);
 
-/* Option warmup of a type: "lr" (lr_updates, that of the learning rate) or a number of updates; check: NM_USAGE for other texts. */
+/* Option warmup of a type: "lr" (lr_updates, that of the learning rate) or a number of updates; check:
+ * NM_USAGE for other texts. */
 nm_status nm_norm_check_warmup(const nm_norm_type *type, const char *warmup, nm_error *err);
 int64_t nm_norm_warmup(const char *warmup, int64_t lr_updates);
 /* Text for nm_norm_type.note. */

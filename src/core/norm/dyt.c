@@ -1,5 +1,5 @@
-/* Dynamic Tanh, DyT (Zhu et al. 2025, "Transformers without Normalization", equation 1): a pointwise function instead of a
- * norm.
+/* Dynamic Tanh, DyT (Zhu et al. 2025, "Transformers without Normalization", equation 1): a pointwise function
+ * instead of a norm.
  *
  * Definition and forward, per element; alpha: a learned scalar, initially alpha_init:
  *
@@ -12,8 +12,8 @@
  *     dweight = sum over rows of dy tanh(alpha x)
  *     dbias   = sum over rows of dy
  *
- * Training and inference are the same. For large language models the paper uses other values of alpha_init, which depend on
- * the site. */
+ * Training and inference are the same. For large language models the paper uses other values of alpha_init,
+ * which depend on the site. */
 #include "norm/types.h"
 
 typedef struct dyt_config {

@@ -1,4 +1,5 @@
-/* FixNorm (Nguyen and Chiang 2018): every row is scaled to L2 norm 1. Models apply it to the rows of the embedding matrix.
+/* FixNorm (Nguyen and Chiang 2018): every row is scaled to L2 norm 1. Models apply it to the rows of the
+ * embedding matrix.
  *
  * Definition and forward, per row:
  *

@@ -1,4 +1,5 @@
-/* GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G features.
+/* GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G
+ * features.
  *
  * Definition and forward, per row and group; means over the d/G features of the group:
  *
@@ -13,8 +14,8 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * The default G is the number of attention heads, the best choice in Shen et al. 2020, Table 4. With the option unbiased, as
- * in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d/G - 1. */
+ * The default G is the number of attention heads, the best choice in Shen et al. 2020, Table 4. With the
+ * option unbiased, as in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d/G - 1. */
 #include "norm/types.h"
 
 typedef struct group_config {
@@ -27,7 +28,8 @@ typedef struct group_config {
 static const nm_option group_options[] = {
     NM_OPTION(group_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
     NM_OPTION(group_config, groups, "0", 0, 65536, "Number of groups of features; 0: norm.groups."),
-    NM_OPTION(group_config, unbiased, "false", 0, 0, "Unbiased variance, divisor d/G - 1, as in the RBN code."),
+    NM_OPTION(group_config, unbiased, "false", 0, 0,
+        "Unbiased variance, divisor d/G - 1, as in the RBN code."),
     {0}};
 /* clang-format on */
 

@@ -1,6 +1,7 @@
-/* GroupNorm of images (Wu and He 2018): the groups of features are normalized with statistics over all positions of an image. One
- * group is what much of the literature on vision calls LayerNorm; LayerNorm of single positions, as in ConvNeXt, is the type
- * layer. For an image of P positions, and each of G groups of its P d/G elements:
+/* GroupNorm of images (Wu and He 2018): the groups of features are normalized with statistics over all
+ * positions of an image. One group is what much of the literature on vision calls LayerNorm; LayerNorm of
+ * single positions, as in ConvNeXt, is the type layer. For an image of P positions, and each of G groups of
+ * its P d/G elements:
  *
  *     mu      = mean(x)                                   shift
  *     s2      = mean((x - mu)^2)
@@ -13,8 +14,8 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * A row of the kernel is one group of one image. At sites without images (site.rows = 0) a row is one token, and the type equals
- * group. */
+ * A row of the kernel is one group of one image. At sites without images (site.rows = 0) a row is one token,
+ * and the type equals group. */
 #include "norm/types.h"
 
 typedef struct group2d_config {
@@ -25,7 +26,8 @@ typedef struct group2d_config {
 /* clang-format off */
 static const nm_option group2d_options[] = {
     NM_OPTION(group2d_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(group2d_config, groups, "1", 1, 65536, "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
+    NM_OPTION(group2d_config, groups, "1", 1, 65536,
+        "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
     {0}};
 /* clang-format on */
 
@@ -38,8 +40,8 @@ static nm_status group2d_check(const void *settings, const nm_norm_site *site, n
 /* Where the elements of a group are. */
 typedef struct grouping {
     nm_token_norm spec;
-    int32_t
-        parts; /* features are copied to this many matrices, one per group; 1: they are normalized where they are */
+    /* features are copied to this many matrices, one per group; 1: they are normalized where they are */
+    int32_t parts;
     nm_mat rows; /* shape of the kernel's matrices, without data */
 } grouping;
 
@@ -63,7 +65,8 @@ static nm_mat with_data(nm_mat shape, void *data)
     return shape;
 }
 
-/* The features of group i among the rows [rows, d], and as the i-th matrix of those in which groups are contiguous. */
+/* The features of group i among the rows [rows, d], and as the i-th matrix of those in which groups are
+ * contiguous. */
 static nm_mat features_of(const nm_norm_call *call, const grouping *g, void *data, int32_t i)
 {
     const int32_t d = call->x.cols, cols = d / g->parts;

@@ -13,7 +13,8 @@
  *     dweight = sum over rows of dy z
  *     dbias   = sum over rows of dy
  *
- * With the option unbiased, as in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d - 1. */
+ * With the option unbiased, as in the code of Regularized BatchNorm, s2 and mean(q z) have the divisor d -
+ * 1. */
 #include "norm/types.h"
 
 typedef struct layer_config {

@@ -1,7 +1,8 @@
-/* Moving Average Batch Normalization (Yan et al. 2020), as in the standalone module of github.com/megvii-model/MABN.
+/* Moving Average Batch Normalization (Yan et al. 2020), as in the standalone module of
+ * github.com/megvii-model/MABN.
  *
- * Definition. Update t (from 1) has n rows (tokens); h = x, or x scaled per row and group (option scaling); L = window; W is
- * the length of the warm-up:
+ * Definition. Update t (from 1) has n rows (tokens); h = x, or x scaled per row and group (option scaling); L
+ * = window; W is the length of the warm-up:
  *
  *     p    = mean(h^2)                                                 batch_square
  *     v    = p                              while t <= L or t < W      used_square
@@ -30,14 +31,14 @@
  *
  * Inference: y = weight h / sqrt(rv + epsilon) + bias.
  *
- * By design, the backward pass is not the exact gradient once the ring buffers are full. The released code does not scale
- * rows. It also centers the weights of each convolution: it subtracts from W its mean over the inputs. For the linear layer
- * after a norm (option center_weights)
+ * By design, the backward pass is not the exact gradient once the ring buffers are full. The released code
+ * does not scale rows. It also centers the weights of each convolution: it subtracts from W its mean over the
+ * inputs. For the linear layer after a norm (option center_weights)
  *
  *     (W - mean W) y = W (y - mean y)          means over the d features
  *
- * so the rows of y are centered instead. In the backward pass, dy is replaced by dy - mean(dy), the mean over the features. In
- * post-norm this also centers the residual stream. */
+ * so the rows of y are centered instead. In the backward pass, dy is replaced by dy - mean(dy), the mean over
+ * the features. In post-norm this also centers the residual stream. */
 #include <math.h>
 #include <stdio.h>
 
@@ -54,13 +55,17 @@ typedef struct mabn_config {
 /* clang-format off */
 static const nm_option mabn_options[] = {
     NM_OPTION(mabn_config, window, "16", 1, 4096, "Number of updates in the moving averages."),
-    NM_OPTION(mabn_config, warmup, "lr", 0, 0, "Number of updates that use batch statistics; lr: the warm-up of the learning rate."),
-    NM_OPTION(mabn_config, decay, "0.98", 0, 1, "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
+    NM_OPTION(mabn_config, warmup, "lr", 0, 0,
+        "Number of updates that use batch statistics; lr: the warm-up of the learning rate."),
+    NM_OPTION(mabn_config, decay, "0.98", 0, 1,
+        "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
     NM_OPTION(mabn_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
-    NM_OPTION(mabn_config, r_limit, "5", 1, 1e6, "Limit of the correction r, which stays between 1/r_limit and r_limit."),
+    NM_OPTION(mabn_config, r_limit, "5", 1, 1e6,
+        "Limit of the correction r, which stays between 1/r_limit and r_limit."),
     NM_OPTION(mabn_config, r_hold, "1000", 0, 1e15, "Number of updates without the correction r."),
     NM_OPTION(mabn_config, center_weights, "false", 0, 0,
-              "Centering of the weights of the linear layer after the norm (pre-norm), computed by centering the rows of the norm's output."),
+              "Centering of the weights of the linear layer after the norm (pre-norm), computed by centering "
+                  "the rows of the norm's output."),
     NM_CHOICE(mabn_config, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */
@@ -104,8 +109,9 @@ static int64_t warmup_of(const nm_norm *norm)
     return nm_norm_warmup(config->warmup, norm->site.plan.warmup_updates);
 }
 
-/* average = the moving average at update t with `value` in slot t mod L. No later update reads the previous contents of this
- * slot, the value of update t - L, so every micro-batch may overwrite it, and finally the value of the update does. */
+/* average = the moving average at update t with `value` in slot t mod L. No later update reads the previous
+ * contents of this slot, the value of update t - L, so every micro-batch may overwrite it, and finally the
+ * value of the update does. */
 static void ring_average(nm_norm_call *call, void *ring, int64_t t, const void *value, void *average)
 {
     const mabn_config *config = call->norm->config;
@@ -124,8 +130,6 @@ static void mabn_note(const nm_norm *norm, char *text, size_t size)
 {
     nm_norm_note_warmup(warmup_of(norm), text, size);
 }
-
-/* ---- forward ---- */
 
 /* m = m - row means of m */
 static void center_rows(nm_norm_call *call, nm_mat m, void *means, void *ones)
@@ -204,8 +208,6 @@ static void mabn_infer(nm_norm_call *call)
         center_rows(call, call->y, means, ones);
 }
 
-/* ---- backward ---- */
-
 static void mabn_backward(nm_norm_call *call)
 {
     nm_norm *norm = call->norm;
@@ -244,8 +246,6 @@ static void mabn_backward(nm_norm_call *call)
     NM_NORM_VEC(call, MUL, .out = a, .a = nm_norm_find(call, "r"), .b = sum_dy_z, .s = 1);
     nm_norm_add_grads(call, a, sum_dy);
 }
-
-/* ---- running state ---- */
 
 static void mabn_update_state(nm_norm_call *call)
 {

@@ -1,4 +1,5 @@
-/* PN-V (Shen et al. 2020, Definition 1): divides by the quadratic mean of the batch, without subtracting the mean.
+/* PN-V (Shen et al. 2020, Definition 1): divides by the quadratic mean of the batch, without subtracting the
+ * mean.
  *
  * Definition and forward, n rows (tokens); h = x, or x scaled per row and group (option scaling):
  *
@@ -16,9 +17,9 @@
  *
  * Inference: running_var replaces p. The functions are those of batch_policy.h, column "not centered".
  *
- * The PowerNorm paper scales rows before the norm (preset pn). Its released code has no PN-V; scaling per group, as for
- * PowerNorm, is an assumption. The code of Regularized BatchNorm does not scale rows, and divides by sqrt(max(p, epsilon))
- * (preset rbn). */
+ * The PowerNorm paper scales rows before the norm (preset pn). Its released code has no PN-V; scaling per
+ * group, as for PowerNorm, is an assumption. The code of Regularized BatchNorm does not scale rows, and
+ * divides by sqrt(max(p, epsilon)) (preset rbn). */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
@@ -30,9 +31,11 @@ typedef struct pnv_config {
 /* clang-format off */
 static const nm_option pnv_options[] = {
     NM_WORD(pnv_config, preset, "pn", "pn|rbn", "Variant of PN-V."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the mean square."),
-    NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0, "Division by sqrt(max(mean square, epsilon)) instead of sqrt(mean square + epsilon)."),
+    NM_OPTION(nm_batch_norm_policy, clamp, "false", 0, 0,
+        "Division by sqrt(max(mean square, epsilon)) instead of sqrt(mean square + epsilon)."),
     NM_CHOICE(nm_batch_norm_policy, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 

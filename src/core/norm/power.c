@@ -12,7 +12,8 @@
  *     z   = h / sqrt(phi + epsilon)     afterwards; phi as it was before the update
  *     y   = weight z + bias
  *
- * Backward, q = weight dy; D = p (backward_divisor = batch), or the value that the forward pass used (running):
+ * Backward, q = weight dy; D = p (backward_divisor = batch), or the value that the forward pass used
+ * (running):
  *
  *     a       = q - nu z
  *     dh      = a / sqrt(D + epsilon)
@@ -24,20 +25,24 @@
  *     phi = phi (t - 1)/t + p/t                                    only while t < W, before the next line
  *     phi = decay_forward phi + (1 - decay_forward) p
  *     e   = e + mean(a z) = e (1 - (1 - decay_backward) mean(z^2)) + weight mean(dy z)
- *     e   = min(max(e, -clip), clip)                               only if clip > 0, which is not in the paper
+ *     e   = min(max(e, -clip), clip)                               only if clip > 0, which is not in the
+ *         paper
  *
- *     mean(z^2) = p / (value that the forward pass used + epsilon), so no further pass over the rows is needed.
+ *     mean(z^2) = p / (value that the forward pass used + epsilon), so no further pass over the rows is
+ *     needed.
  *
  * Inference: y = weight h / sqrt(phi + epsilon) + bias.
  *
- * With norm.statistics = update, p is the mean over all shards. After the warm-up the forward pass uses only phi, and the
- * backward pass uses e instead of means over the batch. Hence no statistic is exchanged between the shards before the end of
- * the update, except p with backward_divisor = batch.
+ * With norm.statistics = update, p is the mean over all shards. After the warm-up the forward pass uses only
+ * phi, and the backward pass uses e instead of means over the batch. Hence no statistic is exchanged between
+ * the shards before the end of the update, except p with backward_divisor = batch.
  *
- * By design, the backward pass is not the exact gradient: phi is treated as a constant, and e replaces mean(q z).
+ * By design, the backward pass is not the exact gradient: phi is treated as a constant, and e replaces mean(q
+ * z).
  *
  * Differences between the released code (default) and the paper (preset paper):
- *   - The code scales rows per attention head. The paper mentions a layer-scale layer, which is not part of Algorithm 2.
+ *   - The code scales rows per attention head. The paper mentions a layer-scale layer, which is not part of
+ *     Algorithm 2.
  *   - The code has the warm-up above, of which the paper has one sentence.
  *   - The code divides by p in the backward pass, the paper by the value that the forward pass used.
  *   - The code stores e, the paper nu, which is the same algorithm. */
@@ -61,15 +66,22 @@ typedef struct power_config {
 
 /* clang-format off */
 static const nm_option power_options[] = {
-    NM_WORD(power_config, preset, "official", "official|paper", "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
-    NM_OPTION(power_config, decay_forward, "0.9", 0, 1, "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
-    NM_OPTION(power_config, decay_backward, "0.9", 0, 1, "Weight of the old value in the running statistic of the backward pass."),
+    NM_WORD(power_config, preset, "official", "official|paper",
+        "Variant of PowerNorm: the released code, or Algorithm 2 as printed."),
+    NM_OPTION(power_config, decay_forward, "0.9", 0, 1,
+        "Weight of the old value in the running mean square; 1 - momentum of PyTorch."),
+    NM_OPTION(power_config, decay_backward, "0.9", 0, 1,
+        "Weight of the old value in the running statistic of the backward pass."),
     NM_OPTION(power_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
     NM_OPTION(power_config, warmup, "lr", 0, 0,
-              "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in the encoder's final norm)."),
-    NM_CHOICE(power_config, backward_divisor, "batch", DIVISORS, "Mean square by which the gradient is divided: that of the batch, or the one of the forward pass (running)."),
+              "Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in "
+                  "the encoder's final norm)."),
+    NM_CHOICE(power_config, backward_divisor, "batch", DIVISORS,
+        "Mean square by which the gradient is divided: that of the batch, or the one of the forward pass "
+        "(running)."),
     NM_CHOICE(power_config, scaling, "group", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
-    NM_OPTION(power_config, clip, "0", 0, 1e30, "Limit of the absolute values of the backward statistic; 0: no limit."),
+    NM_OPTION(power_config, clip, "0", 0, 1e30,
+        "Limit of the absolute values of the backward statistic; 0: no limit."),
     {0}};
 
 static const nm_preset power_presets[] = {
@@ -119,8 +131,6 @@ static void power_note(const nm_norm *norm, char *text, size_t size)
     nm_norm_note_warmup(warmup_of(norm), text, size);
 }
 
-/* ---- forward ---- */
-
 static void power_train(nm_norm_call *call)
 {
     nm_norm *norm = call->norm;
@@ -163,8 +173,6 @@ static void power_infer(nm_norm_call *call)
     nm_norm_infer_running(call, groups_of(call->norm), config->epsilon, NULL, running_scale);
 }
 
-/* ---- backward ---- */
-
 static void power_backward(nm_norm_call *call)
 {
     nm_norm *norm = call->norm;
@@ -192,7 +200,8 @@ static void power_backward(nm_norm_call *call)
         NM_NORM_VEC(call, COPY, .out = divisor, .a = scale);
     else
         NM_NORM_VEC(call, RSQRT, .out = divisor, .a = p, .s = config->epsilon);
-    /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy contains grad_scale, e does not */
+    /* dh = a dy + c1 z:  a = weight/sqrt(D + epsilon),  c1 = -nu/sqrt(D + epsilon); dy contains grad_scale, e
+     *                    does not */
     NM_NORM_VEC(call, MUL, .out = a, .a = norm->params[0], .b = divisor, .s = 1);
     NM_NORM_VEC(call, MUL, .out = c1, .a = e, .b = divisor, .s = -fresh * call->grad_scale);
     NM_CALL(b, feature_norm_grad, .spec = &spec, .dy = call->dy, .x = call->x,
@@ -206,8 +215,6 @@ static void power_backward(nm_norm_call *call)
     nm_norm_collect(call, STATISTIC_E_FACTOR, c1);
     nm_norm_collect(call, STATISTIC_SUM_DY_Z, sum_dy_z);
 }
-
-/* ---- running state ---- */
 
 static void power_update_state(nm_norm_call *call)
 {

@@ -1,15 +1,17 @@
-/* Partial RMSNorm, pRMSNorm (Zhang and Sennrich 2019, section 4): RMSNorm whose root mean square is that of the first p of the d
- * features.
+/* Partial RMSNorm, pRMSNorm (Zhang and Sennrich 2019, section 4): RMSNorm whose root mean square is that of
+ * the first p of the d features.
  *
  * Definition and forward, per row; p = floor(fraction d), at least 1:
  *
  *     r      = sqrt(mean of x^2 over the first p features)
  *     z      = x / (r + epsilon)                     all d features
- *     y      = g z + o                               g: parameter "scale"; o: parameter "offset" (option offset), otherwise 0
+ *     y      = g z + o                               g: parameter "scale"; o: parameter "offset" (option
+ *            offset), otherwise 0
  *
  * Backward, q = g dy:
  *
- *     dx     = q / (r + epsilon) - x sum(q x) / (p r (r + epsilon)^2)     the first p features; second term 0 if r = 0
+ *     dx     = q / (r + epsilon) - x sum(q x) / (p r (r + epsilon)^2)     the first p features; second term 0
+ *            if r = 0
  *     dx     = q / (r + epsilon)                                          the others
  *     dg     = sum over rows of dy z
  *     do     = sum over rows of dy
@@ -26,7 +28,8 @@ typedef struct prms_config {
 
 /* clang-format off */
 static const nm_option prms_options[] = {
-    NM_OPTION(prms_config, fraction, "0.0625", 0, 1, "Fraction of the features that determine the root mean square, at least one feature."),
+    NM_OPTION(prms_config, fraction, "0.0625", 0, 1,
+        "Fraction of the features that determine the root mean square, at least one feature."),
     NM_OPTION(prms_config, epsilon, "1e-8", 0, 1, "Constant added to the root mean square."),
     NM_OPTION(prms_config, offset, "false", 0, 0, "Learned offset per feature."),
     {0}};

@@ -1,25 +1,29 @@
-/* Progressive re-parameterized BatchNorm, PRepBN (Guo et al. 2024, "SLAB: Efficient Transformers with Simplified Linear Attention
- * and Progressive Re-parameterized Batch Normalization", section 3.2): training begins with a per-token norm T and ends with
- * RepBN, which is affine per feature at inference (repbn.c).
+/* Progressive re-parameterized BatchNorm, PRepBN (Guo et al. 2024, "SLAB: Efficient Transformers with
+ * Simplified Linear Attention and Progressive Re-parameterized Batch Normalization", section 3.2): training
+ * begins with a per-token norm T and ends with RepBN, which is affine per feature at inference (repbn.c).
  *
- * Forward of call n (from 0); W is the length of the warm-up, S that of the transition, both in steps of `interval` calls:
+ * Forward of call n (from 0); W is the length of the warm-up, S that of the transition, both in steps of
+ * `interval` calls:
  *
  *     s      = ceil(n / interval)
  *     y      = T(x)                                             s < W; the running statistics do not change
  *     lambda = lambda_init max(0, 1 - (s - W)/S)                afterwards
  *     y      = lambda T(x) + (1 - lambda) RepBN(x)
  *
- *     T      = LayerNorm with token_weight and token_bias, or RMSNorm with token_weight, epsilon inside the root
+ *     T      = LayerNorm with token_weight and token_bias, or RMSNorm with token_weight, epsilon inside the
+ *            root
  *
  * Backward: the sum of both gradients, with the factors lambda and 1 - lambda.
  *
  * Inference: RepBN alone, whatever lambda is.
  *
- * Memory traffic in passes over [rows, width]: with T alone 2 forward and 3 backward, as LayerNorm; with RepBN alone 3 and 5, as
- * BatchNorm; during the transition 6 forward (statistics 1, T 2, adding RepBN 3) and 9 backward (RepBN 5, adding T 4).
+ * Memory traffic in passes over [rows, width]: with T alone 2 forward and 3 backward, as LayerNorm; with
+ * RepBN alone 3 and 5, as BatchNorm; during the transition 6 forward (statistics 1, T 2, adding RepBN 3) and
+ * 9 backward (RepBN 5, adding T 4).
  *
- * The released code has S = 60000 for image models. In shorter runs, the transition ends after half of the planned updates
- * (shorten_lambda), because a model is evaluated with RepBN alone. The code for LLaMA counts every 16th call (interval). */
+ * The released code has S = 60000 for image models. In shorter runs, the transition ends after half of the
+ * planned updates (shorten_lambda), because a model is evaluated with RepBN alone. The code for LLaMA counts
+ * every 16th call (interval). */
 #include <math.h>
 #include <stdio.h>
 
@@ -41,25 +45,34 @@ typedef struct progressive_config {
 /* clang-format off */
 static const nm_option progressive_options[] = {
     NM_WORD(progressive_config, preset, "default", "default|llama", "Variant of the norm."),
-    NM_CHOICE(progressive_config, token_norm, "layer", TOKEN_NORMS, "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
-    NM_OPTION(progressive_config, token_epsilon, "1e-5", 0, 1, "Constant added to the variance or the mean square of a token."),
+    NM_CHOICE(progressive_config, token_norm, "layer", TOKEN_NORMS,
+        "Per-token norm at the beginning of the training: LayerNorm or RMSNorm."),
+    NM_OPTION(progressive_config, token_epsilon, "1e-5", 0, 1,
+        "Constant added to the variance or the mean square of a token."),
     NM_OPTION(progressive_config, warmup, "0", 0, 0,
               "Number of steps with the per-token norm alone; lr: the warm-up of the learning rate."),
-    NM_OPTION(progressive_config, lambda_init, "1", 0, 1, "Weight lambda of the per-token norm after the warm-up."),
-    NM_OPTION(progressive_config, lambda_steps, "60000", 1, 1e12, "Number of steps after the warm-up in which lambda falls to 0."),
+    NM_OPTION(progressive_config, lambda_init, "1", 0, 1,
+        "Weight lambda of the per-token norm after the warm-up."),
+    NM_OPTION(progressive_config, lambda_steps, "60000", 1, 1e12,
+        "Number of steps after the warm-up in which lambda falls to 0."),
     NM_OPTION(progressive_config, shorten_lambda, "true", 0, 0,
-              "In runs of fewer updates than twice the warm-up and lambda_steps: lambda reaches 0 after half of the updates."),
-    NM_OPTION(progressive_config, interval, "1", 1, 1e6, "Number of updates of one step of the warm-up and of lambda."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.9", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+              "In runs of fewer updates than twice the warm-up and lambda_steps: lambda reaches 0 after half "
+                  "of the updates."),
+    NM_OPTION(progressive_config, interval, "1", 1, 1e6,
+        "Number of updates of one step of the warm-up and of lambda."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.9", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the variance of a feature."),
-    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),
+    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0,
+        "Unbiased variance, divisor n - 1, in the running variance."),
     NM_OPTION(nm_repbn_policy, alpha_init, "1", -1e6, 1e6, "Initial value of alpha of RepBN."),
     NM_OPTION(nm_repbn_policy, weight_init, "1", -1e6, 1e6, "Initial value of the weight of RepBN."),
     {0}};
 
 static const nm_preset progressive_presets[] = {
     {"default", "", "the released code for image models"},
-    {"llama", "token_norm=rms token_epsilon=1e-6 epsilon=1e-6 alpha_init=0 weight_init=0 interval=16", "the released code for LLaMA"},
+    {"llama", "token_norm=rms token_epsilon=1e-6 epsilon=1e-6 alpha_init=0 weight_init=0 interval=16",
+        "the released code for LLaMA"},
     {0}};
 /* clang-format on */
 
@@ -84,8 +97,6 @@ static void progressive_shape(const void *settings, const nm_norm_site *site, nm
     nm_norm_shape_counter(shape, "iters");
     nm_norm_shape_statistic(shape, "update", NM_STATISTIC_MEAN);
 }
-
-/* ---- schedule ---- */
 
 typedef struct plan { /* in steps */
     int64_t warmup, transition;
@@ -133,8 +144,6 @@ static parts parts_of(const nm_norm_call *call)
     return (parts){.lambda = lambda, .token = lambda > 0, .batch = true};
 }
 
-/* ---- the per-token norm ---- */
-
 static nm_token_norm token_spec(const nm_norm *norm)
 {
     const progressive_config *config = norm->config;
@@ -172,8 +181,8 @@ static void token_forward(nm_norm_call *call, double lambda, const nm_residual_s
             .shift = nm_token_norm_centers(spec.kind) ? shift : NULL, .scale = scale);
 }
 
-/* dx of lambda T(x), which contains the factor of the weight. The gradients of the parameters are those of T, and are multiplied
- * by lambda. vectors, [3 width]: memory for lambda token_weight and for two gradients. */
+/* dx of lambda T(x), which contains the factor of the weight. The gradients of the parameters are those of T,
+ * and are multiplied by lambda. vectors, [3 width]: memory for lambda token_weight and for two gradients. */
 static void token_backward(nm_norm_call *call, double lambda, bool add, void *vectors)
 {
     nm_norm *norm = call->norm;
@@ -191,8 +200,6 @@ static void token_backward(nm_norm_call *call, double lambda, bool add, void *ve
     for (int i = 0; i < token_params(norm); i++)
         nm_norm_average(call, norm->param_grads[TOKEN_WEIGHT + i], 1, vector_at(call, grads, i), lambda);
 }
-
-/* ---- both; every call allocates the same memory, because the dry run measures the first one ---- */
 
 static void *alloc_rows(nm_norm_call *call, const char *name, bool publish)
 {

@@ -1,8 +1,9 @@
-/* Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm (batch_policy.h) with a penalty on the distance between
- * batch statistics and running statistics, which is added to the loss.
+/* Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm (batch_policy.h) with a penalty on the
+ * distance between batch statistics and running statistics, which is added to the loss.
  *
- * Definition. mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update
- * with this batch (option reference). Sums are over features; sigma and s have no epsilon:
+ * Definition. mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or
+ * before their update with this batch (option reference). Sums are over features; sigma and s have no
+ * epsilon:
  *
  *     penalty  = lambda d_mean + nu d_variance
  *
@@ -20,13 +21,15 @@
  *     diff                 2 (mu - m)               sign(sigma^2 - s^2)
  *     reldiff              2 (mu - m) / s^2         (sigma - s) / (s^2 sigma)
  *
- *     dh += (lambda d d_mean/d mu) / n + (nu d d_variance/d sigma^2) 2 (h - mu) / n        n rows, h - mu = z / scale
+ *     dh += (lambda d d_mean/d mu) / n + (nu d d_variance/d sigma^2) 2 (h - mu) / n        n rows, h - mu = z
+ *     / scale
  *
- * With norm.statistics = update, mu, sigma^2, n and the number of targets are those of all shards, and each shard adds the
- * fraction (rows of the shard) / n of the penalty.
+ * With norm.statistics = update, mu, sigma^2, n and the number of targets are those of all shards, and each
+ * shard adds the fraction (rows of the shard) / n of the penalty.
  *
- * The loss is a sum over target tokens, which the trainer divides by their number. The released code adds the penalty to this
- * sum (scale = sum). scale = mean multiplies the penalty by the number of targets, which adds it to the mean loss. */
+ * The loss is a sum over target tokens, which the trainer divides by their number. The released code adds the
+ * penalty to this sum (scale = sum). scale = mean multiplies the penalty by the number of targets, which adds
+ * it to the mean loss. */
 #include "norm/batch_policy.h"
 #include "norm/types.h"
 
@@ -49,17 +52,24 @@ typedef struct rbn_config {
 
 /* clang-format off */
 static const nm_option rbn_options[] = {
-    NM_CHOICE(rbn_config, penalty, "diff", PENALTIES, "Distance in the penalty: that of the released commands (diff), that of the paper (diff2), or relative distances (reldiff)."),
+    NM_CHOICE(rbn_config, penalty, "diff", PENALTIES,
+        "Distance in the penalty: that of the released commands (diff), that of the paper (diff2), or "
+        "relative distances (reldiff)."),
     NM_OPTION(rbn_config, lambda, "0.1", 0, 1e6, "Weight of the distance of means."),
     NM_OPTION(rbn_config, nu, "0.01", 0, 1e6, "Weight of the distance of variances."),
-    NM_CHOICE(rbn_config, reference, "after", REFERENCES, "Running statistics in the penalty: before or after their update with the batch."),
+    NM_CHOICE(rbn_config, reference, "after", REFERENCES,
+        "Running statistics in the penalty: before or after their update with the batch."),
     NM_CHOICE(rbn_config, scale, "auto", SCALES,
-              "Loss that the penalty is added to: the sum over tokens (as in the released translation code) or the mean; "
+              "Loss that the penalty is added to: the sum over tokens (as in the released translation code) "
+                  "or the mean; "
               "auto: sum in translation, mean in the other tasks."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.95", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero."),
-    NM_OPTION(nm_batch_norm_policy, clamp, "true", 0, 0, "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
-    NM_OPTION(nm_batch_norm_policy, unbiased_running, "false", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),
+    NM_OPTION(nm_batch_norm_policy, clamp, "true", 0, 0,
+        "Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon)."),
+    NM_OPTION(nm_batch_norm_policy, unbiased_running, "false", 0, 0,
+        "Unbiased variance, divisor n - 1, in the running variance."),
     NM_CHOICE(nm_batch_norm_policy, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */

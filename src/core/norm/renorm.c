@@ -30,8 +30,8 @@
  *
  * Inference: y = weight (h - m) / s + bias.
  *
- * Differences from the paper: in short runs the ramps are shorter (option shorten_ramp). eps_mode = added is a variant of a
- * public implementation:
+ * Differences from the paper: in short runs the ramps are shorter (option shorten_ramp). eps_mode = added is
+ * a variant of a public implementation:
  *
  *     sigma_B = sqrt(s2) + epsilon
  *     dh      = (q - mean(q) - z mean(q z) sigma_B / sqrt(s2)) / sigma_B */
@@ -52,16 +52,20 @@ typedef struct renorm_config {
 
 /* clang-format off */
 static const nm_option renorm_options[] = {
-    NM_OPTION(renorm_config, decay, "0.99", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
-    NM_CHOICE(renorm_config, eps_mode, "inside", EPSILONS, "Constant epsilon added to the variance, or to the standard deviation."),
-    NM_OPTION(renorm_config, epsilon, "1e-5", 0, 1, "Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added."),
+    NM_OPTION(renorm_config, decay, "0.99", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_CHOICE(renorm_config, eps_mode, "inside", EPSILONS,
+        "Constant epsilon added to the variance, or to the standard deviation."),
+    NM_OPTION(renorm_config, epsilon, "1e-5", 0, 1,
+        "Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added."),
     NM_OPTION(renorm_config, r_max, "3", 1, 1e6, "Final limit of the factor r."),
     NM_OPTION(renorm_config, d_max, "5", 0, 1e6, "Final limit of the shift d."),
     NM_OPTION(renorm_config, ramp_start, "5000", 0, 1e15, "Number of first updates with plain BatchNorm."),
     NM_OPTION(renorm_config, r_ramp_end, "40000", 0, 1e15, "Number of updates until r_max is reached."),
     NM_OPTION(renorm_config, d_ramp_end, "25000", 0, 1e15, "Number of updates until d_max is reached."),
     NM_OPTION(renorm_config, shorten_ramp, "true", 0, 0,
-              "Shorter ramps in short runs: the three numbers are scaled so that r_max is reached after half of the planned updates at the latest."),
+              "Shorter ramps in short runs: the three numbers are scaled so that r_max is reached after half "
+                  "of the planned updates at the latest."),
     NM_CHOICE(renorm_config, scaling, "none", NM_NORM_SCALINGS, NM_NORM_SCALING_HELP),
     {0}};
 /* clang-format on */
@@ -104,8 +108,8 @@ typedef struct ramps { /* in updates */
     int64_t start, r_end, d_end;
 } ramps;
 
-/* The paper's schedule is for runs of more than 80,000 updates; in a run of fewer than 5,000 updates the norm would be plain
- * BatchNorm throughout. */
+/* The paper's schedule is for runs of more than 80,000 updates; in a run of fewer than 5,000 updates the norm
+ * would be plain BatchNorm throughout. */
 static ramps planned_ramps(const nm_norm *norm)
 {
     const renorm_config *config = norm->config;
@@ -147,8 +151,6 @@ static void standard_deviation(nm_norm_call *call, const void *variance, const v
     if (added)
         NM_NORM_VEC(call, LINEAR, .out = sigma, .a = sigma, .b = ones, .s = 1, .t = config->epsilon);
 }
-
-/* ---- forward ---- */
 
 static void renorm_train(nm_norm_call *call)
 {
@@ -210,8 +212,6 @@ static void renorm_infer(nm_norm_call *call)
     nm_norm_infer_running(call, groups_of(norm), config->epsilon, norm->state[RUNNING_MEAN], running_scale);
 }
 
-/* ---- backward ---- */
-
 static void renorm_backward(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
@@ -250,8 +250,6 @@ static void renorm_backward(nm_norm_call *call)
             .shift = mean, .scale = scale, .a = a, .c0 = c0, .c1 = c1, .add = call->add, .dx = call->dx,
             .residual = call->residual);
 }
-
-/* ---- running state ---- */
 
 static void renorm_update_state(nm_norm_call *call)
 {

@@ -1,8 +1,8 @@
-/* RepBN (Guo et al. 2024, "SLAB: Efficient Transformers with Simplified Linear Attention and Progressive Re-parameterized Batch
- * Normalization", section 3.2): BatchNorm plus a multiple of its input.
+/* RepBN (Guo et al. 2024, "SLAB: Efficient Transformers with Simplified Linear Attention and Progressive
+ * Re-parameterized Batch Normalization", section 3.2): BatchNorm plus a multiple of its input.
  *
- * Definition and forward; z, mu, s2 and the running state as in BatchNorm (batch_policy.h, column "centered"); alpha: a learned
- * scalar, one for all features:
+ * Definition and forward; z, mu, s2 and the running state as in BatchNorm (batch_policy.h, column
+ * "centered"); alpha: a learned scalar, one for all features:
  *
  *     sigma  = sqrt(s2 + epsilon)
  *     z      = (x - mu) / sigma
@@ -17,7 +17,8 @@
  *     dx     = (q - mean(q) - z mean(q z)) / sigma + alpha dy
  *     dalpha = sum of dy x over all elements = sum over features of sigma sum(dy z) + mu sum(dy)
  *
- * Inference: running_mean and running_var replace mu and s2, so that y is affine per feature and can be folded.
+ * Inference: running_mean and running_var replace mu and s2, so that y is affine per feature and can be
+ * folded.
  *
  * Memory traffic in passes over [rows, width]: training 3, backward 5, inference 2, as BatchNorm. */
 #include "norm/repbn.h"
@@ -32,9 +33,11 @@ typedef struct repbn_config {
 /* clang-format off */
 static const nm_option repbn_options[] = {
     NM_WORD(repbn_config, preset, "default", "default|llama", "Variant of RepBN."),
-    NM_OPTION(nm_batch_norm_policy, decay, "0.9", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_OPTION(nm_batch_norm_policy, decay, "0.9", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(nm_batch_norm_policy, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0, "Unbiased variance, divisor n - 1, in the running variance."),
+    NM_OPTION(nm_batch_norm_policy, unbiased_running, "true", 0, 0,
+        "Unbiased variance, divisor n - 1, in the running variance."),
     NM_OPTION(nm_repbn_policy, alpha_init, "1", -1e6, 1e6, "Initial value of alpha."),
     NM_OPTION(nm_repbn_policy, weight_init, "1", -1e6, 1e6, "Initial value of the weight."),
     {0}};
@@ -103,7 +106,8 @@ static void combine(nm_norm_call *call, const nm_repbn_parts *parts, const void 
                 .s = factor, .t = factor);
 }
 
-/* y += bias + weight z is the gradient kernel's dx += a dy + c0 + c1 z with a = 0: it reads x and y, and writes y. */
+/* y += bias + weight z is the gradient kernel's dx += a dy + c0 + c1 z with a = 0: it reads x and y, and
+ * writes y. */
 void nm_repbn_apply(nm_norm_call *call, const nm_repbn_parts *parts, double factor, bool add)
 {
     const nm_batch_norm_measured *m = &parts->batch;
@@ -140,7 +144,8 @@ void nm_repbn_infer(nm_norm_call *call)
             .shift = mean, .scale = scale, .weight = parts.weight, .bias = parts.bias, .y = call->y);
 }
 
-/* dalpha += factor sum over features of sum(dy z)/scale + mean sum(dy); vector, sum: memory of [width] and [1] */
+/* dalpha += factor sum over features of sum(dy z)/scale + mean sum(dy); vector, sum: memory of [width] and
+ * [1] */
 static void add_alpha_grad(nm_norm_call *call, const void *mean, double factor, void *vector, void *sum)
 {
     NM_NORM_VEC(call, DIV, .out = vector, .a = nm_norm_find(call, "grad_sum_z"),

@@ -28,10 +28,13 @@ typedef struct rms_config {
 /* clang-format off */
 static const nm_option rms_options[] = {
     NM_OPTION(rms_config, epsilon, "1e-8", 0, 1, "Constant added to the root mean square."),
-    NM_OPTION(rms_config, epsilon_inside, "false", 0, 0, "Constant epsilon added to the mean square instead of its root."),
+    NM_OPTION(rms_config, epsilon_inside, "false", 0, 0,
+        "Constant epsilon added to the mean square instead of its root."),
     NM_OPTION(rms_config, groups, "1", 1, 65536, "Number of groups of features with separate mean squares."),
     NM_OPTION(rms_config, gain, "true", 0, 0, "Learned gain per feature."),
-    NM_OPTION(rms_config, decay_to_one, "false", 0, 0, "Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1 plus a weight (Gemma)."),
+    NM_OPTION(rms_config, decay_to_one, "false", 0, 0,
+        "Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1 plus a weight "
+        "(Gemma)."),
     {0}};
 /* clang-format on */
 

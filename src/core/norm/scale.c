@@ -11,8 +11,8 @@
  *     dx = g/epsilon dy                      otherwise: m is a constant
  *     dg = sum over rows of <dy, x> / m
  *
- * The paper has no epsilon; the clamp is that of the released code. With trainable = false, g is the constant sqrt(d), except
- * in a decoder's norm before the output projection (Table 7, "fixed g"). */
+ * The paper has no epsilon; the clamp is that of the released code. With trainable = false, g is the constant
+ * sqrt(d), except in a decoder's norm before the output projection (Table 7, "fixed g"). */
 #include <math.h>
 
 #include "norm/types.h"
@@ -25,7 +25,9 @@ typedef struct scale_config {
 /* clang-format off */
 static const nm_option scale_options[] = {
     NM_OPTION(scale_config, epsilon, "1e-5", 0, 1, "Lower bound of the L2 norm by which a row is divided."),
-    NM_OPTION(scale_config, trainable, "true", 0, 0, "Learned g in every norm; false: only in a decoder's norm before the output projection, which classification and tagging do not have."),
+    NM_OPTION(scale_config, trainable, "true", 0, 0,
+        "Learned g in every norm; false: only in a decoder's norm before the output projection, which "
+        "classification and tagging do not have."),
     {0}};
 /* clang-format on */
 

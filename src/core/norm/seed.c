@@ -1,7 +1,8 @@
-/* SeeDNorm (Cai et al. 2025, "SeeDNorm: Self-Rescaled Dynamic Normalization", ICLR 2026): RMSNorm whose weight depends on the row.
+/* SeeDNorm (Cai et al. 2025, "SeeDNorm: Self-Rescaled Dynamic Normalization", ICLR 2026): RMSNorm whose
+ * weight depends on the row.
  *
- * Definition and forward, per row of d features; gamma: parameter "weight"; alpha and beta: vectors of d features; beta is not a
- * bias:
+ * Definition and forward, per row of d features; gamma: parameter "weight"; alpha and beta: vectors of d
+ * features; beta is not a bias:
  *
  *     s      = sqrt(mean(x^2) + epsilon)             scale (published) = 1 / s
  *     t      = tanh(<x, beta>)                       gate
@@ -15,8 +16,8 @@
  *     dalpha = sum over rows of t dy z
  *     dbeta  = sum over rows of u x
  *
- * Training and inference are the same. Initially beta is 0, so that an untrained layer is RMSNorm; alpha is not 0 then, because the
- * gradients of alpha and beta would both be 0. */
+ * Training and inference are the same. Initially beta is 0, so that an untrained layer is RMSNorm; alpha is
+ * not 0 then, because the gradients of alpha and beta would both be 0. */
 #include "norm/types.h"
 
 typedef struct seed_config {

@@ -1,8 +1,8 @@
 /* Standalone normalization layers: the functions of include/norma/norm.h.
  *
- * The layer and its callers use host memory, so the kernels of the backend must be able to access host memory (those of ref
- * and cpu can). The vectors of a call are blocks that the next call reuses: after the largest batch, training allocates no
- * memory. */
+ * The layer and its callers use host memory, so the kernels of the backend must be able to access host memory
+ * (those of ref and cpu can). The vectors of a call are blocks that the next call reuses: after the largest
+ * batch, training allocates no memory. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +55,6 @@ static void *alloc_block(void *allocator, size_t bytes)
     }
     return pass->exhausted ? NULL : next->data;
 }
-
-/* ---- create and free ---- */
 
 static nm_status apply_settings(nm_options *options, const char *section, const char *settings, nm_error *err)
 {
@@ -177,8 +175,6 @@ void nm_norm_pass_free(nm_norm_pass *pass)
     free(pass);
 }
 
-/* ---- forward and backward ---- */
-
 static nm_status begin_call(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err)
 {
     nm_norm *norm = pass->call.norm;
@@ -250,7 +246,8 @@ static const nm_norm_published *find_published(const nm_norm_call *call, const c
     return NULL;
 }
 
-/* Gradients of y = weight (h - running_mean) scale + bias, scale and running_mean constant, h = x row_scale. */
+/* Gradients of y = weight (h - running_mean) scale + bias, scale and running_mean constant, h = x
+ * row_scale. */
 static void inference_backward(nm_norm_call *call)
 {
     nm_norm *norm = call->norm;
@@ -354,8 +351,6 @@ void nm_norm_zero_grads(nm_norm *norm)
                             (size_t)norm->shape.params[i].length * nm_dtype_bytes(b->dtype));
 }
 
-/* ---- vectors by name ---- */
-
 const char *nm_norm_param_name(const nm_norm *norm, int32_t i)
 {
     return i >= 0 && i < norm->shape.n_params ? norm->shape.params[i].name : NULL;
@@ -413,8 +408,6 @@ int64_t *nm_norm_counter(nm_norm *norm, const char *name)
             return &norm->counters[i];
     return NULL;
 }
-
-/* ---- files ---- */
 
 static const char FORMAT_NAME[] = "norma-norm-1";
 

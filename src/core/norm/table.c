@@ -22,15 +22,22 @@ const nm_norm_type *nm_norm_type_find(const char *name)
 
 /* clang-format off */
 static const nm_option norm_options[] = {
-    NM_OPTION(nm_norm_config, groups, "0", 0, 65536, "Number of groups of features of GroupNorm and of group scaling; 0: the number of attention heads."),
-    NM_OPTION(nm_norm_config, at, "", 0, 0, "Normalization of single sites, SITES=NORM, comma-separated, for example enc.0-2=batch,dec.1.self=rms; empty: none."),
+    NM_OPTION(nm_norm_config, groups, "0", 0, 65536,
+        "Number of groups of features of GroupNorm and of group scaling; 0: the number of attention heads."),
+    NM_OPTION(nm_norm_config, at, "", 0, 0,
+        "Normalization of single sites, SITES=NORM, comma-separated, for example "
+        "enc.0-2=batch,dec.1.self=rms; empty: none."),
     NM_CHOICE(nm_norm_config, statistics, "shard", NM_NORM_STATISTICS,
-              "Rows that batch statistics are computed on with train.shards > 1: those of each shard, or of all shards of the update "
+              "Rows that batch statistics are computed on with train.shards > 1: those of each shard, or of "
+                  "all shards of the update "
               "(synchronized batch statistics)."),
     NM_CHOICE(nm_norm_config, state, "update", NM_NORM_STATE_MODES,
-              "When running statistics, counters and warm-ups advance with train.shards > 1: once per update, with the statistics of "
-              "all its shards; with every shard, one after another, as with accumulation in the released code; or separately for "
-              "every shard number, like the workers of the released code (the model file has the state of worker 0)."),
+              "When running statistics, counters and warm-ups advance with train.shards > 1: once per "
+                  "update, with the statistics of "
+              "all its shards; with every shard, one after another, as with accumulation in the released "
+                  "code; or separately for "
+              "every shard number, like the workers of the released code (the model file has the state of "
+                  "worker 0)."),
     {0}};
 /* clang-format on */
 
@@ -44,8 +51,8 @@ void nm_norm_options_add(nm_options *options)
     }
 }
 
-/* The letters and digits of a name in lower case, without "norm" or "normalization" and a number of dimensions at its end:
- * "LayerNorm" and "layer_norm" are "layer", "BatchNorm1d" is "batch". */
+/* The letters and digits of a name in lower case, without "norm" or "normalization" and a number of
+ * dimensions at its end: "LayerNorm" and "layer_norm" are "layer", "BatchNorm1d" is "batch". */
 static void reduce_name(const char *name, char reduced[32])
 {
     static const char *const endings[] = {"normalization", "norm"};

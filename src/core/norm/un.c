@@ -1,9 +1,9 @@
-/* Unified Normalization (Yang et al. 2022, "Unified Normalization for Accelerating and Stabilizing Transformers"), as in
- * github.com/hikvision-research/Unified-Normalization: the geometric mean of the last mean squares, and running statistics of the
- * gradient.
+/* Unified Normalization (Yang et al. 2022, "Unified Normalization for Accelerating and Stabilizing
+ * Transformers"), as in github.com/hikvision-research/Unified-Normalization: the geometric mean of the last
+ * mean squares, and running statistics of the gradient.
  *
- * Definition. Update t (from 1) has n rows (tokens); M = window_forward, B = window_backward, a = decay; W is the length of the
- * warm-up:
+ * Definition. Update t (from 1) has n rows (tokens); M = window_forward, B = window_backward, a = decay; W is
+ * the length of the warm-up:
  *
  *     p    = mean(x^2)                                                      batch_square
  *     v    = p                                   while t <= M or t < W      used_square
@@ -18,7 +18,8 @@
  * Backward, q = weight r dy; r is a constant that does not enter y:
  *
  *     r    = 1                                   while t <= max(r_hold, W)
- *     r    = clip(sqrt(v + epsilon) / sqrt(rv + epsilon), 1/r_limit, r_limit)     afterwards; rv before the update
+ *     r    = clip(sqrt(v + epsilon) / sqrt(rv + epsilon), 1/r_limit, r_limit)     afterwards; rv before the
+ *          update
  *     g    = mean(q z)
  *     m    = g                                   while t <= B or t < W
  *     m    = mean of the last B values of g      afterwards                 buffer_gz
@@ -33,17 +34,17 @@
  *
  * Inference: y = weight x / sqrt(rv + epsilon) + bias.
  *
- * With outlier_filtration, which the authors recommend for images and not for text, a batch with t >= W is an outlier if in any
- * feature the arithmetic mean of the last M values of p exceeds their geometric mean by more than M times the unbiased variance of
- * all M d numbers sqrt(buffer_x2) before the update. It is normalized with v = p and r = 1, dx = (q - m z) / sqrt(v + epsilon) with
- * m = g, and the buffers receive rv and e instead of p and g. With M = 1 every batch is treated in this way, but buffer_x2
- * receives p.
+ * With outlier_filtration, which the authors recommend for images and not for text, a batch with t >= W is an
+ * outlier if in any feature the arithmetic mean of the last M values of p exceeds their geometric mean by
+ * more than M times the unbiased variance of all M d numbers sqrt(buffer_x2) before the update. It is
+ * normalized with v = p and r = 1, dx = (q - m z) / sqrt(v + epsilon) with m = g, and the buffers receive rv
+ * and e instead of p and g. With M = 1 every batch is treated in this way, but buffer_x2 receives p.
  *
- * Several micro-batches of an update: v of each is computed from its p and the other M - 1 values of the buffer; at the end of the
- * update, p, g, m and the decisions of the filter are averaged over the rows.
+ * Several micro-batches of an update: v of each is computed from its p and the other M - 1 values of the
+ * buffer; at the end of the update, p, g, m and the decisions of the filter are averaged over the rows.
  *
- * By design, the backward pass is not the exact gradient. The released code counts padding rows in g; here batches have no
- * padding. The code has W = 4000 by default, the warm-up of its learning rate.
+ * By design, the backward pass is not the exact gradient. The released code counts padding rows in g; here
+ * batches have no padding. The code has W = 4000 by default, the warm-up of its learning rate.
  *
  * Memory traffic in passes over [rows, width]: training 3, backward 5, inference 2, as BatchNorm. */
 #include <math.h>
@@ -60,14 +61,20 @@ typedef struct un_config {
 
 /* clang-format off */
 static const nm_option un_options[] = {
-    NM_OPTION(un_config, window_forward, "4", 1, 4096, "Number of updates in the geometric mean of mean squares; 1: batch statistics."),
-    NM_OPTION(un_config, window_backward, "4", 1, 4096, "Number of updates in the moving average of the backward pass."),
-    NM_OPTION(un_config, warmup, "lr", 0, 0, "Number of updates that use batch statistics; lr: the warm-up of the learning rate."),
-    NM_OPTION(un_config, decay, "0.9", 0, 1, "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
+    NM_OPTION(un_config, window_forward, "4", 1, 4096,
+        "Number of updates in the geometric mean of mean squares; 1: batch statistics."),
+    NM_OPTION(un_config, window_backward, "4", 1, 4096,
+        "Number of updates in the moving average of the backward pass."),
+    NM_OPTION(un_config, warmup, "lr", 0, 0,
+        "Number of updates that use batch statistics; lr: the warm-up of the learning rate."),
+    NM_OPTION(un_config, decay, "0.9", 0, 1,
+        "Weight of the old value in the running statistics; 1 - momentum of PyTorch."),
     NM_OPTION(un_config, epsilon, "1e-5", 0, 1, "Constant added to mean squares."),
-    NM_OPTION(un_config, r_limit, "5", 1, 1e6, "Limit of the correction r, which stays between 1/r_limit and r_limit."),
+    NM_OPTION(un_config, r_limit, "5", 1, 1e6,
+        "Limit of the correction r, which stays between 1/r_limit and r_limit."),
     NM_OPTION(un_config, r_hold, "1000", 0, 1e15, "Number of updates without the correction r."),
-    NM_OPTION(un_config, outlier_filtration, "false", 0, 0, "Batch statistics for batches whose mean squares differ from those of the last updates."),
+    NM_OPTION(un_config, outlier_filtration, "false", 0, 0,
+        "Batch statistics for batches whose mean squares differ from those of the last updates."),
     {0}};
 /* clang-format on */
 
@@ -116,8 +123,6 @@ static void un_note(const nm_norm *norm, char *text, size_t size)
     nm_norm_note_warmup(warmup_of(norm), text, size);
 }
 
-/* ---- windows ---- */
-
 /* Slot i of a buffer. */
 static void *slot_of(const nm_norm_call *call, void *buffer, int64_t i)
 {
@@ -151,7 +156,8 @@ static void geometric_mean(nm_norm_call *call, int64_t t, const void *p, void *r
     }
 }
 
-/* out = mask ? b : a, for a mask of zeros or ones; out may be a. Exact also where a and b differ by orders of magnitude:
+/* out = mask ? b : a, for a mask of zeros or ones; out may be a. Exact also where a and b differ by orders of
+ * magnitude:
  *     out = mask b + (a - mask a) */
 static void select_by(nm_norm_call *call, const void *mask, const void *a, const void *b, void *rest,
                       void *out)
@@ -159,8 +165,6 @@ static void select_by(nm_norm_call *call, const void *mask, const void *a, const
     NM_NORM_VEC(call, MUL_ADD, .out = rest, .a = mask, .b = a, .c = a, .s = -1, .t = 1);
     NM_NORM_VEC(call, MUL_ADD, .out = out, .a = mask, .b = b, .c = rest, .s = 1, .t = 1);
 }
-
-/* ---- outliers ---- */
 
 typedef struct workspace { /* device; of [width], except roots, [window_forward width] */
     void *mean, *root, *repeated, *roots;
@@ -194,7 +198,8 @@ static void outlier_threshold(nm_norm_call *call, const workspace *w, void *thre
     nm_norm_repeat(call, variance, w->root, threshold);
 }
 
-/* mask = 1 if the batch is normalized by its own statistics only, otherwise 0, in all features; v: geometric mean. */
+/* mask = 1 if the batch is normalized by its own statistics only, otherwise 0, in all features; v: geometric
+ * mean. */
 static void find_skipped(nm_norm_call *call, int64_t t, const void *p, const void *v, const workspace *w,
                          void *mask)
 {
@@ -226,8 +231,6 @@ static void measure(nm_norm_call *call, int64_t t, const void *p, const workspac
     else
         select_by(call, mask, v, p, w->root, v);
 }
-
-/* ---- forward ---- */
 
 static void correction(nm_norm_call *call, int64_t t, const void *v, const void *mask, const workspace *w,
                        void *r)
@@ -287,8 +290,6 @@ static void un_infer(nm_norm_call *call)
     nm_norm_infer_running(call, 0, config->epsilon, NULL, running_scale);
 }
 
-/* ---- backward ---- */
-
 /* m and the value for buffer_gz, from g of this update. */
 static void gradient_statistics(nm_norm_call *call, const void *g, const void *mask, void *difference,
                                 void *slot, void *m)
@@ -344,8 +345,6 @@ static void un_backward(nm_norm_call *call)
     NM_NORM_VEC(call, MUL, .out = g, .a = r, .b = sum_dy_z, .s = 1);
     nm_norm_add_grads(call, g, sum_dy);
 }
-
-/* ---- running state ---- */
 
 /* There is no allocator: the vectors of the statistics are the memory, those of the gradient first. */
 

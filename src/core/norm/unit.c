@@ -1,5 +1,6 @@
-/* UnitNorm (Huang, Kümmerle and Zhang 2024, "UnitNorm: Rethinking Normalization for Transformers in Time Series"): every row is scaled to the
- * L2 norm d^(k/2), without parameters. FixNorm is the case k = 0; for k = 1 the root mean square is 1.
+/* UnitNorm (Huang, Kümmerle and Zhang 2024, "UnitNorm: Rethinking Normalization for Transformers in Time
+ * Series"): every row is scaled to the L2 norm d^(k/2), without parameters. FixNorm is the case k = 0; for k
+ * = 1 the root mean square is 1.
  *
  * Definition and forward, per row of d features:
  *
@@ -19,7 +20,8 @@ typedef struct unit_config {
 
 /* clang-format off */
 static const nm_option unit_options[] = {
-    NM_OPTION(unit_config, k, "1", -8, 8, "Exponent k of the L2 norm d^(k/2) of the result; 1: root mean square 1, 0: L2 norm 1."),
+    NM_OPTION(unit_config, k, "1", -8, 8,
+        "Exponent k of the L2 norm d^(k/2) of the result; 1: root mean square 1, 0: L2 norm 1."),
     NM_OPTION(unit_config, epsilon, "1e-12", 0, 1, "Lower bound of the L2 norm by which a row is divided."),
     {0}};
 /* clang-format on */

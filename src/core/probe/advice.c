@@ -14,21 +14,18 @@
 #include "train/schedule.h"
 
 /* Limits and their sources.
- * TID: variance TID at the last layer. Wang et al. 2022, table 1, post-norm: at least 9.5 % on the tasks on which BatchNorm is
- * worse than LayerNorm by 0.4 or more, at most 4.0 % on those on which it is as good or better; 4 % is also the deviation that
- * section 3.1 reports for ResNet.
- * GAP: increase of the loss with running instead of batch statistics, in nats per target.
- * SQUARE: ratio of the TID of the quadratic mean to that of the variance. PowerNorm's argument (Shen et al. 2020, section 4.1)
- * requires that the quadratic mean varies clearly less than the variance.
- * SPIKE: ratio of early to later gradients. Nguyen and Salazar 2019, figure 2: several times as large in runs that fail without
- * warm-up.
- * DEPTH: ratio of the gradient norms of the first and the last layer, in either direction.
- * LOSS: ratio of the loss of the first update to ln V. Far above 1 the logits are too large, which a smaller initialization avoids.
- * MIN_WARMUP: fraction of the updates from which warm-up counts as enabled. USUAL_WARMUP: fraction that is recommended. */
+ * TID: variance TID at the last layer. Wang et al. 2022, table 1, post-norm: at least 9.5 % on the tasks on
+ * which BatchNorm is worse than LayerNorm by 0.4 or more, at most 4.0 % on those on which it is as good or
+ * better; 4 % is also the deviation that section 3.1 reports for ResNet. GAP: increase of the loss with
+ * running instead of batch statistics, in nats per target. SQUARE: ratio of the TID of the quadratic mean to
+ * that of the variance. PowerNorm's argument (Shen et al. 2020, section 4.1) requires that the quadratic mean
+ * varies clearly less than the variance. SPIKE: ratio of early to later gradients. Nguyen and Salazar 2019,
+ * figure 2: several times as large in runs that fail without warm-up. DEPTH: ratio of the gradient norms of
+ * the first and the last layer, in either direction. LOSS: ratio of the loss of the first update to ln V. Far
+ * above 1 the logits are too large, which a smaller initialization avoids. MIN_WARMUP: fraction of the
+ * updates from which warm-up counts as enabled. USUAL_WARMUP: fraction that is recommended. */
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
                     LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005, USUAL_WARMUP = 0.1;
-
-/* ---- inputs ---- */
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -166,8 +163,6 @@ nm_status nm_advice_inputs_collect(nm_advice_inputs *f, const nm_inspection *ins
     read_depth(f, &inspection->bounds);
     return read_log(f, log_path, err);
 }
-
-/* ---- rules ---- */
 
 #define SET(advice, what, ...)                                                                               \
     ((advice)->verdict = (what), (void)snprintf((advice)->why, sizeof(advice)->why, __VA_ARGS__))

@@ -1,5 +1,5 @@
-/* Recommends remedies of the papers according to the measurements of a run: one entry per remedy, with the values that justify
- * it. The thresholds and their sources are in advice.c. */
+/* Recommends remedies of the papers according to the measurements of a run: one entry per remedy, with the
+ * values that justify it. The thresholds and their sources are in advice.c. */
 #ifndef NM_ADVICE_H
 #define NM_ADVICE_H
 
@@ -14,7 +14,8 @@ typedef struct nm_advice_inputs { /* NaN: unknown */
     char tid_site[128];                        /* nm_tid_last */
     double tid_mean, tid_variance, tid_square; /* TID at that site, as ratios */
     double loss, batch_loss; /* best validation loss: with running and with batch statistics */
-    /* Gradient norm divided by the loss: maximum over the first 5 % of the updates, median over the others. */
+    /* Gradient norm divided by the loss: maximum over the first 5 % of the updates, median over the
+     * others. */
     double early_gradient, later_gradient;
     double warmup_fraction; /* fraction of the updates that are warm-up */
     double first_loss;      /* of the first update */
@@ -38,8 +39,8 @@ typedef struct nm_advice {
 
 enum { NM_N_ADVICE = 5 };
 
-/* Collects the inputs from the measurements, the model and the run's log.jsonl; without a log its values are NaN. NM_IO,
- * NM_FORMAT: the log cannot be read. */
+/* Collects the inputs from the measurements, the model and the run's log.jsonl; without a log its values are
+ * NaN. NM_IO, NM_FORMAT: the log cannot be read. */
 nm_status nm_advice_inputs_collect(nm_advice_inputs *inputs, const nm_inspection *inspection,
                                    const nm_task *task, const nm_model *model, const char *log_path,
                                    nm_error *err);

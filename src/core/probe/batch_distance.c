@@ -1,4 +1,5 @@
-/* Distance between the statistics of the batch and the running statistics (Shen et al. 2020, figures 2 and 4):
+/* Distance between the statistics of the batch and the running statistics (Shen et al. 2020, figures 2 and
+ * 4):
  *     mean           = |mu_B - mu|_2 / d
  *     variance       = |sigma_B^2 - sigma^2|_2 / d
  *     quadratic_mean = |psi_B^2 - psi^2|_2 / d

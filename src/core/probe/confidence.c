@@ -22,8 +22,8 @@ typedef struct confidence_pass {
     bin bins[BINS];
 } confidence_pass;
 
-/* log_p: log probabilities of the tokens or classes, [size], -infinity for those that are masked. Masked and ignored targets
- * are counted separately. */
+/* log_p: log probabilities of the tokens or classes, [size], -infinity for those that are masked. Masked and
+ * ignored targets are counted separately. */
 static void add_target(confidence_pass *l, const double *log_p, int32_t size, int32_t target)
 {
     nm_confidence *sums = l->sums;

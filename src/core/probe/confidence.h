@@ -1,5 +1,6 @@
-/* Confidence and calibration: the probabilities of the tokens (or classes) at each target of a split, at inference with the
- * reference prefix. With label smoothing epsilon over V tokens the loss is minimal at the target probability
+/* Confidence and calibration: the probabilities of the tokens (or classes) at each target of a split, at
+ * inference with the reference prefix. With label smoothing epsilon over V tokens the loss is minimal at the
+ * target probability
  *     1 - epsilon + epsilon / V
  * instead of 1; the measured mean is to be compared with this value. */
 #ifndef NM_CONFIDENCE_H

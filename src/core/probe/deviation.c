@@ -1,10 +1,11 @@
-/* Relative deviation of the batch statistics from the running statistics (Wang et al. 2022, section 3.1, figure 2), the
- * training-inference discrepancy at one batch:
+/* Relative deviation of the batch statistics from the running statistics (Wang et al. 2022, section 3.1,
+ * figure 2), the training-inference discrepancy at one batch:
  *     mean           = |mu_B - mu|_2       / |sigma|_2
  *     variance       = |sigma_B - sigma|_2 / |sigma|_2
  *     quadratic_mean = |psi_B - psi|_2     / |psi|_2         norms that divide by the quadratic mean
- * mu, sigma and psi are the running statistics before this batch updates them. The paper does not define the deviation of its
- * figure 2; this is the ratio of its equation 5 with running statistics instead of expectations. */
+ * mu, sigma and psi are the running statistics before this batch updates them. The paper does not define the
+ * deviation of its figure 2; this is the ratio of its equation 5 with running statistics instead of
+ * expectations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

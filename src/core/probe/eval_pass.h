@@ -1,5 +1,5 @@
-/* Runs a model over the batches of a split with callbacks, for measurements of a trained model. Parameters and running
- * statistics are unchanged afterwards. */
+/* Runs a model over the batches of a split with callbacks, for measurements of a trained model. Parameters
+ * and running statistics are unchanged afterwards. */
 #ifndef NM_EVAL_PASS_H
 #define NM_EVAL_PASS_H
 
@@ -19,12 +19,13 @@ typedef struct nm_eval_pass {
     int64_t max_batches; /* 0: all */
     void *user;
     void (*norm)(void *user, const nm_norm_call *call, bool backward); /* nm_tape.listen; may be NULL */
-    /* Called after each batch. The gradients are those of the loss summed over its targets. out: of the batch; empty for
-     * NM_EVAL_PASS_GRADIENTS. May be NULL. */
+    /* Called after each batch. The gradients are those of the loss summed over its targets. out: of the
+     * batch; empty for NM_EVAL_PASS_GRADIENTS. May be NULL. */
     void (*batch)(void *user, nm_tape *tape, const nm_batch *batch, const nm_model_output *out);
 } nm_eval_pass;
 
-/* *n_batches (may be NULL): number of batches. Training batches are shuffled. NM_USAGE: the split is empty; NM_MEMORY. */
+/* *n_batches (may be NULL): number of batches. Training batches are shuffled. NM_USAGE: the split is empty;
+ * NM_MEMORY. */
 nm_status nm_eval_pass_run(const nm_eval_pass *pass, int64_t *n_batches, nm_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Distribution over the features of |gamma| / psi_B, or |gamma| / sigma_B (Shen et al. 2020, figure 7). By lemma 2, where it is
- * at most 1 the normalization does not increase the L2 norm of the gradient. */
+/* Distribution over the features of |gamma| / psi_B, or |gamma| / sigma_B (Shen et al. 2020, figure 7). By
+ * lemma 2, where it is at most 1 the normalization does not increase the L2 norm of the gradient. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -44,7 +44,8 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
     const void *divisor = nm_call_stat(call, "scale", call->x.cols);
     if (backward || !divisor ||
         (!nm_call_stat(call, "batch_square", call->x.cols) && !nm_call_stat(call, "batch_var", call->x.cols)))
-        return; /* `scale` of a per-token norm has one element per row, possibly the same number as features */
+        /* `scale` of a per-token norm has one element per row, possibly the same number as features */
+        return;
     double *ratio = nm_call_weight(call), *scale = nm_download_doubles(call->backend, divisor, width);
     for (size_t i = 0; i < width; i++)
         ratio[i] = fabs(ratio[i]) * scale[i];

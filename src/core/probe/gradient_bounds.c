@@ -19,8 +19,6 @@ typedef struct bounds_pass {
     size_t lemma_capacity, theorem_capacity, history_capacity, group_capacity;
 } bounds_pass;
 
-/* ---- Lemma 2 ---- */
-
 typedef struct columns { /* host copies of a norm call, in double */
     size_t rows, width, groups;
     double *h, *z, *dy, *dx; /* [rows, width] */
@@ -38,8 +36,9 @@ static double *stat_or_zeros(const nm_norm_call *call, const char *name, bool *f
                 : nm_allocate((size_t)call->x.cols * sizeof(double));
 }
 
-/* dL/dx of this norm only, [rows, width], heap, by a second call of its backward: the tape's dx may contain other gradients.
- * The second call adds the gradients of parameters to separate memory. NULL if the tape is exhausted. */
+/* dL/dx of this norm only, [rows, width], heap, by a second call of its backward: the tape's dx may contain
+ * other gradients. The second call adds the gradients of parameters to separate memory. NULL if the tape is
+ * exhausted. */
 static double *backward_alone(const nm_norm_call *call)
 {
     nm_norm shadow = *call->norm;
@@ -103,7 +102,8 @@ static void columns_download(columns *c, const nm_norm_call *call)
         }
 }
 
-/* Writes dL/dh of feature i by the formula to column i of dh; whole: the same with the gradient of the penalty. */
+/* Writes dL/dh of feature i by the formula to column i of dh; whole: the same with the gradient of the
+ * penalty. */
 static void formula_dh(const columns *c, size_t i, double *dh, double *whole)
 {
     double sum = 0, sum_z = 0, rows = (double)c->rows;
@@ -188,8 +188,8 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
     double *dh = nm_allocate(n * sizeof *dh), *whole = nm_allocate(n * sizeof *whole);
     for (size_t i = 0; c.dx && i < c.width; i++)
         formula_dh(&c, i, dh, whole);
-    /* The norm's dL/dx where it equals dL/dh of the lemma; otherwise the formula's dL/dh, which nm_lemma_site.backward checks
-     * against dL/dx. */
+    /* The norm's dL/dx where it equals dL/dh of the lemma; otherwise the formula's dL/dh, which
+     * nm_lemma_site.backward checks against dL/dx. */
     const double *left = c.groups || c.penalized ? dh : c.dx;
     for (size_t i = 0; c.dx && i < c.width; i++)
         compare_sides(&c, i, left, site);
@@ -204,8 +204,6 @@ static void check_lemma(bounds_pass *l, const nm_norm_call *call)
     free(whole);
     columns_release(&c);
 }
-
-/* ---- Theorem 4 ---- */
 
 static size_t find_theorem(bounds_pass *l, const nm_norm_call *call, const double *nu)
 {
@@ -269,8 +267,6 @@ static void check_theorem(bounds_pass *l, const nm_norm_call *call, const void *
     free(nu);
     free(weight);
 }
-
-/* ---- the pass over the batches ---- */
 
 static void on_norm(void *user, const nm_norm_call *call, bool backward)
 {

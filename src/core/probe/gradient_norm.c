@@ -1,5 +1,5 @@
-/* L2 norm of the gradient of the mean loss per target, before clipping: over all parameters (Nguyen and Salazar 2019, figure 2)
- * and over each group. */
+/* L2 norm of the gradient of the mean loss per target, before clipping: over all parameters (Nguyen and
+ * Salazar 2019, figure 2) and over each group. */
 #include <math.h>
 
 #include "probe/instrument.h"

@@ -1,10 +1,10 @@
-/* The terms of the input gradient that flow through the batch statistics (Shen et al. 2020, figures 3 and 4), as vectors
- * over the d features; their L2 norm divided by d is logged:
+/* The terms of the input gradient that flow through the batch statistics (Shen et al. 2020, figures 3 and 4),
+ * as vectors over the d features; their L2 norm divided by d is logged:
  *     g_mu      = gamma / (sigma_B B) sum_j dL/dy_j
  *     g_sigma^2 = gamma / (sigma_B B) sum_j dL/dy_j z_j         z = (x - mu_B) / sigma_B
  *     g_psi^2   = gamma / (psi_B B) sum_j dL/dy_j z_j           z = x / psi_B
- * L is the mean loss over the batch's targets, B the number of its rows. The divisor is that of the forward pass: for PowerNorm
- * after its warm-up, the running psi. */
+ * L is the mean loss over the batch's targets, B the number of its rows. The divisor is that of the forward
+ * pass: for PowerNorm after its warm-up, the running psi. */
 #include <stdlib.h>
 
 #include "probe/instrument.h"

@@ -28,9 +28,10 @@ typedef struct nm_inspection {
 
 /* Sets the selected measurements of the plan. names: comma-separated, or "all". NM_USAGE: an unknown name. */
 nm_status nm_inspection_select(nm_inspection_plan *plan, const char *names, nm_error *err);
-/* Condition numbers and confidence use the validation data, or without them the training data. The model must have gradients
- * if plan->bounds. Release with nm_inspection_release; empty on failure. NM_UNSUPPORTED: plan->named, and a measurement is not
- * defined for the model. Other errors as nm_eval_pass_run and nm_tid_select. */
+/* Condition numbers and confidence use the validation data, or without them the training data. The model must
+ * have gradients if plan->bounds. Release with nm_inspection_release; empty on failure. NM_UNSUPPORTED:
+ * plan->named, and a measurement is not defined for the model. Other errors as nm_eval_pass_run and
+ * nm_tid_select. */
 nm_status nm_inspection_measure(nm_inspection *inspection, const nm_inspection_plan *plan, nm_task *task,
                                 nm_model *model, nm_error *err);
 void nm_inspection_release(nm_inspection *inspection);

@@ -1,7 +1,8 @@
 /* Live instruments: one file each, ending in a descriptor that the table in probe.c lists.
  *
- * At the selected updates they receive the norm calls, the gradients and the parameters, and append records to log.jsonl
- * (docs/formats.md). They read the statistics that a norm publishes by name and do not depend on its type. */
+ * At the selected updates they receive the norm calls, the gradients and the parameters, and append records
+ * to log.jsonl (docs/formats.md). They read the statistics that a norm publishes by name and do not depend on
+ * its type. */
 #ifndef NM_INSTRUMENT_H
 #define NM_INSTRUMENT_H
 
@@ -22,7 +23,8 @@ typedef struct nm_instrument { /* any function may be NULL */
 struct nm_probe_record {
     const nm_instrument *instrument; /* NULL: not selected */
     int64_t update;
-    /* Number of target tokens or examples that the gradients are summed over; set for `gradients` and `updated`. */
+    /* Number of target tokens or examples that the gradients are summed over; set for `gradients` and
+     * `updated`. */
     double n_targets;
     json_t *lines;       /* array of the lines of this update */
     nm_backend *backend; /* NULL before the first call */

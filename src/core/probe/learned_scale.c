@@ -1,6 +1,6 @@
-/* The learned scale g of each norm by stack, layer and sublayer (Nguyen and Salazar 2019, figures 3 and 4). ScaleNorm has a
- * single g. Of a weight with one element per feature the L2 norm is logged, which is comparable: RMSNorm with all weights
- * g / sqrt(d) is ScaleNorm with g. */
+/* The learned scale g of each norm by stack, layer and sublayer (Nguyen and Salazar 2019, figures 3 and 4).
+ * ScaleNorm has a single g. Of a weight with one element per feature the L2 norm is logged, which is
+ * comparable: RMSNorm with all weights g / sqrt(d) is ScaleNorm with g. */
 #include <math.h>
 #include <stdlib.h>
 

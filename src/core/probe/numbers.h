@@ -1,4 +1,5 @@
-/* Functions that the instruments share: copies of device memory, quantiles, published statistics of a norm call, site names. */
+/* Functions that the instruments share: copies of device memory, quantiles, published statistics of a norm
+ * call, site names. */
 #ifndef NM_NUMBERS_H
 #define NM_NUMBERS_H
 
@@ -13,9 +14,11 @@ double nm_l2_norm(const double *values, size_t n);
 /* The q-quantile (0 to 1) of sorted values, with linear interpolation. n > 0. */
 double nm_quantile(const double *sorted, size_t n, double q);
 
-/* A statistic that the norm has published, device [length]; NULL if there is none with this name and length. */
+/* A statistic that the norm has published, device [length]; NULL if there is none with this name and
+ * length. */
 const void *nm_call_stat(const nm_norm_call *call, const char *name, int32_t length);
-/* The factors of the norm's layer or group scaling, device [rows, *groups]; NULL and 0 groups if it has none. */
+/* The factors of the norm's layer or group scaling, device [rows, *groups]; NULL and 0 groups if it has
+ * none. */
 void *nm_call_row_scale(const nm_norm_call *call, int32_t *groups);
 /* A batch statistic and the running statistic before its update, device [width] each. */
 typedef struct nm_call_pair {
@@ -26,8 +29,8 @@ typedef struct nm_call_pair {
 enum { NM_CALL_MAX_PAIRS = 3 };
 /* Returns the number of pairs that the norm has published. */
 int nm_call_pairs(const nm_norm_call *call, nm_call_pair pairs[NM_CALL_MAX_PAIRS]);
-/* gamma, the factor of each normalized feature: the weight, times a correction r if there is one; ones for a norm without a
- * weight. [width], heap, freed by the caller. */
+/* gamma, the factor of each normalized feature: the weight, times a correction r if there is one; ones for a
+ * norm without a weight. [width], heap, freed by the caller. */
 double *nm_call_weight(const nm_norm_call *call);
 
 /* Whether an option of the model, such as "model.norm_position", has this value. */

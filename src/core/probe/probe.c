@@ -66,8 +66,6 @@ void nm_probe_options_add(nm_options *options)
     nm_options_add_rules(options, rules);
 }
 
-/* ---- hooks ---- */
-
 static bool is_due(void *user, int64_t update, bool checkpoint)
 {
     nm_probe *probe = user;

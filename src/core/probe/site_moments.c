@@ -1,5 +1,5 @@
-/* Mean and standard deviation over all elements of a norm's input and output, and the largest standard deviation of a
- * feature, which shows features with outlier activations. */
+/* Mean and standard deviation over all elements of a norm's input and output, and the largest standard
+ * deviation of a feature, which shows features with outlier activations. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -66,7 +66,8 @@ static double reduce_row(double *a, int32_t d, int32_t n, double *scratch)
     return off;
 }
 
-/* One implicit QL step with Wilkinson's shift on rows first .. last of the tridiagonal matrix (diagonal t, subdiagonal e). */
+/* One implicit QL step with Wilkinson's shift on rows first .. last of the tridiagonal matrix (diagonal t,
+ * subdiagonal e). */
 static void ql_step(double *t, double *e, int32_t first, int32_t last)
 {
     double g = (t[first + 1] - t[first]) / (2 * e[first]), r = hypot(g, 1), s = 1, c = 1, p = 0;
@@ -92,7 +93,8 @@ static void ql_step(double *t, double *e, int32_t first, int32_t last)
     e[last] = 0;
 }
 
-/* Replaces the diagonal t of a tridiagonal matrix by its eigenvalues. e[i]: element of rows i and i + 1; e[d - 1] is scratch. */
+/* Replaces the diagonal t of a tridiagonal matrix by its eigenvalues. e[i]: element of rows i and i + 1; e[d
+ * - 1] is scratch. */
 static void tridiagonal_eigenvalues(double *t, double *e, int32_t d)
 {
     enum { MAX_STEPS = 60 }; /* an eigenvalue usually converges in two or three */

@@ -1,6 +1,7 @@
-/* Singular values of a matrix X [rows, d] from the eigenvalues of X^T X, in double precision. Rows can be added in batches;
- * only d x d sums are stored. The eigenvalues are computed by Householder reduction to a tridiagonal matrix and the implicit QL
- * algorithm (Golub and Van Loan 1996, section 8.3). Singular values below about 1e-8 times the largest are lost in rounding. */
+/* Singular values of a matrix X [rows, d] from the eigenvalues of X^T X, in double precision. Rows can be
+ * added in batches; only d x d sums are stored. The eigenvalues are computed by Householder reduction to a
+ * tridiagonal matrix and the implicit QL algorithm (Golub and Van Loan 1996, section 8.3). Singular values
+ * below about 1e-8 times the largest are lost in rounding. */
 #ifndef NM_SPECTRUM_H
 #define NM_SPECTRUM_H
 
@@ -17,8 +18,8 @@ typedef struct nm_gram {
 void nm_gram_init(nm_gram *gram, int32_t d);
 /* x: [rows, d] */
 void nm_gram_add(nm_gram *gram, const double *x, int64_t rows);
-/* Writes d singular values, descending; apart from rounding, at most min(rows, d) are above 0. All are NaN if X has values that
- * are not finite. */
+/* Writes d singular values, descending; apart from rounding, at most min(rows, d) are above 0. All are NaN if
+ * X has values that are not finite. */
 void nm_gram_singular(const nm_gram *gram, double *values);
 void nm_gram_release(nm_gram *gram);
 

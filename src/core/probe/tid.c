@@ -123,7 +123,8 @@ void nm_tid_accumulator_start_second_pass(nm_tid_accumulator *acc)
     acc->second_pass = true;
 }
 
-/* Whether a site's name is `prefix` or continues it with a dot: "enc" and "enc.0" are prefixes of "enc.0.ffn.norm". */
+/* Whether a site's name is `prefix` or continues it with a dot: "enc" and "enc.0" are prefixes of
+ * "enc.0.ffn.norm". */
 static bool has_prefix(const char *name, const char *prefix, size_t length)
 {
     return !strncmp(name, prefix, length) && (!name[length] || name[length] == '.');

@@ -1,12 +1,13 @@
-/* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's code. The head is a softmax
- * over the frequent tokens and one entry per tail cluster; a tail is a softmax over the tokens of its cluster, computed only
- * for targets in that cluster. With the log-softmaxes head and tail_i, and H entries in the head:
+/* Adaptive softmax (Grave et al. 2017) with output embeddings of full width, as in Transformer-XL's code. The
+ * head is a softmax over the frequent tokens and one entry per tail cluster; a tail is a softmax over the
+ * tokens of its cluster, computed only for targets in that cluster. With the log-softmaxes head and tail_i,
+ * and H entries in the head:
  *     log p(v) = head(v)                         v in the head
  *     log p(v) = head(H - i) + tail_i(v)         v in cluster i = 1 .. n
- * Label smoothing applies to the target distribution of each of these softmaxes: of the head, and of the tail of the target's
- * cluster. Smoothing over the whole vocabulary would need the tails of all clusters for every token.
- * Head and tails use the softmax loss kernel, so that the logits of a batch are never stored and the gradients are computed in
- * the same pass. */
+ * Label smoothing applies to the target distribution of each of these softmaxes: of the head, and of the tail
+ * of the target's cluster. Smoothing over the whole vocabulary would need the tails of all clusters for every
+ * token. Head and tails use the softmax loss kernel, so that the logits of a batch are never stored and the
+ * gradients are computed in the same pass. */
 #include <math.h>
 
 #include "tape/tape.h"
@@ -64,8 +65,8 @@ static double *run_loss(const adaptive *a, nm_softmax_loss_args loss, const int3
     return loss.sums;
 }
 
-/* Loss sums of the head. Its weight is a copy of the head's rows of the output projection, followed by the cluster entries; the
- * gradient of the copy is added to both. */
+/* Loss sums of the head. Its weight is a copy of the head's rows of the output projection, followed by the
+ * cluster entries; the gradient of the copy is added to both. */
 static double *head_loss(const adaptive *a)
 {
     const nm_adaptive_params *m = a->params;
@@ -120,8 +121,8 @@ static double *head_loss(const adaptive *a)
     return sums;
 }
 
-/* Selects the targets in a tail cluster: *rows = their rows, *targets = their ids relative to the first id of the cluster.
- * Returns their number. */
+/* Selects the targets in a tail cluster: *rows = their rows, *targets = their ids relative to the first id of
+ * the cluster. Returns their number. */
 static int32_t select_cluster(const adaptive *a, int32_t cluster, int32_t **rows, int32_t **targets)
 {
     size_t bytes = (size_t)a->hidden->rows * sizeof **rows;

@@ -1,7 +1,9 @@
-/* Multi-head scaled dot-product attention over packed sequences (Vaswani et al. 2017, eq. 1): per head of width c
+/* Multi-head scaled dot-product attention over packed sequences (Vaswani et al. 2017, eq. 1): per head of
+ * width c
  *     A   = softmax(scale Q K^T)        usually scale = 1/sqrt(c)
  *     out = drop(A) V
- * Backward recomputes A from the log-sum-exp of each row of scores (lse); no [tokens, tokens] matrix is stored. */
+ * Backward recomputes A from the log-sum-exp of each row of scores (lse); no [tokens, tokens] matrix is
+ * stored. */
 #include "tape/tape.h"
 
 typedef struct attention_saved {

@@ -1,8 +1,8 @@
 /* Operations on images, matrices [image, row, column] x channels (nm_windows).
  *
- * A convolution is a linear layer over patches. The patches of all images would be size^2 times as large as the input; they are
- * gathered for a few images at a time, so that the matrix multiplication reads them from the caches, and again in the backward
- * pass:
+ * A convolution is a linear layer over patches. The patches of all images would be size^2 times as large as
+ * the input; they are gathered for a few images at a time, so that the matrix multiplication reads them from
+ * the caches, and again in the backward pass:
  *     P   = patches(x)
  *     y   = P W^T + b
  *     dW += dy^T P
@@ -118,8 +118,6 @@ nm_tensor *nm_convolve(nm_tape *tape, nm_tensor *x, const nm_windows *w, nm_tens
     return y;
 }
 
-/* ---- subsampling ---- */
-
 typedef struct subsampled {
     nm_windows windows;
     int32_t first, channels;
@@ -155,8 +153,6 @@ nm_tensor *nm_subsampled(nm_tape *tape, nm_tensor *x, const nm_windows *w, int32
     nm_tape_record(tape, &subsampled_op, y, saved)->in[0] = x;
     return y;
 }
-
-/* ---- average pooling ---- */
 
 static void window_mean_backward(nm_tape *tape, nm_node *node)
 {

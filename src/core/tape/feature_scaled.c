@@ -1,5 +1,5 @@
-/* Learned scale: one per feature (LayerScale, Touvron et al. 2021, "Going deeper with Image Transformers") or one for all
- * features (ReZero, Bachlechner et al. 2020, "ReZero is All You Need"):
+/* Learned scale: one per feature (LayerScale, Touvron et al. 2021, "Going deeper with Image Transformers") or
+ * one for all features (ReZero, Bachlechner et al. 2020, "ReZero is All You Need"):
  *     y       = scale x
  *     dx     += scale dy
  *     dscale += sum of dy x        over the rows, or over all elements */

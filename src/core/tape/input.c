@@ -1,4 +1,5 @@
-/* Numbers from the host as the input of a model. Nothing is learned below it, so that operations on it compute no gradient. */
+/* Numbers from the host as the input of a model. Nothing is learned below it, so that operations on it
+ * compute no gradient. */
 #include "tape/tape.h"
 
 nm_tensor *nm_input(nm_tape *tape, const float *values, int32_t rows, int32_t cols)

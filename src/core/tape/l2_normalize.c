@@ -1,4 +1,5 @@
-/* FixNorm (Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.3): L2-normalized embeddings, for each row v of W
+/* FixNorm (Nguyen and Chiang 2018; Nguyen and Salazar 2019, section 2.3): L2-normalized embeddings, for each
+ * row v of W
  *     y_v = W_v / max(|W_v|, 1e-12)
  * The parameter W is not constrained; the division is part of the graph. */
 #include "tape/tape.h"

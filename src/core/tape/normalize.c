@@ -1,4 +1,5 @@
-/* A normalization layer of a model: runs the layer's type (src/core/norm) and calls the hooks of instruments. */
+/* A normalization layer of a model: runs the layer's type (src/core/norm) and calls the hooks of
+ * instruments. */
 #include "tape/residual.h"
 
 static void *alloc_on_tape(void *tape, size_t bytes)
@@ -6,8 +7,8 @@ static void *alloc_on_tape(void *tape, size_t bytes)
     return nm_tape_alloc(tape, bytes);
 }
 
-/* Without the statistics of the other shards the results of a pass are meaningless: the tape is marked as exhausted, which
- * ends the pass. */
+/* Without the statistics of the other shards the results of a pass are meaningless: the tape is marked as
+ * exhausted, which ends the pass. */
 static void end_failed_pass(nm_tape *tape, const nm_norm_call *call)
 {
     tape->device.exhausted |= call->joiner && call->joiner->failed;
@@ -18,7 +19,8 @@ typedef struct normalization {
     nm_node *residual; /* connection whose result x the norm computes; NULL: x is computed before the norm */
 } normalization;
 
-/* The rows that the norm normalizes: a row of a tensor that is a multiple of the norm's width is several rows. */
+/* The rows that the norm normalizes: a row of a tensor that is a multiple of the norm's width is several
+ * rows. */
 static nm_mat norm_rows(const nm_norm *norm, void *data, const nm_tensor *tensor)
 {
     int32_t parts = tensor->cols / norm->site.width;

@@ -1,9 +1,10 @@
-/* Activation checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward stores only the
- * result of a segment, and backward runs the segment again from its inputs before the segment's backward pass.
+/* Activation checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"): forward
+ * stores only the result of a segment, and backward runs the segment again from its inputs before the
+ * segment's backward pass.
  *
- * The gradients are bitwise identical to those without checkpointing. Dropout masks depend on the indices of their sites,
- * which are reset for the second run. The running state of norms is updated only after the backward pass, and statistics are
- * collected only in the first run. Gradients are summed in the same order.
+ * The gradients are bitwise identical to those without checkpointing. Dropout masks depend on the indices of
+ * their sites, which are reset for the second run. The running state of norms is updated only after the
+ * backward pass, and statistics are collected only in the first run. Gradients are summed in the same order.
  *
  * At inference a segment runs once, and the memory of its intermediates is freed. */
 #include <string.h>
@@ -47,8 +48,8 @@ static void recompute_backward(nm_tape *tape, nm_node *node)
 static const nm_op recompute_op = {
     .name = "recompute", .backward = recompute_backward, .learns = nm_op_learns};
 
-/* Moves the result to the beginning of the segment's memory, which starts at offset `mark` of the arena, and frees the rest,
- * so that the next segment uses memory that is still in the CPU caches. */
+/* Moves the result to the beginning of the segment's memory, which starts at offset `mark` of the arena, and
+ * frees the rest, so that the next segment uses memory that is still in the CPU caches. */
 static void compact(nm_tape *tape, size_t mark, nm_tensor *out)
 {
     nm_backend *b = tape->backend;

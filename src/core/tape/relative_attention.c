@@ -1,5 +1,6 @@
-/* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences, without a scale;
- * the formula is in src/core/backend/ref/ref_relative.inc. The input is one fused projection [q | k | v]. */
+/* Multi-head attention with relative positions as in TENER's code (Yan et al. 2019), over packed sequences,
+ * without a scale; the formula is in src/core/backend/ref/ref_relative.inc. The input is one fused projection
+ * [q | k | v]. */
 #include "tape/tape.h"
 
 typedef struct relative_saved {

@@ -1,5 +1,5 @@
-/* Grouped-query attention (Ainslie et al. 2023, "GQA"): each key or value head is repeated for the query heads that read it,
- * with j(i) = floor(i key_heads / heads):
+/* Grouped-query attention (Ainslie et al. 2023, "GQA"): each key or value head is repeated for the query
+ * heads that read it, with j(i) = floor(i key_heads / heads):
  *     y_i   = x_j(i)
  *     dx_j += sum of dy_i over the heads i with j(i) = j, in the order of i */
 #include "tape/tape.h"

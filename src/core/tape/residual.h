@@ -1,4 +1,5 @@
-/* Residual connections x + drop(f) that a norm computes together with its own output (nm_residual_normalize). */
+/* Residual connections x + drop(f) that a norm computes together with its own output
+ * (nm_residual_normalize). */
 #ifndef NM_RESIDUAL_H
 #define NM_RESIDUAL_H
 
@@ -14,8 +15,8 @@ typedef struct nm_residual_saved {
 nm_node *nm_residual_record(nm_tape *tape, nm_tensor *x, nm_tensor *f, double drop_rate, nm_tensor **out);
 /* Computes the result y of a recorded connection. */
 void nm_residual_compute(nm_tape *tape, const nm_node *residual, nm_tensor *y);
-/* Sets *grad for a caller that then computes the gradient of f. Returns grad->df, whose data is NULL if the tape is
- * exhausted. */
+/* Sets *grad for a caller that then computes the gradient of f. Returns grad->df, whose data is NULL if the
+ * tape is exhausted. */
 nm_mat nm_residual_grad_of(nm_tape *tape, nm_node *residual, nm_residual_grad *grad);
 
 #endif

@@ -1,5 +1,5 @@
-/* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34), see nm_rotate_args. R_p is the rotation of the pairs
- * of columns of each head by the angles of position p:
+/* Rotary position embeddings (Su et al. 2021, "RoFormer", equation 34), see nm_rotate_args. R_p is the
+ * rotation of the pairs of columns of each head by the angles of position p:
  *     y_i   = R_p x_i              p = positions[i]
  *     dx_i += R_p^T dy_i           the rotation by the negative angles */
 #include "tape/tape.h"

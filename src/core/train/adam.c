@@ -1,4 +1,5 @@
-/* Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019): the kernel adam with its variants (norma/backend.h). */
+/* Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019): the kernel adam with its variants
+ * (norma/backend.h). */
 #include "train/optimizer_type.h"
 
 static void update(const nm_optimizer_update *u, nm_adam_variant variant)

@@ -1,5 +1,6 @@
-/* Shards of nearly equal cost: longest processing time first (Graham 1969, "Bounds on Multiprocessing Timing Anomalies").
- * Sentences are assigned in descending order of cost, each to the batch with the lowest cost among those with space for it. */
+/* Shards of nearly equal cost: longest processing time first (Graham 1969, "Bounds on Multiprocessing Timing
+ * Anomalies"). Sentences are assigned in descending order of cost, each to the batch with the lowest cost
+ * among those with space for it. */
 #include <stdlib.h>
 #include <string.h>
 

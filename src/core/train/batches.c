@@ -11,8 +11,6 @@ typedef struct example {
     int64_t index;
 } example;
 
-/* ---- order: by target length, source length, random key, index ---- */
-
 /* Radix sort: three digits of the random key, two digits of each length. */
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 7 };
 
@@ -126,8 +124,9 @@ static example *list_examples(const nm_batching *batching, uint32_t epoch, bool 
     return examples;
 }
 
-/* Divides the examples into batches in their order; starts[n + 1] receives the first example of each. A batch is full if one
- * more example would exceed max_tokens on either side or max_examples. Returns the number of batches. */
+/* Divides the examples into batches in their order; starts[n + 1] receives the first example of each. A batch
+ * is full if one more example would exceed max_tokens on either side or max_examples. Returns the number of
+ * batches. */
 static int64_t cut_batches(const nm_batching *batching, const example *examples, int64_t n, int64_t *starts)
 {
     int64_t batches = 0, source = 0, target = 0;

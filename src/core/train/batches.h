@@ -1,4 +1,5 @@
-/* Batches of an epoch. Their examples and order depend on seed and epoch only, so that training can resume at any batch. */
+/* Batches of an epoch. Their examples and order depend on seed and epoch only, so that training can resume at
+ * any batch. */
 #ifndef NM_BATCHES_H
 #define NM_BATCHES_H
 
@@ -28,14 +29,16 @@ typedef struct nm_batches { /* one epoch */
     nm_batching batching;
 } nm_batches;
 
-/* Builds the batches of an epoch (from 0), shuffled for training or in a fixed order for evaluation. NM_USAGE if all examples
- * are skipped; NM_MISMATCH if the sides have different numbers of sequences. Release with nm_batches_release. */
+/* Builds the batches of an epoch (from 0), shuffled for training or in a fixed order for evaluation. NM_USAGE
+ * if all examples are skipped; NM_MISMATCH if the sides have different numbers of sequences. Release with
+ * nm_batches_release. */
 nm_status nm_batches_create(nm_batches *batches, const nm_batching *batching, uint32_t epoch, bool shuffle,
                             nm_error *err);
 void nm_batches_release(nm_batches *batches);
-/* Redistributes the sentences of batches first .. first + n - 1 so that their costs are nearly equal: any two differ by at
- * most the cost of the longest sentence, unless a batch is full. The sentences of a batch remain in their order. Changes
- * nothing if a sentence does not fit into any batch. batches->batching.source must be set. */
+/* Redistributes the sentences of batches first .. first + n - 1 so that their costs are nearly equal: any two
+ * differ by at most the cost of the longest sentence, unless a batch is full. The sentences of a batch remain
+ * in their order. Changes nothing if a sentence does not fit into any batch. batches->batching.source must be
+ * set. */
 void nm_batches_balance(nm_batches *batches, int64_t first, int64_t n);
 /* Cost of a sentence pair with s source and t target tokens, of linear layers and attention, in tokens:
  *     s + t + (s^2 + t^2 + s t) / 1024 */
@@ -48,18 +51,19 @@ typedef struct nm_batch_words { /* special tokens and word dropout */
     uint32_t step;       /* index of the micro-batch, for the random numbers of word dropout */
 } nm_batch_words;
 
-/* Replaces each of n ids with <unk> with the probability word_dropout. stream: for the random numbers; differs between the
- * sequences of a batch. */
+/* Replaces each of n ids with <unk> with the probability word_dropout. stream: for the random numbers;
+ * differs between the sequences of a batch. */
 void nm_batch_drop_words(int32_t *ids, int32_t n, const nm_batch_words *words, uint64_t seed,
                          uint32_t stream);
 /* Packs batch i into the arena, which is reset first. */
 nm_batch nm_batches_get(const nm_batches *batches, const nm_batching *batching, int64_t i,
                         const nm_batch_words *words, nm_arena *arena);
-/* Ignores target tokens whose mask [V] is 0. They have probability 0, and remain inputs of the next positions. mask NULL: none.
- * The code of Transformers without Tears sets their logits to -1e9, so that one such token dominates the mean loss. */
+/* Ignores target tokens whose mask [V] is 0. They have probability 0, and remain inputs of the next
+ * positions. mask NULL: none. The code of Transformers without Tears sets their logits to -1e9, so that one
+ * such token dominates the mean loss. */
 void nm_batch_ignore_masked(nm_batch *batch, const uint8_t *mask, nm_arena *arena);
-/* One side of a synthetic batch: `tokens` zeros in sequences of `length` tokens; the last one may be shorter. *zeros is the
- * array of ids, [tokens], also usable as positions. Memory of the arena. */
+/* One side of a synthetic batch: `tokens` zeros in sequences of `length` tokens; the last one may be shorter.
+ * *zeros is the array of ids, [tokens], also usable as positions. Memory of the arena. */
 nm_packing nm_batch_fill(int32_t tokens, int32_t length, const int32_t **zeros, nm_arena *arena);
 /* Packs n examples, for decoding and tests. batch.index is `examples`, which is not copied. */
 nm_batch nm_batch_pack(const nm_batching *batching, const int64_t *examples, int32_t n,

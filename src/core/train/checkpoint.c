@@ -110,8 +110,8 @@ nm_status nm_checkpoint_write(const char *path, const nm_model *model, const nm_
     return status;
 }
 
-/* Texts of the task that are stored as bytes and not as metadata: SentencePiece models, the tokens that may be output. No
- * parameter has this type. */
+/* Texts of the task that are stored as bytes and not as metadata: SentencePiece models, the tokens that may
+ * be output. No parameter has this type. */
 static void copy_byte_tensors(nm_safetensors_writer *writer, const nm_safetensors *file)
 {
     for (size_t i = 0; i < nm_safetensors_count(file); i++) {

@@ -17,8 +17,9 @@ typedef struct nm_corpus { /* one side, in memory */
     uint64_t fingerprint;    /* verified hash of all ids and offsets */
 } nm_corpus;
 
-/* Reads PREFIX.ids and PREFIX.off into memory, so that the files may change afterwards. NM_IO; NM_FORMAT if sizes, offsets or
- * fingerprint are wrong; NM_MISMATCH if an id is not below vocab_size or the two files do not belong together. */
+/* Reads PREFIX.ids and PREFIX.off into memory, so that the files may change afterwards. NM_IO; NM_FORMAT if
+ * sizes, offsets or fingerprint are wrong; NM_MISMATCH if an id is not below vocab_size or the two files do
+ * not belong together. */
 nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_size, nm_error *err);
 void nm_corpus_close(nm_corpus *corpus);
 
@@ -36,7 +37,8 @@ typedef struct nm_corpus_writer {
 nm_status nm_corpus_writer_open(nm_corpus_writer *writer, const char *prefix, nm_error *err);
 /* Adds a sequence of n ids. Write errors are reported by commit. */
 void nm_corpus_writer_add(nm_corpus_writer *writer, const int32_t *ids, int32_t n);
-/* Completes both files (nm_file_writer). commit and abort close the writer; abort removes the temporary files. */
+/* Completes both files (nm_file_writer). commit and abort close the writer; abort removes the temporary
+ * files. */
 nm_status nm_corpus_writer_commit(nm_corpus_writer *writer, nm_error *err);
 void nm_corpus_writer_abort(nm_corpus_writer *writer);
 

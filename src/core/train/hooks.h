@@ -1,5 +1,5 @@
-/* Hooks of a training run: callbacks inside an update, for instruments such as those of src/core/probe. Hooks must not change the
- * calls and models that they receive. */
+/* Hooks of a training run: callbacks inside an update, for instruments such as those of src/core/probe. Hooks
+ * must not change the calls and models that they receive. */
 #ifndef NM_HOOKS_H
 #define NM_HOOKS_H
 
@@ -9,10 +9,11 @@
 
 typedef struct nm_train_hooks {
     void *user; /* first argument of every hook */
-    /* Whether the other hooks are called for this update, from 1. checkpoint: the update ends with a checkpoint, if this
-     * can be predicted. */
+    /* Whether the other hooks are called for this update, from 1. checkpoint: the update ends with a
+     * checkpoint, if this can be predicted. */
     bool (*is_due)(void *user, int64_t update, bool checkpoint);
-    /* For each norm in the first batch of the update, after its forward call and after its backward call (nm_tape.listen). */
+    /* For each norm in the first batch of the update, after its forward call and after its backward call
+     * (nm_tape.listen). */
     void (*on_norm)(void *user, const nm_norm_call *call, bool backward);
     /* After the last backward pass, before the optimizer: gradients summed over n_targets target tokens or
      * examples. */

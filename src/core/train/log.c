@@ -1,6 +1,6 @@
-/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its length at the
- * checkpoint, so that it is the log of an uninterrupted run except for records of changes to the configuration, which the
- * next checkpoint makes permanent together with them. */
+/* RUN/log.jsonl: one JSON object per line, the source of every plot. A resumed run truncates the file to its
+ * length at the checkpoint, so that it is the log of an uninterrupted run except for records of changes to
+ * the configuration, which the next checkpoint makes permanent together with them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

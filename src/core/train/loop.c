@@ -1,4 +1,5 @@
-/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is reached. */
+/* The training loop: updates, log records, validations and checkpoints, until a limit of [train] is
+ * reached. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,9 +12,9 @@ static int64_t finished_epochs(const nm_trainer *trainer)
     return trainer->state.epoch + (trainer->batches_ready && trainer->state.batch >= trainer->batches.n);
 }
 
-/* PowerNorm and MABN have running statistics of gradients, whose unbounded growth leads to non-finite values thousands of
- * updates later. Returns the largest root mean square of these statistics; warns if it exceeds state.warned_level, which is
- * then 10 times its value. */
+/* PowerNorm and MABN have running statistics of gradients, whose unbounded growth leads to non-finite values
+ * thousands of updates later. Returns the largest root mean square of these statistics; warns if it exceeds
+ * state.warned_level, which is then 10 times its value. */
 static double check_backward_state(nm_trainer *trainer)
 {
     nm_backend *b = trainer->backend;
@@ -69,8 +70,8 @@ static nm_status log_progress(nm_trainer *trainer, const nm_training_progress *u
     return nm_log_progress(trainer, &p, &machine, err);
 }
 
-/* Sets the times, the finished fraction of the run, and the throughput: of this session, since the last record of the
- * log, without validations. */
+/* Sets the times, the finished fraction of the run, and the throughput: of this session, since the last
+ * record of the log, without validations. */
 static void measure_progress(nm_trainer *trainer, nm_training_progress *p)
 {
     nm_train_state *state = &trainer->state;
@@ -122,7 +123,8 @@ static void update_schedule(nm_trainer *trainer, double score, bool has_score)
 }
 
 /* Selects the best checkpoint, updates the schedule, and logs the validation. A validation that only
- * the end of the run causes counts for neither schedule nor patience: a run that is extended continues as if it had not ended. */
+ * the end of the run causes counts for neither schedule nor patience: a run that is extended continues as if
+ * it had not ended. */
 static nm_status evaluate(nm_trainer *trainer, nm_training_validation *v, bool lower_is_better, nm_error *err)
 {
     nm_train_state *state = &trainer->state;
@@ -213,7 +215,8 @@ static bool validation_is_missing(const nm_trainer *trainer)
     return state->update && state->checked_update != state->update && validation_is_due(trainer);
 }
 
-/* An interrupted validation is not an error: the loop then writes the checkpoint, and the resumed run validates. */
+/* An interrupted validation is not an error: the loop then writes the checkpoint, and the resumed run
+ * validates. */
 static nm_status validate_and_save(nm_trainer *trainer, bool validates, nm_error *err)
 {
     nm_status status = validates ? validate(trainer, err) : NM_OK;

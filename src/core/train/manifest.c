@@ -26,7 +26,8 @@ static json_t *subject(int64_t update, const char *suffix, const char *digest)
     return object;
 }
 
-/* Of the statement without this digest, compact and with sorted keys: the manifest of the newest checkpoint is in no other one. */
+/* Of the statement without this digest, compact and with sorted keys: the manifest of the newest checkpoint
+ * is in no other one. */
 static bool digest_of_statement(json_t *statement, char digest[NM_DIGEST_TEXT])
 {
     char *text = json_dumps(statement, JSON_COMPACT | JSON_SORT_KEYS);
@@ -182,7 +183,8 @@ nm_status nm_manifest_check(const nm_manifest *m, const char *run, int64_t updat
     return check_previous(m, run, err);
 }
 
-/* The configuration that the state of a checkpoint contains, heap, if it has the digest of its manifest; otherwise NULL. */
+/* The configuration that the state of a checkpoint contains, heap, if it has the digest of its manifest;
+ * otherwise NULL. */
 static char *read_config(const char *run, const nm_manifest *m)
 {
     char *path = nm_format("%s/checkpoints/%08" PRId64 ".state.safetensors", run, m->update), *text = NULL;
@@ -201,8 +203,8 @@ static char *read_config(const char *run, const nm_manifest *m)
     return text;
 }
 
-/* The configuration of a checkpoint, heap, and the digest of that of the checkpoint before; NULL: a file is damaged, or the
- * checkpoint does not follow the one before. */
+/* The configuration of a checkpoint, heap, and the digest of that of the checkpoint before; NULL: a file is
+ * damaged, or the checkpoint does not follow the one before. */
 static char *find_config(const char *run, int64_t update, char before[NM_DIGEST_TEXT])
 {
     nm_manifest m, previous;

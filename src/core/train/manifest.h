@@ -1,7 +1,7 @@
-/* The manifest of a checkpoint, checkpoints/N.intoto.json: an in-toto statement (https://in-toto.io/Statement/v1) whose subjects
- * are the model and the training state, and whose predicate says from what they were computed. Each manifest has the digest of the
- * one before. It finds accidents, not forgeries; a signature of the
- * folder finds those (docs/proofs.md). */
+/* The manifest of a checkpoint, checkpoints/N.intoto.json: an in-toto statement
+ * (https://in-toto.io/Statement/v1) whose subjects are the model and the training state, and whose predicate
+ * says from what they were computed. Each manifest has the digest of the one before. It finds accidents, not
+ * forgeries; a signature of the folder finds those (docs/proofs.md). */
 #ifndef NM_MANIFEST_H
 #define NM_MANIFEST_H
 
@@ -34,11 +34,13 @@ nm_status nm_manifest_write(const nm_manifest *manifest, const char *path, nm_er
 nm_status nm_manifest_read(nm_manifest *manifest, const char *path, bool *found, nm_error *err);
 /* Compares the digests with the files of the checkpoint `update` of the run.
  * NM_FORMAT  a file is another one, or is missing
- * NM_FORMAT  the manifest is of another update, or does not follow that of the checkpoint before, if that is present */
+ * NM_FORMAT  the manifest is of another update, or does not follow that of the checkpoint before, if that is
+ *            present */
 nm_status nm_manifest_check(const nm_manifest *manifest, const char *run, int64_t update, nm_error *err);
 
-/* The text of config.ini with which the newest checkpoint that has a manifest was computed, heap; NULL: there is none. *update: of
- * this checkpoint; *before: the digest of the text of the checkpoint before, "": unknown. Damaged checkpoints are skipped. */
+/* The text of config.ini with which the newest checkpoint that has a manifest was computed, heap; NULL: there
+ * is none. *update: of this checkpoint; *before: the digest of the text of the checkpoint before, "":
+ * unknown. Damaged checkpoints are skipped. */
 nm_status nm_manifest_find_config(const char *run, char **text, int64_t *update, char before[NM_DIGEST_TEXT],
                                   nm_error *err);
 

@@ -43,8 +43,9 @@ static void normalize(nm_backend *b, const nm_muon *muon, nm_mat x)
     NM_CALL(b, scale, .alpha = 1 / norm, .x = x, .y = x);
 }
 
-/* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows than columns. The
- * kernels of linear layers compute the products, so they have the precision of the run. A is symmetric: A A = A A^T. */
+/* y = a x + (b A + c A A) x with A = x x^T, or y = a x + x (b A + c A A) with A = x^T x if x has more rows
+ * than columns. The kernels of linear layers compute the products, so they have the precision of the run. A
+ * is symmetric: A A = A A^T. */
 static void newton_schulz_step(nm_backend *b, const double coefficients[3], nm_mat x, nm_mat gram,
                                nm_mat polynomial, nm_mat y)
 {

@@ -13,8 +13,8 @@
  * of Adam.
  *
  * Differences from the authors' code: it iterates in bfloat16; here the iteration has the backend's type, in
- * bf16 runs float, because the kernel gemm does not round its operands. A matrix with more rows than columns is
- * not transposed:
+ * bf16 runs float, because the kernel gemm does not round its operands. A matrix with more rows than columns
+ * is not transposed:
  *     A = X^T X, X = a X + X (b A + c A A)
  * is the transpose of the same iteration. */
 #ifndef NM_MUON_H
@@ -44,8 +44,8 @@ nm_muon nm_muon_default(void);
 /* Elements of the workspace of nm_muon_step for a matrix [rows, cols]. */
 size_t nm_muon_workspace(int32_t rows, int32_t cols);
 
-/* One step: updates p and m [rows, cols] with the gradient g, all contiguous in device memory. Returns X, which
- * is in the workspace. */
+/* One step: updates p and m [rows, cols] with the gradient g, all contiguous in device memory. Returns X,
+ * which is in the workspace. */
 nm_mat nm_muon_step(nm_backend *backend, const nm_muon *muon, nm_mat p, nm_mat g, nm_mat m, void *workspace);
 
 #endif

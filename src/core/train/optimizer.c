@@ -27,7 +27,8 @@ static void add_blocks(nm_optimizer *optimizer, const nm_param *param)
     }
 }
 
-/* Elements of v are reserved for fixed parameters, too, so that model.freeze does not change the layout of a checkpoint. */
+/* Elements of v are reserved for fixed parameters, too, so that model.freeze does not change the layout of a
+ * checkpoint. */
 static void find_trainable(nm_optimizer *optimizer)
 {
     const bool matrices = optimizer->type->update_matrix;
@@ -219,7 +220,8 @@ static nm_optimizer_update part_of(const nm_optimizer *optimizer, const nm_optim
     return u;
 }
 
-/* Adds a constant to the elements of a range, so that weight decay pulls them to decay_to: p - decay_to decays to 0. */
+/* Adds a constant to the elements of a range, so that weight decay pulls them to decay_to: p - decay_to
+ * decays to 0. */
 static void shift_range(const nm_optimizer *optimizer, const nm_param_range *range, void *p, double by)
 {
     if (!is_shifted(optimizer, range))

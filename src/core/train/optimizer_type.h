@@ -19,15 +19,16 @@ typedef struct nm_optimizer_update {
 } nm_optimizer_update;
 
 typedef struct nm_optimizer_type {
-    /* Fields of nm_optim_config that it reads, and clip_value if it reads that, separated by spaces. The other options have no
-     * effect, which users are told. */
+    /* Fields of nm_optim_config that it reads, and clip_value if it reads that, separated by spaces. The
+     * other options have no effect, which users are told. */
     const char *options;
-    /* Layout of the state in checkpoints: types with the same moments of the same meaning share a number, of other types it differs. */
+    /* Layout of the state in checkpoints: types with the same moments of the same meaning share a number, of
+     * other types it differs. */
     int64_t state;
     bool m, v; /* which moments it has; others need no memory */
     void (*update)(const nm_optimizer_update *u);
-    /* For types that update each hidden weight (nm_params_mark_hidden) as a matrix; others: NULL. These weights have no v.
-     * workspace: device, matrix_workspace elements. */
+    /* For types that update each hidden weight (nm_params_mark_hidden) as a matrix; others: NULL. These
+     * weights have no v. workspace: device, matrix_workspace elements. */
     size_t (*matrix_workspace)(int32_t rows, int32_t cols);
     void (*update_matrix)(const nm_optimizer_update *u, int32_t rows, int32_t cols, void *workspace);
 } nm_optimizer_type;

@@ -1,5 +1,5 @@
-/* The registered optimizers, one line each: the constant and the name of optim.name, the nm_optimizer_type (train/optimizer_type.h),
- * and a phrase for the help. */
+/* The registered optimizers, one line each: the constant and the name of optim.name, the nm_optimizer_type
+ * (train/optimizer_type.h), and a phrase for the help. */
 #ifndef NM_OPTIMIZERS_H
 #define NM_OPTIMIZERS_H
 

@@ -1,5 +1,6 @@
-/* Sections of a recipe that apply to some runs only: [size.N] depends on the size of the training data, [tune] is for further
- * training of a model. Call these functions after the recipe has been read into options. */
+/* Sections of a recipe that apply to some runs only: [size.N] depends on the size of the training data,
+ * [tune] is for further training of a model. Call these functions after the recipe has been read into
+ * options. */
 #ifndef NM_RECIPE_SECTIONS_H
 #define NM_RECIPE_SECTIONS_H
 
@@ -9,8 +10,8 @@ typedef struct nm_recipe_source {
     const char *name, *text; /* text NULL: name is a file */
 } nm_recipe_source;
 
-/* Measures the size of the training data and applies the sections [size.N] with N >= *size. data: section [data] of the training
- * data. *size: -1 if the recipe has no such section. */
+/* Measures the size of the training data and applies the sections [size.N] with N >= *size. data: section
+ * [data] of the training data. *size: -1 if the recipe has no such section. */
 nm_status nm_recipe_apply_sizes(nm_options *options, const nm_task_type *task, const nm_recipe_source *recipe,
                                 const void *data, int64_t *size, nm_error *err);
 /* The size and the settings that were made for it and not replaced since; heap. */

@@ -1,6 +1,7 @@
-/* Saving and resuming. A checkpoint consists of three files: checkpoints/N.state.safetensors (optimizer state and nm_train_state)
- * is written first, then its manifest, N.intoto.json; N.safetensors (the model) gets its name last, so that a model implies a
- * complete checkpoint. last.safetensors is a link to the newest model. */
+/* Saving and resuming. A checkpoint consists of three files: checkpoints/N.state.safetensors (optimizer state
+ * and nm_train_state) is written first, then its manifest, N.intoto.json; N.safetensors (the model) gets its
+ * name last, so that a model implies a complete checkpoint. last.safetensors is a link to the newest
+ * model. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -61,8 +62,8 @@ static int compare_descending(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Updates of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot be read, which does not mean
- * that it is empty. */
+/* Updates of the checkpoints, newest first; the caller frees *updates. NM_IO if the folder cannot be read,
+ * which does not mean that it is empty. */
 static nm_status list_checkpoints(const nm_trainer *trainer, int64_t **updates, size_t *n, nm_error *err)
 {
     size_t capacity = 0;
@@ -102,7 +103,8 @@ static void remove_checkpoint(const nm_trainer *trainer, int64_t update)
     free(state);
 }
 
-/* Removes old checkpoints (train.keep_last). If the folder cannot be listed they are kept until the next save. */
+/* Removes old checkpoints (train.keep_last). If the folder cannot be listed they are kept until the next
+ * save. */
 static void remove_old(const nm_trainer *trainer)
 {
     size_t n;
@@ -134,8 +136,9 @@ static nm_status set_aside(const nm_trainer *trainer, int64_t update, const char
     return status;
 }
 
-/* Renames the damaged checkpoints, which are newer than the loaded one: otherwise they would count as the newest ones when old
- * checkpoints are removed, and their models could be paired with states that are written later. Removes temporary files. */
+/* Renames the damaged checkpoints, which are newer than the loaded one: otherwise they would count as the
+ * newest ones when old checkpoints are removed, and their models could be paired with states that are written
+ * later. Removes temporary files. */
 static nm_status clean_up(const nm_trainer *trainer, const int64_t *updates, size_t n_damaged, nm_error *err)
 {
     for (size_t i = 0; i < n_damaged; i++) {
@@ -175,7 +178,8 @@ static nm_status write_manifest(nm_trainer *trainer, const char *model, const ch
     return status;
 }
 
-/* The model gets its name last: it implies a complete checkpoint. Its temporary name is one that clean_up removes. */
+/* The model gets its name last: it implies a complete checkpoint. Its temporary name is one that clean_up
+ * removes. */
 static nm_status write_checkpoint(nm_trainer *trainer, const char *model, nm_error *err)
 {
     const int64_t update = trainer->state.update;
@@ -235,8 +239,8 @@ static nm_status check_train_data(const nm_trainer *trainer, const nm_safetensor
         nm_safetensors_path(file), data ? data : "none", text);
 }
 
-/* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update: of the last
- * validation; 0: none. States of earlier versions have no fingerprint of the validation data. */
+/* The best checkpoint, early stopping and some schedules compare validations of all sessions. checked_update:
+ * of the last validation; 0: none. States of earlier versions have no fingerprint of the validation data. */
 static nm_status check_valid_data(const nm_trainer *trainer, const nm_safetensors *file,
                                   int64_t checked_update, nm_error *err)
 {
@@ -378,7 +382,8 @@ nm_status nm_trainer_has_checkpoint(const nm_trainer *trainer, bool *has, nm_err
     return status;
 }
 
-/* The files keep their names: without a checkpoint, the next start would begin the run anew and replace its log. */
+/* The files keep their names: without a checkpoint, the next start would begin the run anew and replace its
+ * log. */
 static nm_status all_are_damaged(const nm_trainer *trainer, nm_error *err)
 {
     char *best = nm_path_join(trainer->folder, "best.safetensors");
@@ -412,8 +417,8 @@ static nm_status load_proven(nm_trainer *trainer, int64_t update, bool manifests
     return NM_OK;
 }
 
-/* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory, file descriptors)
- * the newest checkpoint may be intact: the error is returned and no file is changed. */
+/* A checkpoint is damaged only if its contents are invalid. After any other error (permissions, I/O, memory,
+ * file descriptors) the newest checkpoint may be intact: the error is returned and no file is changed. */
 nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
 {
     size_t n;
@@ -424,7 +429,8 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
     const bool manifests = any_has_manifest(trainer, updates, n);
     for (; i < n && !*found && (status == NM_OK || status == NM_FORMAT); i++) {
         status = load_proven(trainer, updates[i], manifests, err);
-        /* A failed allocation inside the parser is also reported as NM_FORMAT: the contents are read again. */
+        /* A failed allocation inside the parser is also reported as NM_FORMAT: the contents are read
+         * again. */
         if (status == NM_FORMAT)
             status = load_proven(trainer, updates[i], manifests, err);
         *found = status == NM_OK;

@@ -49,8 +49,8 @@ nm_run_options *nm_run_options_add(nm_options *options)
     return nm_options_add(options, "run", run_options, NULL, sizeof(nm_run_options));
 }
 
-/* Sections ("run.", ...) and options that may be changed when a run is resumed: they affect the number of updates, logging,
- * saving and the score of validations, but not the updates themselves. */
+/* Sections ("run.", ...) and options that may be changed when a run is resumed: they affect the number of
+ * updates, logging, saving and the score of validations, but not the updates themselves. */
 static const char *const changeable[] = {
     "run.",
     "comm.",
@@ -92,8 +92,8 @@ static bool limits_updates(const char *path)
     return !strcmp(path, "train.updates") || !strcmp(path, "train.epochs");
 }
 
-/* Whether the schedule of the run depends on this limit: schedules that end with the run scale their decay to its planned
- * length. */
+/* Whether the schedule of the run depends on this limit: schedules that end with the run scale their decay to
+ * its planned length. */
 static bool sets_schedule_length(const nm_options *run, const char *path)
 {
     const nm_schedule_config *schedule = nm_options_find(run, "schedule");
@@ -184,7 +184,8 @@ static nm_status merge_option(nm_options *run, const nm_options *requested, cons
     return status;
 }
 
-/* Whether the value of the run is that of its recipe, not of the command line or of the model that it trains further. */
+/* Whether the value of the run is that of its recipe, not of the command line or of the model that it trains
+ * further. */
 static bool is_of_recipe(const nm_options *run, const char *path)
 {
     const nm_run_options *options = nm_options_find(run, "run");
@@ -268,10 +269,9 @@ nm_status nm_run_config_write(const char *text, const char *folder, nm_error *er
     return status;
 }
 
-/* ---- the configuration of the checkpoint ---- */
-
-/* The first option outside [run] and [comm] that `truth` sets and that has another value in `text`, heap: "schedule.lr = 0.0005 instead of 0.03"; NULL: there is
- * none. unchangeable: only those that a resumed run must not change. */
+/* The first option outside [run] and [comm] that `truth` sets and that has another value in `text`, heap:
+ * "schedule.lr = 0.0005 instead of 0.03"; NULL: there is none. unchangeable: only those that a resumed run
+ * must not change. */
 static char *find_difference(const nm_options *like, const char *text, const char *truth, bool unchangeable)
 {
     nm_options *read = nm_options_create_like(like), *checkpoint = nm_options_create_like(like);
@@ -326,8 +326,8 @@ static nm_status compare_with_model(const nm_options *like, const char *folder, 
     return status;
 }
 
-/* Writes the text if config.ini is missing, or that of the checkpoint before (digest `before`): the program was killed between the
- * checkpoint and its copy of the configuration. */
+/* Writes the text if config.ini is missing, or that of the checkpoint before (digest `before`): the program
+ * was killed between the checkpoint and its copy of the configuration. */
 static nm_status restore(const char *folder, const char *text, const char *truth, int64_t update,
                          const char *before, char **message, nm_error *err)
 {

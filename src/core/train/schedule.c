@@ -10,29 +10,33 @@
  *     inv-sqrt-decay   f d^-0.5 min(n^-0.5, n W^-1.5)
  *     val-decay        c f d^-0.5 min(n, W-1) W^-1.5
  *     no-warmup        c lr
- *     cosine           lr n/W                     if n < W,    lr F(1/2 (1 + cos(pi (n-W)/(T-W))))   otherwise
+ *     cosine           lr n/W                     if n < W,    lr F(1/2 (1 + cos(pi
+ *                      (n-W)/(T-W))))   otherwise
  *     cosine-ma2019    lr                         if n = 1,
- *                      lr (n-1)/W                 if n <= W,   lr F(1/2 (1 + cos(pi (n-1)/T)))       otherwise
- *     linear           lr n/W                     if n <= W,   lr F((T-n)/(T-W))                     otherwise
+ *                      lr (n-1)/W                 if n <= W,   lr F(1/2 (1 + cos(pi
+ *                      (n-1)/T)))       otherwise
+ *     linear           lr n/W                     if n <= W,   lr
+ *                      F((T-n)/(T-W))                     otherwise
  *     constant         lr
  *     wsd              lr min(n/W, F(min(1, (T-n)/(D T))))    D = schedule.decay_fraction
  *
  *     F(x) = x + r (1 - x), from 1 to r    r = schedule.final_fraction
  *
- * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and no-warmup are those of
- * their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al. 2019; linear is that of fastNLP;
- * wsd (warm-up, stable, decay) is that of Hu et al. 2024 (MiniCPM) with the linear decay of Hägele et al. 2024.
+ * inverse-sqrt is that of fairseq; inv-sqrt-decay is eq. 7 of Nguyen and Salazar 2019; val-decay and
+ * no-warmup are those of their section 3.3, as in their code; cosine-ma2019 is that of the code of Ma et al.
+ * 2019; linear is that of fastNLP; wsd (warm-up, stable, decay) is that of Hu et al. 2024 (MiniCPM) with the
+ * linear decay of Hägele et al. 2024.
  *
- * The schedules with T end when training ends. Before update n of a training run limited to N updates and S seconds, after s
- * seconds,
+ * The schedules with T end when training ends. Before update n of a training run limited to N updates and S
+ * seconds, after s seconds,
  *
  *     b = max(n/N, s/S n/(n-1))          fraction of the limits
  *     p = q + (1-q) (b-a)/(1-a)          position in the schedule
  *     T = n/p
  *
- * b = n/N while s/S < 0.05, because the first updates are slower. a and q are 0 until schedule.early_stopping skips ahead: then
- * a is b, and q the new position. Without skips, T = N exactly while n/N is the larger fraction: the rates of such a run do not
- * depend on time. */
+ * b = n/N while s/S < 0.05, because the first updates are slower. a and q are 0 until schedule.early_stopping
+ * skips ahead: then a is b, and q the new position. Without skips, T = N exactly while n/N is the larger
+ * fraction: the rates of such a run do not depend on time. */
 #include "train/schedule.h"
 
 #include <math.h>
@@ -52,19 +56,40 @@
 const nm_option nm_schedule_options[] = {
     NM_CHOICE(nm_schedule_config, name, "inverse-sqrt",
               NM_SCHEDULES,
-              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with 1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale / sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; no-warmup: lr, with decay by validation scores; cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; wsd (warm-up, stable, decay): warm-up to lr, then lr, which decreases linearly in the last decay_fraction of the planned updates."),
-    ROW(lr, "0.0005", 0, 100, "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
+              "Learning-rate schedule. inverse-sqrt, cosine and linear: warm-up to lr, then decay with "
+                  "1/sqrt(update), a cosine or a line; inv-sqrt-decay: as inverse-sqrt, with the peak scale "
+                  "/ sqrt(model.width warmup); val-decay: the same warm-up, then decay by validation scores; "
+                  "no-warmup: lr, with decay by validation scores; "
+                  "cosine-ma2019: the cosine of the tensorized Transformer's code; constant: lr; "
+                  "wsd (warm-up, stable, decay): warm-up to lr, then lr, which decreases linearly in the "
+                  "last decay_fraction of the planned updates."),
+    ROW(lr, "0.0005", 0, 100,
+        "Peak learning rate; not used by inv-sqrt-decay and val-decay, which have schedule.scale."),
     ROW(init_lr, "0", 0, 100, "Learning rate of the first update (inverse-sqrt)."),
-    ROW(warmup, "4000", 0, 1e12, "Number of warm-up updates, in which the learning rate rises linearly to its peak; 0 disables warm-up."),
-    ROW(warmup_fraction, "0", 0, 1, "Warm-up as a fraction of the planned updates, in place of schedule.warmup; 0: schedule.warmup applies."),
+    ROW(warmup, "4000", 0, 1e12,
+        "Number of warm-up updates, in which the learning rate rises linearly to its peak; "
+        "0 disables warm-up."),
+    ROW(warmup_fraction, "0", 0, 1,
+        "Warm-up as a fraction of the planned updates, in place of schedule.warmup; "
+        "0: schedule.warmup applies."),
     ROW(scale, "1", 0, 1e6, "Factor of the learning rate (inv-sqrt-decay, val-decay)."),
     ROW(decay, "0.8", 0, 1, "Factor of the learning rate at each decay (val-decay, no-warmup)."),
-    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE, "Number of previous validations that a score must be worse than to cause a decay (val-decay, no-warmup)."),
-    ROW(decay_fraction, "0.2", 0, 1, "Fraction of the planned updates in which the rate decreases (wsd); 0: constant after the warm-up."),
-    ROW(final_fraction, "0", 0, 1, "Final learning rate as a fraction of schedule.lr (cosine, cosine-ma2019, linear, wsd)."),
-    ROW(updates, "0", 0, 1e12, "Planned updates of cosine, cosine-ma2019, linear and wsd; 0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, whichever is further, which is reproducible only if the updates are always further."),
-    ROW(early_stopping, "false", 0, 1, "Shortening of cosine, cosine-ma2019, linear and wsd by each validation without a new best, so that the rate is final when train.patience ends the training."),
-    ROW(min_lr, "0", 0, 100, "Learning rate below which training stops after the warm-up; 0 disables the limit."),
+    ROW(patience, "3", 1, NM_SCHEDULE_MAX_PATIENCE,
+        "Number of previous validations that a score must be worse than to cause a decay (val-decay, "
+        "no-warmup)."),
+    ROW(decay_fraction, "0.2", 0, 1,
+        "Fraction of the planned updates in which the rate decreases (wsd); 0: constant after the warm-up."),
+    ROW(final_fraction, "0", 0, 1,
+        "Final learning rate as a fraction of schedule.lr (cosine, cosine-ma2019, linear, wsd)."),
+    ROW(updates, "0", 0, 1e12,
+        "Planned updates of cosine, cosine-ma2019, linear and wsd; "
+        "0: those of train.updates or train.epochs. With train.seconds the schedule follows updates or time, "
+        "whichever is further, which is reproducible only if the updates are always further."),
+    ROW(early_stopping, "false", 0, 1,
+        "Shortening of cosine, cosine-ma2019, linear and wsd by each validation without a new best, so that "
+        "the rate is final when train.patience ends the training."),
+    ROW(min_lr, "0", 0, 100,
+        "Learning rate below which training stops after the warm-up; 0 disables the limit."),
     {0}};
 /* clang-format on */
 
@@ -76,19 +101,25 @@ static bool rate_decreases(const nm_options *options)
 
 /* clang-format off */
 const nm_option_rule nm_schedule_rules[] = {
-    RULE(lr, "!inv-sqrt-decay|val-decay", "the rate follows from schedule.scale, schedule.warmup and model.width"),
+    RULE(lr, "!inv-sqrt-decay|val-decay",
+        "the rate follows from schedule.scale, schedule.warmup and model.width"),
     RULE(init_lr, "inverse-sqrt", "only inverse-sqrt has an initial rate"),
     RULE(warmup, "!no-warmup|constant", "the schedule has no warm-up"),
-    {"schedule.warmup", "schedule.warmup_fraction", "0", "the warm-up is a fraction of the planned updates; set schedule.warmup_fraction = 0 to give a number of updates", NULL},
+    {"schedule.warmup", "schedule.warmup_fraction", "0",
+        "the warm-up is a fraction of the planned updates; set schedule.warmup_fraction = 0 to give a number "
+        "of updates", NULL},
     RULE(warmup_fraction, "!no-warmup|constant", "the schedule has no warm-up"),
     RULE(scale, "inv-sqrt-decay|val-decay", "the peak rate is schedule.lr"),
     RULE(decay, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(patience, "val-decay|no-warmup", "the rate does not depend on validations"),
     RULE(decay_fraction, "wsd", "only wsd has a constant rate before its decay"),
     RULE(final_fraction, "cosine|cosine-ma2019|linear|wsd", "the rate does not decrease to a final value"),
-    {"schedule.final_fraction", "schedule.decay_fraction", NULL, "the rate does not decrease", rate_decreases},
-    RULE(updates, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
-    RULE(early_stopping, "cosine|cosine-ma2019|linear|wsd", "the rate does not depend on the number of updates of the run"),
+    {"schedule.final_fraction", "schedule.decay_fraction", NULL, "the rate does not decrease",
+        rate_decreases},
+    RULE(updates, "cosine|cosine-ma2019|linear|wsd",
+        "the rate does not depend on the number of updates of the run"),
+    RULE(early_stopping, "cosine|cosine-ma2019|linear|wsd",
+        "the rate does not depend on the number of updates of the run"),
     {"schedule.early_stopping", "train.patience", "!0", "early stopping is disabled", NULL},
     {0}};
 /* clang-format on */
@@ -308,7 +339,8 @@ int64_t nm_schedule_warmup(const nm_schedule *schedule)
     return schedules[schedule->config.name].warms_up ? (int64_t)warmup_length(schedule) : 0;
 }
 
-/* Decays if there are at least `patience` earlier scores and the new one is lower than each of the last `patience` ones. */
+/* Decays if there are at least `patience` earlier scores and the new one is lower than each of the last
+ * `patience` ones. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update)
 {
     nm_schedule_state *state = &schedule->state;

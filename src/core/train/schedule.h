@@ -49,25 +49,26 @@ typedef struct nm_schedule {
 /* planned_updates applies if config->updates is 0; 0: unknown. */
 void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, int64_t width,
                       int64_t planned_updates);
-/* Initializes the schedule from the options of an open task. Without train.updates, train.epochs times the updates of the first
- * epoch are planned. Sets task->plan, which models read when they are created. NM_USAGE if the schedule depends on the planned
- * updates and neither updates nor epochs nor the time are limited, or if its warm-up is a fraction of them and neither updates
- * nor epochs are limited. */
+/* Initializes the schedule from the options of an open task. Without train.updates, train.epochs times the
+ * updates of the first epoch are planned. Sets task->plan, which models read when they are created. NM_USAGE
+ * if the schedule depends on the planned updates and neither updates nor epochs nor the time are limited, or
+ * if its warm-up is a fraction of them and neither updates nor epochs are limited. */
 nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err);
 /* Whether the rates depend on the planned updates. */
 bool nm_schedule_has_length(const nm_schedule_config *config);
-/* Before an update, from 1: estimates the planned updates, so that the schedule ends when training ends. time: fraction of
- * train.seconds that has passed; 0: the time is not limited. */
+/* Before an update, from 1: estimates the planned updates, so that the schedule ends when training ends.
+ * time: fraction of train.seconds that has passed; 0: the time is not limited. */
 void nm_schedule_plan(nm_schedule *schedule, int64_t update, double time);
-/* After a validation, with schedule.early_stopping: skips ahead, so that the schedule ends when train.patience ends the
- * training. patience: fraction of train.patience that is used up, 0 after a new best. */
+/* After a validation, with schedule.early_stopping: skips ahead, so that the schedule ends when
+ * train.patience ends the training. patience: fraction of train.patience that is used up, 0 after a new
+ * best. */
 void nm_schedule_skip(nm_schedule *schedule, int64_t update, double time, double patience);
 /* Learning rate of an update, from 1. */
 double nm_schedule_lr(const nm_schedule *schedule, int64_t update);
 /* Length of the warm-up in updates; 0 if the schedule has none. Norms with warmup = lr use it. */
 int64_t nm_schedule_warmup(const nm_schedule *schedule);
-/* Records the score (higher is better) of a validation after `update` updates, which may cause a decay of val-decay and
- * no-warmup. */
+/* Records the score (higher is better) of a validation after `update` updates, which may cause a decay of
+ * val-decay and no-warmup. */
 void nm_schedule_evaluated(nm_schedule *schedule, double score, int64_t update);
 
 #endif

@@ -1,4 +1,5 @@
-/* Combines the statistics of one norm over the shards of all processes during a pass (norm.statistics = update). */
+/* Combines the statistics of one norm over the shards of all processes during a pass (norm.statistics =
+ * update). */
 #include "train/shards_private.h"
 
 #include <stdlib.h>

@@ -107,8 +107,8 @@ static void make_buckets(nm_shard_overlap *o)
     o->planned = true;
 }
 
-/* Adds the gradients of waiting nodes to those of the last shard in this range, as `combine` does. Returns the number of waiting
- * nodes that remain. */
+/* Adds the gradients of waiting nodes to those of the last shard in this range, as `combine` does. Returns
+ * the number of waiting nodes that remain. */
 static int32_t combine_range(nm_shard_tree *tree, int64_t shard, size_t first, size_t n)
 {
     int32_t n_left = tree->n_waiting;

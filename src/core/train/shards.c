@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the shape of the tree ---- */
-
 /* Appends a node to n nodes and combines siblings. Returns the new number of nodes. */
 static int32_t add_position(nm_shard_position *nodes, int32_t n, nm_shard_position node, int64_t n_shards)
 {
@@ -19,7 +17,8 @@ static int32_t add_position(nm_shard_position *nodes, int32_t n, nm_shard_positi
     return n + 1;
 }
 
-/* Writes the nodes that remain after the shards of a range and returns their number; *most: maximum number after any shard. */
+/* Writes the nodes that remain after the shards of a range and returns their number; *most: maximum number
+ * after any shard. */
 static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, nm_shard_position *nodes, int32_t *most)
 {
     int32_t n = 0;
@@ -31,8 +30,8 @@ static int32_t nodes_of_range(int64_t n_shards, nm_shard_range range, nm_shard_p
     return n;
 }
 
-/* Maximum number of waiting nodes. A single process does not store the node of its last shard, which is the sum of all shards;
- * one of several stores all nodes of its range. */
+/* Maximum number of waiting nodes. A single process does not store the node of its last shard, which is the
+ * sum of all shards; one of several stores all nodes of its range. */
 static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
 {
     nm_shard_position nodes[NM_SHARD_MAX_NODES];
@@ -44,8 +43,6 @@ static int32_t capacity_of(int64_t n_shards, const nm_comm *comm)
     nodes_of_range(n_shards, range, nodes, &most);
     return comm->size > 1 && levels > most ? levels : most;
 }
-
-/* ---- nodes of all processes ---- */
 
 enum { PART_ALIGNMENT = 16 }; /* NM_DOT_BLOCK if the tree is sharded */
 
@@ -156,8 +153,6 @@ void nm_shard_tree_release(nm_shard_tree *tree)
     *tree = (nm_shard_tree){0};
 }
 
-/* ---- combining ---- */
-
 void nm_shard_tree_start(nm_shard_tree *tree)
 {
     tree->has_current = false;
@@ -235,8 +230,6 @@ void nm_shard_tree_end(nm_shard_tree *tree, int64_t shard, const nm_shard_sums *
     combine(tree, (nm_shard_position){0, shard}, sums);
 }
 
-/* ---- exchange ---- */
-
 /* Copies sums, rows and statistics of this process's nodes to the inbox, from which they are sent. */
 static void pack_rest(nm_shard_tree *tree)
 {
@@ -252,15 +245,16 @@ static void pack_rest(nm_shard_tree *tree)
     }
 }
 
-/* Gradients of node i of this process. Those of the last one are not stored if they were sent during the pass. */
+/* Gradients of node i of this process. Those of the last one are not stored if they were sent during the
+ * pass. */
 static char *own_gradients(const nm_shard_tree *tree, int32_t i)
 {
     return nm_shard_sends_during_pass(tree) && i == tree->n_waiting - 1 ? tree->params->grads
                                                                         : tree->waiting[i].grads;
 }
 
-/* Exchanges the nodes of all processes: each rank gets its part of the gradients, unless they were sent during the pass, and the
- * rest of every node. */
+/* Exchanges the nodes of all processes: each rank gets its part of the gradients, unless they were sent
+ * during the pass, and the rest of every node. */
 static nm_status exchange_nodes(nm_shard_tree *tree, nm_error *err)
 {
     nm_shard_inbox *inbox = tree->inbox;

@@ -1,11 +1,9 @@
-/* Declarations that the files of the tree of shards share: tree and exchange (shards.c), exchange during the backward pass
- * (shard_overlap.c), statistics of one norm (shard_join.c). */
+/* Declarations that the files of the tree of shards share: tree and exchange (shards.c), exchange during the
+ * backward pass (shard_overlap.c), statistics of one norm (shard_join.c). */
 #ifndef NM_SHARDS_PRIVATE_H
 #define NM_SHARDS_PRIVATE_H
 
 #include "train/shards.h"
-
-/* ---- the shape of the tree ---- */
 
 typedef struct nm_shard_position {
     int32_t level;
@@ -34,8 +32,6 @@ static inline nm_shard_position nm_shard_parent(nm_shard_position node)
 }
 
 enum { NM_SHARD_MAX_NODES = 128 }; /* maximum number of nodes of a range: two per level */
-
-/* ---- nodes of all processes ---- */
 
 typedef struct nm_shard_inbox {
     nm_shard_position *positions; /* [n], in ascending order of shards */
@@ -69,8 +65,6 @@ static inline char *nm_shard_inbox_grads(const nm_shard_tree *tree, int32_t node
 /* grads = earlier + grads for n elements from `first`. */
 void nm_shard_add_gradients(nm_shard_tree *tree, const void *earlier, size_t first, size_t n);
 
-/* ---- exchange during the last backward pass: shard_overlap.c ---- */
-
 /* Whether the gradients of the current update are sent during the pass. */
 bool nm_shard_sends_during_pass(const nm_shard_tree *tree);
 /* Before the first shard of an update. */
@@ -78,8 +72,6 @@ void nm_shard_overlap_start(nm_shard_tree *tree);
 /* After the pass whose gradients are sent: sends the buckets that remain. */
 void nm_shard_overlap_end(nm_shard_tree *tree);
 void nm_shard_overlap_close(nm_shard_tree *tree);
-
-/* ---- statistics of one norm: shard_join.c ---- */
 
 void nm_shard_join_close(nm_shard_tree *tree);
 

@@ -1,5 +1,5 @@
-/* A task combines data, vocabulary, model, loss, prediction and metric. The training loop accesses a task only through this
- * table. */
+/* A task combines data, vocabulary, model, loss, prediction and metric. The training loop accesses a task
+ * only through this table. */
 #ifndef NM_TASK_H
 #define NM_TASK_H
 
@@ -36,62 +36,66 @@ typedef struct nm_task_type {
     const nm_model_type *model;
     const nm_option *options; /* section [data] */
     size_t config_size;
-    /* Options of [data] that determine the entries of the dictionaries, ends with NULL: a model that is trained further keeps its
-     * own. NULL: none. */
+    /* Options of [data] that determine the entries of the dictionaries, ends with NULL: a model that is
+     * trained further keeps its own. NULL: none. */
     const char *const *text_options;
     /* Registers further sections, such as [decode]; may be NULL. */
     void (*add_options)(nm_options *options);
     bool perplexity; /* whether exp(loss per target) is a perplexity */
-    /* The loss of the task's reference code is a mean over tokens or examples, not a sum over tokens as in fairseq: the default
-     * scale of penalties (norm.rbn.scale). */
+    /* The loss of the task's reference code is a mean over tokens or examples, not a sum over tokens as in
+     * fairseq: the default scale of penalties (norm.rbn.scale). */
     bool mean_loss;
-    /* Whether a model with these options has access to the tokens that it predicts (target leakage), so that exp(loss) is not a
-     * perplexity. NULL: never. */
+    /* Whether a model with these options has access to the tokens that it predicts (target leakage), so that
+     * exp(loss) is not a perplexity. NULL: never. */
     bool (*is_noncausal)(const nm_options *options);
-    /* Opens the data, for training; or the texts in a model file, for inference. Sets task->parts; close in every case. */
+    /* Opens the data, for training; or the texts in a model file, for inference. Sets task->parts; close in
+     * every case. */
     nm_status (*open)(nm_task *task, nm_error *err);
     nm_status (*open_model)(nm_task *task, const nm_safetensors *file, nm_error *err);
     /* A line of text for the user about the data that `open` has read; NULL: none. May be NULL. */
     const char *(*note)(const nm_task *task);
     /* A warning about the data that `open` has read, heap; NULL: none. May be NULL. */
     char *(*data_warning)(const nm_task *task);
-    /* Size of the training data for the sections [size.N] of a recipe, in `size_unit`; config: section [data]. */
+    /* Size of the training data for the sections [size.N] of a recipe, in `size_unit`; config: section
+     * [data]. */
     nm_status (*measure)(const void *config, int64_t *size, nm_error *err);
     const char *size_unit; /* "sentence pairs" */
     nm_model_sizes (*sizes)(const nm_task *task);
     const void *assumed_sizes; /* nm_model_sizes.more of a model that is declared without data */
     /* Called after the model is created, e.g. to set the output vocabulary; may be NULL. */
     nm_status (*prepare_model)(nm_task *task, nm_model *model, nm_error *err);
-    /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a checkpoint is
-     * loaded. May be NULL. */
+    /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a
+     * checkpoint is loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
-    /* Fits parameters to the training data. Called by rank 0 when a training run starts, not when it is resumed. Returns a line of
-     * text for the user, heap; NULL: none. May be NULL. */
+    /* Fits parameters to the training data. Called by rank 0 when a training run starts, not when it is
+     * resumed. Returns a line of text for the user, heap; NULL: none. May be NULL. */
     char *(*fit_params)(nm_task *task, nm_model *model);
     /* A line to print before fit_params if it may take long; heap, or NULL. May be NULL. */
     char *(*announce_fit)(const nm_task *task, const nm_model *model);
-    /* Whether a warm start may copy a parameter. source: the task of the model it comes from; NULL: another task than this one.
-     * NULL: every parameter. */
+    /* Whether a warm start may copy a parameter. source: the task of the model it comes from; NULL: another
+     * task than this one. NULL: every parameter. */
     bool (*transfers)(const nm_task *task, const nm_task *source, const char *param);
-    /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one per entry of a dictionary; the name identifies
-     * the entry in a model with another dictionary. NULL for other axes and parameters, and for an index past the last entry. May
-     * be NULL. */
+    /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one per entry of a dictionary;
+     * the name identifies the entry in a model with another dictionary. NULL for other axes and parameters,
+     * and for an index past the last entry. May be NULL. */
     const char *(*entry_name)(const nm_task *task, const char *param, int axis, int32_t index);
     /* The batches of one epoch, released by the caller. NM_USAGE: there is no data for the split. */
     nm_status (*epoch)(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                        nm_error *err);
-    /* Contents of batch i, allocated in the arena, which is reset first. step: number of the micro-batch, for random numbers. */
+    /* Contents of batch i, allocated in the arena, which is reset first. step: number of the micro-batch, for
+     * random numbers. */
     nm_batch (*batch)(nm_task *task, nm_split split, const nm_batches *batches, int64_t i, uint32_t step,
                       bool training, nm_arena *arena);
     /* The largest possible batch with arbitrary contents, for the dry run that measures memory. */
     nm_batch (*largest)(nm_task *task, nm_arena *arena);
-    /* Forward pass. Returns device doubles [2], sums over the targets of the smoothed loss and of the negative log-likelihood;
-     * NULL if the tape is exhausted. */
+    /* Forward pass. Returns device doubles [2], sums over the targets of the smoothed loss and of the
+     * negative log-likelihood; NULL if the tape is exhausted. */
     double *(*loss)(nm_task *task, nm_model *model, nm_tape *tape, const nm_batch *batch, bool smoothed);
     /* Score on the first examples of a split; examples 0: all. */
     nm_status (*score)(nm_task *task, nm_model *model, nm_split split, int64_t examples, nm_task_score *score,
                        nm_error *err);
-    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the output). */
+    /* Chance-level loss: loss per target of the uniform distribution. NULL: ln(number of classes of the
+     * output). */
     double (*chance_loss)(const nm_task *task);
     /* Adds the texts that inference needs to the metadata of a model file. */
     void (*save)(const nm_task *task, nm_safetensors_writer *writer);

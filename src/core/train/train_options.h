@@ -40,7 +40,8 @@ typedef struct nm_optim_config {
  * the task such as [decode], and [device], with their rules. */
 void nm_train_options_add(nm_options *options, const nm_task_type *task);
 
-/* Specification of the softmax loss. smoothed: with train.label_smoothing. targets: host, must outlive the result. */
+/* Specification of the softmax loss. smoothed: with train.label_smoothing. targets: host, must outlive the
+ * result. */
 nm_loss_spec nm_train_loss(const nm_options *options, const int32_t *targets, bool smoothed);
 
 #endif

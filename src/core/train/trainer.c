@@ -20,10 +20,8 @@ static void warn(nm_trainer *trainer, char *warning)
     free(warning);
 }
 
-/* ---- opening ---- */
-
-/* The model whose dictionary entries a run keeps, heap; NULL: none. The checkpoint of a run that is resumed has all of them, in the
- * same order, so that the model which it trains further is not needed again. */
+/* The model whose dictionary entries a run keeps, heap; NULL: none. The checkpoint of a run that is resumed
+ * has all of them, in the same order, so that the model which it trains further is not needed again. */
 static char *find_tuned_model(const nm_trainer *trainer, const char *folder, bool resume)
 {
     const nm_run_options *run = nm_options_find(trainer->options, "run");
@@ -122,8 +120,9 @@ static void report_muon(nm_trainer *trainer)
 
 static nm_status open_tape(nm_trainer *trainer, nm_error *err)
 {
-    /* The tape reuses blocks by size. Batches whose sides have different lengths reuse fewer blocks than the largest batch, whose
-     * sides have equal lengths, and instruments allocate some memory. Pages that are not accessed use address space only. */
+    /* The tape reuses blocks by size. Batches whose sides have different lengths reuse fewer blocks than the
+     * largest batch, whose sides have equal lengths, and instruments allocate some memory. Pages that are not
+     * accessed use address space only. */
     enum { RESERVE_FACTOR = 2, RESERVE_EXTRA = 64 << 20 };
     size_t available = nm_device_memory_bytes(trainer->device);
     bool recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
@@ -150,7 +149,8 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
-/* NM_USAGE for a data folder, whose files the run would be mixed with. One that has a run already is accepted, for resuming. */
+/* NM_USAGE for a data folder, whose files the run would be mixed with. One that has a run already is
+ * accepted, for resuming. */
 static nm_status check_folder(const char *folder, nm_error *err)
 {
     bool is_data, has_log, has_checkpoints;
@@ -191,8 +191,9 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     return status;
 }
 
-/* Opens the log, in which changes to the configuration of a resumed run are recorded. A new run writes config.ini; that of a
- * resumed run changes together with the next checkpoint, so that a refused change has no effect. */
+/* Opens the log, in which changes to the configuration of a resumed run are recorded. A new run writes
+ * config.ini; that of a resumed run changes together with the next checkpoint, so that a refused change has
+ * no effect. */
 static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
 {
     json_t *changes = NULL;
@@ -214,7 +215,8 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
     return status;
 }
 
-/* Whether norm i is the first one of its type, and the type has settings that depend on the planned updates. */
+/* Whether norm i is the first one of its type, and the type has settings that depend on the planned
+ * updates. */
 static bool is_reported(const nm_params *params, size_t i)
 {
     const nm_norm_type *type = params->norms[i]->type;
@@ -324,7 +326,8 @@ static void warn_without_limit(nm_trainer *trainer)
                                     "train.seconds or train.patience, or stop it (Ctrl-C)");
 }
 
-/* The checkpoint of a run that is resumed, or the start of a new run; then the log. Only rank 0 has a folder. */
+/* The checkpoint of a run that is resumed, or the start of a new run; then the log. Only rank 0 has a
+ * folder. */
 static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, nm_error *err)
 {
     bool root = !trainer->comm->rank, found = false;

@@ -1,6 +1,6 @@
-/* Training of any task: batches, loss, gradients, updates, validations, checkpoints. The files of a run folder are documented in
- * docs/formats.md. A checkpoint contains the complete training state: a resumed run is bitwise identical to an uninterrupted
- * one. */
+/* Training of any task: batches, loss, gradients, updates, validations, checkpoints. The files of a run
+ * folder are documented in docs/formats.md. A checkpoint contains the complete training state: a resumed run
+ * is bitwise identical to an uninterrupted one. */
 #ifndef NM_TRAINER_H
 #define NM_TRAINER_H
 
@@ -59,16 +59,19 @@ typedef struct nm_train_callbacks {
     void *user;          /* first argument of the callbacks */
     const char *command; /* command line, for the log */
     void (*progress)(void *user, const nm_training_progress *progress);
-    /* before a validation; last_seconds: the duration of the one before in this session, 0 if there was none */
+    /* before a validation; last_seconds: the duration of the one before in this session, 0 if there was
+     * none */
     void (*validating)(void *user, int64_t update, double last_seconds);
     void (*validated)(void *user, const nm_training_validation *validation);
     void (*message)(void *user, const char *text);
-    /* Nonzero requests to finish the update, or to end the validation, to save and to return NM_INTERRUPTED. A resumed run
-     * repeats the validation. With several processes, the score of a validation does not end early. */
+    /* Nonzero requests to finish the update, or to end the validation, to save and to return NM_INTERRUPTED.
+     * A resumed run repeats the validation. With several processes, the score of a validation does not end
+     * early. */
     const nm_stop *stop;
     const nm_train_hooks *hooks;
-    /* The processes that train together, all with the same options; NULL: a single process. Rank 0 writes the files and calls
-     * the callbacks; `stop` may be set in any process. After an error the caller calls nm_comm_finish. */
+    /* The processes that train together, all with the same options; NULL: a single process. Rank 0 writes the
+     * files and calls the callbacks; `stop` may be set in any process. After an error the caller calls
+     * nm_comm_finish. */
     nm_comm *comm;
     /* The trainer is opened to measure the model only: no folder, no files, and it must not run. */
     bool dry_run;
@@ -79,14 +82,16 @@ typedef struct nm_train_callbacks {
 
 typedef struct nm_trainer nm_trainer;
 
-/* Opens the data, creates the model, measures and allocates memory, creates and locks the folder. NM_USAGE without resume if the
- * folder contains a run. With resume the newest intact checkpoint is loaded; if there is no checkpoint the run starts from the
- * beginning. options and task must outlive the trainer; callbacks are copied and may be NULL. */
+/* Opens the data, creates the model, measures and allocates memory, creates and locks the folder. NM_USAGE
+ * without resume if the folder contains a run. With resume the newest intact checkpoint is loaded; if there
+ * is no checkpoint the run starts from the beginning. options and task must outlive the trainer; callbacks
+ * are copied and may be NULL. */
 nm_status nm_trainer_open(nm_trainer **trainer, const nm_task_type *task, const nm_options *options,
                           const char *folder, bool resume, const nm_train_callbacks *callbacks,
                           nm_error *err);
-/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request; NM_DIVERGED if the loss,
- * a penalty or the gradient norm is not finite, or if the loss exceeds the divergence threshold. */
+/* Trains until a limit of [train] or schedule.min_lr is reached. NM_INTERRUPTED after a stop request;
+ * NM_DIVERGED if the loss, a penalty or the gradient norm is not finite, or if the loss exceeds the
+ * divergence threshold. */
 nm_status nm_trainer_run(nm_trainer *trainer, nm_error *err);
 /* NULL is accepted. */
 void nm_trainer_close(nm_trainer *trainer);
@@ -94,7 +99,8 @@ void nm_trainer_close(nm_trainer *trainer);
 const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
 nm_model *nm_trainer_model(const nm_trainer *trainer);
 const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
-/* Maximum memory of an update in bytes: parameters, gradients, optimizer state and activations, measured by a dry run. */
+/* Maximum memory of an update in bytes: parameters, gradients, optimizer state and activations, measured by a
+ * dry run. */
 size_t nm_trainer_peak_bytes(const nm_trainer *trainer);
 /* XXH3-64 of the parameters. */
 uint64_t nm_trainer_weights_hash(const nm_trainer *trainer);

@@ -1,5 +1,6 @@
-/* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop (loop.c), update
- * (update.c), validation (validate.c), checkpoints (resume.c), several ranks (ranks.c), log (log.c). */
+/* Declarations that the files of the trainer share: opening (trainer.c), access (trainer_state.c), loop
+ * (loop.c), update (update.c), validation (validate.c), checkpoints (resume.c), several ranks (ranks.c), log
+ * (log.c). */
 #ifndef NM_TRAINER_PRIVATE_H
 #define NM_TRAINER_PRIVATE_H
 
@@ -54,7 +55,8 @@ struct nm_trainer {
     int32_t n_lanes;
     nm_workers workers; /* norm.state = worker */
     bool stop;          /* with several processes: one of them was requested to stop, when they last agreed */
-    /* With several processes: messages of this one since nm_ranks_share_messages, each ending with a newline; heap or NULL. */
+    /* With several processes: messages of this one since nm_ranks_share_messages, each ending with a newline;
+     * heap or NULL. */
     char *messages;
     double logged_wait;   /* comm->wait_seconds at the last record of the log */
     int64_t logged_bytes; /* comm->sent_bytes at the last record of the log */
@@ -94,11 +96,12 @@ void nm_trainer_message(nm_trainer *trainer, const char *format, ...) __attribut
 
 /* update.c: measures the memory of an update. */
 nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
-/* update.c: makes state.batch the index of an existing batch; begins the next epoch if necessary. shard: index of the batch in the
- * update. */
+/* update.c: makes state.batch the index of an existing batch; begins the next epoch if necessary. shard:
+ * index of the batch in the update. */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err);
 
-/* ranks.c; all ranks must call these functions. NM_MISMATCH if ranks have different programs, options, data or devices. */
+/* ranks.c; all ranks must call these functions. NM_MISMATCH if ranks have different programs, options, data
+ * or devices. */
 nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
 /* NM_MISMATCH unless the parameters of all ranks are bitwise equal. */
 nm_status nm_ranks_compare_weights(const nm_trainer *trainer, nm_error *err);

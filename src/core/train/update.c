@@ -1,5 +1,5 @@
-/* One update: forward and backward passes of the shards, gradient norm, clipping, optimizer. Before the first update a dry run
- * of the largest batch measures the memory. */
+/* One update: forward and backward passes of the shards, gradient norm, clipping, optimizer. Before the first
+ * update a dry run of the largest batch measures the memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,9 @@
 
 #include "train/trainer_private.h"
 
-/* train.balance_shards: balances the batches of each update, from state.batch, which is shard `shard` of its update, to the end
- * of the epoch. If an update contains shards of two epochs they are balanced within each epoch. */
+/* train.balance_shards: balances the batches of each update, from state.batch, which is shard `shard` of its
+ * update, to the end of the epoch. If an update contains shards of two epochs they are balanced within each
+ * epoch. */
 static nm_status balance_shards(nm_trainer *trainer, int64_t shard, nm_error *err)
 {
     const int64_t n_shards = trainer->config->shards;
@@ -168,8 +169,8 @@ static uint64_t hash_gradients(const nm_trainer *trainer)
     return hash;
 }
 
-/* train.check_shard: if the next update ends with a checkpoint, chooses one of its shards, which another process computes before
- * its own ones, with the same result as its owner. */
+/* train.check_shard: if the next update ends with a checkpoint, chooses one of its shards, which another
+ * process computes before its own ones, with the same result as its owner. */
 static nm_status check_shard(nm_trainer *trainer, nm_error *err)
 {
     const nm_train_state *state = &trainer->state;
@@ -289,7 +290,8 @@ static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
         nm_shard_sums sums;
         nm_shard_tree_begin(&trainer->shards);
         nm_workers_load(&trainer->workers, params, shard);
-        /* Gradients that are sent are combined with those of other shards, and then have no hash of their shard. */
+        /* Gradients that are sent are combined with those of other shards, and then have no hash of their
+         * shard. */
         if (draw.last && !trainer->check.due)
             trainer->tape.observer = nm_shard_tree_send_during(&trainer->shards, shard);
         nm_status status = pass(trainer, &trainer->tape, &batch, draw.step, &sums, err);
@@ -344,8 +346,8 @@ static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
     return NM_OK;
 }
 
-/* Computes the shards of this rank for the next update, and combines them with those of the other ranks. The current node of the
- * tree is then the sum over all shards. */
+/* Computes the shards of this rank for the next update, and combines them with those of the other ranks. The
+ * current node of the tree is then the sum over all shards. */
 static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
 {
     nm_train_state *state = &trainer->state;

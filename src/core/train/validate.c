@@ -1,5 +1,6 @@
-/* Validation: the loss with running statistics; if norms use batch statistics also the loss with the statistics of each batch
- * (RBN reduces the difference of the two losses); the score of the task. The training state does not change. */
+/* Validation: the loss with running statistics; if norms use batch statistics also the loss with the
+ * statistics of each batch (RBN reduces the difference of the two losses); the score of the task. The
+ * training state does not change. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -16,8 +17,8 @@ typedef struct batch_loss {
     int64_t n_targets, n_ignored;
 } batch_loss;
 
-/* Losses of the batches of this process; batch_stats: of all batches, with batch statistics, without dropout. Ends early at a
- * request to stop, which the caller has to check with nm_ranks_share_stop. */
+/* Losses of the batches of this process; batch_stats: of all batches, with batch statistics, without dropout.
+ * Ends early at a request to stop, which the caller has to check with nm_ranks_share_stop. */
 static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                                 batch_loss *losses, nm_error *err)
 {
@@ -64,8 +65,9 @@ static nm_status share_losses(nm_comm *comm, batch_loss *losses, int64_t n, nm_e
     return status;
 }
 
-/* Mean losses over all batches, summed in their order, so that the result does not depend on the number of processes. With
- * batch_stats the running statistics change from batch to batch, and every process computes all batches. */
+/* Mean losses over all batches, summed in their order, so that the result does not depend on the number of
+ * processes. With batch_stats the running statistics change from batch to batch, and every process computes
+ * all batches. */
 static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool batch_stats,
                            validation_loss *mean, nm_error *err)
 {
@@ -88,7 +90,8 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
     return status;
 }
 
-/* The loss with batch statistics. Its forward passes update the running statistics, which are restored afterwards. */
+/* The loss with batch statistics. Its forward passes update the running statistics, which are restored
+ * afterwards. */
 static nm_status batch_loss_over(nm_trainer *trainer, const nm_batches *batches, nm_training_validation *v,
                                  nm_error *err)
 {

@@ -24,8 +24,6 @@ typedef struct warm_start {
     size_t n_used;
 } warm_start;
 
-/* ---- the source ---- */
-
 /* Opens the texts of a source of the same task, for the names of dictionary entries. */
 static nm_status open_source(warm_start *self, nm_error *err)
 {
@@ -80,8 +78,6 @@ static const nm_safetensor *find_float(const warm_start *self, const char *name,
     return found;
 }
 
-/* ---- parameters ---- */
-
 static uint32_t hash_name(const char *name)
 {
     return (uint32_t)XXH3_64bits(name, strlen(name));
@@ -98,9 +94,9 @@ static int32_t find_entry(const warm_start *self, const nm_hash_map *names, cons
     return -1;
 }
 
-/* Returns from [n], heap: row or column of the source for row or column i of the parameter, -1: none. *named: the axis has the
- * entries of a dictionary, which are matched by name. NULL if an axis without names has another length than in the source, or if
- * the names of the source are unknown. */
+/* Returns from [n], heap: row or column of the source for row or column i of the parameter, -1: none. *named:
+ * the axis has the entries of a dictionary, which are matched by name. NULL if an axis without names has
+ * another length than in the source, or if the names of the source are unknown. */
 static int32_t *match_axis(const warm_start *self, const char *param, int axis, int32_t n, int32_t n_source,
                            bool *named)
 {
@@ -189,8 +185,6 @@ static bool copy_param(warm_start *self, nm_tensor *to)
     return copied;
 }
 
-/* ---- norms ---- */
-
 static char *slot_name(const nm_norm *norm, const char *slot)
 {
     return nm_format("%s.%s", norm->site.name, slot);
@@ -216,8 +210,9 @@ static bool has_state(const nm_norm *norm, const char *name)
     return false;
 }
 
-/* Whether the source has, at this site, a running vector that the norm lacks. Then it has another type, whose running vectors of
- * the same name may be other statistics: running_var is the variance in batch, and the mean square of scaled rows in pnv. */
+/* Whether the source has, at this site, a running vector that the norm lacks. Then it has another type, whose
+ * running vectors of the same name may be other statistics: running_var is the variance in batch, and the
+ * mean square of scaled rows in pnv. */
 static bool has_other_slots(const warm_start *self, const nm_norm *norm)
 {
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
@@ -282,8 +277,6 @@ static void copy_norm(warm_start *self, nm_norm *norm)
         self->used[self->n_used++] = found;
     }
 }
-
-/* ---- report ---- */
 
 static void list_unused(warm_start *self)
 {

@@ -1,11 +1,11 @@
-/* Bag of words: multinomial logistic regression over the unigrams and bigrams of a text. The feature of an n-gram g with count
- * c > 0 in a text is
+/* Bag of words: multinomial logistic regression over the unigrams and bigrams of a text. The feature of an
+ * n-gram g with count c > 0 in a text is
  *
  *     x_g = (1 + ln c) (1 + ln((1 + N) / (1 + N_g)))
  *
- * with the number N of training texts and the number N_g of those that contain g (scikit-learn's TfidfVectorizer with
- * sublinear_tf). The features of a text are scaled to L2 norm 1. C is the value of a grid with the best accuracy on the
- * validation texts. */
+ * with the number N of training texts and the number N_g of those that contain g (scikit-learn's
+ * TfidfVectorizer with sublinear_tf). The features of a text are scaled to L2 norm 1. C is the value of a
+ * grid with the best accuracy on the validation texts. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -74,8 +74,8 @@ static int compare_columns(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Makes the n-grams that occur in at least k texts features, in the order of first occurrence. k is the smallest number for
- * which there are at most max_features. */
+/* Makes the n-grams that occur in at least k texts features, in the order of first occurrence. k is the
+ * smallest number for which there are at most max_features. */
 static void choose_columns(bag *self, size_t max_features)
 {
     int32_t least = 1;

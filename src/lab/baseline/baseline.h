@@ -1,7 +1,9 @@
-/* Baselines: simple models of each task, fitted in seconds, with which the scores of trained models are compared.
+/* Baselines: simple models of each task, fitted in seconds, with which the scores of trained models are
+ * compared.
  *
- * A baseline is one file with an nm_baseline_type, and one line in baselines.c. It is fitted to the training split of the task's
- * data, its settings are chosen on the validation split, and it is scored with the function that scores the task's models. */
+ * A baseline is one file with an nm_baseline_type, and one line in baselines.c. It is fitted to the training
+ * split of the task's data, its settings are chosen on the validation split, and it is scored with the
+ * function that scores the task's models. */
 #ifndef NM_BASELINE_H
 #define NM_BASELINE_H
 
@@ -23,8 +25,8 @@ typedef struct nm_baseline_result {
 typedef struct nm_baseline_type {
     const char *name, *title; /* "majority", "majority class" */
     const nm_task_type *task;
-    /* Fits the baseline and scores the validation and the test split, if the data has them. The caller releases the result,
-     * also after an error. */
+    /* Fits the baseline and scores the validation and the test split, if the data has them. The caller
+     * releases the result, also after an error. */
     nm_status (*run)(const nm_task *task, const nm_baseline_config *config, nm_baseline_result *result,
                      nm_error *err);
 } nm_baseline_type;

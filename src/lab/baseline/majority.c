@@ -1,4 +1,5 @@
-/* Majority class: predicts the most frequent class of the training texts; of equally frequent ones, the first. */
+/* Majority class: predicts the most frequent class of the training texts; of equally frequent ones, the
+ * first. */
 #include <stdlib.h>
 
 #include "base/memory.h"

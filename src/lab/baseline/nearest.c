@@ -1,11 +1,12 @@
-/* Nearest neighbor: the translation of a sentence q is that of the most similar source sentence s of the training data, by BM25
- * over subwords (Robertson and Zaragoza 2009); of equally similar sentences, the first one:
+/* Nearest neighbor: the translation of a sentence q is that of the most similar source sentence s of the
+ * training data, by BM25 over subwords (Robertson and Zaragoza 2009); of equally similar sentences, the first
+ * one:
  *
  *     score(q, s) = sum over distinct t in q of idf(t) c (k + 1) / (c + k (1 - b + b |s| / mean))
  *     idf(t)      = ln(1 + (N - N_t + 0.5) / (N_t + 0.5))
  *
- * c: count of t in s; N: number of sentences; N_t: number of sentences that contain t; mean: mean length of the sentences;
- * k = 1.2; b = 0.75. */
+ * c: count of t in s; N: number of sentences; N_t: number of sentences that contain t; mean: mean length of
+ * the sentences; k = 1.2; b = 0.75. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* N-gram language models: unigrams, and the order with the lowest perplexity on the validation text. The same tokens are scored
- * as with a Transformer (data.eval_streams, data.incomplete), so that perplexities are comparable. */
+/* N-gram language models: unigrams, and the order with the lowest perplexity on the validation text. The same
+ * tokens are scored as with a Transformer (data.eval_streams, data.incomplete), so that perplexities are
+ * comparable. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -58,7 +59,8 @@ static void release_scores(nm_task_score *scores)
         nm_task_score_release(&scores[split]);
 }
 
-/* Increases the order while the perplexity of the validation text decreases. Sets the scores and *order of the best one. */
+/* Increases the order while the perplexity of the validation text decreases. Sets the scores and *order of
+ * the best one. */
 static nm_status choose_order(const nm_task *task, nm_kneser_ney *model, nm_baseline_result *result,
                               int *order, nm_error *err)
 {

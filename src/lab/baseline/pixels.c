@@ -1,5 +1,5 @@
-/* Baselines of images: the nearest class mean, and logistic regression. Both read the pixels of an image that is scaled to
- * 8 x 8: 192 numbers from 0 to 1.
+/* Baselines of images: the nearest class mean, and logistic regression. Both read the pixels of an image that
+ * is scaled to 8 x 8: 192 numbers from 0 to 1.
  *
  *     nearest class mean    argmin over k of |x - mean of the training images of class k| */
 #include <math.h>
@@ -39,8 +39,6 @@ static void score_splits(const nm_image_parts *parts,
         free(predicted);
     }
 }
-
-/* ---- nearest class mean ---- */
 
 typedef struct class_means {
     size_t n;      /* classes */
@@ -88,8 +86,6 @@ static nm_status class_mean_run(const nm_task *task, const nm_baseline_config *c
     free(self.means);
     return NM_OK;
 }
-
-/* ---- logistic regression ---- */
 
 static nm_sparse matrix_of(const nm_image_set *set)
 {

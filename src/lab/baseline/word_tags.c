@@ -1,12 +1,12 @@
-/* Tagging by word: the probability of a tag t for a word is estimated from the counts c of the keys of the word, from general
- * to specific: its shape (capitals, digits), the shape with its last 1, 2 and 3 characters, the lowercased word, the word. With
- * T tags:
+/* Tagging by word: the probability of a tag t for a word is estimated from the counts c of the keys of the
+ * word, from general to specific: its shape (capitals, digits), the shape with its last 1, 2 and 3
+ * characters, the lowercased word, the word. With T tags:
  *
  *     P_0(t) = 1 / T
  *     P_k(t) = (c(key_k, t) + P_{k-1}(t)) / (c(key_k) + 1)
  *
- * Shapes and endings are counted over rare words of the training text, which unseen words resemble (Brants 2000). The tags of a
- * sentence are the sequence allowed by the tag scheme that maximizes
+ * Shapes and endings are counted over rare words of the training text, which unseen words resemble (Brants
+ * 2000). The tags of a sentence are the sequence allowed by the tag scheme that maximizes
  *
  *     frequent-tag   product over i of P(t_i | w_i)
  *     hmm            product over i of P(t_i | w_i) / P(t_i) P(t_i | t_{i-1}), a hidden Markov model */
@@ -41,8 +41,8 @@ static const char *shape_of(const char *text, size_t bytes, const char *lower)
     return digit ? "0" : first && other ? "AA" : first ? "Aa" : other ? "aA" : "a";
 }
 
-/* Sets keys to the indexes of the keys of a form, general ones first, and returns their number. add: counts the keys; shapes and
- * endings only if the form is rare. The first byte of a key is its kind. */
+/* Sets keys to the indexes of the keys of a form, general ones first, and returns their number. add: counts
+ * the keys; shapes and endings only if the form is rare. The first byte of a key is its kind. */
 static int32_t keys_of(lexicon *self, int32_t form, bool add, size_t keys[MAX_KEYS])
 {
     const nm_count *item = &self->parts->forms.items[form];

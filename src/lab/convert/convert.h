@@ -1,7 +1,8 @@
 /* Conversion of models to and from the formats of other toolkits.
  *
- * A format is one file that defines an nm_foreign_format, and one line in formats.c. Conversion is exact: a part of a model
- * that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the message names the part and the reason. */
+ * A format is one file that defines an nm_foreign_format, and one line in formats.c. Conversion is exact: a
+ * part of a model that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the message names
+ * the part and the reason. */
 #ifndef NM_CONVERT_H
 #define NM_CONVERT_H
 
@@ -16,8 +17,8 @@ typedef struct nm_convert_settings {
 typedef struct nm_foreign_format {
     const char *name;  /* "ctranslate2", as in --to and --from */
     const char *title; /* "CTranslate2 folder" */
-    /* Writes the files of the model to an existing folder. The model is on the backend ref, in float32. NULL: writing is not
-     * supported. */
+    /* Writes the files of the model to an existing folder. The model is on the backend ref, in float32. NULL:
+     * writing is not supported. */
     nm_status (*write)(const nm_loaded_model *loaded, const char *folder, nm_error *err);
     /* Reads the file or folder `path` and writes the model file `output`. NULL: reading is not supported. */
     nm_status (*read)(const char *path, const nm_convert_settings *settings, const char *output,
@@ -33,12 +34,12 @@ extern const nm_foreign_format *const nm_foreign_formats[];
 /* NM_USAGE if there is no such format; the message lists the formats. */
 nm_status nm_foreign_format_find(const char *name, const nm_foreign_format **format, nm_error *err);
 
-/* Loads a model file or the model of a run folder and writes it in this format to a folder, which is created if necessary,
- * with the files of its text processing (text_files.h). NM_UNSUPPORTED, NM_IO. */
+/* Loads a model file or the model of a run folder and writes it in this format to a folder, which is created
+ * if necessary, with the files of its text processing (text_files.h). NM_UNSUPPORTED, NM_IO. */
 nm_status nm_convert_to(const nm_foreign_format *format, const char *model, const char *folder,
                         nm_error *err);
-/* Reads a model of this format from `path` and writes it to the model file `output`. NM_UNSUPPORTED, NM_MISMATCH, NM_FORMAT,
- * NM_IO. */
+/* Reads a model of this format from `path` and writes it to the model file `output`. NM_UNSUPPORTED,
+ * NM_MISMATCH, NM_FORMAT, NM_IO. */
 nm_status nm_convert_from(const nm_foreign_format *format, const nm_convert_settings *settings,
                           const char *path, const char *output, nm_error *err);
 

@@ -1,14 +1,16 @@
-/* CTranslate2 folders (https://opennmt.net/CTranslate2): model.bin in version 6 of its binary format, config.json, and the
- * vocabularies as JSON. Translation models and language models with softmax attention.
+/* CTranslate2 folders (https://opennmt.net/CTranslate2): model.bin in version 6 of its binary format,
+ * config.json, and the vocabularies as JSON. Translation models and language models with softmax attention.
  *
- * CTranslate2 has LayerNorm and RMSNorm with one epsilon for the whole model. The residual stream of a stack can have any
- * scale s, since only norms and linear layers read it: every linear layer that writes to it is multiplied by s.
+ * CTranslate2 has LayerNorm and RMSNorm with one epsilon for the whole model. The residual stream of a stack
+ * can have any scale s, since only norms and linear layers read it: every linear layer that writes to it is
+ * multiplied by s.
  *     LayerNorm, RMSNorm with epsilon inside the root    s = 1
  *     ScaleNorm, RMSNorm with epsilon outside the root   s = 2^20: epsilon is negligible
- *     norms that are affine at inference                 s = 2^-40: epsilon dominates, and RMSNorm with gain g computes
+ *     norms that are affine at inference                 s = 2^-40: epsilon dominates, and RMSNorm with gain
+ *     g computes
  *                                                        y = g x / sqrt(epsilon)
- * so that norms with running statistics are exact up to rounding. A shift is moved into the biases of the linear layers that
- * read the norm and, in post-norm, of the layer that is added to it. */
+ * so that norms with running statistics are exact up to rounding. A shift is moved into the biases of the
+ * linear layers that read the norm and, in post-norm, of the layer that is added to it. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -41,7 +43,8 @@ typedef struct exporter {
     nm_error *err;
 } exporter;
 
-/* The transformation that the layers which read the output of a stack must apply to it: y = gain out / scale + shift. */
+/* The transformation that the layers which read the output of a stack must apply to it: y = gain out / scale
+ * + shift. */
 typedef struct stack_output {
     double scale;
     double *gain, *shift; /* [d] heap, or NULL */
@@ -52,8 +55,6 @@ static void add_attribute(exporter *to, const char *stack, const char *name, int
     NM_GROW(to->attributes, to->n_attributes, to->attribute_capacity);
     to->attributes[to->n_attributes++] = (attribute){stack, name, type, value};
 }
-
-/* ---- linear layers ---- */
 
 typedef struct linear { /* y = W x + b; weight [rows, cols], bias [rows], heap */
     double *weight, *bias;
@@ -99,8 +100,6 @@ static void add_linear(exporter *to, linear *l, const char *name)
     free(l->weight);
     free(l->bias);
 }
-
-/* ---- norms ---- */
 
 static const double RMS_SCALE = 0x1p20, AFFINE_SCALE = 0x1p-40;
 static const double DEFAULT_EPSILON = 1e-5;
@@ -185,8 +184,8 @@ static nm_status find_stream(exporter *to, const nm_stack *stack, stream *residu
                                                         : status;
 }
 
-/* Adds NAME/gamma and NAME/beta of a norm that reads a stream of this scale and whose output has the scale `out`. *shift: [d],
- * heap, the shift that the layers which read the norm must add; NULL: none. */
+/* Adds NAME/gamma and NAME/beta of a norm that reads a stream of this scale and whose output has the scale
+ * `out`. *shift: [d], heap, the shift that the layers which read the norm must add; NULL: none. */
 static nm_status add_norm(exporter *to, const nm_norm *norm, double scale, double out, double **shift,
                           const char *name)
 {
@@ -210,8 +209,6 @@ static nm_status add_norm(exporter *to, const nm_norm *norm, double scale, doubl
     return status;
 }
 
-/* ---- stacks ---- */
-
 /* A sublayer as two linear layers that read and write the stream, and a norm. */
 typedef struct sublayer {
     const nm_norm *norm;
@@ -219,8 +216,8 @@ typedef struct sublayer {
     char scope[64], in[16], out[16]; /* "encoder/layer_0/ffn", "linear_0", "linear_1" */
 } sublayer;
 
-/* *carried: the shift that is missing in the stream and added by biases (post-norm), heap or NULL; replaced by that after the
- * sublayer. */
+/* *carried: the shift that is missing in the stream and added by biases (post-norm), heap or NULL; replaced
+ * by that after the sublayer. */
 static nm_status add_sublayer(exporter *to, const sublayer *s, bool pre_norm, double scale, double **carried)
 {
     char name[96];
@@ -399,8 +396,6 @@ static void release_output(stack_output *output)
     free(output->shift);
 }
 
-/* ---- models ---- */
-
 static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allowed)
 {
     const nm_seq2seq *s = nm_seq2seq_of(model);
@@ -473,8 +468,6 @@ static nm_status add_lm(exporter *to, nm_model *model, const uint8_t *allowed)
     release_output(&hidden);
     return status;
 }
-
-/* ---- files ---- */
 
 static void put_number(FILE *out, uint64_t number, int bytes)
 {

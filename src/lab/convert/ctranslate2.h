@@ -4,7 +4,8 @@
 
 #include "convert/convert.h"
 
-/* Version of the format of model.bin, and revisions of the specifications of translation and language models. */
+/* Version of the format of model.bin, and revisions of the specifications of translation and language
+ * models. */
 enum { NM_CT2_BINARY_VERSION = 6, NM_CT2_SEQ2SEQ_REVISION = 7, NM_CT2_LM_REVISION = 8 };
 /* Types of variables, with their codes in model.bin. */
 enum {

@@ -20,8 +20,6 @@ void nm_ct2_file_release(nm_ct2_file *file)
     *file = (nm_ct2_file){0};
 }
 
-/* ---- reading ---- */
-
 typedef struct cursor {
     nm_ct2_file *file;
     size_t at, bytes;
@@ -143,8 +141,6 @@ nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err)
     return parse_file(&self);
 }
 
-/* ---- variables ---- */
-
 const nm_ct2_variable *nm_ct2_file_find(const nm_ct2_file *file, const char *name)
 {
     size_t i = nm_counter_find(&file->names, name, strlen(name));
@@ -191,8 +187,6 @@ bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value
     *value = element(variable, 0);
     return true;
 }
-
-/* ---- tensors ---- */
 
 /* The scales of an integer variable; NULL: there are none of a suitable size. */
 static const nm_ct2_variable *scales_of(const nm_ct2_file *file, const nm_ct2_variable *variable)

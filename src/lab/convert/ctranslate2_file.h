@@ -24,16 +24,16 @@ typedef struct nm_ct2_file {
     size_t n, n_aliases, capacity, alias_capacity;
 } nm_ct2_file;
 
-/* Reads a file. NM_IO; NM_FORMAT if it is not such a file or is damaged; NM_UNSUPPORTED for another version. The caller
- * releases it, also after an error. */
+/* Reads a file. NM_IO; NM_FORMAT if it is not such a file or is damaged; NM_UNSUPPORTED for another version.
+ * The caller releases it, also after an error. */
 nm_status nm_ct2_file_read(nm_ct2_file *file, const char *path, nm_error *err);
 void nm_ct2_file_release(nm_ct2_file *file);
 /* The variable with this name or alias; NULL: there is none. */
 const nm_ct2_variable *nm_ct2_file_find(const nm_ct2_file *file, const char *name);
 /* Sets *value to a scalar; false: there is none. */
 bool nm_ct2_file_scalar(const nm_ct2_file *file, const char *name, double *value);
-/* All variables and aliases as tensors, valid as long as the file. An int8 or int16 variable "NAME" is divided by
- * "NAME_scale", which has one value or one per row. */
+/* All variables and aliases as tensors, valid as long as the file. An int8 or int16 variable "NAME" is
+ * divided by "NAME_scale", which has one value or one per row. */
 nm_tensor_source nm_ct2_file_source(const nm_ct2_file *file);
 
 #endif

@@ -1,5 +1,6 @@
-/* The parameters of CTranslate2 models. A tensor is a parameter times a power of two: the linear layers that write to the
- * residual stream are multiplied by its scale, and in post-norm the linear layers that read it are divided by it. */
+/* The parameters of CTranslate2 models. A tensor is a parameter times a power of two: the linear layers that
+ * write to the residual stream are multiplied by its scale, and in post-norm the linear layers that read it
+ * are divided by it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,8 @@
 static const char projection[] = "decoder/projection/weight", output_bias[] = "decoder/projection/bias",
                   positions[] = "decoder/position_encodings/encodings";
 
-/* ---- the output projection ---- */
-
-/* Scale of the values that the linear layers read: in pre-norm the output of a norm, in post-norm the stream. */
+/* Scale of the values that the linear layers read: in pre-norm the output of a norm, in post-norm the
+ * stream. */
 static double output_scale(const nm_ct2_reader *from, int stack)
 {
     return from->pre_norm ? 1 : from->stacks[stack].scale;
@@ -54,8 +54,6 @@ bool nm_ct2_has_output_bias(const nm_ct2_reader *from)
     free(bias);
     return any;
 }
-
-/* ---- the map ---- */
 
 /* Whether a variable is not a parameter: it is read as an option, or only alignments use it. */
 static bool ignored(const char *name)

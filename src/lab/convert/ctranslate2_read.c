@@ -1,5 +1,5 @@
-/* Reading of CTranslate2 folders: translation models and language models with LayerNorm or RMSNorm, with any type of
- * weights. */
+/* Reading of CTranslate2 folders: translation models and language models with LayerNorm or RMSNorm, with any
+ * type of weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,8 @@
 #include "task/lm_task.h"
 #include "task/translation.h"
 
-/* ---- options of the model ---- */
-
-/* Sets values[stack] to the scalar NAME of each stack, or to `otherwise` if it is missing; NaN: NM_MISMATCH. */
+/* Sets values[stack] to the scalar NAME of each stack, or to `otherwise` if it is missing; NaN:
+ * NM_MISMATCH. */
 static nm_status read_scalars(nm_ct2_reader *from, const char *name, double otherwise, double *values)
 {
     for (int i = nm_ct2_first_stack(from); i < NM_CT2_STACKS; i++) {
@@ -72,8 +71,8 @@ static nm_status check_variant(nm_ct2_reader *from)
     return NM_OK;
 }
 
-/* factor: of the embeddings, times the scale of the residual stream. That of the embeddings is sqrt(width), and in a language model 1
- * or any positive number. */
+/* factor: of the embeddings, times the scale of the residual stream. That of the embeddings is sqrt(width),
+ * and in a language model 1 or any positive number. */
 static nm_status set_stream(nm_ct2_reader *from, nm_ct2_stack *stack, double factor)
 {
     static const double outside = 0x1p20, affine = 0x1p-40; /* ctranslate2.c */
@@ -117,8 +116,6 @@ static nm_status set_streams(nm_ct2_reader *from)
     return NM_OK;
 }
 
-/* ---- norms ---- */
-
 static const char *norm_name(nm_ct2_norm norm)
 {
     return norm == NM_CT2_LAYER ? "layer" : "rms";
@@ -145,8 +142,6 @@ static nm_status set_norms(nm_ct2_reader *from)
     NM_TRY(nm_import_set(in, "norm.rms.epsilon_inside", "true"));
     return nm_import_set(in, "norm.rms.epsilon", "%.9g", eps);
 }
-
-/* ---- sizes ---- */
 
 static int32_t count_layers(const nm_ct2_file *file, const char *scope)
 {
@@ -259,8 +254,6 @@ static nm_status set_options(nm_ct2_reader *from)
     return set_sharing(from);
 }
 
-/* ---- vocabularies ---- */
-
 /* Reads an array of symbols as an object that maps symbols to indices. */
 static nm_status read_list(const nm_ct2_reader *from, const char *path, json_t **symbols)
 {
@@ -353,8 +346,6 @@ static nm_status read_vocab(nm_ct2_reader *from, int stack)
     free(path);
     return status;
 }
-
-/* ---- the folder ---- */
 
 static nm_status read_folder(nm_ct2_reader *from, const char *output)
 {

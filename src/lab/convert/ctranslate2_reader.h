@@ -9,7 +9,8 @@
 
 enum { NM_CT2_ENCODER, NM_CT2_DECODER, NM_CT2_STACKS };
 
-/* The norms of a stack; NM_CT2_RMS_OUTSIDE: RMSNorm with a negligible epsilon, in Norma epsilon outside the root. */
+/* The norms of a stack; NM_CT2_RMS_OUTSIDE: RMSNorm with a negligible epsilon, in Norma epsilon outside the
+ * root. */
 typedef enum nm_ct2_norm { NM_CT2_LAYER, NM_CT2_RMS, NM_CT2_RMS_OUTSIDE } nm_ct2_norm;
 
 typedef struct nm_ct2_stack {

@@ -1,5 +1,5 @@
-/* Translation models of fairseq (architecture transformer and its variants, such as transformer_iwslt_de_en), read from a
- * folder with
+/* Translation models of fairseq (architecture transformer and its variants, such as transformer_iwslt_de_en),
+ * read from a folder with
  *     model.safetensors                    the tensors of the entry "model" of a checkpoint
  *     dict.source.txt, dict.target.txt     the dictionaries, which fairseq names dict.de.txt and so on
  *     codes.bpe                            the BPE codes, optional

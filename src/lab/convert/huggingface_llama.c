@@ -1,11 +1,13 @@
-/* Classes of decoder-only language models with RMSNorm, rotary position embeddings and gated units, which differ in the position
- * of the norms and in those of queries and keys:
+/* Classes of decoder-only language models with RMSNorm, rotary position embeddings and gated units, which
+ * differ in the position of the norms and in those of queries and keys:
  *     LlamaForCausalLM     pre
- *     Qwen2ForCausalLM     pre; biases of queries, keys and values only; it is read, and written as LlamaForCausalLM
+ *     Qwen2ForCausalLM     pre; biases of queries, keys and values only; it is read, and written as
+ *                          LlamaForCausalLM
  *     Qwen3ForCausalLM     pre, queries and keys of each head
  *     Olmo2ForCausalLM     inside, queries and keys of all heads together
  *     MistralForCausalLM   pre, sliding window
- *     Gemma3ForCausalLM    sandwich, queries and keys of each head, sliding window in all layers but every N-th */
+ *     Gemma3ForCausalLM    sandwich, queries and keys of each head, sliding window in all layers but every
+ *                          N-th */
 #include <math.h>
 #include <string.h>
 
@@ -41,8 +43,6 @@ const nm_llama_class *nm_llama_class_of(const nm_lm_config *c)
             return &classes[i];
     return NULL;
 }
-
-/* ---- tensors ---- */
 
 /* A linear layer: `rows` rows of a weight and its bias, from row `first` on. Returns the row after them. */
 static int32_t map_rows(nm_tensor_map *map, nm_tensor *weight, nm_tensor *bias, int32_t first, int32_t rows,

@@ -23,7 +23,8 @@ static nm_status open_part(const nm_hf_reader *from, const char *name, nm_safete
     return status;
 }
 
-/* Opens the files of a model that was saved in parts. index: object that maps the names of tensors to those of files. */
+/* Opens the files of a model that was saved in parts. index: object that maps the names of tensors to those
+ * of files. */
 static nm_status open_parts(nm_hf_reader *from, const json_t *index, const char *path)
 {
     json_t *map = json_object_get(index, "weight_map"), *names = json_object(), *value;
@@ -159,7 +160,8 @@ static nm_status set_positions(nm_hf_reader *from, bool pre_norm)
     return nm_import_positions(&from->in, &(nm_position_tensor){&source, table_name, 1, 1e-4});
 }
 
-/* The first position of M2M100 is that after pad_token_id; Norma's table, like fairseq's, has pad_token_id = 1. */
+/* The first position of M2M100 is that after pad_token_id; Norma's table, like fairseq's, has pad_token_id =
+ * 1. */
 static nm_status check_first_position(const nm_hf_reader *from)
 {
     return from->vocab.pad < 0 || from->vocab.pad == 1
@@ -287,7 +289,8 @@ static nm_status read_seq2seq(nm_hf_reader *from, bool pre_norm, const char *out
     return load_seq2seq(from, output);
 }
 
-/* Whether a tensor is not a parameter: attention masks, which are constant, and the output projection, mapped elsewhere. */
+/* Whether a tensor is not a parameter: attention masks, which are constant, and the output projection, mapped
+ * elsewhere. */
 static bool ignored_gpt2(const char *name)
 {
     static const char mask[] = ".attn.bias";

@@ -23,8 +23,8 @@ static nm_status map_norm(const nm_norm *norm, const char *tensor, void *context
     return NM_OK;
 }
 
-/* Which linear layers have biases: the projections of queries, keys and values, that of the output, the feed-forward layers. If
- * some have, all have in Norma, and those of the others are 0. */
+/* Which linear layers have biases: the projections of queries, keys and values, that of the output, the
+ * feed-forward layers. If some have, all have in Norma, and those of the others are 0. */
 typedef struct llama_biases {
     bool input, output, ffn;
 } llama_biases;
@@ -143,8 +143,8 @@ static nm_status set_rope(nm_hf_reader *from, const nm_llama_class *class)
     return class->gemma ? set_local_rope(from, all) : NM_OK;
 }
 
-/* Whether layer i attends to all tokens, of a class in which each `every`-th does (0: none), unless the configuration lists the
- * layers. */
+/* Whether layer i attends to all tokens, of a class in which each `every`-th does (0: none), unless the
+ * configuration lists the layers. */
 static nm_status find_global_layer(const nm_hf_reader *from, int64_t every, int64_t i, bool *global)
 {
     const json_t *types = json_object_get(from->config, "layer_types");

@@ -29,24 +29,24 @@ typedef struct nm_hf_flag {
 nm_status nm_hf_check_flags(nm_hf_reader *from, const nm_hf_flag *flags);
 /* An integer of config.json between 1 and max. NM_FORMAT. */
 nm_status nm_hf_count(nm_hf_reader *from, const char *key, int64_t max, int64_t *value);
-/* The embeddings and the last layers must exist, so that the memory for vocabulary and layers is proportional to the size of the
- * file. NM_MISMATCH. */
+/* The embeddings and the last layers must exist, so that the memory for vocabulary and layers is proportional
+ * to the size of the file. NM_MISMATCH. */
 nm_status nm_hf_check_table(const nm_hf_reader *from, const char *name, int64_t tokens);
 nm_status nm_hf_check_layers(const nm_hf_reader *from, const char *prefix, int64_t layers, const char *part);
 /* The id of a special token, the first of a list; `otherwise` if config.json does not have the key. */
 int32_t nm_hf_token(const nm_hf_reader *from, const char *key, int32_t otherwise);
 /* Sets model.activation; key: of the activation's name. NM_UNSUPPORTED. */
 nm_status nm_hf_set_activation(nm_hf_reader *from, const char *key);
-/* A dropout rate of config.json, `otherwise` that of transformers, and the option that it sets; key NULL: the class has none, the
- * rate is `otherwise`. */
+/* A dropout rate of config.json, `otherwise` that of transformers, and the option that it sets; key NULL: the
+ * class has none, the rate is `otherwise`. */
 typedef struct nm_hf_rate {
     const char *key, *option;
     double otherwise;
 } nm_hf_rate;
 /* Sets dropout rates for further training. rates: ends with option NULL. NM_USAGE: a rate out of range. */
 nm_status nm_hf_set_rates(nm_hf_reader *from, const nm_hf_rate *rates);
-/* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has one. size: in
- * tokens. */
+/* The vocabulary and text processing of a language model, which begins a text with its BOS token, if it has
+ * one. size: in tokens. */
 nm_status nm_hf_read_lm_texts(nm_hf_reader *from, int64_t size);
 
 /* Reads a model of the class and writes it to the file `output`. */

@@ -10,8 +10,6 @@
 #include "text/bpe.h"
 #include "text/byte_level.h"
 
-/* ---- reading ---- */
-
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
@@ -45,8 +43,8 @@ static bool find_rules(const char *expression, nm_pretokenizer *rules)
     return false;
 }
 
-/* Whether the text is split by rules that Norma has: ByteLevel with its own rules, those of GPT-2, possibly after Digits, or
- * Split before ByteLevel. */
+/* Whether the text is split by rules that Norma has: ByteLevel with its own rules, those of GPT-2, possibly
+ * after Digits, or Split before ByteLevel. */
 static bool read_rules(const json_t *pretokenizer, nm_pretokenizer *rules)
 {
     static const char key[] = "pretokenizers";
@@ -122,8 +120,8 @@ static nm_status append_merge(nm_buffer *text, const json_t *merge, const char *
     return NM_OK;
 }
 
-/* Appends the tokens that the merges of the text do not produce. With `ignore_merges`, a word that is such a token is not
- * split. */
+/* Appends the tokens that the merges of the text do not produce. With `ignore_merges`, a word that is such a
+ * token is not split. */
 static nm_status append_whole_words(nm_buffer *text, json_t *vocab, const char *path, nm_error *err)
 {
     nm_bpe *bpe;
@@ -279,8 +277,6 @@ nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreig
     free(path);
     return status;
 }
-
-/* ---- writing ---- */
 
 nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab)
 {

@@ -6,16 +6,17 @@
 #include "task/model_texts.h"
 #include "text/vocab.h"
 
-/* Reads the vocabulary and, for byte-level BPE, *codes. Of tokenizer.json, models WordLevel, as Norma writes them, and byte-level
- * BPE with the rules of nm_pretokenizer are supported; without this file, the folder has vocab.json and, for byte-level BPE,
- * merges.txt. Otherwise the tokens of vocab.json are the input, and codes->text is NULL. size: number of rows of the embedding
- * matrix. NM_UNSUPPORTED, NM_FORMAT, NM_MISMATCH, NM_IO. The caller releases vocabulary and codes, also after an error. */
+/* Reads the vocabulary and, for byte-level BPE, *codes. Of tokenizer.json, models WordLevel, as Norma writes
+ * them, and byte-level BPE with the rules of nm_pretokenizer are supported; without this file, the folder has
+ * vocab.json and, for byte-level BPE, merges.txt. Otherwise the tokens of vocab.json are the input, and
+ * codes->text is NULL. size: number of rows of the embedding matrix. NM_UNSUPPORTED, NM_FORMAT, NM_MISMATCH,
+ * NM_IO. The caller releases vocabulary and codes, also after an error. */
 nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                         nm_import_codes *codes, nm_error *err);
 
-/* Reads tokenizer.model, a SentencePiece model (Llama 2, Mistral, Gemma), and the vocabulary of its pieces, if the folder has the
- * file; *found is false otherwise. Rows of the embedding matrix without a piece are unused tokens.
- * Errors as above. */
+/* Reads tokenizer.model, a SentencePiece model (Llama 2, Mistral, Gemma), and the vocabulary of its pieces,
+ * if the folder has the file; *found is false otherwise. Rows of the embedding matrix without a piece are
+ * unused tokens. Errors as above. */
 nm_status nm_huggingface_read_pieces(const char *folder, int64_t size, nm_foreign_vocab *vocab,
                                      nm_model_spm *spm, bool *found, nm_error *err);
 
@@ -30,7 +31,8 @@ typedef struct nm_huggingface_vocab {
 nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab);
 /* The rows of the tensors of a language model. */
 nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab);
-/* Adds the id of a token under the key to a json_t object: null if the symbol is omitted, because some classes have a default. */
+/* Adds the id of a token under the key to a json_t object: null if the symbol is omitted, because some
+ * classes have a default. */
 void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id);
 
 typedef struct nm_huggingface_tokenizer {
@@ -42,8 +44,8 @@ typedef struct nm_huggingface_tokenizer {
 
 /* NM_UNSUPPORTED if the dictionary lacks a subword of byte-level BPE. */
 nm_status nm_huggingface_check_tokenizer(const nm_huggingface_tokenizer *tokenizer, nm_error *err);
-/* Writes tokenizer.json and tokenizer_config.json: byte-level BPE, or WordLevel, which splits text at spaces and looks up
- * subwords. NM_IO, and the errors of nm_huggingface_check_tokenizer. */
+/* Writes tokenizer.json and tokenizer_config.json: byte-level BPE, or WordLevel, which splits text at spaces
+ * and looks up subwords. NM_IO, and the errors of nm_huggingface_check_tokenizer. */
 nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *tokenizer, const char *folder,
                                          nm_error *err);
 

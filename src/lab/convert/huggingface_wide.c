@@ -1,5 +1,5 @@
-/* Pre-norm models with norms that the classes of transformers lack, as models with LayerNorm in a wider residual stream. The
- * function is the same in exact arithmetic. With M [D, d], whose columns have sum 0,
+/* Pre-norm models with norms that the classes of transformers lack, as models with LayerNorm in a wider
+ * residual stream. The function is the same in exact arithmetic. With M [D, d], whose columns have sum 0,
  *
  *     x'     = s M x
  *     M      = orthonormal columns, a Helmert matrix     RMSNorm, ScaleNorm:  |x'| = s |x|
@@ -7,15 +7,17 @@
  *
  * the mean of x' is 0, and its LayerNorm without gain and bias, with epsilon e' = s^2 (d/D) e, is
  *
- *     y'     = x' / sqrt(|x'|^2 / D + e') = sqrt(D/d) M z            z: output of the norm without gain g and shift t
+ *     y'     = x' / sqrt(|x'|^2 / D + e') = sqrt(D/d) M z            z: output of the norm without gain g and
+ *            shift t
  *
  * Linear layers that read it contain gain and shift, and those that write to the stream contain M:
  *
  *     W (g z + t) + b = W' y' + b'       W' = sqrt(d/D) W diag(g) M^T, b' = W t + b
  *     x + W h + b     -> x' + s M (W h + b)
  *
- * One feature of D is free. The final norm has the gain 0 and the bias 1 there, so that a column of the output projection is its
- * bias. Heads are widened to D / heads features by zeros, and queries multiplied by the ratio of the roots of the widths. */
+ * One feature of D is free. The final norm has the gain 0 and the bias 1 there, so that a column of the
+ * output projection is its bias. Heads are widened to D / heads features by zeros, and queries multiplied by
+ * the ratio of the roots of the widths. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +80,6 @@ static void widen(const wide_writer *to, bool center, const double *x, double *y
     }
 }
 
-/* ---- norms ---- */
-
 static nm_status read_norm(wide_writer *to, const nm_norm *norm, bool *center, nm_norm_map *map)
 {
     nm_status status = nm_norm_map_make(map, norm, to->backend, to->err);
@@ -122,8 +122,6 @@ static nm_status open_stack(wide_writer *to, wide_stack *wide)
     }
     return NM_OK;
 }
-
-/* ---- linear layers ---- */
 
 static wide_linear linear_of(const wide_writer *to, const nm_tensor *weight, const nm_tensor *bias,
                              int32_t first, int32_t rows)
@@ -247,8 +245,6 @@ static void add_norm(const wide_writer *to, bool final, const char *name)
     free(bias);
 }
 
-/* ---- layers ---- */
-
 typedef struct attention_parts {
     wide_linear query, key, value, out;
 } attention_parts;
@@ -301,8 +297,6 @@ static nm_status add_ffn(wide_writer *to, const wide_stack *stack, const nm_subl
     nm_norm_map_release(&map);
     return status;
 }
-
-/* ---- tables ---- */
 
 static void normalize(double *values, int32_t rows, int32_t cols)
 {
@@ -384,8 +378,6 @@ static wide_writer writer_of(const nm_model *model, const nm_stack_config *confi
                          .eps = -1,
                          .err = err};
 }
-
-/* ---- models ---- */
 
 nm_status nm_huggingface_wide_gpt2(const nm_model *model, const nm_map_ids *ids, nm_tensor_list *list,
                                    double *eps, nm_error *err)

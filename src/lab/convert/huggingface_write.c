@@ -17,8 +17,6 @@
 /* The classes M2M100 and Marian use the default epsilon of nn.LayerNorm. */
 static const double LAYER_NORM_EPSILON = 1e-5;
 
-/* ---- models that the classes do not support ---- */
-
 static nm_status check_norm(const nm_norm *norm, nm_backend *backend, double *eps, nm_error *err)
 {
     nm_norm_map map;
@@ -89,8 +87,6 @@ static nm_status check_vocabularies(const nm_loaded_model *loaded, nm_error *err
     return NM_OK;
 }
 
-/* ---- files ---- */
-
 static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded,
                                                   const nm_huggingface_vocab *vocab)
 {
@@ -102,7 +98,8 @@ static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded,
                                       .longest = nm_seq2seq_config_of(loaded->model)->max_positions};
 }
 
-/* The tokens that must not be generated: <pad>, those that data.mask_words excludes, and <unk> without decode.unknown. */
+/* The tokens that must not be generated: <pad>, those that data.mask_words excludes, and <unk> without
+ * decode.unknown. */
 static json_t *suppressed(const nm_loaded_model *loaded)
 {
     const nm_translation_parts *parts = loaded->task.parts;

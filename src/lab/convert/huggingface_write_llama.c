@@ -7,7 +7,8 @@
 #include "convert/norm_map.h"
 #include "task/lm_task.h"
 
-/* Epsilon in the mean square for norms with a negligible epsilon outside the root, so that a row of zeros stays zero. */
+/* Epsilon in the mean square for norms with a negligible epsilon outside the root, so that a row of zeros
+ * stays zero. */
 static const double LEAST_EPSILON = 1e-12;
 
 static nm_status check_structure(const nm_lm_config *c, nm_error *err)

@@ -16,8 +16,6 @@
 #include "text/vocab.h"
 #include "train/checkpoint.h"
 
-/* ---- vocabularies ---- */
-
 nm_status nm_foreign_vocab_read(nm_foreign_vocab *vocab, const void *object, int64_t size, const char *path,
                                 nm_error *err)
 {
@@ -67,7 +65,8 @@ static bool is_translation(const nm_import *import)
     return import->task.type == &nm_task_translation;
 }
 
-/* Appends a line of a dictionary; an index without a symbol becomes an unused entry "madeupwordNNNN", as in fairseq. */
+/* Appends a line of a dictionary; an index without a symbol becomes an unused entry "madeupwordNNNN", as in
+ * fairseq. */
 static nm_status add_symbol(nm_buffer *text, const char *symbol, int32_t index, const char *path,
                             nm_error *err)
 {
@@ -133,8 +132,8 @@ static const nm_vocab *target_vocab(const nm_import *import)
                                   : ((const nm_lm_parts *)import->task.parts)->vocab;
 }
 
-/* Whether a token has no separate logit in the output of a translation model: tokens that the other toolkit does not have, and
- * <s> if it is the <pad> of the other toolkit, whose logit is that of <pad>. */
+/* Whether a token has no separate logit in the output of a translation model: tokens that the other toolkit
+ * does not have, and <s> if it is the <pad> of the other toolkit, whose logit is that of <pad>. */
 static bool is_excluded(const nm_import *import, int32_t id)
 {
     const nm_vocab *vocab = target_vocab(import);
@@ -151,8 +150,6 @@ bool nm_import_excludes(const nm_import *import)
             return true;
     return false;
 }
-
-/* ---- texts ---- */
 
 nm_status nm_import_dictionary(nm_import *import, const char *folder, const char *name, bool target)
 {
@@ -257,8 +254,6 @@ nm_status nm_import_texts(nm_import *import, const char *folder)
     nm_import_settings(import);
     return is_translation(import) ? NM_OK : check_omitted(import, folder);
 }
-
-/* ---- model ---- */
 
 nm_status nm_import_begin(nm_import *import, const nm_task_type *task, nm_error *err)
 {
@@ -367,8 +362,8 @@ nm_status nm_import_declare(nm_import *import)
                             import->err);
 }
 
-/* A translation model computes its position table, so no tensor of the file limits its size. NM_MISMATCH if it would be
- * larger than the parameters (and than 2^22 elements). */
+/* A translation model computes its position table, so no tensor of the file limits its size. NM_MISMATCH if
+ * it would be larger than the parameters (and than 2^22 elements). */
 static nm_status check_positions(const nm_import *import, const nm_tensor_source *source)
 {
     enum { ALWAYS = 1 << 22 };

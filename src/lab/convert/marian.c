@@ -1,9 +1,11 @@
-/* Transformers of Marian (Junczys-Dowmunt et al. 2018): npz files of its trainer, post-norm (transformer-postprocess "dan")
- * or pre-norm (transformer-preprocess "n", transformer-postprocess "da", transformer-postprocess-top "n"), with vocabularies
- * in YAML or SentencePiece models. The array "special:model.yml" has the options of the model.
+/* Transformers of Marian (Junczys-Dowmunt et al. 2018): npz files of its trainer, post-norm
+ * (transformer-postprocess "dan") or pre-norm (transformer-preprocess "n", transformer-postprocess "da",
+ * transformer-postprocess-top "n"), with vocabularies in YAML or SentencePiece models. The array
+ * "special:model.yml" has the options of the model.
  *
- * Marian stores matrices as [inputs, outputs]. The first input of its decoder is a zero vector, which becomes the embedding of
- * <s> (special_ids = tears). Its positions are those of tensor2tensor; its LayerNorm has epsilon 1e-6. */
+ * Marian stores matrices as [inputs, outputs]. The first input of its decoder is a zero vector, which becomes
+ * the embedding of <s> (special_ids = tears). Its positions are those of tensor2tensor; its LayerNorm has
+ * epsilon 1e-6. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +31,6 @@ typedef struct reader {
     bool pre_norm;
     nm_error *err;
 } reader;
-
-/* ---- options of the model ---- */
 
 static nm_status read_config(reader *from)
 {
@@ -92,7 +92,8 @@ static nm_status check_variant(reader *from)
     return NM_OK;
 }
 
-/* Whether the steps of an option, without dropout ("d"), are `steps`: "a" adds the residual, "n" normalizes. */
+/* Whether the steps of an option, without dropout ("d"), are `steps`: "a" adds the residual, "n"
+ * normalizes. */
 static bool has_steps(const reader *from, const char *key, const char *steps)
 {
     char found[8];
@@ -170,8 +171,6 @@ static nm_status set_options(reader *from)
     return nm_import_set(in, "model.share_embeddings", "%s", all ? "all" : tied ? "decoder" : "none");
 }
 
-/* ---- vocabularies ---- */
-
 static bool is_sentencepiece(const char *path)
 {
     return nm_ends_with(path, ".spm");
@@ -230,8 +229,6 @@ static nm_status read_vocabs(reader *from, const char *vocabs)
     nm_import_settings(&from->in);
     return NM_OK;
 }
-
-/* ---- tensors ---- */
 
 static bool array_shape(const void *file, const char *name, int *rank, int64_t *shape)
 {
@@ -354,8 +351,8 @@ static void map_embeddings(const reader *from, nm_tensor_map *map)
     bias->optional = nm_json_flag(from->config, "output-omit-bias", false);
 }
 
-/* NM_MISMATCH unless there is an array with rows x columns elements. The memory that the options require is then proportional
- * to the size of the file. */
+/* NM_MISMATCH unless there is an array with rows x columns elements. The memory that the options require is
+ * then proportional to the size of the file. */
 static nm_status check_array(const reader *from, const char *name, int64_t rows, int64_t columns)
 {
     const nm_npz_array *array = nm_npz_find(&from->file, name);

@@ -19,8 +19,8 @@ typedef struct nm_tensor_list {
     size_t n, capacity;
 } nm_tensor_list;
 
-/* Adds a copy of values [rows, cols], rounded to float; rows 0: a vector of cols elements. Returns the name in the list, valid
- * until nm_tensor_list_release. */
+/* Adds a copy of values [rows, cols], rounded to float; rows 0: a vector of cols elements. Returns the name
+ * in the list, valid until nm_tensor_list_release. */
 const char *nm_tensor_list_add(nm_tensor_list *list, const double *values, int64_t rows, int64_t cols,
                                const char *name_format, ...) __attribute__((format(printf, 5, 6)));
 /* Adds another name for the tensor `of`, a name in the list, which is not copied. */

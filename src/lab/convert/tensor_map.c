@@ -108,8 +108,6 @@ void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, const nm
         write_entry(&map->entries[i], backend, ids, list);
 }
 
-/* ---- reading ---- */
-
 static nm_status wrong_shape(const nm_tensor_source *source, const char *name, int rank, const int64_t *shape,
                              int64_t rows, int64_t cols, nm_error *err)
 {
@@ -144,7 +142,8 @@ static double *reorder(const double *values, const int32_t *ids, int64_t n, int6
     return out;
 }
 
-/* Compares the shape of a tensor with that of its entry. *found: false for an optional tensor that does not exist. */
+/* Compares the shape of a tensor with that of its entry. *found: false for an optional tensor that does not
+ * exist. */
 static nm_status check_entry(const nm_map_entry *entry, const nm_tensor_source *source, const nm_map_ids *ids,
                              bool *found, nm_error *err)
 {
@@ -235,8 +234,6 @@ nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, cons
         NM_TRY(read_entry(&map->entries[i], backend, source, ids, err));
     return NM_OK;
 }
-
-/* ---- safetensors ---- */
 
 double nm_half_value(uint16_t bits)
 {

@@ -1,5 +1,5 @@
-/* The correspondence between the parameters of a model and the tensors of another toolkit. A format lists the tensors once,
- * for reading and writing. An entry is a block of rows of a parameter:
+/* The correspondence between the parameters of a model and the tensors of another toolkit. A format lists the
+ * tensors once, for reading and writing. An entry is a block of rows of a parameter:
  *     tensor = factor * rows + offset            or its transpose */
 #ifndef NM_TENSOR_MAP_H
 #define NM_TENSOR_MAP_H
@@ -28,8 +28,8 @@ typedef struct nm_tensor_map {
 /* Adds a whole parameter. The caller may change the returned entry until the next one is added. */
 nm_map_entry *nm_tensor_map_add(nm_tensor_map *map, nm_tensor *param, const char *name_format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Adds block `index` of the rows of a parameter, divided into `parts` blocks of equal size, such as the key projection in a
- * matrix of query, key and value projections. */
+/* Adds block `index` of the rows of a parameter, divided into `parts` blocks of equal size, such as the key
+ * projection in a matrix of query, key and value projections. */
 nm_map_entry *nm_tensor_map_add_part(nm_tensor_map *map, nm_tensor *param, int32_t index, int32_t parts,
                                      const char *name_format, ...) __attribute__((format(printf, 5, 6)));
 void nm_tensor_map_release(nm_tensor_map *map);
@@ -38,7 +38,8 @@ void nm_tensor_map_release(nm_tensor_map *map);
 typedef struct nm_tensor_source {
     const char *path; /* for messages */
     const void *file;
-    /* Whether the tensor exists and has a floating-point type; sets its rank and shape (at most 8 dimensions). */
+    /* Whether the tensor exists and has a floating-point type; sets its rank and shape (at most 8
+     * dimensions). */
     bool (*shape)(const void *file, const char *name, int *rank, int64_t *shape);
     /* Returns the tensor in double, heap, and sets its rank and shape; NULL: there is none. */
     double *(*read)(const void *file, const char *name, int *rank, int64_t *shape);
@@ -47,23 +48,23 @@ typedef struct nm_tensor_source {
     bool (*ignored)(const char *name); /* whether a tensor may be missing from the map; NULL: none may */
 } nm_tensor_source;
 
-/* Order of vocabularies. ids[vocab][id]: index of token `id` in the vocabulary of the other toolkit; -1: the token has no
- * counterpart, and its rows become 0. */
+/* Order of vocabularies. ids[vocab][id]: index of token `id` in the vocabulary of the other toolkit; -1: the
+ * token has no counterpart, and its rows become 0. */
 typedef struct nm_map_ids {
     const int32_t *ids[3]; /* indexed by nm_map_vocab */
     int32_t size[3];       /* of the vocabularies of the other toolkit */
 } nm_map_ids;
 
-/* Adds all tensors of the map to the list. ids: order of the target vocabulary in the list, without the tokens whose index is -1;
- * NULL: that of Norma. */
+/* Adds all tensors of the map to the list. ids: order of the target vocabulary in the list, without the
+ * tokens whose index is -1; NULL: that of Norma. */
 void nm_tensor_map_write(const nm_tensor_map *map, nm_backend *backend, const nm_map_ids *ids,
                          nm_tensor_list *list);
-/* Compares the shapes of tensors and parameters, which need no memory yet. NM_MISMATCH if a tensor is missing or has another
- * shape, NM_UNSUPPORTED for a tensor that is not in the map; the message names it. */
+/* Compares the shapes of tensors and parameters, which need no memory yet. NM_MISMATCH if a tensor is missing
+ * or has another shape, NM_UNSUPPORTED for a tensor that is not in the map; the message names it. */
 nm_status nm_tensor_map_check(const nm_tensor_map *map, const nm_tensor_source *source, const nm_map_ids *ids,
                               nm_error *err);
-/* Reads the parameters of the model; parameters without an entry keep their value. Errors of nm_tensor_map_check; NM_DIVERGED
- * for values that are not finite. */
+/* Reads the parameters of the model; parameters without an entry keep their value. Errors of
+ * nm_tensor_map_check; NM_DIVERGED for values that are not finite. */
 nm_status nm_tensor_map_read(const nm_tensor_map *map, nm_backend *backend, const nm_tensor_source *source,
                              const nm_map_ids *ids, nm_error *err);
 

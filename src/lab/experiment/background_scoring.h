@@ -1,5 +1,6 @@
-/* Scoring of trained runs while other runs of the comparison are still training. One run at a time is scored, in a separate
- * thread, so that the caller can still start, observe and stop the other runs. Only the caller's thread accesses the runs. */
+/* Scoring of trained runs while other runs of the comparison are still training. One run at a time is scored,
+ * in a separate thread, so that the caller can still start, observe and stop the other runs. Only the
+ * caller's thread accesses the runs. */
 #ifndef NM_BACKGROUND_SCORING_H
 #define NM_BACKGROUND_SCORING_H
 
@@ -21,12 +22,13 @@ typedef struct nm_background_scoring {
     nm_error err;
 } nm_background_scoring;
 
-/* Starts to score a run whose training has finished; no run is being scored. NM_MEMORY if the thread cannot be created; errors of
- * nm_run_result_read_log and nm_run_queue_options. */
+/* Starts to score a run whose training has finished; no run is being scored. NM_MEMORY if the thread cannot
+ * be created; errors of nm_run_result_read_log and nm_run_queue_options. */
 nm_status nm_background_scoring_start(nm_background_scoring *scoring, const nm_run_queue *queue,
                                       nm_run_job *job, const nm_run_measurement *measurement, nm_error *err);
-/* If the scoring has ended, or with `wait` after its end: stores the result in the run, writes its test.json, and returns the
- * run. After a failure, which *err describes, the run has no result: NM_INTERRUPTED if queue->stop was set. NULL: no scoring has ended. */
+/* If the scoring has ended, or with `wait` after its end: stores the result in the run, writes its test.json,
+ * and returns the run. After a failure, which *err describes, the run has no result: NM_INTERRUPTED if
+ * queue->stop was set. NULL: no scoring has ended. */
 nm_run_job *nm_background_scoring_collect(nm_background_scoring *scoring, bool wait, nm_error *err);
 
 #endif

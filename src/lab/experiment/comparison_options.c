@@ -4,25 +4,40 @@
 /* clang-format off */
 static const nm_option comparison_rows[] = {
     ROW(norms, "layer,scale+fix,batch,power,rbn", 0, 0,
-        "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or NORM:key=value for further settings; LABEL=NORM... "
-        "names a variant. NORM may be recipe, the norms of the recipe. A value with commas or colons is written in braces: "
-        "NORM:norm.at={enc.0=batch,enc.1=rms}. Models without FixNorm have scale in place of scale+fix by default; with run.tune the default is tuned=recipe."),
+        "Variants, comma-separated: NORM, NORM+fix (with FixNorm, which the others then do not have), or "
+            "NORM:key=value for further settings; LABEL=NORM... "
+        "names a variant. NORM may be recipe, the norms of the recipe. "
+            "A value with commas or colons is written in braces: "
+        "NORM:norm.at={enc.0=batch,enc.1=rms}. Models without FixNorm have scale in place of scale+fix by "
+            "default; with run.tune the default is tuned=recipe."),
     ROW(grid, "", 0, 0,
-        "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; or given as repeated options) are "
-        "trained, and the one with the lowest validation loss is scored. norm.X.* applies to variants with norm X. A value with "
+        "Grid search, KEY=VALUE,VALUE,...: all combinations of the keys (separated by ; "
+            "or given as repeated options) are "
+        "trained, and the one with the lowest validation loss is scored. "
+            "norm.X.* applies to variants with norm X. A value with "
         "commas or semicolons is written in braces: norm.at={enc.0=batch,enc.1=rms},{enc.0=batch}."),
     ROW(score_grid, "false", 0, 1, "Score all grid points on the test set, not only the selected ones."),
     ROW(seeds, "1", 1, 10000, "Number of runs of each variant, with seeds 1, 2, ..."),
-    ROW(margin, "0", 0, 1e6, "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
-    ROW(average, "0", 0, 1000, "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
-    ROW(launch, "", 0, 0, "Command that starts each run, words separated by spaces, for example srun -n4 or mpirun -n 2; empty: none."),
+    ROW(margin, "0", 0, 1e6,
+        "Margin of the equivalence tests, in units of the score (0.3 BLEU); 0: no equivalence tests."),
+    ROW(average, "0", 0, 1000,
+        "Number of last checkpoints whose averaged weights are scored; 0 scores the best checkpoint."),
+    ROW(launch, "", 0, 0,
+        "Command that starts each run, words separated by spaces, for example srun -n4 or mpirun -n 2; "
+        "empty: none."),
     ROW(slurm, "", 0, 0,
-        "Options of sbatch, words separated by spaces, for example --time=2:00:00 --mem=4G: Slurm trains the runs that have no "
+        "Options of sbatch, words separated by spaces, for example --time=2:00:00 --mem=4G: Slurm trains the "
+            "runs that have no "
         "result yet, as tasks of one job array; empty: no Slurm."),
-    ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy. With Slurm: number of parallel tasks; 0: no limit."),
-    ROW(folder, "", 0, 0, "Folder of the run folders; empty: runs/RECIPE-compare with the name of the recipe, or runs/RECIPE-PROFILE-compare."),
+    ROW(jobs, "0", 0, 1024,
+        "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy. "
+        "With Slurm: number of parallel tasks; 0: no limit."),
+    ROW(folder, "", 0, 0,
+        "Folder of the run folders; empty: runs/RECIPE-compare with the name of the recipe, or "
+        "runs/RECIPE-PROFILE-compare."),
     ROW(results, "", 0, 0,
-        "Folder of a comparison whose table is printed again from its logs and results, without training; no recipe is given."),
+        "Folder of a comparison whose table is printed again from its logs and results, without training; "
+            "no recipe is given."),
     ROW(tid_batches, "50", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),
     ROW(samples, "true", 0, 1, "Print examples from the test set below the table."),
     NM_CHOICE(nm_comparison_options, format, "text", NM_TABLE_FORMATS, "Format of the table."),

@@ -1,4 +1,5 @@
-/* The options of a comparison: sections [compare] and [run]. The other options are those of norma train, for all runs. */
+/* The options of a comparison: sections [compare] and [run]. The other options are those of norma train, for
+ * all runs. */
 #ifndef NM_COMPARISON_OPTIONS_H
 #define NM_COMPARISON_OPTIONS_H
 

@@ -19,9 +19,8 @@ void nm_comparison_table_release(nm_comparison_table *table)
     *table = (nm_comparison_table){0};
 }
 
-/* ---- means ---- */
-
-/* Mean and deviation of a double, at `offset` in the results, over the finished runs; measured: only over the scored runs. */
+/* Mean and deviation of a double, at `offset` in the results, over the finished runs; measured: only over the
+ * scored runs. */
 static nm_summary summarize(const nm_variant_summary *summary, size_t offset, bool measured)
 {
     double *values = nm_allocate((summary->n + 1) * sizeof *values);
@@ -79,8 +78,6 @@ void nm_comparison_table_summarize_logs(nm_comparison_table *table)
     }
 }
 
-/* ---- the grid ---- */
-
 /* The value that the settings give to an option; "" if they do not contain it. */
 static const char *setting_of(const nm_settings *settings, const char *key)
 {
@@ -134,8 +131,6 @@ void nm_comparison_table_select(nm_comparison_table *table)
     }
 }
 
-/* ---- tests ---- */
-
 static const nm_run_result *result_of_seed(const nm_variant_summary *summary, int64_t seed)
 {
     for (size_t i = 0; i < summary->n; i++)
@@ -144,7 +139,8 @@ static const nm_run_result *result_of_seed(const nm_variant_summary *summary, in
     return NULL;
 }
 
-/* The scored runs of a variant; with `other`, only those with seeds for which that variant was also scored. */
+/* The scored runs of a variant; with `other`, only those with seeds for which that variant was also
+ * scored. */
 typedef struct seed_scores {
     nm_seed_scores group;
     double *scores;
@@ -189,8 +185,8 @@ static bool same_test_set(const nm_variant_summary *a, const nm_variant_summary 
     return true;
 }
 
-/* If the variants have one seed in common, only the two models with that seed can be compared, over the test segments. NaN
- * otherwise. */
+/* If the variants have one seed in common, only the two models with that seed can be compared, over the test
+ * segments. NaN otherwise. */
 static double model_p(const nm_variant_summary *first, const nm_variant_summary *summary)
 {
     const nm_bootstrap_config config = nm_bootstrap_default();
@@ -301,8 +297,6 @@ void nm_comparison_table_test(nm_comparison_table *table)
     }
     free(p);
 }
-
-/* ---- tables ---- */
 
 typedef struct column {
     const char *title; /* NULL: title of the score */
@@ -539,8 +533,6 @@ static void print_samples(const nm_comparison_table *table, FILE *out)
     if (best && best->samples)
         fprintf(out, "\nTest set, %s, seed %lld:\n%s", best->variant, (long long)best->seed, best->samples);
 }
-
-/* ---- JSON ---- */
 
 static void add_means(json_t *o, const nm_variant_summary *summary, const nm_field *measurements)
 {

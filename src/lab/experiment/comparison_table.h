@@ -1,5 +1,5 @@
-/* The tables of a comparison: a row summarizes the runs of a variant, with means and sample standard deviations over the
- * seeds. */
+/* The tables of a comparison: a row summarizes the runs of a variant, with means and sample standard
+ * deviations over the seeds. */
 #ifndef NM_COMPARISON_TABLE_H
 #define NM_COMPARISON_TABLE_H
 
@@ -29,16 +29,18 @@ nm_compared_variant nm_variant_summary_describe(const nm_variant_summary *summar
 
 /* Computes the means of the values from the logs and sets all others to NaN. */
 void nm_comparison_table_summarize_logs(nm_comparison_table *table);
-/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses; of their nll if
- * the points differ in label smoothing. A point with an unfinished run is selected only if all points have one. */
+/* Selects, among the grid points of each variant, the one with the lowest mean of the best validation losses;
+ * of their nll if the points differ in label smoothing. A point with an unfinished run is selected only if
+ * all points have one. */
 void nm_comparison_table_select(nm_comparison_table *table);
-/* Computes means and intervals of the scores, tests against the first selected variant (metric/seed_test.h) with Holm's
- * correction over the selected variants, and tests of single runs (stored in test.json), and finds runs of different
- * variants with identical weights. */
+/* Computes means and intervals of the scores, tests against the first selected variant (metric/seed_test.h)
+ * with Holm's correction over the selected variants, and tests of single runs (stored in test.json), and
+ * finds runs of different variants with identical weights. */
 void nm_comparison_table_test(nm_comparison_table *table);
 /* Prints the grid points and marks the selected ones. Prints nothing without a grid, or for NM_TABLE_JSON. */
 void nm_comparison_table_print_grid(const nm_comparison_table *table, nm_table_format format, FILE *out);
-/* Prints the selected variants; JSON also contains the grid points and the runs. samples: print examples of the best run. */
+/* Prints the selected variants; JSON also contains the grid points and the runs. samples: print examples of
+ * the best run. */
 void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format format, bool samples,
                                FILE *out);
 void nm_comparison_table_release(nm_comparison_table *table);

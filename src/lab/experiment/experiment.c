@@ -14,9 +14,8 @@
 #include "train/option_check.h"
 #include "train/train_options.h"
 
-/* ---- variants ---- */
-
-/* If FixNorm distinguishes the variants, those that do not set it are without it, although the recipe has it. */
+/* If FixNorm distinguishes the variants, those that do not set it are without it, although the recipe has
+ * it. */
 static void set_fixnorm(nm_variants *variants, const nm_options *options)
 {
     static const char key[] = "model.fixnorm";
@@ -46,7 +45,8 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* Whether a setting norm.X.* applies to a variant depends on all its norms, including those that the recipe sets. */
+/* Whether a setting norm.X.* applies to a variant depends on all its norms, including those that the recipe
+ * sets. */
 static nm_status expand_grid(nm_experiment *c, nm_error *err)
 {
     nm_grid grid = {0};
@@ -81,7 +81,8 @@ static bool same_folder(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Two points with the same configuration would train the same model twice. texts: configurations of the points up to i. */
+/* Two points with the same configuration would train the same model twice. texts: configurations of the
+ * points up to i. */
 static nm_status check_distinct(const nm_experiment *c, char *const *texts, size_t i, nm_error *err)
 {
     const char *name = c->points.list[i].name;
@@ -202,15 +203,13 @@ static nm_status keep_checkpoints(nm_experiment *c, nm_error *err)
     return NM_OK;
 }
 
-/* ---- runs ---- */
-
 static bool by_slurm(const nm_experiment *c)
 {
     return c->config.slurm && *c->config.slurm;
 }
 
-/* Loads saved results; runs with valid ones are not started. Wrong options and missing test data are reported here, before
- * training. */
+/* Loads saved results; runs with valid ones are not started. Wrong options and missing test data are reported
+ * here, before training. */
 static nm_status load_results(nm_experiment *c, nm_error *err)
 {
     char *section = NULL;
@@ -347,10 +346,8 @@ nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
     return status;
 }
 
-/* ---- results ---- */
-
-/* A run without a log was not trained. A run whose log cannot be read is shown as failed, and nm_experiment_check returns
- * its error after the table has been printed. */
+/* A run without a log was not trained. A run whose log cannot be read is shown as failed, and
+ * nm_experiment_check returns its error after the table has been printed. */
 static void read_logs(nm_experiment *c)
 {
     for (size_t i = 0; i < c->queue.n; i++) {

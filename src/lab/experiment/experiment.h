@@ -1,15 +1,17 @@
-/* A comparison: variants of one recipe, optionally at the points of a grid, trained with several seeds, scored on the test
- * set and summarized. The steps are separate functions, so that the caller can report between them:
+/* A comparison: variants of one recipe, optionally at the points of a grid, trained with several seeds,
+ * scored on the test set and summarized. The steps are separate functions, so that the caller can report
+ * between them:
  *
  *     nm_experiment_plan    determines variants and run folders, loads saved results, checks all options
- *     nm_experiment_train   trains the runs that are not finished; scores each after its training, unless a grid point must be
+ *     nm_experiment_train   trains the runs that are not finished; scores each after its training, unless a
+ *                           grid point must be
  *                           selected first
  *     nm_experiment_select  reads the logs and selects the best grid point of each variant
  *     nm_experiment_score   scores the other models on the test set and compares the variants
  *
- * Finished work is reused: an interrupted comparison continues with the same calls. A comparison whose folder has
- * comparison.json can also be read without recipe, data and models: nm_experiment_open, nm_experiment_select,
- * nm_experiment_test. */
+ * Finished work is reused: an interrupted comparison continues with the same calls. A comparison whose folder
+ * has comparison.json can also be read without recipe, data and models: nm_experiment_open,
+ * nm_experiment_select, nm_experiment_test. */
 #ifndef NM_EXPERIMENT_H
 #define NM_EXPERIMENT_H
 
@@ -41,11 +43,12 @@ typedef struct nm_experiment {
     nm_error unreadable;           /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_experiment;
 
-/* Needs config, folder and the fields of queue up to settings. Creates and locks the folder. NM_USAGE for wrong options,
- * missing test data, or two variants with the same configuration. */
+/* Needs config, folder and the fields of queue up to settings. Creates and locks the folder. NM_USAGE for
+ * wrong options, missing test data, or two variants with the same configuration. */
 nm_status nm_experiment_plan(nm_experiment *experiment, nm_error *err);
-/* Trains the runs and calls the callbacks of the queue. A run that cannot be scored now is left to nm_experiment_score, after a
- * warning. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and nm_slurm_array_train. */
+/* Trains the runs and calls the callbacks of the queue. A run that cannot be scored now is left to
+ * nm_experiment_score, after a warning. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and
+ * nm_slurm_array_train. */
 nm_status nm_experiment_train(nm_experiment *experiment, nm_error *err);
 /* A run without a readable log becomes a failed run; see nm_experiment_check. */
 void nm_experiment_select(nm_experiment *experiment);
@@ -53,13 +56,13 @@ void nm_experiment_select(nm_experiment *experiment);
 size_t nm_experiment_unscored(const nm_experiment *experiment);
 /* Scores the runs and stores the results. NM_INTERRUPTED as for the queue. */
 nm_status nm_experiment_score(nm_experiment *experiment, nm_error *err);
-/* The error of the first log that exists and could not be read, so that the table is incomplete, or of the first run if no
- * run was scored. */
+/* The error of the first log that exists and could not be read, so that the table is incomplete, or of the
+ * first run if no run was scored. */
 nm_status nm_experiment_check(const nm_experiment *experiment, nm_error *err);
 /* Writes comparison.json: the variants, settings and measurement. */
 nm_status nm_experiment_save(const nm_experiment *experiment, nm_error *err);
-/* Needs folder and config.margin. Reads comparison.json and the test.json of every run; runs without one have no score.
- * NM_IO without comparison.json, NM_FORMAT if a file is not of this version's format. */
+/* Needs folder and config.margin. Reads comparison.json and the test.json of every run; runs without one have
+ * no score. NM_IO without comparison.json, NM_FORMAT if a file is not of this version's format. */
 nm_status nm_experiment_open(nm_experiment *experiment, nm_error *err);
 /* Adds the runs of all variants and seeds, and the rows of the table. NM_USAGE for more than 10,000 runs. */
 nm_status nm_experiment_add_runs(nm_experiment *experiment, nm_error *err);

@@ -30,8 +30,6 @@ void nm_run_queue_release(nm_run_queue *queue)
     *queue = (nm_run_queue){0};
 }
 
-/* ---- the log of a run ---- */
-
 enum { TAIL_BYTES = 8192 };
 
 static void read_tail(const char *path, char tail[TAIL_BYTES])
@@ -93,8 +91,6 @@ void nm_last_message(const char *path, char *line, size_t bytes)
     } while (last > tail && !found);
     copy_line(line, bytes, found ? last : "");
 }
-
-/* ---- options and arguments ---- */
 
 static bool is_excluded(const nm_variant *variant, const char *key)
 {
@@ -190,10 +186,9 @@ void nm_run_arguments_free(char **list)
     free(list);
 }
 
-/* ---- processes ---- */
-
-/* Does not return. The kernel kills the run if its parent dies for any reason; otherwise the run could write to a folder that
- * the next comparison uses. The run has its own process group, because the parent forwards Ctrl-C. */
+/* Does not return. The kernel kills the run if its parent dies for any reason; otherwise the run could write
+ * to a folder that the next comparison uses. The run has its own process group, because the parent forwards
+ * Ctrl-C. */
 static void exec_run(char **arguments, int log, int lock, pid_t parent, const sigset_t *mask)
 {
     signal(SIGINT, SIG_DFL);
@@ -219,7 +214,8 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     sigset_t all, before;
     sigfillset(&all);
     pid_t parent = getpid();
-    /* The child has the signal handlers of the parent until exec_run resets them: signals are blocked until then. */
+    /* The child has the signal handlers of the parent until exec_run resets them: signals are blocked until
+     * then. */
     sigprocmask(SIG_SETMASK, &all, &before);
     job->process = fork();
     if (job->process == 0)
@@ -281,8 +277,8 @@ static void signal_runs(const nm_run_queue *queue, int number)
             kill(queue->jobs[i].process, number);
 }
 
-/* Stops the runs and this process (Ctrl-Z), until it receives SIGCONT. The runs are not stopped by the terminal, because each
- * has its own process group. */
+/* Stops the runs and this process (Ctrl-Z), until it receives SIGCONT. The runs are not stopped by the
+ * terminal, because each has its own process group. */
 static void suspend(nm_run_queue *queue)
 {
     *queue->suspend = 0;
@@ -291,8 +287,8 @@ static void suspend(nm_run_queue *queue)
     signal_runs(queue, SIGCONT);
 }
 
-/* Interrupts all runs and waits for them; each finishes its update and writes a checkpoint. A run that is stopped would receive
- * SIGINT only when it continues. */
+/* Interrupts all runs and waits for them; each finishes its update and writes a checkpoint. A run that is
+ * stopped would receive SIGINT only when it continues. */
 static void stop_all(nm_run_queue *queue)
 {
     int wait_status;
@@ -351,10 +347,8 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err)
     return status;
 }
 
-/* ---- the folder ---- */
-
-/* The runs inherit the descriptor, so the folder is locked while any of them is alive; those of a killed comparison may still
- * be exiting. */
+/* The runs inherit the descriptor, so the folder is locked while any of them is alive; those of a killed
+ * comparison may still be exiting. */
 nm_status nm_run_queue_lock(nm_run_queue *queue, const char *folder, nm_error *err)
 {
     enum { TRIES = 100, PAUSE = 100000 /* microseconds */ };

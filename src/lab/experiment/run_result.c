@@ -35,8 +35,6 @@ void nm_run_result_fail(nm_run_result *result, const nm_error *err)
     nm_utf8_trim(result->failure);
 }
 
-/* ---- key ---- */
-
 static char *options_text(const nm_options *options, const nm_options *like)
 {
     char *text = NULL;
@@ -99,8 +97,9 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
     return status;
 }
 
-/* Hash of the whole file as hexadecimal text; *weights: hash of its tensors alone, without metadata such as the options. "" and 0
- * without a file, and *weights 0 for a file that is not a model: its reader reports that. NM_IO if it cannot be read. */
+/* Hash of the whole file as hexadecimal text; *weights: hash of its tensors alone, without metadata such as
+ * the options. "" and 0 without a file, and *weights 0 for a file that is not a model: its reader reports
+ * that. NM_IO if it cannot be read. */
 static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint64_t *weights, nm_error *err)
 {
     nm_file_map map;
@@ -128,7 +127,8 @@ static nm_status hash_model(const char *path, char text[NM_RUN_KEY_BYTES], uint6
     return NM_OK;
 }
 
-/* Hash of the file that model.init_from names; "" without one, and for a missing file, which training reports. */
+/* Hash of the file that model.init_from names; "" without one, and for a missing file, which training
+ * reports. */
 static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_KEY_BYTES], nm_error *err)
 {
     char *source = nm_options_get(options, "model.init_from");
@@ -144,7 +144,8 @@ static nm_status hash_initial_model(const nm_options *options, char hash[NM_RUN_
     return status;
 }
 
-/* The record of the initial model in the first line of the log; NULL: there is none. The caller releases it. */
+/* The record of the initial model in the first line of the log; NULL: there is none. The caller releases
+ * it. */
 static json_t *read_warm_start(const char *folder)
 {
     char *path = nm_path_join(folder, "log.jsonl"), *line = NULL;
@@ -203,8 +204,6 @@ nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const
     return NM_OK;
 }
 
-/* ---- model files ---- */
-
 /* The model file that is scored; heap. */
 static char *scored_model(const char *folder, const nm_run_measurement *measurement)
 {
@@ -228,8 +227,6 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
     nm_checkpoint_list_free(paths, n);
     return status;
 }
-
-/* ---- the log ---- */
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -282,8 +279,6 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     free(text);
     return NM_OK;
 }
-
-/* ---- measurement ---- */
 
 static void store_score(nm_run_result *result, nm_task_score *score)
 {
@@ -348,8 +343,6 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
     result->measured = status == NM_OK;
     return status;
 }
-
-/* ---- test.json ---- */
 
 /* Of nm_run_result. */
 #define TEST_SCORE(F)                                                                                        \

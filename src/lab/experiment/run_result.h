@@ -1,5 +1,5 @@
-/* The result of one run of a comparison: values of its log, measurements on the test set, and RUN/test.json, which stores
- * the measurements so that no run is scored twice. */
+/* The result of one run of a comparison: values of its log, measurements on the test set, and RUN/test.json,
+ * which stores the measurements so that no run is scored twice. */
 #ifndef NM_RUN_RESULT_H
 #define NM_RUN_RESULT_H
 
@@ -36,9 +36,10 @@ typedef struct nm_run_measurement {
 
 enum { NM_RUN_KEY_BYTES = 64 };
 
-/* Computes a hash of everything that determines a score except the model: program version, settings, data, measurement.
- * *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and the hash of its files between
- * calls; the data is opened only if the text has changed. NM_USAGE if there is no test set. */
+/* Computes a hash of everything that determines a score except the model: program version, settings, data,
+ * measurement. *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and
+ * the hash of its files between calls; the data is opened only if the text has changed. NM_USAGE if there is
+ * no test set. */
 nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
 /* The options of one section as text; heap. */
@@ -53,18 +54,19 @@ void nm_run_result_fail(nm_run_result *result, const nm_error *err);
 
 /* Reads updates, loss, throughput and memory from the log of the run. NM_IO. */
 nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_error *err);
-/* NM_MISMATCH if the run in the folder was started from another initial model than the current file of model.init_from. */
+/* NM_MISMATCH if the run in the folder was started from another initial model than the current file of
+ * model.init_from. */
 nm_status nm_run_check_initial_model(const nm_options *options, const char *folder, nm_error *err);
-/* Reads the measurements from test.json and sets `measured` if it exists, its key matches and the scored model file is
- * unchanged. NM_IO if a file cannot be read. */
+/* Reads the measurements from test.json and sets `measured` if it exists, its key matches and the scored
+ * model file is unchanged. NM_IO if a file cannot be read. */
 nm_status nm_run_result_load(nm_run_result *result, const char *folder, const char *key,
                              const nm_run_measurement *measurement, nm_error *err);
-/* Reads the measurements from test.json regardless of its key, and without the model file. NM_MISMATCH if there is no such
- * file, NM_FORMAT if it is not of this version. */
+/* Reads the measurements from test.json regardless of its key, and without the model file. NM_MISMATCH if
+ * there is no such file, NM_FORMAT if it is not of this version. */
 nm_status nm_run_result_read(nm_run_result *result, const char *folder, nm_error *err);
-/* Scores the run's model on the test set and measures TID. Takes ownership of options. With measurement->average, the mean of
- * the last checkpoints is written to average.safetensors first; NM_MISMATCH if there are fewer. NM_INTERRUPTED soon after *stop
- * becomes nonzero; stop may be NULL. */
+/* Scores the run's model on the test set and measures TID. Takes ownership of options. With
+ * measurement->average, the mean of the last checkpoints is written to average.safetensors first; NM_MISMATCH
+ * if there are fewer. NM_INTERRUPTED soon after *stop becomes nonzero; stop may be NULL. */
 nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const nm_task_type *type,
                                 nm_options *options, const nm_run_measurement *measurement,
                                 const nm_stop *stop, nm_error *err);

@@ -45,8 +45,6 @@ typedef struct slurm {
     task_state *tasks; /* [queue->n] */
 } slurm;
 
-/* ---- Slurm's commands ---- */
-
 static void exec_command(char *const *arguments, int output)
 {
     setpgid(0, 0); /* Ctrl-C must not interrupt a submission */
@@ -59,7 +57,8 @@ static void exec_command(char *const *arguments, int output)
     _exit(127);
 }
 
-/* Runs a program. output: text on its standard output and standard error. NM_IO with this text unless the exit code is 0. */
+/* Runs a program. output: text on its standard output and standard error. NM_IO with this text unless the
+ * exit code is 0. */
 static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error *err)
 {
     int ends[2], wait_status;
@@ -85,7 +84,8 @@ static nm_status run_command(char *const *arguments, nm_buffer *output, nm_error
     return nm_fail(err, NM_IO, "%s failed: %.700s", arguments[0], output->data);
 }
 
-/* The state of a task that has left the queue, such as CANCELLED or TIMEOUT; "" if slurmctld no longer has a record of it. */
+/* The state of a task that has left the queue, such as CANCELLED or TIMEOUT; "" if slurmctld no longer has a
+ * record of it. */
 static void read_end_state(const char *id, char *state, size_t bytes)
 {
     nm_buffer output = {0};
@@ -100,8 +100,6 @@ static void read_end_state(const char *id, char *state, size_t bytes)
     nm_buffer_release(&output);
 }
 
-/* ---- files ---- */
-
 static const char *name_of(const nm_run_job *job)
 {
     return strrchr(job->folder, '/') + 1;
@@ -112,8 +110,9 @@ static char *exit_path(const nm_run_job *job)
     return nm_format("%s.exit", job->folder);
 }
 
-/* The exit code in RUN.exit; -1 if there is none, or if it is from a run with other settings. A run that SIGTERM ended before
- * it could handle the signal also counts as interrupted: Slurm sends SIGTERM before a requeue and at a time limit. */
+/* The exit code in RUN.exit; -1 if there is none, or if it is from a run with other settings. A run that
+ * SIGTERM ended before it could handle the signal also counts as interrupted: Slurm sends SIGTERM before a
+ * requeue and at a time limit. */
 static int read_exit_code(const nm_run_job *job)
 {
     char *path = exit_path(job), *text = NULL, key[NM_RUN_KEY_BYTES];
@@ -171,8 +170,6 @@ static nm_status find_array(slurm *self, long number, array_file **out, nm_error
     return NM_OK;
 }
 
-/* ---- Slurm's queue ---- */
-
 static bool is_waiting(const char *state)
 {
     static const char *const started[] = {"RUNNING",   "COMPLETING", "SIGNALING",
@@ -213,7 +210,8 @@ static nm_status read_listed(slurm *self, const char *line, nm_error *err)
     return NM_OK;
 }
 
-/* Updates the tasks and the states of the runs in Slurm's queue. NM_IO if squeue fails; then nothing has changed. */
+/* Updates the tasks and the states of the runs in Slurm's queue. NM_IO if squeue fails; then nothing has
+ * changed. */
 static nm_status read_queue(slurm *self, nm_error *err)
 {
     static char *const arguments[] = {"squeue", "--me", "--noheader", "--array", "--format=%j %F %K %T %r",
@@ -231,8 +229,6 @@ static nm_status read_queue(slurm *self, nm_error *err)
     return status;
 }
 
-/* ---- submission ---- */
-
 static void write_task(const slurm *self, size_t index, const nm_run_job *job, FILE *out)
 {
     char **arguments = nm_run_queue_arguments(self->queue, job);
@@ -247,7 +243,8 @@ static void write_task(const slurm *self, size_t index, const nm_run_job *job, F
     nm_run_arguments_free(arguments);
 }
 
-/* SIGTERM makes the run write a checkpoint and exit. The shell catches the signal, so that it can record the exit code. */
+/* SIGTERM makes the run write a checkpoint and exit. The shell catches the signal, so that it can record the
+ * exit code. */
 static nm_status write_script(const slurm *self, const char *path, nm_run_job *const *jobs, size_t n,
                               nm_error *err)
 {
@@ -400,8 +397,6 @@ static nm_status submit_missing(slurm *self, nm_error *err)
     return status;
 }
 
-/* ---- waiting ---- */
-
 static void finish(const slurm *self, nm_run_job *job, int code)
 {
     nm_run_job_finish(job, code);
@@ -430,8 +425,8 @@ static void finish_lost(const slurm *self, size_t i, const char *state)
         self->queue->on_finished(self->queue->user, job);
 }
 
-/* Finishes the runs whose tasks have ended. Exit codes are final, except that of an interrupted run, which Slurm may
- * requeue. */
+/* Finishes the runs whose tasks have ended. Exit codes are final, except that of an interrupted run, which
+ * Slurm may requeue. */
 static void check_ends(const slurm *self)
 {
     refresh(self);
@@ -455,7 +450,8 @@ static void check_ends(const slurm *self)
     }
 }
 
-/* Finishes the runs whose training ended successfully under an earlier call; their models are scored without a task. */
+/* Finishes the runs whose training ended successfully under an earlier call; their models are scored without
+ * a task. */
 static void find_finished(const slurm *self)
 {
     for (size_t i = 0; i < self->queue->n; i++) {
@@ -473,7 +469,8 @@ static bool is_finished(const nm_run_queue *queue)
     return true;
 }
 
-/* A failure of squeue is not an error, because slurmctld may be restarting; it is shown as the state of the runs. */
+/* A failure of squeue is not an error, because slurmctld may be restarting; it is shown as the state of the
+ * runs. */
 static nm_status update_queue(slurm *self, nm_error *err)
 {
     nm_status status = read_queue(self, err);
@@ -514,8 +511,6 @@ static nm_status wait_for_tasks(slurm *self, nm_error *err)
     }
     return NM_OK;
 }
-
-/* ---- options ---- */
 
 /* NM_USAGE for options of sbatch that submit_array sets, or that would change what is submitted. */
 static nm_status check_options(const char *options, nm_error *err)

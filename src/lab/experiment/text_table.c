@@ -48,8 +48,6 @@ static size_t column_width(const nm_text_table *table, size_t column)
     return width;
 }
 
-/* ---- escapes ---- */
-
 static void write_markdown(const char *text, FILE *out)
 {
     for (; *text; text++) {
@@ -96,8 +94,6 @@ static void write_csv(const char *text, FILE *out)
     if (quoted)
         putc('"', out);
 }
-
-/* ---- formats ---- */
 
 static void print_text(const nm_text_table *table, FILE *out)
 {

@@ -21,8 +21,8 @@ typedef struct nm_text_table {
 
 /* Appends a cell and takes ownership of its heap text; a row is complete after `columns` cells. */
 void nm_text_table_add(nm_text_table *table, char *cell);
-/* The first column, and one titled "note", are left-aligned, the others right-aligned. LaTeX is a tabular that needs no
- * packages; CSV follows RFC 4180 with "\n" line ends. NM_TABLE_JSON is not allowed. */
+/* The first column, and one titled "note", are left-aligned, the others right-aligned. LaTeX is a tabular
+ * that needs no packages; CSV follows RFC 4180 with "\n" line ends. NM_TABLE_JSON is not allowed. */
 void nm_text_table_print(const nm_text_table *table, nm_table_format format, FILE *out);
 void nm_text_table_release(nm_text_table *table);
 

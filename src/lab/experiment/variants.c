@@ -83,8 +83,6 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
     return status;
 }
 
-/* ---- lists ---- */
-
 /* Braces protect the separators in a value: "norm.at={enc.0=batch,enc.1=rms}". */
 static nm_status check_braces(const char *option, const char *text, nm_error *err)
 {
@@ -133,8 +131,6 @@ static char *without_braces(char *value)
 }
 
 #define BRACES_HINT "a value that contains commas is written in braces, as in norm.at={enc.0=batch,enc.1=rms}"
-
-/* ---- variants ---- */
 
 /* "PN=power:norm.power.scaling=group" has the label "PN": its first equals sign is before the first colon. */
 static nm_status parse_label(nm_variant *variant, char **text, nm_error *err)
@@ -195,8 +191,8 @@ static nm_status parse_settings(nm_variant *variant, char *text, nm_error *err)
     return status;
 }
 
-/* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. after_setting: an earlier variant has settings, so that
- * the text may be part of a value. */
+/* Parses "scale+fix:norm.scale.trainable=false"; the text is modified. after_setting: an earlier variant has
+ * settings, so that the text may be part of a value. */
 static nm_status parse_variant(nm_variant *variant, char *text, bool after_setting, nm_error *err)
 {
     NM_TRY(parse_label(variant, &text, err));
@@ -259,8 +255,6 @@ nm_status nm_variants_check_names(const nm_variants *variants, const nm_options 
     return NM_OK;
 }
 
-/* ---- grid ---- */
-
 static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
 {
     char *values = strchr(text, '=');
@@ -295,7 +289,8 @@ nm_status nm_grid_parse(nm_grid *grid, const char *text, nm_error *err)
     return status;
 }
 
-/* Appends the point with this index. The digits of the index in a mixed radix, the lengths of the axes, select the values. */
+/* Appends the point with this index. The digits of the index in a mixed radix, the lengths of the axes,
+ * select the values. */
 static void add_point(nm_variants *points, const nm_variant *variant, const nm_grid_axis **axes,
                       size_t n_axes, size_t index)
 {
@@ -351,8 +346,6 @@ nm_status nm_grid_expand(const nm_grid *grid, const nm_variants *variants, nm_op
     return status;
 }
 
-/* ---- settings of all variants ---- */
-
 nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, nm_options *const *options,
                               nm_error *err)
 {
@@ -372,8 +365,6 @@ nm_status nm_variants_exclude(nm_variants *variants, const nm_settings *common, 
     return NM_OK;
 }
 
-/* ---- configurations ---- */
-
 /* Whether the section with this first line is not that of a norm that the model does not have. */
 static bool section_applies(const char *line, const nm_options *options)
 {
@@ -383,8 +374,8 @@ static bool section_applies(const char *line, const nm_options *options)
     return applies;
 }
 
-/* The norm of an option of [model], heap. An empty one is that of another option; the decoder has LayerNorm in place of batch
- * statistics. */
+/* The norm of an option of [model], heap. An empty one is that of another option; the decoder has LayerNorm
+ * in place of batch statistics. */
 static char *resolved_norm(const nm_options *options, const char *name)
 {
     static const char *const fallbacks[][2] = {{"encoder_norm", "norm"},

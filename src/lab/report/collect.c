@@ -54,8 +54,6 @@ bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
     return strcmp(figure->tag, "@score") ? figure->falls : !rises;
 }
 
-/* ---- by update or time ---- */
-
 typedef struct sums { /* sums of one run over the matching sites, by update or time */
     double *x, *sum;
     size_t *count, n, capacity;
@@ -76,8 +74,8 @@ static void insert_x(sums *s, size_t at, double x)
     s->n++;
 }
 
-/* Adds a series, minus the values of another series at the same updates. x ascends within a series, so each search starts
- * where the last one ended. */
+/* Adds a series, minus the values of another series at the same updates. x ascends within a series, so each
+ * search starts where the last one ended. */
 static void add_series(sums *s, const nm_series *series, const nm_series *minus, bool seconds)
 {
     size_t at = 0, other = 0;
@@ -206,8 +204,6 @@ void nm_collect_checkpoints(const nm_report *report, const nm_figure *figure, nm
     drawing->n = kept;
 }
 
-/* ---- by site ---- */
-
 static double tick_of(nm_drawing *drawing, const char *site, size_t length)
 {
     if (length > 5 && !strncmp(site + length - 5, ".norm", 5))
@@ -223,8 +219,8 @@ static double tick_of(nm_drawing *drawing, const char *site, size_t length)
     return (double)drawing->n_ticks++;
 }
 
-/* The value of a series in a figure by site: the median or the last value; for measurements of checkpoints, the value of
- * the best model. */
+/* The value of a series in a figure by site: the median or the last value; for measurements of checkpoints,
+ * the value of the best model. */
 static double summary_value(const nm_figure *figure, const nm_report_run *run, const nm_series *series)
 {
     if (figure->median)
@@ -251,8 +247,6 @@ void nm_collect_sites(const nm_report *report, const nm_figure *figure, nm_drawi
     }
     drawing->spread = MARK_SPREAD;
 }
-
-/* ---- by sublayer and depth ---- */
 
 bool nm_tick_same_kind(const char *a, const char *b)
 {
@@ -282,8 +276,8 @@ static int kind_rank(const char *tick)
     return n;
 }
 
-/* The new position of each site: by rank of its kind, then by first occurrence of the kind. Sites of one kind occur in the
- * order of their depth. Heap. */
+/* The new position of each site: by rank of its kind, then by first occurrence of the kind. Sites of one kind
+ * occur in the order of their depth. Heap. */
 static size_t *order_by_depth(char **ticks, size_t n)
 {
     size_t *key = nm_allocate((n + 1) * sizeof *key), *position = nm_allocate((n + 1) * sizeof *position);
@@ -361,8 +355,6 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
     }
 }
 
-/* ---- across runs ---- */
-
 size_t nm_figure_reference(const nm_report *report)
 {
     size_t first = report->n;
@@ -423,7 +415,8 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
     }
 }
 
-/* Only runs whose norms use batch statistics have a discrepancy: their logs contain the loss with batch statistics. */
+/* Only runs whose norms use batch statistics have a discrepancy: their logs contain the loss with batch
+ * statistics. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     size_t reference = nm_figure_reference(report);

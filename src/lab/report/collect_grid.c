@@ -106,8 +106,6 @@ static void add_text(nm_drawing *drawing, double x, double y, char *text)
     drawing->labels[drawing->n_labels++] = (nm_label){x, y, text};
 }
 
-/* ---- the description ---- */
-
 static bool is_better(const nm_grid_scores *s, size_t a, size_t b)
 {
     bool rises = s->tested ? s->report->test_rises : s->report->score_rises;
@@ -125,8 +123,8 @@ static size_t best_point(const nm_grid_scores *s, size_t group)
     return best;
 }
 
-/* The best points, the meaning of the error bars if there are any, coupled settings, and the groups that are not in the
- * figure. Heap. */
+/* The best points, the meaning of the error bars if there are any, coupled settings, and the groups that are
+ * not in the figure. Heap. */
 static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, const char *before)
 {
     const nm_score_grid *grid = s->grid;
@@ -181,10 +179,8 @@ void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm
     fputs(drawing->note ? drawing->note : "", out);
 }
 
-/* ---- one setting ---- */
-
-/* Positions of ascending values on an axis: logarithmic if they span more than a factor of log_from; zero is then one step
- * below the smallest positive value. Heap. */
+/* Positions of ascending values on an axis: logarithmic if they span more than a factor of log_from; zero is
+ * then one step below the smallest positive value. Heap. */
 static double *axis_positions(const double *values, size_t n)
 {
     double *at = nm_allocate((n + 1) * sizeof *at);
@@ -273,8 +269,6 @@ void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_dra
     free(s.list);
 }
 
-/* ---- two settings ---- */
-
 /* The first group that varies exactly two settings. */
 static const nm_score_group *first_pair(const nm_score_grid *grid, size_t axes[2])
 {
@@ -289,8 +283,8 @@ static const nm_score_group *first_pair(const nm_score_grid *grid, size_t axes[2
     return NULL;
 }
 
-/* The cells of a heat map: one panel per group, n_x cells wide and n_y high, with an empty column or a row for the title
- * between two panels. */
+/* The cells of a heat map: one panel per group, n_x cells wide and n_y high, with an empty column or a row
+ * for the title between two panels. */
 typedef struct panels {
     double *x, *y; /* [n_x], [n_y]: values of the two settings, ascending */
     size_t n_x, n_y, n, across, down;
@@ -386,8 +380,6 @@ void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_dr
     free(include);
     free(s.list);
 }
-
-/* ---- three and more settings ---- */
 
 /* The group that varies the most settings; NULL if no group varies three or more. */
 static const nm_score_group *widest_group(const nm_score_grid *grid)

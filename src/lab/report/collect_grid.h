@@ -1,11 +1,12 @@
-/* Shared by the figures of scores against settings (collect_grid.c) and against the number of layers with batch norms
- * (collect_layers.c). */
+/* Shared by the figures of scores against settings (collect_grid.c) and against the number of layers with
+ * batch norms (collect_layers.c). */
 #ifndef NM_COLLECT_GRID_H
 #define NM_COLLECT_GRID_H
 
 #include "report/figure.h"
 
-/* Width over which the curves at a tick are spread, as a fraction of the smallest distance between two ticks. */
+/* Width over which the curves at a tick are spread, as a fraction of the smallest distance between two
+ * ticks. */
 #define NM_GRID_SPREAD 0.12
 
 typedef struct nm_grid_scores { /* mean scores of the points of a grid */

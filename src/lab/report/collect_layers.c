@@ -1,4 +1,5 @@
-/* Loss in score and TID against the number of layers with batch norms, which norm.at varies: Wang et al. 2022, figure 3. */
+/* Loss in score and TID against the number of layers with batch norms, which norm.at varies: Wang et al.
+ * 2022, figure 3. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static const nm_norm_type *batch_norm_named(const char *name, size_t length)
     return NULL;
 }
 
-/* The norm with batch statistics of a run: the norm of the model, or the first such norm in norm.at; NULL: none. */
+/* The norm with batch statistics of a run: the norm of the model, or the first such norm in norm.at; NULL:
+ * none. */
 static const nm_norm_type *batch_norm_of(const nm_report_run *run)
 {
     const char *norm = nm_report_run_norm(run), *at = nm_report_run_setting(run, "norm.at");
@@ -67,8 +69,8 @@ typedef struct layer_values { /* by group of the grid, each a point of the figur
     nm_score_bar bar;
 } layer_values;
 
-/* quantity: "@score" for the loss in score against the mean of the groups with the fewest batch layers; otherwise a
- * quantity of TID. */
+/* quantity: "@score" for the loss in score against the mean of the groups with the fewest batch layers;
+ * otherwise a quantity of TID. */
 static layer_values layer_values_of(const nm_report *report, const char *quantity)
 {
     const nm_score_grid *grid = &report->grid;

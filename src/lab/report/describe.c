@@ -1,5 +1,5 @@
-/* The description below a figure, computed from the drawn curves. A curve with more points than are visible has the
- * minimum and the maximum of each segment, or the mean if there are many curves (drawing.c). */
+/* The description below a figure, computed from the drawn curves. A curve with more points than are visible
+ * has the minimum and the maximum of each segment, or the mean if there are many curves (drawing.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +34,6 @@ static void write_x(FILE *out, const nm_figure *figure, const nm_drawing *drawin
         write_count(out, x);
     }
 }
-
-/* ---- ranking by one value per run ---- */
 
 typedef struct ranked {
     const nm_curve *curve;
@@ -80,8 +78,6 @@ static void write_list(const nm_report *report, const ranked *list, size_t n, FI
     }
 }
 
-/* ---- best values, and the update after which a run is worse ---- */
-
 /* Linear interpolation of a curve at x; NaN outside its points. */
 static double value_at(const nm_curve *curve, double x)
 {
@@ -93,8 +89,8 @@ static double value_at(const nm_curve *curve, double x)
     return curve->n == 1 && curve->x[0] == x ? curve->y[0] : NAN;
 }
 
-/* The x of the last point at which `worse` is not worse than `better`; -INFINITY if it is worse at every common point; NaN
- * if it is not worse at the last one. */
+/* The x of the last point at which `worse` is not worse than `better`; -INFINITY if it is worse at every
+ * common point; NaN if it is not worse at the last one. */
 static double worse_after(const nm_curve *worse, const nm_curve *better, bool falls)
 {
     double last = -INFINITY;
@@ -143,8 +139,8 @@ static double largest_site(const nm_report_run *run, const char *pattern, double
     return most;
 }
 
-/* The run's statistics at this update: TID if its checkpoints were measured, otherwise the distance between batch and
- * running variance if that was recorded. */
+/* The run's statistics at this update: TID if its checkpoints were measured, otherwise the distance between
+ * batch and running variance if that was recorded. */
 static void write_statistics(const nm_report_run *run, double update, FILE *out)
 {
     const char *site = "";
@@ -270,8 +266,6 @@ void nm_describe_last(const nm_report *report, const nm_figure *figure, const nm
     free(list);
 }
 
-/* ---- medians ---- */
-
 /* Lowest median first, over all points or the second half; heap. */
 static ranked *rank_median(const nm_drawing *drawing, bool second_half)
 {
@@ -320,8 +314,6 @@ void nm_describe_level(const nm_report *report, const nm_figure *figure, const n
     free(list);
 }
 
-/* ---- sites ---- */
-
 static void write_extreme(const nm_report *report, const nm_drawing *drawing, bool largest, FILE *out)
 {
     const nm_curve *found = &drawing->curves[0];
@@ -358,8 +350,6 @@ void nm_describe_sites(const nm_report *report, const nm_figure *figure, const n
     putc('.', out);
     free(list);
 }
-
-/* ---- by depth ---- */
 
 /* The number of kinds of sublayer whose value is larger in the last layer than in the first. */
 static void count_growth(const nm_drawing *drawing, const nm_curve *curve, size_t *grow, size_t *kinds)
@@ -410,8 +400,6 @@ void nm_describe_spectrum(const nm_report *report, const nm_figure *figure, cons
     }
     putc('.', out);
 }
-
-/* ---- across runs ---- */
 
 void nm_describe_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                              FILE *out)

@@ -1,4 +1,5 @@
-/* The contents of a figure: the points of its curves that are visible, the range of its axes, titles and labels. */
+/* The contents of a figure: the points of its curves that are visible, the range of its axes, titles and
+ * labels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,6 @@ char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, con
     return nm_figure_text(drawing->y_label ? drawing->y_label : figure->y_label, report);
 }
 
-/* ---- fewer points ---- */
-
 /* Replaces each of `most` segments by its mean: with many noisy curves, only their trend is visible. */
 static void reduce_to_means(nm_curve *curve, size_t most)
 {
@@ -42,7 +41,8 @@ static void reduce_to_means(nm_curve *curve, size_t most)
     curve->n = most;
 }
 
-/* Replaces each of most / 2 segments by its minimum and its maximum, in their order, so that spikes stay visible. */
+/* Replaces each of most / 2 segments by its minimum and its maximum, in their order, so that spikes stay
+ * visible. */
 static void reduce_to_extremes(nm_curve *curve, size_t most)
 {
     size_t segments = most / 2, kept = 0;
@@ -79,8 +79,6 @@ static void keep_positive(nm_curve *curve)
     curve->n = kept;
 }
 
-/* ---- the frame ---- */
-
 static size_t all_values(const nm_drawing *drawing, double **values)
 {
     size_t n = 0, capacity = 0;
@@ -98,8 +96,8 @@ static size_t all_values(const nm_drawing *drawing, double **values)
     return n;
 }
 
-/* Adds a margin, a fraction of the range. Values that differ only by rounding count as one value, around which the range
- * has a fixed relative width. */
+/* Adds a margin, a fraction of the range. Values that differ only by rounding count as one value, around
+ * which the range has a fixed relative width. */
 static void widen(double *low, double *high, double fraction, bool logarithm)
 {
     bool one = *high - *low <= 1e-5 * fmax(fabs(*low), fabs(*high));
@@ -114,8 +112,8 @@ static void widen(double *low, double *high, double fraction, bool logarithm)
     }
 }
 
-/* The first losses of a run, or those of a diverged run, would leave no resolution for the others: a linear axis spans at
- * most twice the range of the lower 90 % of the values. */
+/* The first losses of a run, or those of a diverged run, would leave no resolution for the others: a linear
+ * axis spans at most twice the range of the lower 90 % of the values. */
 static void frame_y(nm_drawing *drawing, const nm_figure *figure)
 {
     double *values;

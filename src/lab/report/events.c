@@ -1,5 +1,6 @@
-/* Event files are TFRecords: length, checksum of the length, data, checksum of the data; integers are little-endian. The
- * checksum is CRC-32C (Castagnoli), rotated and offset so that the checksum of checksums is not trivial. */
+/* Event files are TFRecords: length, checksum of the length, data, checksum of the data; integers are
+ * little-endian. The checksum is CRC-32C (Castagnoli), rotated and offset so that the checksum of checksums
+ * is not trivial. */
 #include "report/events.h"
 
 #include <dirent.h>
@@ -61,8 +62,6 @@ static nm_status write_record(nm_events *events, uint8_t *data, size_t bytes, nm
                              strerror(errno));
 }
 
-/* ---- the log ---- */
-
 static nm_status write_lines(nm_events *events, const char *text, size_t bytes, nm_error *err)
 {
     for (const char *line = text, *end = text + bytes; line < end;) {
@@ -80,8 +79,8 @@ static nm_status write_lines(nm_events *events, const char *text, size_t bytes, 
     return NM_OK;
 }
 
-/* The complete lines of the log after the bytes already converted; heap, NULL if there are none. A log that does not exist
- * counts as empty. */
+/* The complete lines of the log after the bytes already converted; heap, NULL if there are none. A log that
+ * does not exist counts as empty. */
 static nm_status read_new_lines(const nm_events *events, char **text, size_t *bytes, nm_error *err)
 {
     struct stat about;
@@ -117,8 +116,6 @@ nm_status nm_events_follow(nm_events *events, nm_error *err)
     events->read += (long)bytes;
     return status == NM_OK && bytes ? nm_file_flush(events->out, events->path, err) : status;
 }
-
-/* ---- the file ---- */
 
 static void remove_old_events(const char *folder)
 {

@@ -1,5 +1,5 @@
-/* A figure is a row of the table in figures.c: the values it shows, how they become curves, its axes, and the description
- * below it. Drawing (plot.c) and the page (page.c) do not depend on particular figures. */
+/* A figure is a row of the table in figures.c: the values it shows, how they become curves, its axes, and the
+ * description below it. Drawing (plot.c) and the page (page.c) do not depend on particular figures. */
 #ifndef NM_FIGURE_H
 #define NM_FIGURE_H
 
@@ -83,8 +83,8 @@ struct nm_figure {
 
 extern const nm_figure nm_figures[]; /* name NULL at the end */
 
-/* Collects the curves of a figure, reduced to as many points as are visible, and sets its frame. n is 0 if no run has
- * values. */
+/* Collects the curves of a figure, reduced to as many points as are visible, and sets its frame. n is 0 if no
+ * run has values. */
 void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure);
 void nm_drawing_release(nm_drawing *drawing);
 /* A title or label with @ and # replaced by the name of the validation or test score; heap. */
@@ -96,7 +96,8 @@ nm_run_style nm_curve_style(const nm_report *report, const nm_curve *curve);
 char *nm_drawing_title(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_x_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
-/* The run that the others are compared with: the first with a test score and no paired test; report->n: none. */
+/* The run that the others are compared with: the first with a test score and no paired test; report->n:
+ * none. */
 size_t nm_figure_reference(const nm_report *report);
 /* Whether lower values are better. */
 bool nm_figure_falls(const nm_figure *figure, const nm_report *report);
@@ -118,21 +119,25 @@ void nm_collect_depth(const nm_report *report, const nm_figure *figure, nm_drawi
 void nm_collect_quantiles(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* x: index from 1; the last vector of each run. */
 void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
-/* Test scores, one tick per variant: mean over the seeds, with its 95 % interval or the range (nm_report_bars). */
+/* Test scores, one tick per variant: mean over the seeds, with its 95 % interval or the range
+ * (nm_report_bars). */
 void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 /* x: TID of the figure's tag ("mean" or "variance"), y: loss in the test score against the reference. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 
-/* Scores against the settings in which the runs differ (report/score_grid.h): for groups that vary one setting, a curve per
- * group; for two, a heat map per group; for three or more, a line per point through an axis per setting. */
+/* Scores against the settings in which the runs differ (report/score_grid.h): for groups that vary one
+ * setting, a curve per group; for two, a heat map per group; for three or more, a line per point through an
+ * axis per setting. */
 void nm_collect_setting(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_heat_map(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
-/* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each such norm; y:
- * the loss in score against the runs with fewest such layers, or TID of the last layer (figure->tag "mean" or "variance"). */
+/* x: number of layers whose norms use batch statistics, in runs that differ in norm.at, with a curve for each
+ * such norm; y: the loss in score against the runs with fewest such layers, or TID of the last layer
+ * (figure->tag "mean" or "variance"). */
 void nm_collect_batch_layers(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
 
-/* For collectors: adds a curve with memory for n points, and for error bars if `bars`. Valid until the next call. */
+/* For collectors: adds a curve with memory for n points, and for error bars if `bars`. Valid until the next
+ * call. */
 nm_curve *nm_drawing_add(nm_drawing *drawing, size_t run, size_t n, bool bars);
 /* Adds a point unless x or y is infinite or NaN. */
 void nm_curve_add(nm_curve *curve, double x, double y);
@@ -142,7 +147,8 @@ void nm_curve_release(nm_curve *curve);
 /* Removes the last curve if it has no points. */
 void nm_drawing_drop_empty(nm_drawing *drawing);
 
-/* Descriptions. The best value of each run, and the update after which the worst run is worse than the best one. */
+/* Descriptions. The best value of each run, and the update after which the worst run is worse than the best
+ * one. */
 void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
 /* Values with their error bars, best first. */
 void nm_describe_scores(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
@@ -155,7 +161,8 @@ void nm_describe_level(const nm_report *report, const nm_figure *figure, const n
 /* The median over the sites of each run, and the largest and the smallest value. */
 void nm_describe_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                        FILE *out);
-/* As nm_describe_sites, with the number of kinds of sublayer whose value grows from the first to the last layer. */
+/* As nm_describe_sites, with the number of kinds of sublayer whose value grows from the first to the last
+ * layer. */
 void nm_describe_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
                        FILE *out);
 /* The decay of each curve: the number of values above one half and above one fifth of the largest. */

@@ -1,5 +1,5 @@
-/* The page: sections, figures with descriptions, their data for tooltips and export, style and script, in one file that
- * loads nothing from a network. */
+/* The page: sections, figures with descriptions, their data for tooltips and export, style and script, in one
+ * file that loads nothing from a network. */
 #include "report/page.h"
 
 #include <ctype.h>
@@ -14,8 +14,6 @@
 #include "report/norm_colors.h"
 #include "report/plot.h"
 #include "report/sections.h"
-
-/* ---- data for the script ---- */
 
 static json_t *numbers(const double *values, size_t n)
 {
@@ -118,8 +116,6 @@ static void write_data(const nm_report *report, const nm_drawing *drawings, FILE
     json_decref(root);
 }
 
-/* ---- figures ---- */
-
 static void write_outside(size_t n, const char *where, double limit, FILE *out)
 {
     char text[NM_NUMBER_BYTES];
@@ -213,8 +209,6 @@ static void write_missing(const nm_report *report, char **svg, FILE *out)
         fputs("</ul></details></section>\n", out);
 }
 
-/* ---- the page ---- */
-
 static void write_head(const nm_report *report, FILE *out)
 {
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -235,7 +229,8 @@ static void write_head(const nm_report *report, FILE *out)
             report->n, report->n == 1 ? "" : "s");
 }
 
-/* Links to the sections of the body. Text from files is escaped, so it cannot contain the start of a section. */
+/* Links to the sections of the body. Text from files is escaped, so it cannot contain the start of a
+ * section. */
 static void write_contents(const char *body, FILE *out)
 {
     static const char start[] = "<section id=\"", middle[] = "\"><h2>";

@@ -29,7 +29,8 @@ const char *nm_plot_dashes(nm_run_style style)
     return dashes[style.variant % N_DASHES].svg;
 }
 
-/* Circle, square, triangles, diamond, pentagon with their gnuplot numbers: color is not the only distinction. */
+/* Circle, square, triangles, diamond, pentagon with their gnuplot numbers: color is not the only
+ * distinction. */
 static const struct {
     const char *svg;
     int gnuplot;
@@ -101,8 +102,6 @@ nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
     return with_legend(frame, count_legend(drawing));
 }
 
-/* ---- ticks ---- */
-
 static void write_ticks_125(FILE *out, double low, double high)
 {
     static const double steps[] = {1, 2, 5};
@@ -119,7 +118,8 @@ static void write_ticks_125(FILE *out, double low, double high)
     fputs(")\n", out);
 }
 
-/* By default, gnuplot places logarithmic ticks at powers of ten, of which a short axis contains one or none. */
+/* By default, gnuplot places logarithmic ticks at powers of ten, of which a short axis contains one or
+ * none. */
 static void write_log_ticks(FILE *out, double low, double high)
 {
     double decades = log10(high / low);
@@ -154,8 +154,6 @@ static void write_site_ticks(FILE *out, const nm_drawing *drawing)
     fprintf(out, ") font ',%d'\n", drawing->n_ticks > 24 ? 10 : 12);
 }
 
-/* ---- one figure ---- */
-
 /* Whether point i is of another kind of sublayer than the point before it. */
 static bool starts_kind(const nm_drawing *drawing, const nm_curve *curve, size_t i)
 {
@@ -182,7 +180,8 @@ static void write_data(FILE *out, const nm_figure *figure, const nm_drawing *dra
     }
 }
 
-/* Names come from the file system and from logs: quotes, control characters and non-ASCII bytes are replaced. */
+/* Names come from the file system and from logs: quotes, control characters and non-ASCII bytes are
+ * replaced. */
 static void write_text(FILE *out, const char *text, size_t most)
 {
     putc('\'', out);
@@ -230,10 +229,8 @@ static void write_curve(FILE *out, const nm_report *report, const nm_figure *fig
         fputs(" notitle", out);
 }
 
-/* ---- heat maps ---- */
-
-/* Nunez, Anderton and Renslow 2018, cividis: from dark blue to yellow, with the same order for readers with color vision
- * deficiency and in grayscale. */
+/* Nunez, Anderton and Renslow 2018, cividis: from dark blue to yellow, with the same order for readers with
+ * color vision deficiency and in grayscale. */
 static const uint8_t cividis[][3] = {
     {0x00, 0x22, 0x4e}, {0x12, 0x35, 0x70}, {0x3b, 0x49, 0x6c}, {0x57, 0x5d, 0x6d}, {0x70, 0x71, 0x73},
     {0x8a, 0x86, 0x78}, {0xa5, 0x9c, 0x74}, {0xc3, 0xb3, 0x69}, {0xe1, 0xcc, 0x55}, {0xfe, 0xe8, 0x38}};
@@ -321,8 +318,6 @@ static void write_group_legend(FILE *out, const nm_report *report, const nm_draw
         write_title(out, curve->family);
     }
 }
-
-/* ---- axes ---- */
 
 static void write_frame(FILE *out, nm_plot_frame frame)
 {
@@ -463,8 +458,6 @@ static nm_status write_script(const nm_report *report, const nm_drawing *drawing
     return nm_file_close(out, path, err);
 }
 
-/* ---- gnuplot ---- */
-
 static nm_status gnuplot_error(const char *folder, nm_error *err)
 {
     char *path = nm_path_join(folder, "messages"), *text = NULL;
@@ -559,8 +552,8 @@ static bool any_curves(const nm_drawing *drawings)
     return false;
 }
 
-/* Draws into a new folder next to `path`, which the caller removes with remove_scratch, also on failure. *folder (heap) is
- * NULL if no folder was created. png_width: in pixels; 0: SVG. */
+/* Draws into a new folder next to `path`, which the caller removes with remove_scratch, also on failure.
+ * *folder (heap) is NULL if no folder was created. png_width: in pixels; 0: SVG. */
 static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, double png_width,
                       char **folder, nm_error *err)
 {

@@ -10,8 +10,6 @@
 #include "metric/summary.h"
 #include "report/norm_colors.h"
 
-/* ---- formatted numbers ---- */
-
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value)
 {
     char digits[NM_NUMBER_BYTES];
@@ -70,8 +68,6 @@ const char *nm_duration_show(char text[NM_NUMBER_BYTES], double seconds)
     return text;
 }
 
-/* ---- names and styles ---- */
-
 static const char *last_parts(const char *folder, int parts)
 {
     const char *at = folder + strlen(folder);
@@ -111,8 +107,9 @@ static void make_unique(nm_report *report, size_t i)
 
 enum { MOST_PARTS = 6 };
 
-/* Names each run by the last components of its path, as many as distinguish the runs: comparisons of two projects differ only
- * before the folders runs/NAME-compare/VARIANT-SEED. If MOST_PARTS are not enough, with numbers. */
+/* Names each run by the last components of its path, as many as distinguish the runs: comparisons of two
+ * projects differ only before the folders runs/NAME-compare/VARIANT-SEED. If MOST_PARTS are not enough, with
+ * numbers. */
 static void name_runs(nm_report *report)
 {
     char **names = nm_allocate((report->n + 1) * sizeof *names);
@@ -222,8 +219,6 @@ static nm_run_style style_of(const nm_report *report, size_t i)
     return style;
 }
 
-/* ---- speed ---- */
-
 static bool overlap(const nm_report_run *a, const nm_report_run *b)
 {
     return nm_report_run_start(a) < nm_report_run_end(b) && nm_report_run_start(b) < nm_report_run_end(a);
@@ -235,8 +230,8 @@ double nm_report_run_others(const nm_report_run *run)
     return others ? nm_summary_of(others->value, others->n).mean : NAN;
 }
 
-/* Throughput is comparable if all runs were on one host, one after the other, and the host had little other load. Runs
- * without a start time may have overlapped. */
+/* Throughput is comparable if all runs were on one host, one after the other, and the host had little other
+ * load. Runs without a start time may have overlapped. */
 static const char *speed_problem_of(const nm_report *report)
 {
     static const double busy = 0.5; /* cores */
@@ -274,8 +269,8 @@ static bool settings_differ(const nm_report *report, const char *key)
     return false;
 }
 
-/* Losses and scores are comparable if the runs were validated on the same text with the same dictionary. Texts that are held
- * out depend on the training text. */
+/* Losses and scores are comparable if the runs were validated on the same text with the same dictionary.
+ * Texts that are held out depend on the training text. */
 static const char *data_problem_of(const nm_report *report)
 {
     const char *valid = nm_report_run_setting(&report->runs[0], "data.valid");
@@ -286,8 +281,6 @@ static const char *data_problem_of(const nm_report *report)
                ? "the runs have different validation data"
                : NULL;
 }
-
-/* ---- the score ---- */
 
 static bool is_score(const char *tag)
 {
@@ -318,7 +311,8 @@ static void find_score(nm_report *report)
         *at = (char)toupper((unsigned char)*at); /* abbreviations */
 }
 
-/* The score on the test set is another one than that of validation if the latter has only a loss (train.score = false). */
+/* The score on the test set is another one than that of validation if the latter has only a loss (train.score
+ * = false). */
 static void find_test_score(nm_report *report)
 {
     const char *name = NULL;
@@ -333,8 +327,6 @@ static void find_test_score(nm_report *report)
     }
     report->test_name = nm_duplicate(name ? name : report->score_name);
 }
-
-/* ---- means over seeds ---- */
 
 double nm_report_valid_score(const nm_report *report, size_t i)
 {
@@ -426,8 +418,6 @@ nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *se
     seed_scores_release(&s);
     return mean;
 }
-
-/* ---- a report ---- */
 
 static nm_report_result result_of(const nm_report_run *run)
 {

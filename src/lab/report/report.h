@@ -1,10 +1,12 @@
-/* norma report: converts run folders to one self-contained page with figures, and draws the figures as PNG files.
+/* norma report: converts run folders to one self-contained page with figures, and draws the figures as PNG
+ * files.
  *
  *     nm_report_open    reads the runs
  *     nm_report_page    writes the page          (figures drawn by gnuplot, report/plot.c)
  *     nm_report_png     writes one PNG per figure
  *
- * Text from files is escaped or reduced to safe characters for HTML, JavaScript and gnuplot: see html.h, page.c, plot.c. */
+ * Text from files is escaped or reduced to safe characters for HTML, JavaScript and gnuplot: see html.h,
+ * page.c, plot.c. */
 #ifndef NM_REPORT_H
 #define NM_REPORT_H
 
@@ -48,8 +50,8 @@ typedef enum nm_score_bar {
     NM_BAR_RANGE     /* from the lowest to the highest seed */
 } nm_score_bar;
 
-/* Reads the runs in folders [n]. inspected and errors: see nm_report_run_read. The caller closes the report, also after a
- * failure. */
+/* Reads the runs in folders [n]. inspected and errors: see nm_report_run_read. The caller closes the report,
+ * also after a failure. */
 nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
                          nm_error *err);
 void nm_report_close(nm_report *report);
@@ -58,11 +60,12 @@ void nm_report_close(nm_report *report);
 double nm_report_valid_score(const nm_report *report, size_t i);
 /* Mean number of cores that other programs used while the run trained; NaN if it is not in the log. */
 double nm_report_run_others(const nm_report_run *run);
-/* Whether every run of sets [n] that has a validation score also has a test score, and at least one run has one. */
+/* Whether every run of sets [n] that has a validation score also has a test score, and at least one run has
+ * one. */
 bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n);
-/* NM_BAR_INTERVAL for test scores if every set has one run whose interval is known, or at least three runs whose resamples
- * are known: with two seeds, the interval would have one degree of freedom. Otherwise NM_BAR_RANGE if a set has several
- * runs. Runs without a score do not count. */
+/* NM_BAR_INTERVAL for test scores if every set has one run whose interval is known, or at least three runs
+ * whose resamples are known: with two seeds, the interval would have one degree of freedom. Otherwise
+ * NM_BAR_RANGE if a set has several runs. Runs without a score do not count. */
 nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, size_t n, bool tested);
 /* tested: score on the test set; otherwise at the best validation. */
 nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
@@ -72,19 +75,21 @@ typedef struct nm_report_config {
     bool samples; /* false: without sample outputs, so without text of the corpus */
 } nm_report_config;
 
-/* Writes the page to `path`. NM_UNSUPPORTED if gnuplot is not installed (the message names its package) or fails; NM_IO. */
+/* Writes the page to `path`. NM_UNSUPPORTED if gnuplot is not installed (the message names its package) or
+ * fails; NM_IO. */
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err);
 /* Writes folder/NAME.png for every figure with values. width: in pixels. Errors as for nm_report_page. */
 nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err);
 
-/* The suffix "-1" of "layer-1", as norma compare names the run with seed 1; "" if the name does not end in a number. */
+/* The suffix "-1" of "layer-1", as norma compare names the run with seed 1; "" if the name does not end in a
+ * number. */
 const char *nm_name_seed(const char *name);
 
 /* The following functions write a number to text and return it; "-" if the number is not finite. */
 enum { NM_NUMBER_BYTES = 32 };
-/* From 1,000 to 999,999 an integer with a thousands separator, otherwise three or four significant digits: "5,400",
- * "0.0123", "2.676", "1.20×10⁻⁷". */
+/* From 1,000 to 999,999 an integer with a thousands separator, otherwise three or four significant digits:
+ * "5,400", "0.0123", "2.676", "1.20×10⁻⁷". */
 const char *nm_number_show(char text[NM_NUMBER_BYTES], double value);
 /* An integer with thousands separators: "5,400". */
 const char *nm_count_show(char text[NM_NUMBER_BYTES], double value);

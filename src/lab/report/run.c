@@ -21,8 +21,6 @@ typedef struct log_line { /* where the values of a line are stored */
     char tag[MAX_TAG];
 } log_line;
 
-/* ---- series ---- */
-
 static uint32_t hash_tag(const char *tag)
 {
     return (uint32_t)(XXH3_64bits(tag, strlen(tag)) >> 32);
@@ -88,8 +86,6 @@ static void add_vector(const log_line *at, const json_t *array)
     }
 }
 
-/* ---- one object ---- */
-
 static bool is_label(const char *key)
 {
     return !strcmp(key, "type") || !strcmp(key, "stack") || !strcmp(key, "layer") ||
@@ -131,7 +127,8 @@ static size_t append_site(char *tag, size_t length, const json_t *object)
     return length + strlen(at);
 }
 
-/* Adds the values of an object. The tag of each is at->tag, the site if the object has one, the separator and the key. */
+/* Adds the values of an object. The tag of each is at->tag, the site if the object has one, the separator and
+ * the key. */
 static void add_object(log_line *at, json_t *object, char separator, int depth)
 {
     size_t before = strlen(at->tag), length = append_site(at->tag, before, object);
@@ -171,8 +168,6 @@ static bool add_line(log_line *at, json_t *object, const char *type)
     add_object(at, object, '/', 0);
     return true;
 }
-
-/* ---- files ---- */
 
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
 {
@@ -342,8 +337,6 @@ void nm_report_run_release(nm_report_run *run)
     free(run->name);
     *run = (nm_report_run){0};
 }
-
-/* ---- queries ---- */
 
 const nm_series *nm_report_run_find(const nm_report_run *run, const char *tag)
 {

@@ -1,9 +1,10 @@
-/* A run for the report: all numbers of log.jsonl as series by tag, its strings, and the settings of config.ini.
+/* A run for the report: all numbers of log.jsonl as series by tag, its strings, and the settings of
+ * config.ini.
  *
  * The tag of a number is its path: "train/loss", "valid/bleu", "probe/distance/enc.0.ffn.norm/mean",
- * "probe/gain/enc.0.ffn.norm/histogram.low". Objects in a list are identified by their site, or their stack and layer. An
- * array of numbers is a vector. The reader does not depend on the types of lines, so the values that later versions log can
- * also be drawn. test.json and inspection.json are read in the same way. */
+ * "probe/gain/enc.0.ffn.norm/histogram.low". Objects in a list are identified by their site, or their stack
+ * and layer. An array of numbers is a vector. The reader does not depend on the types of lines, so the values
+ * that later versions log can also be drawn. test.json and inspection.json are read in the same way. */
 #ifndef NM_REPORT_RUN_H
 #define NM_REPORT_RUN_H
 
@@ -46,11 +47,11 @@ typedef struct nm_report_run {
     bool open_end;  /* the last line is incomplete: it is being written, or was cut off */
 } nm_report_run;
 
-/* Reads a run folder. A line of the log that is not a JSON object is counted and ignored: the run may be active, or may
- * have been killed while it wrote the line. inspected: file with the output of norma inspect --json, whose objects for this
- * run are read instead of its inspection.json; "": none. NM_USAGE if the name of the folder is empty, NM_IO if the folder has
- * no log.jsonl or a file cannot be read, NM_FORMAT if a file of inspections is malformed. The caller releases the run, also
- * after a failure. */
+/* Reads a run folder. A line of the log that is not a JSON object is counted and ignored: the run may be
+ * active, or may have been killed while it wrote the line. inspected: file with the output of norma inspect
+ * --json, whose objects for this run are read instead of its inspection.json; "": none. NM_USAGE if the name
+ * of the folder is empty, NM_IO if the folder has no log.jsonl or a file cannot be read, NM_FORMAT if a file
+ * of inspections is malformed. The caller releases the run, also after a failure. */
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err);
 /* Adds lines of a log, so that a log can be read while it grows. Only the last call may end within a line. */
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);
@@ -66,13 +67,15 @@ double nm_report_run_match(const nm_report_run *run, const char *pattern);
 double nm_series_at(const nm_series *series, double update);
 /* The update of best.safetensors, the last validation marked as best; NaN when there is none. */
 double nm_report_run_best_update(const nm_report_run *run);
-/* The number of updates so far: the last that is in a training or validation record; NaN when there is none. */
+/* The number of updates so far: the last that is in a training or validation record; NaN when there is
+ * none. */
 double nm_report_run_updates(const nm_report_run *run);
-/* TID of the last layer in the best model, as a ratio; quantity "mean" or "variance". From test.json (norma compare),
- * otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it was not measured. */
+/* TID of the last layer in the best model, as a ratio; quantity "mean" or "variance". From test.json (norma
+ * compare), otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it
+ * was not measured. */
 double nm_report_run_tid(const nm_report_run *run, const char *quantity);
-/* Unix time at which the run started, and a time at or after its end: the start or the last resume plus the whole training
- * time. NaN if the log has no start time. */
+/* Unix time at which the run started, and a time at or after its end: the start or the last resume plus the
+ * whole training time. NaN if the log has no start time. */
 double nm_report_run_start(const nm_report_run *run);
 double nm_report_run_end(const nm_report_run *run);
 /* The value of an option in config.ini, key "section.name"; NULL when there is none. */
@@ -82,8 +85,8 @@ bool nm_report_runs_set(const nm_report_run *runs, size_t n, const char *key);
 /* The last text with this key; NULL when there is none. */
 const char *nm_report_run_text(const nm_report_run *run, const char *key);
 
-/* Whether a tag matches a pattern in which * matches one part without a slash. *part points to that part in tag, *part_len
- * is its length; both may be NULL. They are not set without * or without a match. */
+/* Whether a tag matches a pattern in which * matches one part without a slash. *part points to that part in
+ * tag, *part_len is its length; both may be NULL. They are not set without * or without a match. */
 bool nm_tag_match(const char *pattern, const char *tag, const char **part, size_t *part_len);
 
 #endif

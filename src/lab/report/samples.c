@@ -1,5 +1,5 @@
-/* Sample outputs: the outputs of all runs for the same inputs. Words that differ from the reference (those outside a
- * longest common subsequence) are marked. */
+/* Sample outputs: the outputs of all runs for the same inputs. Words that differ from the reference (those
+ * outside a longest common subsequence) are marked. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 
 enum { MAX_WORDS = 400, MAX_EXAMPLES = 20, MAX_LINES = 8 };
 
-/* The samples of a task are blocks of lines "label: text" separated by empty lines. The lines labeled "output", "found" or
- * "predicted" are from the model, the others from the data. */
+/* The samples of a task are blocks of lines "label: text" separated by empty lines. The lines labeled
+ * "output", "found" or "predicted" are from the model, the others from the data. */
 typedef struct example {
     char *labels[MAX_LINES], *texts[MAX_LINES];
     int n;
@@ -76,8 +76,6 @@ static const char *reference_text(const example *one)
     return NULL;
 }
 
-/* ---- differences ---- */
-
 typedef struct words {
     const char *at[MAX_WORDS];
     size_t length[MAX_WORDS];
@@ -103,7 +101,8 @@ static bool same_word(const words *a, int i, const words *b, int k)
     return a->length[i] == b->length[k] && !memcmp(a->at[i], b->at[k], a->length[i]);
 }
 
-/* lengths[i * (b->n + 1) + k]: length of the longest common subsequence of a from word i and b from word k. Heap. */
+/* lengths[i * (b->n + 1) + k]: length of the longest common subsequence of a from word i and b from word k.
+ * Heap. */
 static uint16_t *common_lengths(const words *a, const words *b)
 {
     size_t row = (size_t)b->n + 1;
@@ -140,8 +139,6 @@ static void write_marked(FILE *out, const char *output, const char *reference)
     free(lengths);
     free(a);
 }
-
-/* ---- the section ---- */
 
 static void write_line(FILE *out, const char *label, const char *kind)
 {

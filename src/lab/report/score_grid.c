@@ -12,8 +12,6 @@ static void add_run(nm_run_set *set, size_t run)
     set->list[set->n++] = run;
 }
 
-/* ---- settings ---- */
-
 bool nm_setting_is_ignored(const char *key)
 {
     return !strncmp(key, "run.", 4) || !strcmp(key, "train.seed") || !strncmp(key, "device.", 7) ||
@@ -54,7 +52,8 @@ static bool uses_norm(const nm_report_run *run, const char *norm, size_t length)
     return false;
 }
 
-/* The value of a setting; NULL if the run has none, or if it belongs to a norm that the model does not have. */
+/* The value of a setting; NULL if the run has none, or if it belongs to a norm that the model does not
+ * have. */
 static const char *value_of(const nm_report_run *run, const char *key)
 {
     const char *norm = key + strlen("norm.");
@@ -128,8 +127,6 @@ static void release_columns(columns *all)
     free(all->list);
 }
 
-/* ---- groups ---- */
-
 static bool same_group(const columns *all, size_t a, size_t b)
 {
     for (size_t c = 0; c < all->n; c++)
@@ -155,8 +152,6 @@ static void make_groups(nm_score_grid *grid, const columns *all, const nm_run_st
     }
 }
 
-/* ---- axes ---- */
-
 static bool varies(const column *c, const nm_score_group *group)
 {
     double first = NAN;
@@ -174,7 +169,8 @@ static bool same_number(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Whether two settings determine each other in every group, such as a batch size and the number of batches per update. */
+/* Whether two settings determine each other in every group, such as a batch size and the number of batches
+ * per update. */
 static bool are_coupled(const nm_score_grid *grid, const column *a, const column *b)
 {
     for (size_t g = 0; g < grid->n_groups; g++) {
@@ -220,8 +216,6 @@ static void make_axes(nm_score_grid *grid, columns *all)
     }
 }
 
-/* ---- names of groups ---- */
-
 /* The name of the folder without the seed: "rbn:norm.rbn.lambda=0.1", as norma compare names runs. Heap. */
 static char *variant_of(const char *folder)
 {
@@ -263,8 +257,8 @@ static bool sets_axis(const nm_score_grid *grid, const char *part)
     return false;
 }
 
-/* The parts with which the names of all runs of a group begin, without the axes, and with keys shortened to their last
- * component: "power scaling=group". Heap; "" if there are none. */
+/* The parts with which the names of all runs of a group begin, without the axes, and with keys shortened to
+ * their last component: "power scaling=group". Heap; "" if there are none. */
 static char *common_name(const nm_score_grid *grid, const nm_score_group *group, const nm_report_run *runs)
 {
     char *name = variant_of(runs[group->runs.list[0]].folder);
@@ -317,8 +311,6 @@ static void name_groups(nm_score_grid *grid, const nm_report_run *runs)
             free(name);
     }
 }
-
-/* ---- points ---- */
 
 static bool is_point_of(const nm_score_grid *grid, const columns *all, const nm_score_point *point,
                         size_t group, size_t run)
@@ -379,8 +371,6 @@ void nm_score_grid_release(nm_score_grid *grid)
     free(grid->points);
     *grid = (nm_score_grid){0};
 }
-
-/* ---- names ---- */
 
 static const char *last_word(const char *key)
 {

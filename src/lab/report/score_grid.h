@@ -1,14 +1,16 @@
-/* The runs of a report as a grid over the numeric settings in which they differ, such as train.max_tokens or norm.rbn.lambda.
+/* The runs of a report as a grid over the numeric settings in which they differ, such as train.max_tokens or
+ * norm.rbn.lambda.
  *
- * Runs that differ only in these settings and in the seed form a group, usually one per norm. The runs of a group with equal
- * settings are the seeds of one point, whose score is their mean. */
+ * Runs that differ only in these settings and in the seed form a group, usually one per norm. The runs of a
+ * group with equal settings are the seeds of one point, whose score is their mean. */
 #ifndef NM_SCORE_GRID_H
 #define NM_SCORE_GRID_H
 
 #include "report/run.h"
 
-/* How the curves of a run are drawn. A norm has the same color in every report. Runs of the same norm that differ in other
- * settings have different dashes and markers; runs that differ only in the seed have the same style. */
+/* How the curves of a run are drawn. A norm has the same color in every report. Runs of the same norm that
+ * differ in other settings have different dashes and markers; runs that differ only in the seed have the same
+ * style. */
 typedef struct nm_run_style {
     int color;   /* nm_norm_color_index */
     int variant; /* from 0, among the runs with this color */
@@ -49,8 +51,8 @@ typedef struct nm_score_grid {
 void nm_score_grid_make(nm_score_grid *grid, const nm_report_run *runs, const nm_run_style *styles, size_t n);
 void nm_score_grid_release(nm_score_grid *grid);
 
-/* Whether a setting does not count as a difference between two runs: section [run], the device, probes, and the seed, over
- * which scores are averaged. */
+/* Whether a setting does not count as a difference between two runs: section [run], the device, probes, and
+ * the seed, over which scores are averaged. */
 bool nm_setting_is_ignored(const char *key);
 /* The norm of the model, or of its encoder if that is set separately; "" if it is unknown. */
 const char *nm_report_run_norm(const nm_report_run *run);

@@ -10,8 +10,6 @@
 #include "report/norm_colors.h"
 #include "report/plot.h"
 
-/* ---- the table of runs ---- */
-
 typedef struct summary {                  /* of one run */
     double score, low, high, p_holm, p;   /* of the test set */
     double valid_score, loss, perplexity; /* of the best validation */
@@ -295,8 +293,6 @@ void nm_section_runs(const nm_report *report, FILE *out)
     free(all);
 }
 
-/* ---- tables with a column per run ---- */
-
 static void write_names(const nm_report *report, const char *first, FILE *out)
 {
     static const char button[] = "<th><button type=\"button\" class=\"sort\">";
@@ -335,8 +331,6 @@ static void write_setting(const nm_report *report, const char *key, FILE *out)
     free(values);
 }
 
-/* ---- settings ---- */
-
 static bool differs(const nm_report *report, const char *key)
 {
     const char *first = nm_report_run_setting(&report->runs[0], key);
@@ -369,8 +363,6 @@ void nm_section_settings(const nm_report *report, FILE *out)
         fputs("<p>They are equal except for their folders.</p>\n", out);
     fputs("</section>\n", out);
 }
-
-/* ---- facts: what was trained, and where ---- */
 
 typedef enum fact_source {
     FACT_SETTING, /* option of config.ini */
@@ -435,7 +427,8 @@ static char *fact_of(const nm_report_run *run, const fact *f)
     return text && *text ? nm_duplicate(text) : NULL;
 }
 
-/* shared: writes the facts that are equal in all runs, each once; otherwise the other facts, with a column per run. */
+/* shared: writes the facts that are equal in all runs, each once; otherwise the other facts, with a column
+ * per run. */
 static void write_facts(const nm_report *report, const fact *facts, size_t n_facts, bool shared, FILE *out)
 {
     char **values = nm_allocate((report->n + 1) * sizeof *values);

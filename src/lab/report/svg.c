@@ -35,8 +35,8 @@ static void append_line(nm_buffer *out, const char *line, const char *end, const
     }
 }
 
-/* Writes the start of a curve with the indices of its runs, "3" or "3 4 5". The labels of a heat map follow its curves in
- * the same order. What follows the curves is the legend. */
+/* Writes the start of a curve with the indices of its runs, "3" or "3 4 5". The labels of a heat map follow
+ * its curves in the same order. What follows the curves is the legend. */
 static void append_curve_start(nm_buffer *out, const char *line, const nm_drawing *drawing)
 {
     size_t number = strtoul(line + strlen("<g id=\"gnuplot_plot_"), NULL, 10) - 1;
@@ -52,7 +52,8 @@ static void append_curve_start(nm_buffer *out, const char *line, const nm_drawin
     append_text(out, curve ? "\">\n" : "");
 }
 
-/* Skips the symbols if no point uses them. The filters that follow are for text boxes, which SVG figures do not have. */
+/* Skips the symbols if no point uses them. The filters that follow are for text boxes, which SVG figures do
+ * not have. */
 static const char *skip_symbols(const char *svg, const char *at)
 {
     const char *end = strstr(at, "</defs>");

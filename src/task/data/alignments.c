@@ -5,7 +5,8 @@
 
 #include "base/memory.h"
 
-/* Parses the number at position *at of the line and advances *at. False if there is none or it is not below INT32_MAX. */
+/* Parses the number at position *at of the line and advances *at. False if there is none or it is not below
+ * INT32_MAX. */
 static bool parse_number(const char *line, size_t bytes, size_t *at, uint32_t *number)
 {
     uint64_t value = 0;

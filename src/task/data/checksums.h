@@ -1,6 +1,7 @@
-/* Checksums of the files of a data folder except token files, which contain a fingerprint (data/corpus.h): dictionaries, BPE
- * codes, SentencePiece models, tokenized lines, data.ini. NM_CHECKSUMS_NAME has a line for each file: XXH3-128 as 32
- * hexadecimal digits, two spaces, the name. The last line is that of data.ini. `xxh128sum -c` verifies it. */
+/* Checksums of the files of a data folder except token files, which contain a fingerprint (data/corpus.h):
+ * dictionaries, BPE codes, SentencePiece models, tokenized lines, data.ini. NM_CHECKSUMS_NAME has a line for
+ * each file: XXH3-128 as 32 hexadecimal digits, two spaces, the name. The last line is that of data.ini.
+ * `xxh128sum -c` verifies it. */
 #ifndef NM_CHECKSUMS_H
 #define NM_CHECKSUMS_H
 
@@ -10,8 +11,8 @@
 
 /* Appends the line of a file to the list. */
 void nm_checksums_add(nm_buffer *list, const char *name, const void *data, size_t bytes);
-/* NM_FORMAT if the list is incomplete, or if a file in it is missing or has changed. A folder without a list is accepted,
- * because earlier versions did not write one. */
+/* NM_FORMAT if the list is incomplete, or if a file in it is missing or has changed. A folder without a list
+ * is accepted, because earlier versions did not write one. */
 nm_status nm_checksums_verify(const char *folder, nm_error *err);
 
 #endif

@@ -109,9 +109,8 @@ static nm_status read_png(const void *data, size_t bytes, const char *name, pict
 }
 #endif
 
-/* ---- scaling ---- */
-
-/* Adds the part of the source line `from` [count, 3] that output pixel i of `size` covers, times `factor`, to sum. */
+/* Adds the part of the source line `from` [count, 3] that output pixel i of `size` covers, times `factor`, to
+ * sum. */
 static void add_covered(const uint8_t *from, int32_t count, int32_t size, int32_t i, double factor,
                         double sum[3])
 {

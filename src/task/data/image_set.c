@@ -45,8 +45,6 @@ static nm_status class_of(const nm_image_source *source, nm_counter *classes, co
     return NM_OK;
 }
 
-/* ---- folders of classes ---- */
-
 static int visible(const struct dirent *entry)
 {
     return *entry->d_name != '.';
@@ -142,8 +140,6 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
     free_entries(entries, n);
     return status;
 }
-
-/* ---- records ---- */
 
 /* The names of the classes, one per line, in the folder of the records; without such a file 0 to 9. */
 static nm_status read_names(const char *folder, char **names, nm_error *err)

@@ -11,8 +11,6 @@
 #include "base/text_input.h"
 #include "base/utf8_cut.h"
 
-/* ---- which columns ---- */
-
 static bool all_numbers(const char *list)
 {
     char *copy = nm_duplicate(list), *rest = copy;
@@ -87,8 +85,8 @@ static nm_status find_label(nm_labeled *texts, bool header, nm_error *err)
     return NM_OK;
 }
 
-/* auto: the column named so in a header; else the only column of texts without labels, the first one if the label is in the
- * second, or the second. */
+/* auto: the column named so in a header; else the only column of texts without labels, the first one if the
+ * label is in the second, or the second. */
 static nm_status find_auto_text(nm_labeled *texts, bool header, nm_error *err)
 {
     ptrdiff_t named = header ? named_column(texts, text_names) : MISSING;
@@ -134,7 +132,8 @@ static bool shows_header(const nm_labeled *texts)
     return any_label && (label == 0 || named);
 }
 
-/* Whether the first row has one of config.labels in the column of the label. A column that is chosen by name has a header. */
+/* Whether the first row has one of config.labels in the column of the label. A column that is chosen by name
+ * has a header. */
 static bool has_known_label(const nm_labeled *texts)
 {
     const char *name = texts->config.label;
@@ -222,8 +221,6 @@ static nm_status begin(nm_labeled *texts, nm_error *err)
     return NM_OK;
 }
 
-/* ---- opening ---- */
-
 /* Whether one of the comma-separated names is the field. */
 static bool names_field(const char *names, const char *field)
 {
@@ -245,8 +242,8 @@ static bool names_column(const nm_labeled_config *config, const char *field)
     return found;
 }
 
-/* Splits the first row of a table with this separator. *n: number of its fields, 0 if it cannot be read; *named: whether a field is
- * the name of a column. */
+/* Splits the first row of a table with this separator. *n: number of its fields, 0 if it cannot be read;
+ * *named: whether a field is the name of a column. */
 static nm_status try_separator(const char *path, const nm_labeled_config *config, char separator, size_t *n,
                                bool *named, nm_error *err)
 {
@@ -267,8 +264,9 @@ static nm_status try_separator(const char *path, const nm_labeled_config *config
     return NM_OK;
 }
 
-/* A semicolon, as spreadsheets write in many countries, if the first row has several fields then and only one with commas.
- * Texts without labels may be a table of one column, so one of the fields must be the name of a column. */
+/* A semicolon, as spreadsheets write in many countries, if the first row has several fields then and only one
+ * with commas. Texts without labels may be a table of one column, so one of the fields must be the name of a
+ * column. */
 static nm_status find_separator(const char *path, const nm_labeled_config *config, char *separator,
                                 nm_error *err)
 {
@@ -313,7 +311,8 @@ nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_
     NM_TRY(nm_text_open_checked(&texts->stream, path, config->encoding, err));
     if (texts->stream == stdin)
         texts->path = "standard input";
-    /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it occurs. */
+    /* Lines are tables of one column. Their separator is a zero byte, which is reported as an error if it
+     * occurs. */
     nm_delimited_init(&texts->table, texts->stream, texts->path, separator, quotes && !texts->lines);
     texts->table.keep_empty =
         format == NM_LABELED_LINES || (format == NM_LABELED_FASTTEXT && !config->with_label);
@@ -335,8 +334,6 @@ int64_t nm_labeled_line(const nm_labeled *texts)
 {
     return texts->table.line;
 }
-
-/* ---- reading ---- */
 
 static nm_status set_label(nm_labeled *texts, const char *field, size_t bytes, nm_error *err)
 {
@@ -360,8 +357,8 @@ static nm_status set_label(nm_labeled *texts, const char *field, size_t bytes, n
     return NM_OK;
 }
 
-/* Splits a line into the label before the first space and the text. In the format fasttext, where labels are marked, a line
- * without label is text only. */
+/* Splits a line into the label before the first space and the text. In the format fasttext, where labels are
+ * marked, a line without label is text only. */
 static nm_status split_first_word(nm_labeled *texts, nm_error *err)
 {
     static const char mark[] = "__label__";

@@ -1,4 +1,5 @@
-/* Reader of labeled texts: tables with columns for label and text, with or without a header, and files of lines. */
+/* Reader of labeled texts: tables with columns for label and text, with or without a header, and files of
+ * lines. */
 #ifndef NM_LABELED_H
 #define NM_LABELED_H
 
@@ -56,8 +57,8 @@ typedef struct nm_labeled_config {
     bool with_label;       /* the label column is required */
     /* A row that is not UTF-8 or contains a zero byte is an empty text, except the first row of a table. */
     bool skip_invalid;
-    /* NULL, or: `header` is that of the table from which these labels were read. With `yes`, the first row is a header unless
-     * it has one of the labels in the column of the label. */
+    /* NULL, or: `header` is that of the table from which these labels were read. With `yes`, the first row is
+     * a header unless it has one of the labels in the column of the label. */
     const nm_counter *labels;
 } nm_labeled_config;
 
@@ -80,13 +81,13 @@ typedef struct nm_labeled {
     nm_buffer text, joined_label;
 } nm_labeled;
 
-/* "-" is standard input. path must outlive the reader. NM_IO; NM_USAGE for invalid options; the errors of nm_text_open. The
- * caller closes the reader, also after an error. */
+/* "-" is standard input. path must outlive the reader. NM_IO; NM_USAGE for invalid options; the errors of
+ * nm_text_open. The caller closes the reader, also after an error. */
 nm_status nm_labeled_open(nm_labeled *texts, const char *path, const nm_labeled_config *config,
                           nm_error *err);
-/* Reads the next text; *more is false at the end of the file. label and text are valid until the next call. Newlines within
- * a text become spaces. NM_FORMAT with file and line: the errors of nm_delimited_next, rows with different numbers of fields,
- * an invalid label, a malformed object. NM_USAGE: a missing column. */
+/* Reads the next text; *more is false at the end of the file. label and text are valid until the next call.
+ * Newlines within a text become spaces. NM_FORMAT with file and line: the errors of nm_delimited_next, rows
+ * with different numbers of fields, an invalid label, a malformed object. NM_USAGE: a missing column. */
 nm_status nm_labeled_next(nm_labeled *texts, bool *more, nm_error *err);
 /* Number of the first line of the current text in the file. */
 int64_t nm_labeled_line(const nm_labeled *texts);

@@ -1,7 +1,8 @@
-/* The probabilities of a source token are a hash table from target tokens. For each chunk of pairs, one pass computes the sum
- * over i of t(f_j | e_i) for every target token, and a second one adds t(f_j | e_i) / sum to the expected counts. In the second
- * pass the source tokens are divided among the threads; each adds to the counts of its source tokens in the order of the pairs.
- * */
+/* The probabilities of a source token are a hash table from target tokens. For each chunk of pairs, one pass
+ * computes the sum over i of t(f_j | e_i) for every target token, and a second one adds t(f_j | e_i) / sum to
+ * the expected counts. In the second pass the source tokens are divided among the threads; each adds to the
+ * counts of its source tokens in the order of the pairs.
+ */
 #include "data/lexical_table.h"
 
 #include <math.h>
@@ -35,8 +36,6 @@ typedef struct model {
     int64_t n_targets;
     bool first; /* iteration: all probabilities are equal */
 } model;
-
-/* ---- distributions ---- */
 
 static uint32_t slot_of(const distribution *d, int32_t target)
 {
@@ -86,8 +85,6 @@ static void normalize(distribution *d)
         d->cells[i].count = 0;
     }
 }
-
-/* ---- pairs ---- */
 
 typedef struct text {
     const int32_t *ids;
@@ -183,8 +180,6 @@ static nm_status run_iteration(model *m, nm_error *err)
     m->first = false;
     return status;
 }
-
-/* ---- results ---- */
 
 static int more_probable(const void *a, const void *b)
 {

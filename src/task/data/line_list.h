@@ -16,7 +16,8 @@ void nm_line_list_release(nm_line_list *list);
 /* Removes all lines from line n <= list->n on. */
 void nm_line_list_truncate(nm_line_list *list, size_t n);
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes);
-/* Pointers to the lines, [n], which must contain their NUL. The caller frees the array. Valid until the list changes. */
+/* Pointers to the lines, [n], which must contain their NUL. The caller frees the array. Valid until the list
+ * changes. */
 const char **nm_line_list_texts(const nm_line_list *list);
 /* Makes the bytes that were appended to text after the previous line a line of the list. */
 void nm_line_list_end_line(nm_line_list *list);

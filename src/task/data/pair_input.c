@@ -9,8 +9,6 @@
 #include "base/text_input.h"
 #include "base/utf8_cut.h"
 
-/* ---- names ---- */
-
 static bool is_absolute(const char *name)
 {
     return *name == '/' || !strcmp(name, "-");
@@ -21,8 +19,8 @@ static char *in_folder(const nm_pair_config *config, const char *name)
     return *config->folder && !is_absolute(name) ? nm_path_join(config->folder, name) : nm_duplicate(name);
 }
 
-/* Finds the file with this name, or with this name and a suffix of XML, SGML or compressed files. The caller frees *path; it is
- * that of the name itself if no file is found. */
+/* Finds the file with this name, or with this name and a suffix of XML, SGML or compressed files. The caller
+ * frees *path; it is that of the name itself if no file is found. */
 static nm_status find_file(const nm_pair_config *config, const char *name, char **path, bool *found,
                            nm_error *err)
 {
@@ -72,7 +70,8 @@ static char *replace_language(const char *name, const char *language)
     return out.data ? out.data : nm_duplicate("");
 }
 
-/* The colon between the names of the two files, NULL if there is none: a file name may contain colons, too. */
+/* The colon between the names of the two files, NULL if there is none: a file name may contain colons,
+ * too. */
 static const char *find_colon(const nm_pair_config *config, const char *source)
 {
     const char *first = strchr(source, ':');
@@ -140,8 +139,6 @@ bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source)
     }
     return markup;
 }
-
-/* ---- opening ---- */
 
 /* Whether texts are documents, which may have several lines. */
 static bool reads_documents(const nm_pair_config *config)
@@ -228,8 +225,8 @@ static const char *field_name(const nm_pair_config *config, int side)
                                  : config->languages[side];
 }
 
-/* Sets the columns by their numbers or their names in the first row, otherwise to the first two. *header: the first row
- * contains names. */
+/* Sets the columns by their numbers or their names in the first row, otherwise to the first two. *header: the
+ * first row contains names. */
 static nm_status find_columns(nm_pair_input *self, bool *header, nm_error *err)
 {
     const nm_delimited *table = &self->table;
@@ -332,10 +329,8 @@ void nm_pair_input_close(nm_pair_input *self)
     *self = (nm_pair_input){0};
 }
 
-/* ---- reading ---- */
-
-/* At the end of a file: NM_FORMAT if its lines end in "\r" only, as those of Mac OS 9 and some spreadsheets, so that it is a
- * single line. */
+/* At the end of a file: NM_FORMAT if its lines end in "\r" only, as those of Mac OS 9 and some spreadsheets,
+ * so that it is a single line. */
 static nm_status check_line_ends(const nm_pair_input *self, int side, nm_error *err)
 {
     if (self->n_read[side] != 1 || !self->has_returns[side])
@@ -401,7 +396,8 @@ static void set_text(nm_pair_input *self, int side, const char *text, size_t byt
     self->line[side] = line;
 }
 
-/* Whether lines end within a row. A quoted field may contain carriage returns, so that the last one decides. */
+/* Whether lines end within a row. A quoted field may contain carriage returns, so that the last one
+ * decides. */
 static bool row_has_returns(const nm_delimited *table)
 {
     size_t bytes;

@@ -1,5 +1,6 @@
-/* Sentence pairs, or sentences of plain text, from the formats of published corpora: two files of lines, segments of SGML or
- * XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a member of an archive. */
+/* Sentence pairs, or sentences of plain text, from the formats of published corpora: two files of lines,
+ * segments of SGML or XML, one table with both sides (TSV, CSV), or JSON lines; each may be compressed or a
+ * member of an archive. */
 #ifndef NM_PAIR_INPUT_H
 #define NM_PAIR_INPUT_H
 
@@ -50,14 +51,15 @@ typedef struct nm_pair_input {
 bool nm_pair_source_exists(const void *config, const char *source);
 /* Whether a file of a source has markup (text/markup.h). */
 bool nm_pair_source_has_markup(const nm_pair_config *config, const char *source);
-/* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language; two names
- * separated by a colon; or a table. config must outlive the input. NM_IO, NM_USAGE, and the errors of nm_text_open. The caller
- * closes the input, also after an error. */
+/* source: PREFIX of the files PREFIX.de and PREFIX.en; a name that contains {lang} in place of the language;
+ * two names separated by a colon; or a table. config must outlive the input. NM_IO, NM_USAGE, and the errors
+ * of nm_text_open. The caller closes the input, also after an error. */
 nm_status nm_pair_input_open(nm_pair_input *input, const char *source, const nm_pair_config *config,
                              nm_error *err);
-/* Reads the next pair, which is valid until the next call; *more is false at the end. NM_MISMATCH if the sides have different
- * numbers of sentences; NM_FORMAT with file and line; NM_USAGE for a missing column; NM_IO. After NM_FORMAT with input->invalid,
- * the next call reads the pair after the malformed row or object; it is not the first one of the file. */
+/* Reads the next pair, which is valid until the next call; *more is false at the end. NM_MISMATCH if the
+ * sides have different numbers of sentences; NM_FORMAT with file and line; NM_USAGE for a missing column;
+ * NM_IO. After NM_FORMAT with input->invalid, the next call reads the pair after the malformed row or object;
+ * it is not the first one of the file. */
 nm_status nm_pair_input_next(nm_pair_input *input, bool *more, nm_error *err);
 void nm_pair_input_close(nm_pair_input *input);
 

@@ -24,8 +24,8 @@ static bool is_text(const nm_prepare_config *config)
     return config->format == NM_PREPARE_TEXT;
 }
 
-/* Reads the user symbols; those of SentencePiece are part of its model. Text in lower case does not contain symbols with
- * upper-case letters. */
+/* Reads the user symbols; those of SentencePiece are part of its model. Text in lower case does not contain
+ * symbols with upper-case letters. */
 static nm_status get_user_symbols(nm_prepare *self, nm_error *err)
 {
     const nm_prepare_config *config = self->config;
@@ -145,8 +145,8 @@ static nm_status write_text(nm_prepare *self, const char *name, const nm_buffer 
     return write_file(self, name, text->data, text->bytes, err);
 }
 
-/* Writes the subwords that BPE with a threshold may produce on a side, with their counts on that side; the counts of a joint
- * dictionary are those of both sides. */
+/* Writes the subwords that BPE with a threshold may produce on a side, with their counts on that side; the
+ * counts of a joint dictionary are those of both sides. */
 static nm_status write_subwords(nm_prepare *self, int side, nm_buffer *text, nm_error *err)
 {
     const char *name = self->sides == 1 ? "units.txt" : side ? "units.target.txt" : "units.source.txt";
@@ -334,8 +334,8 @@ static void release(nm_prepare *self)
     nm_buffer_release(&self->checksums);
 }
 
-/* NM_USAGE for a run folder, with whose files those of the data folder would be mixed. One that is a data folder already is
- * accepted, because it may be prepared again. */
+/* NM_USAGE for a run folder, with whose files those of the data folder would be mixed. One that is a data
+ * folder already is accepted, because it may be prepared again. */
 static nm_status check_output(const char *folder, nm_error *err)
 {
     bool is_data, is_run;

@@ -1,9 +1,10 @@
-/* Preparation of parallel text or plain text: tokenize, lowercase, filter, learn and apply BPE, build dictionaries, write ids.
- * The text is streamed: memory grows with the vocabulary, not with the text.
+/* Preparation of parallel text or plain text: tokenize, lowercase, filter, learn and apply BPE, build
+ * dictionaries, write ids. The text is streamed: memory grows with the vocabulary, not with the text.
  *
  * Files of the data folder (docs/formats.md), for parallel text:
  *     SPLIT.SIDE.ids, .off                            token sequences, each ending with </s> (data/corpus.h)
- *     SPLIT.SIDE.words                                of valid and test: the tokenized text before BPE, or the text itself
+ *     SPLIT.SIDE.words                                of valid and test: the tokenized text before BPE, or
+ *     the text itself
  *                                                     with the tokenizers sentencepiece and byte_level; of
  *                                                     documents, their words before BPE
  *     dict.source.txt, dict.target.txt                dictionaries
@@ -15,8 +16,9 @@
  *     data.ini                                        the options
  * Plain text (format = text) has one side, "text", with dict.txt and sentencepiece.model; all lines are kept.
  *
- * The folder is locked while it is written. No existing file is replaced before all token files and tokenized lines have been
- * written; data.ini, which marks the folder as complete, is removed first and written last. */
+ * The folder is locked while it is written. No existing file is replaced before all token files and tokenized
+ * lines have been written; data.ini, which marks the folder as complete, is removed first and written
+ * last. */
 #ifndef NM_PREPARE_H
 #define NM_PREPARE_H
 
@@ -75,10 +77,12 @@ typedef struct nm_prepare_config {
 extern const nm_option nm_prepare_options[];
 extern const nm_option_rule nm_prepare_rules[];
 
-/* Whether the data folder gets the split (0: train, 1: valid, 2: test): a text is given, or held out from the training text. */
+/* Whether the data folder gets the split (0: train, 1: valid, 2: test): a text is given, or held out from the
+ * training text. */
 bool nm_prepare_has_split(const nm_prepare_config *config, int split);
 
-/* Reasons for dropping a training pair, or a line or document of plain text: name, text, option that controls it ("" if none). */
+/* Reasons for dropping a training pair, or a line or document of plain text: name, text, option that controls
+ * it ("" if none). */
 #define NM_DROP_LIST(D)                                                                                      \
     D(EMPTY, "empty", "")                                                                                    \
     D(SHORT, "too short", "prepare.min_length")                                                              \
@@ -120,7 +124,8 @@ typedef struct nm_prepare_split_report {
     int64_t words[NM_PREPARE_SIDES];                             /* in kept lines, before BPE */
     int64_t tokens[NM_PREPARE_SIDES], unknown[NM_PREPARE_SIDES]; /* after BPE, without </s> */
     int64_t repeated; /* pairs of valid or test that also occur in the training text */
-    /* With the Moses tokenizer: kept pairs with entities or marks of BPE, which text that is tokenized already has. */
+    /* With the Moses tokenizer: kept pairs with entities or marks of BPE, which text that is tokenized
+     * already has. */
     int64_t tokenized;
     char *columns; /* lines that describe which columns of tables are read; NULL: no tables */
 } nm_prepare_split_report;
@@ -143,11 +148,12 @@ void nm_prepare_cleaner_init(nm_cleaner *cleaner, const nm_prepare_config *confi
 extern const char *const nm_prepare_split_names[NM_PREPARE_SPLITS];
 /* "source" or "target"; "text" with one side. */
 const char *nm_prepare_side_name(int sides, int side);
-/* Opens one side of a split. A missing validation or test split is not an error and leaves *corpus unchanged. */
+/* Opens one side of a split. A missing validation or test split is not an error and leaves *corpus
+ * unchanged. */
 nm_status nm_prepare_open_split(nm_corpus *corpus, const char *folder, int split, int sides, int side,
                                 int32_t vocab_size, nm_error *err);
-/* Checks that norma prepare has written the folder with this number of sides. NM_USAGE: `folder` is empty; NM_IO: it has no
- * data.ini; NM_MISMATCH: it has the other number of sides. */
+/* Checks that norma prepare has written the folder with this number of sides. NM_USAGE: `folder` is empty;
+ * NM_IO: it has no data.ini; NM_MISMATCH: it has the other number of sides. */
 nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err);
 /* Number of training sequences of a folder with 1 or 2 sides, and number of tokens of the last side. */
 nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences, int64_t *n_tokens,
@@ -156,8 +162,8 @@ nm_status nm_prepare_measure(const char *folder, int sides, int64_t *n_sequences
 /* Frees the memory of the report; also after nm_prepare_run has failed. */
 void nm_prepare_report_release(nm_prepare_report *report);
 
-/* The text processing of prepare.like, instead of what would be learned or read from files: contents of codes.bpe, of the
- * dictionaries, of units.txt and of the SentencePiece models of each side; NULL: none. */
+/* The text processing of prepare.like, instead of what would be learned or read from files: contents of
+ * codes.bpe, of the dictionaries, of units.txt and of the SentencePiece models of each side; NULL: none. */
 typedef struct nm_prepare_existing {
     const char *codes, *dictionaries[2], *subwords[2];
     const void *spm[2];
@@ -167,9 +173,9 @@ typedef struct nm_prepare_existing {
 /* The options that prepare.like determines; the last entry is NULL. */
 extern const char *const nm_prepare_like_options[];
 
-/* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. like: NULL, or with
- * prepare.like, whose settings the options have. The caller releases the report. Only the function `progress` of the events is
- * called. Errors: see nm_prepare_folder. */
+/* Runs the preparation. options has the section [prepare]; all option values are written to data.ini. like:
+ * NULL, or with prepare.like, whose settings the options have. The caller releases the report. Only the
+ * function `progress` of the events is called. Errors: see nm_prepare_folder. */
 nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *like,
                          const nm_prepare_events *events, nm_prepare_report *report, nm_error *err);
 

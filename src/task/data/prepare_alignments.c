@@ -1,13 +1,12 @@
-/* Word alignments in `norma prepare`: links between words of the raw lines are converted to links between tokens, and links
- * between tokens to links between subwords. Each part of a word is linked to each part of the other word. */
+/* Word alignments in `norma prepare`: links between words of the raw lines are converted to links between
+ * tokens, and links between tokens to links between subwords. Each part of a word is linked to each part of
+ * the other word. */
 #include "data/prepare_private.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "text/word_spans.h"
-
-/* ---- from the words of raw lines to those of tokenized lines ---- */
 
 void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
                                 const nm_buffer *line, size_t n, bool byte_level)
@@ -33,8 +32,6 @@ void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words 
                     out->data[out->n++] = (nm_link){(uint32_t)s, (uint32_t)t};
                 }
 }
-
-/* ---- from words to subwords ---- */
 
 typedef struct side_reader { /* reads the kept training lines of a side */
     FILE *stream;

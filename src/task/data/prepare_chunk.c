@@ -1,5 +1,5 @@
-/* The filter is that of Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer than `ratio` times the
- * other. Copies are dropped with it. */
+/* The filter is that of Moses' clean-corpus-n.perl: both sides within the length limits, and neither longer
+ * than `ratio` times the other. Copies are dropped with it. */
 #include "data/prepare_chunk.h"
 
 #include <stdlib.h>
@@ -44,7 +44,8 @@ void nm_prepare_worker_release(nm_prepare_worker *self)
     }
 }
 
-/* Sets n_words to the number of words that the links of pair i number; n_tokens: those of the tokenized lines. */
+/* Sets n_words to the number of words that the links of pair i number; n_tokens: those of the tokenized
+ * lines. */
 static void count_words(const nm_prepare_chunk_rules *self, const nm_prepare_block *from, size_t i,
                         const size_t n_tokens[NM_PREPARE_SIDES], size_t n_words[NM_PREPARE_SIDES])
 {
@@ -136,8 +137,8 @@ static nm_drop_reason check_text(const nm_prepare_chunk_rules *self, const nm_pr
     return drop;
 }
 
-/* Cleans and tokenizes a line and splits it into words. Lowercasing follows tokenization, unless the tokenizer keeps the
- * text. */
+/* Cleans and tokenizes a line and splits it into words. Lowercasing follows tokenization, unless the
+ * tokenizer keeps the text. */
 static void split_line(nm_prepare_worker *self, int side, bool lowercase, const char *raw, size_t bytes)
 {
     nm_buffer *line = &self->lines[side], *text = &self->texts[side];
@@ -199,7 +200,8 @@ static nm_drop_reason check_lengths(const nm_prepare_chunk_rules *self, const nm
     return NM_DROP_NONE;
 }
 
-/* Whether source and target of pair i are the same text or, if they are tokenized differently, the same tokens. */
+/* Whether source and target of pair i are the same text or, if they are tokenized differently, the same
+ * tokens. */
 static bool is_copy(const nm_prepare_worker *worker, const nm_prepare_block *from, size_t i)
 {
     const nm_buffer *lines = worker->lines;
@@ -291,7 +293,8 @@ static bool is_tokenized(const nm_prepare_chunk_rules *self, const nm_prepare_bl
     return false;
 }
 
-/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its alignment is invalid. */
+/* Adds pair i of the block to the chunk. False if it is not text and such pairs are an error, or if its
+ * alignment is invalid. */
 static bool process_pair(const nm_prepare_chunk_rules *self, nm_prepare_worker *worker,
                          const nm_prepare_block *from, size_t i, nm_prepare_chunk *out)
 {

@@ -68,13 +68,13 @@ extern const nm_link nm_prepare_line_end;
 nm_status nm_prepare_worker_open(nm_prepare_worker *worker, const nm_prepare *prepare, nm_error *err);
 void nm_prepare_worker_release(nm_prepare_worker *worker);
 
-/* Replaces the chunk by the results of chunk number c of the block. Does not fail: chunk->invalid is a pair with an error, which
- * nm_prepare_check_pair reports. */
+/* Replaces the chunk by the results of chunk number c of the block. Does not fail: chunk->invalid is a pair
+ * with an error, which nm_prepare_check_pair reports. */
 void nm_prepare_chunk_process(const nm_prepare_chunk_rules *rules, nm_prepare_worker *worker,
                               const nm_prepare_block *from, size_t c, nm_prepare_chunk *out);
 void nm_prepare_chunk_release(nm_prepare_chunk *chunk);
-/* NM_FORMAT with file, line and position if a side of pair i of the block is not text or its alignment is not valid. paths: of
- * the files of the sides; n_tokens: of the tokenized lines. */
+/* NM_FORMAT with file, line and position if a side of pair i of the block is not text or its alignment is not
+ * valid. paths: of the files of the sides; n_tokens: of the tokenized lines. */
 nm_status nm_prepare_check_pair(const nm_prepare_chunk_rules *rules, const nm_prepare_block *from, size_t i,
                                 char *const paths[NM_PREPARE_SIDES], const size_t n_tokens[NM_PREPARE_SIDES],
                                 nm_error *err);

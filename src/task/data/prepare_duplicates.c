@@ -1,4 +1,5 @@
-/* The set of training pairs with which prepare.drop_duplicates finds repeated ones: open addressing with linear probing. */
+/* The set of training pairs with which prepare.drop_duplicates finds repeated ones: open addressing with
+ * linear probing. */
 #include <stdlib.h>
 
 #include <xxhash.h>

@@ -1,4 +1,5 @@
-/* Options of `norma prepare`: their rows, the rules about options without an effect, and those that prepare.like provides. */
+/* Options of `norma prepare`: their rows, the rules about options without an effect, and those that
+ * prepare.like provides. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
-/* Counts the validation and test pairs (of plain text: lines or documents) that also occur in the training text, after
- * tokenization: scores on them do not measure generalization. They are compared by a hash of 64 bits of the indexes of their
- * words. Memory grows with the
- * validation and test sets only. */
+/* Counts the validation and test pairs (of plain text: lines or documents) that also occur in the training
+ * text, after tokenization: scores on them do not measure generalization. They are compared by a hash of 64
+ * bits of the indexes of their words. Memory grows with the validation and test sets only. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +79,8 @@ static nm_status next_pair(pair_reader *self, uint64_t *hash, bool *more, nm_err
     return NM_OK;
 }
 
-/* Number of words of a line of plain text. The pieces of a SentencePiece model are parts of words: of those, the pieces that begin
- * with a space are counted, except in a language without spaces. */
+/* Number of words of a line of plain text. The pieces of a SentencePiece model are parts of words: of those,
+ * the pieces that begin with a space are counted, except in a language without spaces. */
 static size_t count_words(const nm_prepare *self, const line_reader *line)
 {
     static const char space[] = "\xE2\x96\x81"; /* U+2581 */

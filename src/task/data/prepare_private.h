@@ -43,11 +43,12 @@ typedef struct nm_prepare {
     nm_buffer spm_bytes[NM_PREPARE_SIDES]; /* contents of the model files */
     nm_vocab *vocab[NM_PREPARE_SIDES];
     nm_file_writer text[NM_PREPARE_SPLITS][NM_PREPARE_SIDES]; /* tokenized lines of valid and test */
-    /* The kept lines as uint32 indexes in `words`, each line followed by NM_PREPARE_LINE_END. Temporary, never committed. */
+    /* The kept lines as uint32 indexes in `words`, each line followed by NM_PREPARE_LINE_END. Temporary,
+     * never committed. */
     nm_file_writer numbers[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
     nm_corpus_writer ids[NM_PREPARE_SPLITS][NM_PREPARE_SIDES];
-    /* Links between words of the kept training lines, each line followed by a link of two NM_PREPARE_LINE_END. Temporary. No
-     * stream without alignments. */
+    /* Links between words of the kept training lines, each line followed by a link of two
+     * NM_PREPARE_LINE_END. Temporary. No stream without alignments. */
     nm_file_writer links;
     nm_corpus_writer alignments;
     nm_buffer checksums; /* list of checksums of the files that have been committed */
@@ -62,7 +63,8 @@ const char *nm_prepare_prefix(const nm_prepare_config *config, int split);
 /* Path "SPLIT.SIDE.SUFFIX" in the output folder; suffix may be NULL. The caller frees it. */
 char *nm_prepare_path(const nm_prepare *self, int split, int side, const char *suffix);
 
-/* Maximum number of lines and bytes of a block. A block ends after the line that exceeds the number of bytes. */
+/* Maximum number of lines and bytes of a block. A block ends after the line that exceeds the number of
+ * bytes. */
 enum { NM_PREPARE_BLOCK_LINES = 8192, NM_PREPARE_BLOCK_BYTES = 8 << 20 };
 
 /* Pairs of one source, before validation. */
@@ -103,8 +105,8 @@ typedef struct nm_prepare_reader {
 
 nm_status nm_prepare_reader_open(nm_prepare_reader *reader, const nm_prepare *prepare, int split,
                                  nm_error *err);
-/* Reads the next block. After an error, the block contains the pairs before it, and reader->err is set. At the end, the block
- * is empty. */
+/* Reads the next block. After an error, the block contains the pairs before it, and reader->err is set. At
+ * the end, the block is empty. */
 void nm_prepare_reader_next(nm_prepare_reader *reader, nm_prepare_block *block);
 void nm_prepare_block_release(nm_prepare_block *block);
 void nm_prepare_reader_close(nm_prepare_reader *reader);
@@ -115,12 +117,12 @@ char *nm_prepare_spm_name(int sides, int side);
 nm_status nm_prepare_sentencepiece(nm_prepare *self, nm_error *err);
 /* Tokenizes, filters and counts one split: fills self->text, self->numbers, self->words. */
 nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err);
-/* Learns or reads BPE and builds dictionaries from the counted words: fills self->bpe, self->vocab, self->pieces. Releases
- * self->words. */
+/* Learns or reads BPE and builds dictionaries from the counted words: fills self->bpe, self->vocab,
+ * self->pieces. Releases self->words. */
 nm_status nm_prepare_subwords(nm_prepare *self, nm_error *err);
 
-/* A set of pairs of lines, by hashes of 64 bits: 10 to 22 bytes per pair. Two different pairs have the same hash with probability
- * 3e-4 in a text of 100 million pairs. {0} is an empty set. */
+/* A set of pairs of lines, by hashes of 64 bits: 10 to 22 bytes per pair. Two different pairs have the same
+ * hash with probability 3e-4 in a text of 100 million pairs. {0} is an empty set. */
 typedef struct nm_prepare_pair_set {
     uint64_t *slots; /* [n_slots]; 0: free */
     size_t n, n_slots;
@@ -140,11 +142,12 @@ typedef struct nm_prepare_side_words {
 /* line: the tokenized line, n words separated by spaces; byte_level: in the characters of byte_level.h. */
 void nm_prepare_side_words_init(nm_prepare_side_words *self, const char *raw, size_t bytes,
                                 const nm_buffer *line, size_t n, bool byte_level);
-/* Converts links between words of the raw lines to links between words of the tokenized lines, which are appended to out. */
+/* Converts links between words of the raw lines to links between words of the tokenized lines, which are
+ * appended to out. */
 void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words sides[NM_PREPARE_SIDES],
                            nm_link_list *out);
-/* Counts the validation and test pairs that also occur in the training text, in the report. Reads self->numbers, which
- * nm_prepare_ids removes. */
+/* Counts the validation and test pairs that also occur in the training text, in the report. Reads
+ * self->numbers, which nm_prepare_ids removes. */
 nm_status nm_prepare_overlap(nm_prepare *self, nm_error *err);
 /* Converts links between words to links between subwords: fills self->alignments. */
 nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err);

@@ -1,5 +1,5 @@
-/* SentencePiece models of `norma prepare`: given, or learned from the training text by spm_train, the program of SentencePiece,
- * which is needed for learning only. */
+/* SentencePiece models of `norma prepare`: given, or learned from the training text by spm_train, the program
+ * of SentencePiece, which is needed for learning only. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -11,8 +11,8 @@
 #include "text/clean.h"
 #include "text/utf8.h"
 
-/* Temporary subfolder of the data folder for learning, and its files. spm_train stores their names in the model, so they are
- * relative and constant, and the model does not depend on them. */
+/* Temporary subfolder of the data folder for learning, and its files. spm_train stores their names in the
+ * model, so they are relative and constant, and the model does not depend on them. */
 static const char learn_folder[] = "sentencepiece.tmp";
 static const char *const learn_files[] = {"text", "messages", "sentencepiece.model", "sentencepiece.vocab"};
 enum { TEXT, MESSAGES, MODEL };
@@ -23,10 +23,8 @@ char *nm_prepare_spm_name(int sides, int side)
                       : nm_format("sentencepiece.%s.model", nm_prepare_side_name(sides, side));
 }
 
-/* ---- training text ---- */
-
-/* Writes the lines of the sides first .. last, cleaned and, with the option lowercase, in lower case. Lines that are not text
- * are skipped; nm_prepare_words reports them. */
+/* Writes the lines of the sides first .. last, cleaned and, with the option lowercase, in lower case. Lines
+ * that are not text are skipped; nm_prepare_words reports them. */
 static void write_lines(const nm_prepare *self, const nm_prepare_block *block, int first, int last,
                         nm_cleaner *cleaners, nm_buffer *lower, FILE *out)
 {
@@ -84,8 +82,6 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
     return status;
 }
 
-/* ---- spm_train ---- */
-
 /* Fails with the end of the messages of spm_train, on one line. */
 static nm_status train_error(const char *path, nm_error *err)
 {
@@ -108,9 +104,10 @@ static nm_status train_error(const char *path, nm_error *err)
     return NM_MISMATCH;
 }
 
-/* The normalization of the model that is learned for the sides up to `last`. NFKC replaces the full-width punctuation of Chinese
- * and Japanese and decomposes vowels of Thai and Lao, and nmt_nfkc replaces the zero-width non-joiners within Persian words by
- * spaces, so a Transformer that produces these languages learns other text. */
+/* The normalization of the model that is learned for the sides up to `last`. NFKC replaces the full-width
+ * punctuation of Chinese and Japanese and decomposes vowels of Thai and Lao, and nmt_nfkc replaces the
+ * zero-width non-joiners within Persian words by spaces, so a Transformer that produces these languages
+ * learns other text. */
 static const char *normalization(const nm_prepare *self, int last)
 {
     const nm_prepare_config *config = self->config;
@@ -202,8 +199,6 @@ static nm_status learn(nm_prepare *self, int first, int last, nm_buffer *model, 
     free(folder);
     return status;
 }
-
-/* ---- models ---- */
 
 /* Reads or learns the model of the sides first .. last. */
 static nm_status get_model(nm_prepare *self, const char *given, int first, int last, nm_error *err)

@@ -1,5 +1,5 @@
-/* Second step of `norma prepare`: BPE and dictionaries, computed from the counted words. The segmentation of a word does not
- * depend on its context, so the text is not read again. */
+/* Second step of `norma prepare`: BPE and dictionaries, computed from the counted words. The segmentation of
+ * a word does not depend on its context, so the text is not read again. */
 #include "data/prepare_private.h"
 
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static void add_piece(nm_word_subwords *pieces, size_t subword)
     pieces->numbers[pieces->n++] = (int32_t)subword;
 }
 
-/* Counts the subwords of counted words; applier NULL: each word is a subword. Appends their indexes to pieces unless it is
- * NULL. */
+/* Counts the subwords of counted words; applier NULL: each word is a subword. Appends their indexes to pieces
+ * unless it is NULL. */
 static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_counter *subwords,
                            nm_word_subwords *pieces)
 {
@@ -108,8 +108,8 @@ static void add_possible(nm_counter *subwords, const char *text, size_t bytes, b
     add_absent(subwords, key->data, key->bytes);
 }
 
-/* Adds the subwords that BPE-dropout can produce from the words of the training text: their characters, and those of their
- * substrings that are symbols of the model. */
+/* Adds the subwords that BPE-dropout can produce from the words of the training text: their characters, and
+ * those of their substrings that are symbols of the model. */
 static void add_possible_subwords(const nm_bpe *bpe, const nm_counter *words, nm_counter *subwords)
 {
     nm_buffer key = {0};
@@ -204,8 +204,9 @@ static void add_all_subwords(const nm_prepare *self, const nm_spm *spm, nm_count
             nm_counter_add(all, lists[list]->items[i].text, lists[list]->items[i].bytes, 0);
 }
 
-/* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model, and all subwords of
- * byte-level BPE, so that bytes and characters that do not occur in the training text are not unknown. */
+/* Unless min_count or max_words excludes them, the dictionary contains all pieces of a SentencePiece model,
+ * and all subwords of byte-level BPE, so that bytes and characters that do not occur in the training text are
+ * not unknown. */
 static nm_status build_vocab(nm_prepare *self, const nm_counter *subwords, const nm_spm *spm,
                              nm_vocab **vocab, nm_error *err)
 {

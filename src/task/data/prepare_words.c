@@ -1,9 +1,9 @@
-/* First step of `norma prepare`: validate, tokenize, lowercase and filter lines (prepare_chunk.h), count words. Duplicates are
- * dropped when chunks are merged, because they depend on the order of the lines.
+/* First step of `norma prepare`: validate, tokenize, lowercase and filter lines (prepare_chunk.h), count
+ * words. Duplicates are dropped when chunks are merged, because they depend on the order of the lines.
  *
- * A block of lines is split into chunks that several threads process, while one thread merges the chunks of the previous
- * block in the order of the lines and reads the next block. Each chunk counts its words, so that a word is looked up in the
- * counter of the whole text once per chunk instead of once per occurrence. */
+ * A block of lines is split into chunks that several threads process, while one thread merges the chunks of
+ * the previous block in the order of the lines and reads the next block. Each chunk counts its words, so that
+ * a word is looked up in the counter of the whole text once per chunk instead of once per occurrence. */
 #include "data/prepare_chunk.h"
 
 #include <omp.h>
@@ -117,8 +117,8 @@ static void add_report(const split_job *self, const nm_prepare_block *from,
         sum->words[side] += more->words[side];
 }
 
-/* Whether the next pair that is kept belongs to the validation set. Lines of plain text are held out in blocks, because the
- * lines of a block are context of each other. */
+/* Whether the next pair that is kept belongs to the validation set. Lines of plain text are held out in
+ * blocks, because the lines of a block are context of each other. */
 static bool is_held_out(const split_job *self)
 {
     const nm_prepare_config *config = self->prepare->config;
@@ -167,7 +167,8 @@ static void uncount_words(const split_job *self, nm_prepare_chunk *from, int sid
     splits[PREPARE_VALID].words[side] += words[NM_USE_IN_VALID];
 }
 
-/* Writes the lines of the training text to the files of train and, if they are held out, of valid, without duplicates. */
+/* Writes the lines of the training text to the files of train and, if they are held out, of valid, without
+ * duplicates. */
 static nm_status write_lines(split_job *self, const nm_prepare_chunk *from, int side, nm_error *err)
 {
     const nm_prepare_numbers *list = &from->numbers[side];
@@ -191,7 +192,8 @@ static nm_status write_lines(split_job *self, const nm_prepare_chunk *from, int 
     return NM_OK;
 }
 
-/* Adds the chunk's words to the counter of the whole text. Words that occur only in valid and test are added with count 0. */
+/* Adds the chunk's words to the counter of the whole text. Words that occur only in valid and test are added
+ * with count 0. */
 static nm_status merge_side(split_job *self, nm_prepare_chunk *from, int side, nm_error *err)
 {
     nm_counter *words = &from->words[side];

@@ -43,8 +43,6 @@ struct nm_subword_sampler {
     bool has_epoch;
 };
 
-/* ---- opening ---- */
-
 static nm_status check_dictionary(const char *settings, nm_error *err)
 {
     nm_options *options = nm_options_create();
@@ -168,8 +166,6 @@ void nm_subword_sampler_free(nm_subword_sampler *self)
     free(self);
 }
 
-/* ---- sampling ---- */
-
 static void append_ids(nm_ids *ids, const int32_t *more, size_t n)
 {
     if (!n)
@@ -179,7 +175,8 @@ static void append_ids(nm_ids *ids, const int32_t *more, size_t n)
     ids->n += n;
 }
 
-/* Samples a segmentation of at->text, the text of n stored ids. Appends the stored ids if a subword is not in the dictionary. */
+/* Samples a segmentation of at->text, the text of n stored ids. Appends the stored ids if a subword is not in
+ * the dictionary. */
 static void sample_text(const nm_subword_sampler *self, worker *at, const int32_t *stored, size_t n,
                         nm_random_stream *random)
 {
@@ -199,8 +196,9 @@ static void sample_text(const nm_subword_sampler *self, worker *at, const int32_
     }
 }
 
-/* Sets at->text to the text that begins at ids[0] and is segmented as a whole: a word for BPE, a run of pieces without <unk> for
- * SentencePiece. *fixed: it keeps its segmentation. Returns the number of its ids. */
+/* Sets at->text to the text that begins at ids[0] and is segmented as a whole: a word for BPE, a run of
+ * pieces without <unk> for SentencePiece. *fixed: it keeps its segmentation. Returns the number of its
+ * ids. */
 static size_t read_segment(const nm_subword_sampler *self, worker *at, const int32_t *ids, size_t n,
                            bool *fixed)
 {

@@ -1,4 +1,5 @@
-/* BLEU, with m_n clipped matches and t_n n-grams of order n in the hypothesis, c its length and r that of the reference:
+/* BLEU, with m_n clipped matches and t_n n-grams of order n in the hypothesis, c its length and r that of the
+ * reference:
  *
  *     p_n  = m_n / t_n
  *     BLEU = min(1, exp(1 - r/c)) (p_1 p_2 p_3 p_4)^(1/4)
@@ -53,7 +54,8 @@ void nm_bleu_free(nm_bleu *bleu)
     free(bleu);
 }
 
-/* Lowercases and splits compounds, in this order; tokenization follows. Returns text itself or a buffer of the counter. */
+/* Lowercases and splits compounds, in this order; tokenization follows. Returns text itself or a buffer of
+ * the counter. */
 static const char *prepare(nm_bleu *bleu, const char *text)
 {
     const nm_bleu_config *config = &bleu->config;
@@ -180,8 +182,8 @@ static double brevity_penalty(int64_t hyp_len, int64_t ref_len)
     return hyp_len > 0 ? exp(1 - (double)ref_len / (double)hyp_len) : 0;
 }
 
-/* Sets the precisions and returns the number of orders with n-grams. Each variant has the order of operations of its reference
- * implementation, because rounding errors can change the digits that are printed. */
+/* Sets the precisions and returns the number of orders with n-grams. Each variant has the order of operations
+ * of its reference implementation, because rounding errors can change the digits that are printed. */
 static int fill_precisions(const nm_bleu_stats *sum, nm_bleu_variant variant, double *precisions)
 {
     double halved = 1;

@@ -1,9 +1,11 @@
-/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, which validation, bootstrap and paired tests share: count
- * each segment, add the counts, compute the score of the sum.
+/* Corpus BLEU (Papineni et al. 2002) from statistics per segment, which validation, bootstrap and paired
+ * tests share: count each segment, add the counts, compute the score of the sum.
  *
  * Three variants reproduce the results of other implementations:
- *     multi-bleu      Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters only
- *     sacrebleu-13a   sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode lower case
+ *     multi-bleu      Moses' multi-bleu.perl: words between ASCII spaces, no smoothing, -lc for ASCII letters
+ *                     only
+ *     sacrebleu-13a   sacreBLEU 2.x with its defaults: mteval-v13a tokens, exponential smoothing, Unicode
+ *                     lower case
  *     token ids       fairseq's BLEU during training: unknown tokens of the reference never match */
 #ifndef NM_BLEU_H
 #define NM_BLEU_H
@@ -26,7 +28,8 @@ typedef struct nm_bleu_config {
     bool effective_order; /* ignore orders without n-grams in the hypothesis; for scores of single segments */
 } nm_bleu_config;
 
-/* Counts of a segment or a sum of segments. All fields are int64_t, so that rows of counts (nm_counts) have this layout. */
+/* Counts of a segment or a sum of segments. All fields are int64_t, so that rows of counts (nm_counts) have
+ * this layout. */
 typedef struct nm_bleu_stats {
     int64_t matches[NM_BLEU_ORDER], totals[NM_BLEU_ORDER], hyp_len, ref_len;
 } nm_bleu_stats;
@@ -44,8 +47,8 @@ typedef struct nm_bleu nm_bleu;
 nm_bleu *nm_bleu_create(const nm_bleu_config *config);
 void nm_bleu_free(nm_bleu *bleu);
 
-/* Counts one segment. Texts are NUL-terminated. ref_len is the reference length closest to that of the hypothesis, the smaller
- * one of two equally close ones. */
+/* Counts one segment. Texts are NUL-terminated. ref_len is the reference length closest to that of the
+ * hypothesis, the smaller one of two equally close ones. */
 void nm_bleu_count(nm_bleu *bleu, const char *hypothesis, const char *const *references, int n_references,
                    nm_bleu_stats *out);
 

@@ -1,5 +1,5 @@
-/* Bootstrap: Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered test follows
- * Riezler and Maxwell (2005). */
+/* Bootstrap: Koehn, "Statistical Significance Tests for Machine Translation Evaluation" (2004); the centered
+ * test follows Riezler and Maxwell (2005). */
 #include "metric/bootstrap.h"
 
 #include <math.h>
@@ -80,8 +80,8 @@ static void score_resamples(const nm_counts *systems, int n_systems, nm_score_of
     }
 }
 
-/* Mean and percentile interval; sorts the values. As in sacreBLEU and Moses, 25 of 1000 values are below the lower bound and 25
- * above the upper bound. */
+/* Mean and percentile interval; sorts the values. As in sacreBLEU and Moses, 25 of 1000 values are below the
+ * lower bound and 25 above the upper bound. */
 static nm_interval interval_of(double *values, const nm_bootstrap_config *config)
 {
     double sum = 0;
@@ -143,7 +143,8 @@ static double p_koehn(const double *a, const double *b, bool a_is_better, int n_
     return p_of_count(lost, n_resamples);
 }
 
-/* Fraction of resamples whose absolute difference exceeds its mean by at least the absolute difference of the scores. */
+/* Fraction of resamples whose absolute difference exceeds its mean by at least the absolute difference of the
+ * scores. */
 static double p_centered(const double *a, const double *b, double difference, int n_resamples)
 {
     double mean = 0;

@@ -1,8 +1,8 @@
-/* Confidence interval of a corpus score, and paired test of two systems: bootstrap over segments (Koehn 2004), for every score
- * that is a function of summed counts per segment (BLEU, chrF, accuracy, F1).
+/* Confidence interval of a corpus score, and paired test of two systems: bootstrap over segments (Koehn
+ * 2004), for every score that is a function of summed counts per segment (BLEU, chrF, accuracy, F1).
  *
- * Resample k consists of n segments, sampled with replacement, which depend on seed, k and position only, not on the number of
- * threads. */
+ * Resample k consists of n segments, sampled with replacement, which depend on seed, k and position only, not
+ * on the number of threads. */
 #ifndef NM_BOOTSTRAP_H
 #define NM_BOOTSTRAP_H
 
@@ -28,8 +28,9 @@ double nm_counts_score(nm_counts counts, nm_score_of_counts score, const void *c
 nm_interval nm_bootstrap_interval(nm_counts counts, nm_score_of_counts score, const void *context,
                                   const nm_bootstrap_config *config);
 
-/* Scores of all resamples, [n_resamples]; the caller frees them. Resample k has the same segments for every system scored on the
- * same test set, so that scores can be stored, averaged over models of one variant, and compared pairwise. */
+/* Scores of all resamples, [n_resamples]; the caller frees them. Resample k has the same segments for every
+ * system scored on the same test set, so that scores can be stored, averaged over models of one variant, and
+ * compared pairwise. */
 double *nm_bootstrap_resamples(nm_counts counts, nm_score_of_counts score, const void *context,
                                const nm_bootstrap_config *config);
 /* Confidence interval from the scores of all resamples, [n_resamples]. */

@@ -70,7 +70,8 @@ static void word_push(nm_chrf *chrf, const char *word, size_t bytes, segment_tok
     out->words[out->n_words++] = nm_segment_words_id(&chrf->words, word, bytes);
 }
 
-/* Splits one ASCII punctuation character off the end, otherwise off the start, unless the word is a single character. */
+/* Splits one ASCII punctuation character off the end, otherwise off the start, unless the word is a single
+ * character. */
 static void word_split(nm_chrf *chrf, const char *word, size_t bytes, size_t n_chars, segment_tokens *out)
 {
     if (n_chars > 1 && is_punctuation(word[bytes - 1])) {

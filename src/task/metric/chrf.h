@@ -1,6 +1,6 @@
-/* chrF (Popovic 2015) and chrF++ (Popovic 2017) with the defaults of sacreBLEU 2.x: spaces are removed, characters are code
- * points, and orders without n-grams on one side are excluded from the average. Corpus scores, bootstrap and paired tests share
- * rows of counts per segment. */
+/* chrF (Popovic 2015) and chrF++ (Popovic 2017) with the defaults of sacreBLEU 2.x: spaces are removed,
+ * characters are code points, and orders without n-grams on one side are excluded from the average. Corpus
+ * scores, bootstrap and paired tests share rows of counts per segment. */
 #ifndef NM_CHRF_H
 #define NM_CHRF_H
 
@@ -15,8 +15,8 @@ typedef struct nm_chrf_config {
 } nm_chrf_config;
 nm_chrf_config nm_chrf_default(void);
 
-/* A row has three counts for every order, character orders first: n-grams of the hypothesis, of the reference, and clipped
- * matches. */
+/* A row has three counts for every order, character orders first: n-grams of the hypothesis, of the
+ * reference, and clipped matches. */
 #define NM_CHRF_MAX_COUNTS (6 * NM_CHRF_MAX_ORDER)
 int nm_chrf_n_counts(const nm_chrf_config *config); /* 3 * (char_order + word_order) */
 
@@ -29,7 +29,8 @@ void nm_chrf_free(nm_chrf *chrf);
 void nm_chrf_count(nm_chrf *chrf, const char *hypothesis, const char *const *references, int n_references,
                    int64_t *counts);
 
-/* Score, 0 to 100, of a row or a sum of rows; context is a const nm_chrf_config *. Also for nm_bootstrap_*. */
+/* Score, 0 to 100, of a row or a sum of rows; context is a const nm_chrf_config *. Also for
+ * nm_bootstrap_*. */
 double nm_chrf_of_counts(const int64_t *counts, const void *context);
 
 /* "chrF2|nrefs:1|... = 57.3" as printed by sacreBLEU. The caller frees it. */

@@ -1,5 +1,5 @@
-/* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy and macro F1 are functions of summed
- * counts per example, for bootstrap and paired test (metric/bootstrap.h). */
+/* Metrics of classification: accuracy, F1 of each class, macro F1, confusion matrix. Accuracy and macro F1
+ * are functions of summed counts per example, for bootstrap and paired test (metric/bootstrap.h). */
 #ifndef NM_CLASSES_H
 #define NM_CLASSES_H
 
@@ -26,8 +26,9 @@ nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k);
 double nm_confusion_accuracy(const nm_confusion *confusion);
 /* Macro F1 in percent over the classes that occur as gold or predicted class (scikit-learn's "macro"). */
 double nm_confusion_macro_f1(const nm_confusion *confusion);
-/* Prints the matrix, gold classes in rows, predicted classes in columns, then precision, recall and F1 of each class. With more
- * than 20 classes: the number of texts, precision, recall and F1 of each class that occurs, then the most frequent errors. */
+/* Prints the matrix, gold classes in rows, predicted classes in columns, then precision, recall and F1 of
+ * each class. With more than 20 classes: the number of texts, precision, recall and F1 of each class that
+ * occurs, then the most frequent errors. */
 void nm_confusion_print(const nm_confusion *confusion, const char *const *names, FILE *out);
 
 /* One row of counts per example, for nm_counts: correct (0 or 1), and 1. */
@@ -35,8 +36,9 @@ enum { NM_ACCURACY_COUNTS = 2 };
 /* Accuracy in percent of summed rows; context is unused. */
 double nm_accuracy_of_counts(const int64_t *counts, const void *context);
 
-/* Length of the row of an example for macro F1: three columns of each class, whether it is the class of a correct prediction, the
- * gold class, and the predicted class; and -1, which ends the row, also after summation. */
+/* Length of the row of an example for macro F1: three columns of each class, whether it is the class of a
+ * correct prediction, the gold class, and the predicted class; and -1, which ends the row, also after
+ * summation. */
 static inline size_t nm_macro_f1_counts(int32_t n_classes)
 {
     return 3 * (size_t)n_classes + 1;

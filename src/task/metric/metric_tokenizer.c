@@ -8,8 +8,6 @@
 #include "text/sentencepiece.h"
 #include "text/utf8.h"
 
-/* ---- 13a, none ---- */
-
 static void run_13a(void *state, const char *text, nm_buffer *scratch, nm_buffer *out)
 {
     (void)state;
@@ -22,8 +20,6 @@ static void run_none(void *state, const char *text, nm_buffer *scratch, nm_buffe
     nm_buffer_append(out, text, strlen(text));
 }
 
-/* ---- char ---- */
-
 static void run_char(void *state, const char *text, nm_buffer *scratch, nm_buffer *out)
 {
     (void)state, (void)scratch;
@@ -34,10 +30,8 @@ static void run_char(void *state, const char *text, nm_buffer *scratch, nm_buffe
     }
 }
 
-/* ---- zh ---- */
-
-/* The ranges of sacreBLEU. It writes two ranges of code points above U+FFFF with four digits, which makes them U+2001 to U+2A6D
- * and U+2F81 to U+2FA1. */
+/* The ranges of sacreBLEU. It writes two ranges of code points above U+FFFF with four digits, which makes
+ * them U+2001 to U+2A6D and U+2F81 to U+2FA1. */
 static bool is_chinese(int32_t code)
 {
     static const struct {
@@ -72,8 +66,6 @@ static void run_zh(void *state, const char *text, nm_buffer *scratch, nm_buffer 
     nm_buffer_release(&separated);
 }
 
-/* ---- intl ---- */
-
 typedef enum kind { OTHER, NUMBER, PUNCTUATION, SYMBOL } kind;
 
 static kind kind_of(const char *text, size_t *bytes)
@@ -102,8 +94,8 @@ static kind kind_of(const char *text, size_t *bytes)
     }
 }
 
-/* One pass over non-overlapping pairs of a punctuation mark P and a character x that is not a number. after: "xP" becomes
- * "x P "; otherwise "Px" becomes " P x". */
+/* One pass over non-overlapping pairs of a punctuation mark P and a character x that is not a number. after:
+ * "xP" becomes "x P "; otherwise "Px" becomes " P x". */
 static void split_pairs(const char *text, bool after, nm_buffer *out)
 {
     for (size_t first, second = 0; *text; text += first + second) {
@@ -144,8 +136,6 @@ static void run_intl(void *state, const char *text, nm_buffer *scratch, nm_buffe
     nm_buffer_release(&once);
 }
 
-/* ---- spm ---- */
-
 typedef struct spm_state {
     nm_spm *spm;
     nm_spm_coder *coder;
@@ -182,8 +172,6 @@ static void close_spm(void *state)
     nm_spm_free(self->spm);
     free(self);
 }
-
-/* ---- table ---- */
 
 static const nm_metric_tokenizer_type tokenizer_13a = {"13a", NULL, run_13a, NULL},
                                       tokenizer_intl = {"intl", NULL, run_intl, NULL},

@@ -18,8 +18,8 @@
 typedef struct nm_metric_tokenizer_config {
     const char *name;
     const char *spm_model; /* for spm: path of the model */
-    /* for ja-mecab and ko-mecab: folder of the dictionary; "": that of Debian's mecab-ipadic-utf8, or mecab-ko-dic in
-     * /usr/local */
+    /* for ja-mecab and ko-mecab: folder of the dictionary; "": that of Debian's mecab-ipadic-utf8, or
+     * mecab-ko-dic in /usr/local */
     const char *mecab_dictionary;
     const char *mecab_library; /* for ja-mecab and ko-mecab: the shared library; "": libmecab.so.2 */
 } nm_metric_tokenizer_config;
@@ -41,17 +41,19 @@ typedef struct nm_metric_tokenizer {
     void *state;
 } nm_metric_tokenizer;
 
-/* NM_USAGE for an unknown name or if no model is given; the errors of nm_file_read and nm_spm_parse; NM_UNSUPPORTED without
- * MeCab or MeCab-ko, the message names the packages; NM_MISMATCH for another dictionary, or MeCab in place of MeCab-ko. */
+/* NM_USAGE for an unknown name or if no model is given; the errors of nm_file_read and nm_spm_parse;
+ * NM_UNSUPPORTED without MeCab or MeCab-ko, the message names the packages; NM_MISMATCH for another
+ * dictionary, or MeCab in place of MeCab-ko. */
 nm_status nm_metric_tokenizer_open(nm_metric_tokenizer *tokenizer, const nm_metric_tokenizer_config *config,
                                    nm_error *err);
 void nm_metric_tokenizer_close(nm_metric_tokenizer *tokenizer);
-/* Appends the tokens of text, whose trailing whitespace is ignored, separated by whitespace. scratch is overwritten. */
+/* Appends the tokens of text, whose trailing whitespace is ignored, separated by whitespace. scratch is
+ * overwritten. */
 void nm_metric_tokenize(const nm_metric_tokenizer *tokenizer, const char *text, nm_buffer *scratch,
                         nm_buffer *out);
 
-/* The tokenizer for a language code such as "ja" or "zh_CN": zh for Chinese, char for other languages written without spaces,
- * otherwise 13a. */
+/* The tokenizer for a language code such as "ja" or "zh_CN": zh for Chinese, char for other languages written
+ * without spaces, otherwise 13a. */
 const char *nm_metric_tokenizer_of_language(const char *language);
 
 #endif

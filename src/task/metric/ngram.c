@@ -37,8 +37,8 @@ void nm_segment_words_release(nm_segment_words *words)
     *words = (nm_segment_words){0};
 }
 
-/* Nodes of the trie are numbered: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram `node` followed by
- * `word`, or 0 if the references do not contain it. */
+/* Nodes of the trie are numbered: 0 is the empty n-gram, i + 1 is items[i]. Returns the node of the n-gram
+ * `node` followed by `word`, or 0 if the references do not contain it. */
 static inline uint32_t find_node(const nm_ngrams *ngrams, uint32_t node, int32_t word)
 {
     size_t probe = 0;

@@ -1,8 +1,8 @@
 /* Exact n-gram counts of one segment, for BLEU and chrF.
  *
- * Tokens (words or characters) have integer ids. An n-gram is a node of a trie, found in a hash map by the node of its first
- * n - 1 tokens and its last token, so that n-grams are not stored as text. The maps are cleared in constant time and keep their
- * memory, which is proportional to the longest segment. */
+ * Tokens (words or characters) have integer ids. An n-gram is a node of a trie, found in a hash map by the
+ * node of its first n - 1 tokens and its last token, so that n-grams are not stored as text. The maps are
+ * cleared in constant time and keep their memory, which is proportional to the longest segment. */
 #ifndef NM_NGRAM_H
 #define NM_NGRAM_H
 
@@ -44,7 +44,8 @@ typedef struct nm_ngrams {
 void nm_ngrams_clear(nm_ngrams *ngrams);
 /* Adds all n-grams of orders 1 to `order` of one reference. */
 void nm_ngrams_add_reference(nm_ngrams *ngrams, const int32_t *words, size_t n_words, int order);
-/* Adds the clipped matches of one hypothesis, by order, to matches[order]. Call nm_ngrams_clear before the next hypothesis. */
+/* Adds the clipped matches of one hypothesis, by order, to matches[order]. Call nm_ngrams_clear before the
+ * next hypothesis. */
 void nm_ngrams_match(nm_ngrams *ngrams, const int32_t *words, size_t n_words, int order, int64_t *matches);
 void nm_ngrams_release(nm_ngrams *ngrams);
 

@@ -9,8 +9,6 @@
 #include "metric/span_f1.h"
 #include "text/words.h"
 
-/* ---- bleu ---- */
-
 static int bleu_n_counts(const nm_score_config *config)
 {
     (void)config;
@@ -64,8 +62,6 @@ static const nm_score_metric metric_bleu = {
     .line = bleu_line,
     .signature = bleu_signature};
 
-/* ---- chrf ---- */
-
 static int chrf_n_counts(const nm_score_config *config)
 {
     return nm_chrf_n_counts(&config->chrf);
@@ -113,8 +109,6 @@ static const nm_score_metric metric_chrf = {.name = "chrf",
                                             .score = chrf_score,
                                             .line = chrf_line,
                                             .signature = chrf_signature};
-
-/* ---- ter ---- */
 
 static int ter_n_counts(const nm_score_config *config)
 {
@@ -164,8 +158,6 @@ static const nm_score_metric metric_ter = {.name = "ter",
                                            .score = ter_score,
                                            .line = ter_line,
                                            .signature = ter_signature};
-
-/* ---- accuracy ---- */
 
 static int accuracy_n_counts(const nm_score_config *config)
 {
@@ -227,8 +219,6 @@ static const nm_score_metric metric_accuracy = {.name = "accuracy",
                                                 .score = accuracy_score,
                                                 .line = accuracy_line,
                                                 .signature = accuracy_signature};
-
-/* ---- f1 ---- */
 
 /* Copies of the lines, split into tags. */
 typedef struct tag_lines {
@@ -352,8 +342,6 @@ static const nm_score_metric metric_f1 = {.name = "f1",
                                           .line = f1_line,
                                           .signature = f1_signature};
 
-/* ---- table ---- */
-
 static const nm_score_metric *const metrics[] = {&metric_bleu, &metric_chrf, &metric_ter, &metric_accuracy,
                                                  &metric_f1};
 
@@ -370,8 +358,6 @@ double nm_score_of_config(const int64_t *counts, const void *context)
     const nm_score_config *config = context;
     return config->metric->score(config, counts);
 }
-
-/* ---- options ---- */
 
 static bool is_set(const nm_options *options, const char *path)
 {

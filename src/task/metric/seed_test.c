@@ -6,9 +6,8 @@
 #include "base/memory.h"
 #include "metric/summary.h"
 
-/* ---- Student's distribution ---- */
-
-/* Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), evaluated by Lentz's method. */
+/* Continued fraction of the incomplete beta function (Abramowitz and Stegun 26.5.8), evaluated by Lentz's
+ * method. */
 static double beta_fraction(double a, double b, double x)
 {
     const double tiny = 1e-300;
@@ -71,8 +70,6 @@ double nm_student_quantile(double p, double df)
     return 0.5 * (low + high);
 }
 
-/* ---- variances ---- */
-
 /* Variance over the resamples k of sum_s weight_s r_sk, over the models s of one group (b is NULL) or two. */
 static double resample_variance(const nm_seed_scores *a, const double *weights_a, const nm_seed_scores *b,
                                 const double *weights_b)
@@ -122,8 +119,6 @@ static double interaction_of_mean(const nm_seed_scores *g)
 {
     return interaction_variance(g) / (double)g->n;
 }
-
-/* ---- tests ---- */
 
 static double mean_score(const nm_seed_scores *g)
 {

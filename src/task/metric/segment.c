@@ -1,5 +1,5 @@
-/* Properties of characters are those of utf8proc; the rule for the final sigma is Final_Sigma of the Unicode Standard, section
- * 3.13. */
+/* Properties of characters are those of utf8proc; the rule for the final sigma is Final_Sigma of the Unicode
+ * Standard, section 3.13. */
 #include "metric/segment.h"
 
 #include <string.h>

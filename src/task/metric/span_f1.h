@@ -1,5 +1,5 @@
-/* Precision, recall and F1 of spans over all sentences (micro average), as in conlleval (Tjong Kim Sang and De Meulder 2003): a
- * span is correct if its first token, last token and label are correct. */
+/* Precision, recall and F1 of spans over all sentences (micro average), as in conlleval (Tjong Kim Sang and
+ * De Meulder 2003): a span is correct if its first token, last token and label are correct. */
 #ifndef NM_SPAN_F1_H
 #define NM_SPAN_F1_H
 
@@ -19,7 +19,8 @@ typedef struct nm_span_score { /* from 0 to 1; 0 where the denominator is 0 */
 
 /* Counts the spans of one sentence of n valid tags. The two sequences may have different tag schemes. */
 nm_span_counts nm_span_count(const char *const *predicted, const char *const *gold, int32_t n);
-/* Adds the spans of one sentence to the counts of their labels. counts: [labels->n]; labels: all labels of the tags. */
+/* Adds the spans of one sentence to the counts of their labels. counts: [labels->n]; labels: all labels of
+ * the tags. */
 void nm_span_count_labels(const char *const *predicted, const char *const *gold, int32_t n,
                           const nm_counter *labels, nm_span_counts *counts);
 nm_span_score nm_span_compute(const nm_span_counts *counts);

@@ -1,6 +1,7 @@
-/* Shifts are chosen greedily: of all phrases of the hypothesis that match the reference at another position, the one whose
- * shift reduces the edit distance most is moved, until no shift reduces it. The edit distance is restricted to a band around
- * the diagonal. Limits and the order among equal shifts are those of sacreBLEU's reimplementation of Tercom. */
+/* Shifts are chosen greedily: of all phrases of the hypothesis that match the reference at another position,
+ * the one whose shift reduces the edit distance most is moved, until no shift reduces it. The edit distance
+ * is restricted to a band around the diagonal. Limits and the order among equal shifts are those of
+ * sacreBLEU's reimplementation of Tercom. */
 #include "metric/ter.h"
 
 #include <math.h>
@@ -78,8 +79,6 @@ void nm_ter_free(nm_ter *ter)
     free(ter->reference_wrong);
     free(ter);
 }
-
-/* ---- words ---- */
 
 typedef struct range {
     int32_t first, last;
@@ -169,16 +168,14 @@ static void split_words(nm_ter *ter, const char *line, sequence *out)
     }
 }
 
-/* ---- edit distance ---- */
-
 static void relax(cell *to, int64_t cost, operation last)
 {
     if (to->cost > cost)
         *to = (cell){cost, last};
 }
 
-/* Computes row i >= 1 of the table for n_hypothesis words from the row above. Of equal costs, keep or substitute precedes
- * delete, which precedes insert. */
+/* Computes row i >= 1 of the table for n_hypothesis words from the row above. Of equal costs, keep or
+ * substitute precedes delete, which precedes insert. */
 static void fill_row(const nm_ter *ter, const int32_t *hypothesis, size_t n_hypothesis, size_t i,
                      const cell *above, cell *row)
 {
@@ -249,8 +246,6 @@ static void align(nm_ter *ter)
         j -= last != DELETE;
     }
 }
-
-/* ---- shifts ---- */
 
 static void append_words(sequence *out, const sequence *from, size_t first, size_t end)
 {
@@ -328,7 +323,8 @@ static void try_phrase(nm_ter *ter, search *self, size_t start_h, size_t start_r
     }
 }
 
-/* Whether the phrase contains an error in the hypothesis and in the reference, and is aligned with a position outside it. */
+/* Whether the phrase contains an error in the hypothesis and in the reference, and is aligned with a position
+ * outside it. */
 static bool is_candidate(const nm_ter *ter, size_t start_h, size_t start_r, size_t length)
 {
     size_t aligned = ter->aligned[start_r]; /* word of the hypothesis, from 1; 0: before the first word */

@@ -1,6 +1,7 @@
-/* Translation edit rate (Snover et al. 2006): the number of insertions, deletions, substitutions and shifts of phrases that
- * turn the hypothesis into the reference, divided by the length of the reference. Lower is better. Results are those of
- * sacreBLEU 2.x, with the limits of Tercom; by default text is lowercased and split at spaces. */
+/* Translation edit rate (Snover et al. 2006): the number of insertions, deletions, substitutions and shifts
+ * of phrases that turn the hypothesis into the reference, divided by the length of the reference. Lower is
+ * better. Results are those of sacreBLEU 2.x, with the limits of Tercom; by default text is lowercased and
+ * split at spaces. */
 #ifndef NM_TER_H
 #define NM_TER_H
 
@@ -25,7 +26,8 @@ void nm_ter_free(nm_ter *ter);
 void nm_ter_count(nm_ter *ter, const char *hypothesis, const char *const *references, int n_references,
                   int64_t *counts);
 
-/* Score in percent of a row or a sum of rows; it can exceed 100. context is unused. Also for nm_bootstrap_*. */
+/* Score in percent of a row or a sum of rows; it can exceed 100. context is unused. Also for
+ * nm_bootstrap_*. */
 double nm_ter_of_counts(const int64_t *counts, const void *context);
 
 /* "TER|nrefs:1|... = 57.3" as printed by sacreBLEU. The caller frees it. */

@@ -1,4 +1,5 @@
-/* The tokenizers ja-mecab and ko-mecab. libmecab is loaded on first use, so that Norma does not depend on it. */
+/* The tokenizers ja-mecab and ko-mecab. libmecab is loaded on first use, so that Norma does not depend on
+ * it. */
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -8,8 +9,8 @@
 static const char default_library[] = "libmecab.so.2";
 enum { IPA_WORDS = 392126, IPA_WORDS_DEBIAN = 392127, KOREAN_WORDS = 811795 };
 
-/* The fork MeCab-ko, whose version is "0.996/ko-0.9.2", adds costs for spaces before particles and endings. MeCab itself reads
- * the Korean dictionary without these costs and segments some lines differently. */
+/* The fork MeCab-ko, whose version is "0.996/ko-0.9.2", adds costs for spaces before particles and endings.
+ * MeCab itself reads the Korean dictionary without these costs and segments some lines differently. */
 typedef struct mecab_language {
     const char *tokenizer, *dictionary; /* dictionary: the default folder */
     unsigned words, words_debian;       /* sizes of the dictionaries that are accepted */

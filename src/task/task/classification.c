@@ -1,5 +1,5 @@
-/* Text classification: tables of labels and texts, one class per text, accuracy as the score. Without a validation file,
- * a fraction of the training texts is held out, as in the code of the RBN paper. */
+/* Text classification: tables of labels and texts, one class per text, accuracy as the score. Without a
+ * validation file, a fraction of the training texts is held out, as in the code of the RBN paper. */
 #include "task/classification.h"
 
 #include <stdlib.h>
@@ -23,19 +23,31 @@ static const nm_option classification_options[] = {
     NM_LABELED_ROWS(nm_classification_config),
     ROW(valid_encoding, "", 0, 0, "Encoding of the validation table; empty: that of data.encoding."),
     ROW(test_encoding, "", 0, 0, "Encoding of the test table; empty: that of data.encoding."),
-    NM_WORD(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english", "Tokenizer: none for text with words separated by spaces; Moses; or torchtext's basic_english, which lowercases and separates punctuation."),
+    NM_WORD(nm_classification_config, tokenizer, "basic_english", "none|moses|basic_english",
+        "Tokenizer: none for text with words separated by spaces; Moses; "
+        "or torchtext's basic_english, which lowercases and separates punctuation."),
     ROW(language, "en", 0, 0, "Language of the Moses tokenizer: a code of two or three letters."),
     ROW(lowercase, "false", 0, 1, "Lowercase the text (basic_english always does)."),
     ROW(codes, "", 0, 0, "File of BPE codes as written by norma prepare; empty: whole words."),
     ROW(min_count, "1", 1, 1e9, "Minimum count of a word in the training texts; rarer words become <unk>."),
-    ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL, "Maximum number of words in the dictionary."),
-    ROW(max_length, "512", 3, 1 << 20, "Maximum length of a text in tokens, with <s> and </s>; longer texts are truncated."),
+    ROW(max_words, "100000", 1, NM_VOCAB_MAX_SIZE - NM_VOCAB_N_SPECIAL,
+        "Maximum number of words in the dictionary."),
+    ROW(max_length, "512", 3, 1 << 20,
+        "Maximum length of a text in tokens, with <s> and </s>; longer texts are truncated."),
     ROW(batch, "64", 1, 1 << 20, "Maximum number of texts in a batch, within train.max_tokens."),
-    ROW(valid_fraction, "0.3", 0, 0.99, "Fraction of the training texts held out for validation; unused if data.valid is set."),
-    ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out texts, independent of train.seed."),
-    ROW(class_balance, "0", 0, 1, "Exponent b of the repetition of training texts of rare classes, which are repeated (N / n)^b times for a class with n texts, and N texts of the most frequent class; 0: no repetition, 1: all classes are equally frequent."),
+    ROW(valid_fraction, "0.3", 0, 0.99,
+        "Fraction of the training texts held out for validation; unused if data.valid is set."),
+    ROW(valid_seed, "1", 0, 4294967295.0,
+        "Random seed of the choice of held-out texts, independent of train.seed."),
+    ROW(class_balance, "0", 0, 1,
+        "Exponent b of the repetition of training texts of rare classes, which are repeated (N / n)^b times "
+        "for a class with n texts, and N texts of the most frequent class; "
+        "0: no repetition, 1: all classes are equally frequent."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of words replaced by <unk> in training."),
-    NM_CHOICE(nm_classification_config, score, "accuracy", NM_CLASSIFICATION_METRICS, "Score of validations (by which train.best_by = score selects the best checkpoint), of norma compare and of norma baseline: accuracy, or the mean of F1 over the classes that occur, in which rare classes count as much as frequent ones."),
+    NM_CHOICE(nm_classification_config, score, "accuracy", NM_CLASSIFICATION_METRICS,
+        "Score of validations (by which train.best_by = score selects the best checkpoint), of norma compare "
+        "and of norma baseline: accuracy, or the mean of F1 over the classes that occur, in which rare "
+        "classes count as much as frequent ones."),
     {0}};
 /* clang-format on */
 
@@ -51,8 +63,6 @@ static void classification_add_options(nm_options *options)
 {
     nm_options_add_rules(options, classification_rules);
 }
-
-/* ---- opening ---- */
 
 nm_status nm_classification_open_coder(nm_classification_parts *parts, const nm_classification_config *config,
                                        const char *codes_name, nm_error *err)
@@ -190,8 +200,6 @@ static char *classification_data_warning(const nm_task *task)
     return nm_add_overlap_warning(unknown_labels_warning(parts), parts->corpora, "texts");
 }
 
-/* ---- model ---- */
-
 static nm_model_sizes classification_sizes(const nm_task *task)
 {
     const nm_classification_parts *parts = nm_classification_parts_of(task);
@@ -229,8 +237,8 @@ static bool same_words(const nm_vocab *a, const nm_vocab *b)
     return same;
 }
 
-/* The logistic regression and the inverse document frequencies belong to the training texts. The row of a bigram is a hash of two
- * ids, which in another dictionary are those of other words. */
+/* The logistic regression and the inverse document frequencies belong to the training texts. The row of a
+ * bigram is a hash of two ids, which in another dictionary are those of other words. */
 static bool classification_transfers(const nm_task *task, const nm_task *source, const char *param)
 {
     static const char *const computed[] = {"logistic.words", "logistic.bigrams", "logistic.bias",
@@ -242,8 +250,6 @@ static bool classification_transfers(const nm_task *task, const nm_task *source,
            (source &&
             same_words(nm_classification_parts_of(task)->vocab, nm_classification_parts_of(source)->vocab));
 }
-
-/* ---- batches ---- */
 
 static nm_status classification_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
                                       nm_batches *batches, nm_error *err)

@@ -55,23 +55,23 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
     return task->parts;
 }
 
-/* ---- data (classification_data.c) ---- */
-
 /* Reads the files of [data] into the sets, and builds the dictionary and the classes. */
 nm_status nm_classification_read(nm_task *task, nm_error *err);
 /* Number of texts of the training file, including those that are held out. */
 nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err);
 /* The settings for reading a table (data/labeled.h). */
 nm_labeled_config nm_classification_table(const nm_classification_config *config);
-/* Appends a text without a label to a set: the ids of its first max_length - 2 subwords between <s> and </s>. */
+/* Appends a text without a label to a set: the ids of its first max_length - 2 subwords between <s> and
+ * </s>. */
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
                               size_t bytes, nm_labeled_set *set);
 void nm_labeled_set_clear(nm_labeled_set *set);
 void nm_labeled_set_release(nm_labeled_set *set);
 /* The set as a corpus that borrows its memory. */
 nm_corpus nm_labeled_set_corpus(const nm_labeled_set *set);
-/* *label: number of the label at the reader's position, which is that of its class in classes, or classes->n + its number in
- * others, to which it is added. NM_FORMAT if there are more than NM_CLASSES_MAX other labels. */
+/* *label: number of the label at the reader's position, which is that of its class in classes, or classes->n
+ * + its number in others, to which it is added. NM_FORMAT if there are more than NM_CLASSES_MAX other
+ * labels. */
 nm_status nm_classification_find(const nm_counter *classes, nm_counter *others, const nm_labeled *at,
                                  int32_t *label, nm_error *err);
 /* NM_MISMATCH if texts have been read and no label is a class, with the file and labels of both kinds. */
@@ -95,9 +95,8 @@ char *nm_classification_announce_fit(const nm_task *task, const nm_model *model)
 /* NM_USAGE if the logistic regression has too many weights. */
 nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err);
 
-/* ---- inference and score (classification_score.c) ---- */
-
-/* Writes the class probabilities of all texts, [texts, classes]. NM_DIVERGED if logits are not finite; NM_MEMORY. */
+/* Writes the class probabilities of all texts, [texts, classes]. NM_DIVERGED if logits are not finite;
+ * NM_MEMORY. */
 nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const nm_corpus *texts,
                                           double *probabilities, nm_error *err);
 /* The most probable class; of equally probable ones the first. */

@@ -1,5 +1,6 @@
-/* Reading of tables. Every file is read once: words are numbered in order of occurrence, and those of training texts are
- * counted; then the dictionary is built from the counts, and the numbers are replaced by its ids. */
+/* Reading of tables. Every file is read once: words are numbered in order of occurrence, and those of
+ * training texts are counted; then the dictionary is built from the counts, and the numbers are replaced by
+ * its ids. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,6 @@
 #include "task/held_out.h"
 #include "task/model_texts.h"
 #include "text/words.h"
-
-/* ---- sets ---- */
 
 void nm_labeled_set_clear(nm_labeled_set *set)
 {
@@ -54,8 +53,6 @@ void nm_classification_encode(nm_classification_parts *parts, int64_t max_length
     nm_ids_append(&set->ids, parts->vocab->eos);
     end_text(set);
 }
-
-/* ---- reading ---- */
 
 typedef struct reading {
     const nm_classification_config *config;
@@ -225,8 +222,6 @@ nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_err
     return status;
 }
 
-/* ---- classes ---- */
-
 static int compare_names(const void *left, const void *right)
 {
     const char *a = ((const nm_count *)left)->text, *b = ((const nm_count *)right)->text;
@@ -319,8 +314,6 @@ nm_status nm_classification_check_known(const nm_counter *classes, const nm_coun
     return status;
 }
 
-/* ---- the dictionary ---- */
-
 static nm_status make_dictionary(reading *at, const char *kept_entries_of, nm_error *err)
 {
     nm_classification_parts *parts = at->parts;
@@ -371,8 +364,8 @@ static void describe_truncation(nm_classification_parts *parts, const nm_classif
                      parts->note ? "; " : "", (long long)train->cut, train->n, (long long)config->max_length);
 }
 
-/* Repeats the texts of a class with n texts so that it has about n (n_max / n)^exponent, n_max: number of the most frequent class.
- * The numbers of copies of two texts of a class differ by at most 1. */
+/* Repeats the texts of a class with n texts so that it has about n (n_max / n)^exponent, n_max: number of the
+ * most frequent class. The numbers of copies of two texts of a class differ by at most 1. */
 static void balance_classes(nm_labeled_set *set, size_t classes, double exponent)
 {
     nm_labeled_set more = {0};

@@ -1,13 +1,14 @@
-/* Parameters of a classifier that are computed from the n-grams of the training texts before training: inverse document
- * frequencies, and the weights of a logistic regression. Words and bigrams g of a text with n tokens and c_g occurrences of g have
- * the features
+/* Parameters of a classifier that are computed from the n-grams of the training texts before training:
+ * inverse document frequencies, and the weights of a logistic regression. Words and bigrams g of a text with
+ * n tokens and c_g occurrences of g have the features
  *
  *     x_g = c_g idf_g / (r sqrt(n)),  idf_g = 1 + ln((1 + N) / (1 + N_g)),  0 if N_g = 0
  *
- * N: number of training texts, N_g: of those with g; r: root mean square of the L2 norm of x, so that the regularization is as
- * strong for all data. The factor idf_g / r becomes a part of the weights. The logits count LOGIT_WEIGHT times: an encoder that is
- * trained on few texts is more confident than it is right, and on the validation texts of SST-2, SST-5, MR and AG news 2
- * is better than 1 by 0.4 points of accuracy (mean of two seeds, encoder combined with scikit-learn's logistic regression). */
+ * N: number of training texts, N_g: of those with g; r: root mean square of the L2 norm of x, so that the
+ * regularization is as strong for all data. The factor idf_g / r becomes a part of the weights. The logits
+ * count LOGIT_WEIGHT times: an encoder that is trained on few texts is more confident than it is right, and
+ * on the validation texts of SST-2, SST-5, MR and AG news 2 is better than 1 by 0.4 points of accuracy (mean
+ * of two seeds, encoder combined with scikit-learn's logistic regression). */
 #include <math.h>
 #include <stdlib.h>
 
@@ -46,8 +47,6 @@ static void init_weights(const nm_labeled_set *train, nm_backend *b, nm_tensor *
     nm_backend_write(b, weights->data, idf, n);
     free(idf);
 }
-
-/* ---- logistic regression ---- */
 
 typedef struct features {
     int64_t words, buckets;

@@ -1,4 +1,5 @@
-/* Class probabilities of texts at inference, independent of the other texts of a batch; accuracy of a split. */
+/* Class probabilities of texts at inference, independent of the other texts of a batch; accuracy of a
+ * split. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

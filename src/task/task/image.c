@@ -1,6 +1,7 @@
-/* Image classification: folders of images or CIFAR-10's records, one class per image, accuracy as the score. Pixels are
- * standardized per channel with mean and standard deviation of the training images. In training, an image is shifted by up to
- * data.crop pixels, with zeros beyond its borders, and mirrored with probability 1/2 (He et al. 2016, section 4.2). */
+/* Image classification: folders of images or CIFAR-10's records, one class per image, accuracy as the score.
+ * Pixels are standardized per channel with mean and standard deviation of the training images. In training,
+ * an image is shifted by up to data.crop pixels, with zeros beyond its borders, and mirrored with probability
+ * 1/2 (He et al. 2016, section 4.2). */
 #include "task/image.h"
 
 #include <math.h>
@@ -19,22 +20,30 @@
 
 /* clang-format off */
 static const nm_option image_options[] = {
-    ROW(train, "", 0, 0, "Training images: a folder with one folder per class of .jpg, .jpeg or .png files, or a folder or file of the binary records of CIFAR-10."),
-    ROW(valid, "", 0, 0, "Validation images, in the same form; of a folder of records, test_batch.bin; empty: the fraction data.valid_fraction of the training images."),
+    ROW(train, "", 0, 0,
+        "Training images: a folder with one folder per class of .jpg, .jpeg or .png files, or a folder or "
+        "file of the binary records of CIFAR-10."),
+    ROW(valid, "", 0, 0,
+        "Validation images, in the same form; of a folder of records, test_batch.bin; "
+        "empty: the fraction data.valid_fraction of the training images."),
     ROW(test, "", 0, 0, "Test images of comparisons and baselines, in the same form; empty: none."),
-    ROW(size, "32", 8, NM_IMAGE_MAX_SIZE, "Height and width in pixels to which images are scaled, by the mean over areas."),
-    ROW(batch, "128", 1, 1 << 16, "Number of images in a batch; batch statistics are computed over all their positions."),
-    ROW(crop, "4", 0, 64, "Augmentation: images are shifted by up to this number of pixels in training; 0: not."),
+    ROW(size, "32", 8, NM_IMAGE_MAX_SIZE,
+        "Height and width in pixels to which images are scaled, by the mean over areas."),
+    ROW(batch, "128", 1, 1 << 16,
+        "Number of images in a batch; batch statistics are computed over all their positions."),
+    ROW(crop, "4", 0, 64,
+        "Augmentation: images are shifted by up to this number of pixels in training; 0: not."),
     ROW(mirror, "true", 0, 1, "Augmentation: half of the images are mirrored in training, left to right."),
-    ROW(per_class, "0", 0, 1e9, "Maximum number of images of each class that are read, the first ones by name; 0: all."),
-    ROW(valid_fraction, "0.1", 0, 0.99, "Fraction of the training images held out for validation; unused if data.valid is set."),
-    ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out images, independent of train.seed."),
+    ROW(per_class, "0", 0, 1e9,
+        "Maximum number of images of each class that are read, the first ones by name; 0: all."),
+    ROW(valid_fraction, "0.1", 0, 0.99,
+        "Fraction of the training images held out for validation; unused if data.valid is set."),
+    ROW(valid_seed, "1", 0, 4294967295.0,
+        "Random seed of the choice of held-out images, independent of train.seed."),
     {0}};
 /* clang-format on */
 
 static const char *const text_names[] = {"labels.txt", "standardization.txt"};
-
-/* ---- data ---- */
 
 static nm_status read_split(nm_image_parts *parts, const nm_image_config *config, nm_split split,
                             nm_error *err)
@@ -236,8 +245,6 @@ static char *image_data_warning(const nm_task *task)
     return text;
 }
 
-/* ---- model ---- */
-
 static nm_model_sizes image_sizes(const nm_task *task)
 {
     const nm_image_parts *parts = nm_image_parts_of(task);
@@ -250,8 +257,6 @@ static const char *image_entry_name(const nm_task *task, const char *param, int 
     bool of_classes = axis ? !strcmp(param, "output.bias") : !strcmp(param, "output.weight");
     return of_classes && (size_t)index < parts->classes.n ? parts->classes.items[index].text : NULL;
 }
-
-/* ---- batches ---- */
 
 void nm_image_values(const nm_image_standardization *s, const nm_image_set *set, size_t index, float *values)
 {
@@ -364,8 +369,6 @@ static double *image_loss(nm_task *task, nm_model *model, nm_tape *tape, const n
     nm_loss_spec spec = nm_train_loss(model->options, batch->target_out, smoothed);
     return nm_softmax_loss_of(tape, out.hidden, out.weight, out.bias, &spec);
 }
-
-/* ---- inference and score ---- */
 
 int32_t nm_image_best(const double *probabilities, size_t classes)
 {

@@ -41,8 +41,8 @@ static inline nm_image_parts *nm_image_parts_of(const nm_task *task)
 /* Writes the standardized image `index` of a set, [size * size * 3]. */
 void nm_image_values(const nm_image_standardization *standardization, const nm_image_set *set, size_t index,
                      float *values);
-/* Writes the class probabilities of all images, [n, classes]; a result depends on its image only. NM_DIVERGED if logits are not
- * finite; NM_MEMORY; NM_INTERRUPTED. */
+/* Writes the class probabilities of all images, [n, classes]; a result depends on its image only. NM_DIVERGED
+ * if logits are not finite; NM_MEMORY; NM_INTERRUPTED. */
 nm_status nm_image_probabilities(const nm_task *task, nm_model *model, const nm_image_set *set, size_t n,
                                  double *probabilities, nm_error *err);
 /* The most probable class; of equally probable ones the first. */

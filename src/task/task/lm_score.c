@@ -1,5 +1,6 @@
-/* The negative log-likelihood of a text, in segments as in training, or in overlapping sliding windows, in which only the
- * tokens with enough context are scored. The result does not depend on the division into batches. */
+/* The negative log-likelihood of a text, in segments as in training, or in overlapping sliding windows, in
+ * which only the tokens with enough context are scored. The result does not depend on the division into
+ * batches. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@ typedef struct window {
     bool starts;            /* at the beginning of a text */
 } window;
 
-/* Tokens of a block that are in the same batch. Block k consists of the tokens k NM_LM_BLOCK_TOKENS, ... of the text, so that
- * blocks are the same for any batches and segments. */
+/* Tokens of a block that are in the same batch. Block k consists of the tokens k NM_LM_BLOCK_TOKENS, ... of
+ * the text, so that blocks are the same for any batches and segments. */
 typedef struct block_part {
     double nll;
     int64_t batch, block, tokens; /* indices of the batch and of the block, number of tokens */
@@ -138,9 +139,10 @@ static bool is_unknown(const scorer *self, int64_t token)
     return self->how->vocab && self->ids[token] == self->how->vocab->unk;
 }
 
-/* Losses of n rows, whose targets are ids[first] .. ids[first + n - 1], because the scored tokens of consecutive windows are
- * consecutive. The loss kernel returns sums over rows; losses of single tokens are computed from the logits or, with adaptive
- * softmax, one row at a time. Known and unknown tokens are summed separately. */
+/* Losses of n rows, whose targets are ids[first] .. ids[first + n - 1], because the scored tokens of
+ * consecutive windows are consecutive. The loss kernel returns sums over rows; losses of single tokens are
+ * computed from the logits or, with adaptive softmax, one row at a time. Known and unknown tokens are summed
+ * separately. */
 static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_t n, nm_error *err)
 {
     nm_backend *b = self->tape.backend;
@@ -250,7 +252,8 @@ static void add_part(nm_lm_scored *out, block_part *block, const block_part *par
     *block = *part;
 }
 
-/* Adds the parts of all processes in the order of the batches: the sums are bitwise identical to those of a single process. */
+/* Adds the parts of all processes in the order of the batches: the sums are bitwise identical to those of a
+ * single process. */
 static nm_status add_blocks(scorer *self, nm_comm *comm, nm_error *err)
 {
     char *all;
@@ -332,8 +335,6 @@ nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const 
     nm_arena_release(&self.host);
     return status;
 }
-
-/* ---- score of a split ---- */
 
 void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score)
 {

@@ -1,5 +1,5 @@
-/* Contiguous streams and their segments as in Transformer-XL's code (Dai et al. 2019), except that the first token of the text
- * is scored, too: its input is </s>. */
+/* Contiguous streams and their segments as in Transformer-XL's code (Dai et al. 2019), except that the first
+ * token of the text is scored, too: its input is </s>. */
 #include "task/lm_task.h"
 
 nm_status nm_lm_segments_make(nm_lm_segments *segments, const int32_t *ids, int64_t n, int64_t streams,

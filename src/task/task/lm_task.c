@@ -1,5 +1,5 @@
-/* Language modeling: a data folder of `norma prepare --format text`, contiguous streams cut into segments, perplexity as
- * the score. */
+/* Language modeling: a data folder of `norma prepare --format text`, contiguous streams cut into segments,
+ * perplexity as the score. */
 #include "task/lm_task.h"
 
 #include <stdlib.h>
@@ -18,9 +18,15 @@
 /* clang-format off */
 static const nm_option lm_task_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare --format text."),
-    PICK(order, "streams", NM_LM_ORDERS, "Order of training segments: consecutive segments of train.max_tokens / model.context parallel streams, or shuffled."),
-    PICK(incomplete, "score", NM_LM_INCOMPLETES, "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized Transformer's code."),
-    ROW(eval_streams, "1", 1, 1e9, "Number of contiguous streams of the validation and test text, without the remainder; 1: the whole text."),
+    PICK(order, "streams", NM_LM_ORDERS,
+        "Order of training segments: consecutive segments of train.max_tokens / model.context parallel "
+        "streams, or shuffled."),
+    PICK(incomplete, "score", NM_LM_INCOMPLETES,
+        "Last, shorter segment of a stream: used in training and scored, or dropped as in the tensorized "
+        "Transformer's code."),
+    ROW(eval_streams, "1", 1, 1e9,
+        "Number of contiguous streams of the validation and test text, without the remainder; "
+        "1: the whole text."),
     ROW(word_dropout, "0", 0, 0.99, "Fraction of input tokens replaced by <unk> in training."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_lm_task_config),
     {0}};
@@ -33,8 +39,6 @@ static nm_lm_parts *parts_of(const nm_task *task)
 {
     return task->parts;
 }
-
-/* ---- opening ---- */
 
 static nm_status parse_texts(nm_lm_parts *parts, const char *where, nm_error *err)
 {
@@ -155,8 +159,6 @@ static nm_status lm_prepare_model(nm_task *task, nm_model *model, nm_error *err)
                             : nm_model_allow(model, parts->allowed, err);
 }
 
-/* ---- batches ---- */
-
 static const nm_lm_config *model_config(const nm_task *task)
 {
     return nm_options_find(task->options, "model");
@@ -265,8 +267,8 @@ static nm_batch lm_batch(nm_task *task, nm_split split, const nm_batches *batche
     return batch;
 }
 
-/* All targets are the last token of the dictionary, because with adaptive softmax targets in the last cluster need the most
- * memory. */
+/* All targets are the last token of the dictionary, because with adaptive softmax targets in the last cluster
+ * need the most memory. */
 static nm_batch lm_largest(nm_task *task, nm_arena *arena)
 {
     int32_t length = (int32_t)model_config(task)->context, n = (int32_t)batch_segments(task);

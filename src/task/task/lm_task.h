@@ -1,4 +1,5 @@
-/* Language modeling: segments of text streams, the negative log-likelihood of texts, encoding and decoding of text. */
+/* Language modeling: segments of text streams, the negative log-likelihood of texts, encoding and decoding of
+ * text. */
 #ifndef NM_TASK_LM_H
 #define NM_TASK_LM_H
 
@@ -41,12 +42,10 @@ typedef struct nm_lm_parts {
     const nm_corpus *sampled;       /* the sampled segmentation of the current epoch; NULL: the stored one */
 } nm_lm_parts;
 
-/* ---- segments: src/task/task/lm_segments.c ---- */
-
-/* A text of n tokens is divided into contiguous streams of equal length (the remainder is not used), and each stream into
- * segments of `length` tokens, of which the last may be shorter. Each token is predicted from the preceding tokens of its
- * segment and the token before the segment: the input of position 0 is the preceding token of the text, or `before` for the
- * first token. */
+/* A text of n tokens is divided into contiguous streams of equal length (the remainder is not used), and each
+ * stream into segments of `length` tokens, of which the last may be shorter. Each token is predicted from the
+ * preceding tokens of its segment and the token before the segment: the input of position 0 is the preceding
+ * token of the text, or `before` for the first token. */
 typedef struct nm_lm_segments {
     const int32_t *ids;                            /* [n], not owned */
     int64_t n, streams, stream_length, per_stream; /* n, stream_length: in tokens; per_stream: in segments */
@@ -56,15 +55,14 @@ typedef struct nm_lm_segments {
 /* incomplete: keep shorter segments. NM_USAGE if there are no segments. */
 nm_status nm_lm_segments_make(nm_lm_segments *segments, const int32_t *ids, int64_t n, int64_t streams,
                               int32_t length, bool incomplete, int32_t before, nm_error *err);
-/* Returns the index of the first token of segment i; *length: number of its tokens. Segments are ordered by position in the
- * stream, then by stream. */
+/* Returns the index of the first token of segment i; *length: number of its tokens. Segments are ordered by
+ * position in the stream, then by stream. */
 int64_t nm_lm_segment_begin(const nm_lm_segments *segments, int64_t i, int32_t *length);
-/* The batch of n sequences, allocated in the arena: tokens begins[i] .. begins[i] + lengths[i] - 1 of the text. The input of
- * the first token of a sequence is the token before it, or `before` where starts[i] is true (NULL: only at the first token). */
+/* The batch of n sequences, allocated in the arena: tokens begins[i] .. begins[i] + lengths[i] - 1 of the
+ * text. The input of the first token of a sequence is the token before it, or `before` where starts[i] is
+ * true (NULL: only at the first token). */
 nm_batch nm_lm_pack(const int32_t *ids, int32_t before, const int64_t *begins, const bool *starts,
                     const int32_t *lengths, int32_t n, nm_arena *arena);
-
-/* ---- scoring: src/task/task/lm_score.c ---- */
 
 typedef struct nm_lm_scoring {
     /* sliding windows: minimum number of preceding tokens, where the text has them; 0: segments */
@@ -97,16 +95,15 @@ void nm_lm_scored_add(nm_lm_scored *scored, double nll, int64_t tokens);
 /* The perplexity as a score, without signature; the score owns scored->counts from then on. */
 void nm_lm_scored_fill(const nm_lm_scored *scored, nm_task_score *score);
 void nm_lm_scored_release(nm_lm_scored *scored);
-/* Scores n ids in windows of model.context tokens. Adds to *scored, which the caller initializes with {0} and releases.
- * NM_USAGE: settings that the model does not allow; NM_MISMATCH: an omitted symbol among the ids; NM_DIVERGED: log probabilities are not finite; NM_MEMORY. */
+/* Scores n ids in windows of model.context tokens. Adds to *scored, which the caller initializes with {0} and
+ * releases. NM_USAGE: settings that the model does not allow; NM_MISMATCH: an omitted symbol among the ids;
+ * NM_DIVERGED: log probabilities are not finite; NM_MEMORY. */
 nm_status nm_lm_score_ids(nm_model *model, const int32_t *ids, int64_t n, const nm_lm_scoring *how,
                           nm_lm_scored *scored, nm_error *err);
 /* exp(nll / tokens) of nm_lm_scored.counts. */
 double nm_lm_perplexity_of_counts(const int64_t *counts, const void *context);
 nm_status nm_lm_task_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                            nm_task_score *score, nm_error *err);
-
-/* ---- text: src/task/task/lm_text.c ---- */
 
 /* The input from which the first token of a text is predicted (model.first_input). */
 static inline int32_t nm_lm_first_input(const nm_lm_config *config, const nm_vocab *vocab)
@@ -139,11 +136,11 @@ nm_status nm_lm_text_create(nm_lm_text **text, const nm_lm_parts *parts, nm_erro
 void nm_lm_text_free(nm_lm_text *text);
 /* What a document is in the training text of the model. */
 nm_document_rule nm_lm_document_rule(const nm_lm_text *text);
-/* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name: option that
- * selects them */
+/* NM_USAGE unless the model's tokenizer keeps newlines, which documents of several lines require. name:
+ * option that selects them */
 nm_status nm_lm_check_documents(const nm_lm_text *text, const char *name, nm_error *err);
-/* NM_MISMATCH if the line or document has a token that the vocabulary lacks, and <unk> is omitted (prepare.omit_symbols). where:
- * begins the message. */
+/* NM_MISMATCH if the line or document has a token that the vocabulary lacks, and <unk> is omitted
+ * (prepare.omit_symbols). where: begins the message. */
 nm_status nm_lm_check_known(nm_lm_text *text, const char *line, size_t bytes, const char *where,
                             nm_error *err);
 /* Appends the ids of a line or document, without eos; returns the number of unknown tokens. */
@@ -152,22 +149,23 @@ size_t nm_lm_encode(nm_lm_text *text, const char *line, size_t bytes, nm_ids *id
 void nm_lm_decode(nm_lm_text *text, const int32_t *ids, size_t n, nm_buffer *out);
 /* Whether the tokens contain the spaces of the text. */
 bool nm_lm_keeps_text(const nm_lm_text *text);
-/* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code points. Each newline and eos
- * is a word and a character. */
+/* Counts of a text before tokenization: words are separated by whitespace, characters are Unicode code
+ * points. Each newline and eos is a word and a character. */
 enum { NM_LM_ALPHABET_BYTES = 0x110000 / 8 };
 typedef struct nm_lm_counts {
     int64_t words, characters;
     int64_t unknown; /* tokens that are not in the dictionary */
     int64_t hidden;  /* characters of these tokens, and one end for each */
-    /* [NM_LM_ALPHABET_BYTES] bit per code point that occurs and is no whitespace, heap; NULL: none. Freed by the owner. */
+    /* [NM_LM_ALPHABET_BYTES] bit per code point that occurs and is no whitespace, heap; NULL: none. Freed by
+     * the owner. */
     unsigned char *alphabet;
 } nm_lm_counts;
 typedef struct nm_lm_file {
     const char *path, *encoding; /* as those of nm_text_open */
     nm_document_rule rule;
 } nm_lm_file;
-/* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a request to stop (NULL:
- * never). */
+/* Appends the ids of a text file, each document with eos, and adds to the counts. NM_INTERRUPTED after a
+ * request to stop (NULL: never). */
 nm_status nm_lm_encode_file(nm_lm_text *text, const nm_lm_file *file, const nm_stop *stop, nm_ids *ids,
                             nm_lm_counts *counts, nm_error *err);
 

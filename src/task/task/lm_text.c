@@ -1,4 +1,5 @@
-/* Encoding and decoding of text with the tokenizer, lowercasing, subword model and dictionary of a language model's file. */
+/* Encoding and decoding of text with the tokenizer, lowercasing, subword model and dictionary of a language
+ * model's file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,8 +152,8 @@ static int64_t count_characters(const char *text, size_t bytes)
     return n;
 }
 
-/* Adds the characters of the tokens that the dictionary lacks, without the marks of subwords, and one end for each: what a
- * model would have to spell. */
+/* Adds the characters of the tokens that the dictionary lacks, without the marks of subwords, and one end for
+ * each: what a model would have to spell. */
 static void count_hidden(const nm_lm_text *self, const int32_t *ids, nm_lm_counts *counts)
 {
     static const char joined[] = "@@", space[] = "\xE2\x96\x81";

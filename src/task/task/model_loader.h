@@ -16,16 +16,18 @@ typedef struct nm_loaded_model {
     nm_safetensors *file;
 } nm_loaded_model;
 
-/* Reads task and options from a model file or run folder; the caller may then change the options. *options is released by
- * nm_options_free or nm_loaded_model_open, *file_path, heap, by free. NM_FORMAT: not a model of Norma. */
+/* Reads task and options from a model file or run folder; the caller may then change the options. *options is
+ * released by nm_options_free or nm_loaded_model_open, *file_path, heap, by free. NM_FORMAT: not a model of
+ * Norma. */
 nm_status nm_loaded_model_options(const char *path, nm_options **options, const nm_task_type **task,
                                   char **file_path, nm_error *err);
-/* Loads the model for inference; takes ownership of options, also on failure. fold, int8: apply nm_model_fold, then
- * nm_params_to_int8. The backend must outlive the model. On failure *loaded is empty. */
+/* Loads the model for inference; takes ownership of options, also on failure. fold, int8: apply
+ * nm_model_fold, then nm_params_to_int8. The backend must outlive the model. On failure *loaded is empty. */
 nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                nm_options *options, nm_backend *backend, bool fold, bool int8, nm_error *err);
-/* Like nm_loaded_model_open, but with the data of the run (data.folder or data.train of the options), for measurements.
- * with_grads: allocate gradients. NM_MISMATCH if its dictionaries or labels are not those of the model. */
+/* Like nm_loaded_model_open, but with the data of the run (data.folder or data.train of the options), for
+ * measurements. with_grads: allocate gradients. NM_MISMATCH if its dictionaries or labels are not those of
+ * the model. */
 nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_path, const nm_task_type *task,
                                    nm_options *options, nm_backend *backend, bool with_grads, nm_error *err);
 /* Loads the tensors of another model file of the same run. */

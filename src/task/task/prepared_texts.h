@@ -1,4 +1,5 @@
-/* How the text of a data folder or a model was prepared: settings, BPE codes, dictionaries, SentencePiece models. */
+/* How the text of a data folder or a model was prepared: settings, BPE codes, dictionaries, SentencePiece
+ * models. */
 #ifndef NM_PREPARED_TEXTS_H
 #define NM_PREPARED_TEXTS_H
 
@@ -12,8 +13,8 @@ typedef struct nm_prepared_texts {
     nm_model_spm spm[2]; /* empty without SentencePiece */
 } nm_prepared_texts;
 
-/* Reads a data folder, whose checksums are verified, a model file, or the model of a run folder. NM_FORMAT if it has no data.ini;
- * NM_IO. The caller releases the texts, also after an error. */
+/* Reads a data folder, whose checksums are verified, a model file, or the model of a run folder. NM_FORMAT if
+ * it has no data.ini; NM_IO. The caller releases the texts, also after an error. */
 nm_status nm_prepared_texts_read(nm_prepared_texts *texts, const char *path, nm_error *err);
 void nm_prepared_texts_release(nm_prepared_texts *texts);
 

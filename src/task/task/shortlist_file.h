@@ -1,5 +1,6 @@
-/* Files of lexical shortlists (decode/shortlist.h): lines "TARGET SOURCE PROBABILITY", the format of Marian, which norma shortlist
- * writes. The first line has the languages; Marian ignores it as a translation of the empty word. */
+/* Files of lexical shortlists (decode/shortlist.h): lines "TARGET SOURCE PROBABILITY", the format of Marian,
+ * which norma shortlist writes. The first line has the languages; Marian ignores it as a translation of the
+ * empty word. */
 #ifndef NM_SHORTLIST_FILE_H
 #define NM_SHORTLIST_FILE_H
 
@@ -20,15 +21,20 @@ typedef struct nm_shortlist_config {
 /* Rows of an option table; T has the fields shortlist, shortlist_best and shortlist_frequent. */
 /* clang-format off */
 #define NM_SHORTLIST_OPTIONS(T)                                                                              \
-    NM_OPTION(T, shortlist, "", 0, 0, "File of norma shortlist: translations contain only likely translations of the source tokens, and frequent tokens, which is faster; empty: all tokens."), \
-    NM_OPTION(T, shortlist_best, "100", 1, 1 << 24, "Maximum number of target tokens of the shortlist for each source token."), \
-    NM_OPTION(T, shortlist_frequent, "100", 0, 1 << 24, "Number of most frequent target tokens, the first ones of the dictionary, that all translations may contain.")
+    NM_OPTION(T, shortlist, "", 0, 0, \
+        "File of norma shortlist: translations contain only likely translations of the source tokens, and " \
+        "frequent tokens, which is faster; empty: all tokens."), \
+    NM_OPTION(T, shortlist_best, "100", 1, 1 << 24, \
+        "Maximum number of target tokens of the shortlist for each source token."), \
+    NM_OPTION(T, shortlist_frequent, "100", 0, 1 << 24, \
+        "Number of most frequent target tokens, the first ones of the dictionary, that all translations " \
+        "may contain.")
 /* clang-format on */
 
-/* path may name a compressed file. allowed: host [target size], 0 for tokens that are not selected; NULL: all. Lines of the
- * empty word NULL and of unknown tokens are ignored. The caller releases the shortlist in every case. NM_FORMAT with file and
- * line; NM_MISMATCH: most lines have unknown tokens, because the file is for other dictionaries, or its languages are not those
- * of the model; NM_IO. */
+/* path may name a compressed file. allowed: host [target size], 0 for tokens that are not selected; NULL:
+ * all. Lines of the empty word NULL and of unknown tokens are ignored. The caller releases the shortlist in
+ * every case. NM_FORMAT with file and line; NM_MISMATCH: most lines have unknown tokens, because the file is
+ * for other dictionaries, or its languages are not those of the model; NM_IO. */
 nm_status nm_shortlist_read(nm_shortlist *shortlist, const char *path, const nm_shortlist_config *config,
                             const nm_vocab *source, const nm_vocab *target, const uint8_t *allowed,
                             nm_error *err);

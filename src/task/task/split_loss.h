@@ -14,7 +14,8 @@ typedef struct nm_split_loss {
 } nm_split_loss;
 
 /* Evaluation mode: running statistics, no dropout. The task must have been opened with its data
- * (nm_loaded_model_open_run). The processes of task->comm divide the batches. NM_USAGE: the split is empty; NM_MEMORY. */
+ * (nm_loaded_model_open_run). The processes of task->comm divide the batches. NM_USAGE: the split is empty;
+ * NM_MEMORY. */
 nm_status nm_split_loss_measure(nm_task *task, nm_model *model, nm_split split, nm_split_loss *loss,
                                 nm_error *err);
 

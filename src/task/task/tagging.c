@@ -1,5 +1,5 @@
-/* Tagging: column files, a conditional random field over tags, F1 of spans as the score. Vocabularies and tags are built from
- * the training text and stored in the model file. */
+/* Tagging: column files, a conditional random field over tags, F1 of spans as the score. Vocabularies and
+ * tags are built from the training text and stored in the model file. */
 #include "task/tagging.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@
 /* clang-format off */
 static const nm_option tagging_options[] = {
     ROW(train, "", 0, 0, "Training file in columns: one token per line, a blank line after each sentence."),
-    ROW(valid, "", 0, 0, "Validation file in columns; empty: the fraction data.valid_fraction of the training sentences."),
+    ROW(valid, "", 0, 0,
+        "Validation file in columns; empty: the fraction data.valid_fraction of the training sentences."),
     ROW(test, "", 0, 0, "Test file in columns of comparisons and baselines; empty: none."),
     ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
     ROW(valid_encoding, "", 0, 0, "Encoding of the validation file; empty: that of data.encoding."),
@@ -23,23 +24,37 @@ static const nm_option tagging_options[] = {
     ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
-    PICK(file_scheme, "auto", NM_FILE_SCHEMES, "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are illegal."),
+    PICK(file_scheme, "auto", NM_FILE_SCHEMES,
+        "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are "
+        "illegal."),
     PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
-    ROW(repair, "false", 0, 1, "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
+    ROW(repair, "false", 0, 1,
+        "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
     ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),
     ROW(zero_digits, "true", 0, 1, "Replace every digit by 0 in words and characters."),
-    ROW(min_count, "1", 1, 1e9, "Minimum count of words and bigrams in the training text; rarer ones are unknown."),
-    ROW(min_char_count, "2", 1, 1e9, "Minimum count of characters in the training text; rarer ones are unknown."),
+    ROW(min_count, "1", 1, 1e9,
+        "Minimum count of words and bigrams in the training text; rarer ones are unknown."),
+    ROW(min_char_count, "2", 1, 1e9,
+        "Minimum count of characters in the training text; rarer ones are unknown."),
     ROW(max_chars, "40", 1, 65536, "Maximum number of characters of a word; further characters are ignored."),
-    ROW(vectors, "", 0, 0, "File of word vectors in the text format of GloVe or word2vec; vectors are L2-normalized. Empty: none."),
-    ROW(bigram_vectors, "", 0, 0, "File of vectors of bigrams, which are a token concatenated with the next token; empty: none."),
+    ROW(vectors, "", 0, 0,
+        "File of word vectors in the text format of GloVe or word2vec; vectors are L2-normalized. "
+        "Empty: none."),
+    ROW(bigram_vectors, "", 0, 0,
+        "File of vectors of bigrams, which are a token concatenated with the next token; empty: none."),
     ROW(batch, "16", 1, 1 << 20, "Maximum number of sentences in a batch, within train.max_tokens."),
     PICK(order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length, or random."),
-    ROW(max_length, "512", 1, 1 << 16, "Maximum length of a sentence in tokens; longer ones are excluded from training and from the validation loss."),
-    ROW(valid_fraction, "0", 0, 0.99, "Fraction of the training sentences held out for validation; unused if data.valid is set."),
-    ROW(valid_seed, "1", 0, 4294967295.0, "Random seed of the choice of held-out sentences, independent of train.seed."),
-    ROW(word_dropout, "0.02", 0, 0.99, "Fraction of words that are replaced by the unknown word in training, with their characters."),
-    ROW(bigram_dropout, "0.02", 0, 0.99, "Fraction of bigrams that are replaced by the unknown bigram in training."),
+    ROW(max_length, "512", 1, 1 << 16,
+        "Maximum length of a sentence in tokens; longer ones are excluded from training and from the "
+        "validation loss."),
+    ROW(valid_fraction, "0", 0, 0.99,
+        "Fraction of the training sentences held out for validation; unused if data.valid is set."),
+    ROW(valid_seed, "1", 0, 4294967295.0,
+        "Random seed of the choice of held-out sentences, independent of train.seed."),
+    ROW(word_dropout, "0.02", 0, 0.99,
+        "Fraction of words that are replaced by the unknown word in training, with their characters."),
+    ROW(bigram_dropout, "0.02", 0, 0.99,
+        "Fraction of bigrams that are replaced by the unknown bigram in training."),
     {0}};
 /* clang-format on */
 
@@ -111,8 +126,6 @@ static char *tagging_data_warning(const nm_task *task)
         corpora[split] = parts->splits[split].forms;
     return nm_add_overlap_warning(unknown_tags_warning(parts), corpora, "sentences");
 }
-
-/* ---- model ---- */
 
 static const nm_tagger_model_sizes assumed_sizes = {.chars = 1, .bigrams = 1};
 
@@ -207,8 +220,9 @@ static double *tagging_loss(nm_task *task, nm_model *model, nm_tape *tape, const
     return nm_crf_loss(tape, emissions, &nm_tagger_model_of(model)->crf, &packing, batch->target_out);
 }
 
-/* The loss is a sum over the tokens of a sentence, so this is the loss of uniform tag probabilities for a sentence of the
- * maximum length. One more tag is assumed, because random initial transitions cost more than uniform ones. */
+/* The loss is a sum over the tokens of a sentence, so this is the loss of uniform tag probabilities for a
+ * sentence of the maximum length. One more tag is assumed, because random initial transitions cost more than
+ * uniform ones. */
 static double tagging_chance_loss(const nm_task *task)
 {
     const nm_tagging_config *config = task->config;

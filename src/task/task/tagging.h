@@ -60,8 +60,6 @@ static inline nm_tagging_parts *nm_tagging_parts_of(const nm_task *task)
     return task->parts;
 }
 
-/* ---- text (tagging_text.c) ---- */
-
 /* Reads the files of the splits, and builds vocabularies and tags from the training text. */
 nm_status nm_tagging_read(nm_task *task, nm_error *err);
 /* Number of sentences of the training file. */
@@ -80,11 +78,10 @@ void nm_tag_corpus_clear(nm_tag_corpus *corpus);
 void nm_tag_corpus_release(nm_tag_corpus *corpus);
 /* Removes all forms; no corpus may refer to them. */
 void nm_tagging_clear_forms(nm_tagging_parts *parts);
-/* Writes the bigram of token i of sentence s: tokens i and i + 1 concatenated, or the last token and "<eos>". */
+/* Writes the bigram of token i of sentence s: tokens i and i + 1 concatenated, or the last token and
+ * "<eos>". */
 void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *config,
                        const nm_tag_corpus *corpus, int64_t s, int64_t i, nm_buffer *out);
-
-/* ---- batches (tagging_batch.c) ---- */
 
 typedef struct nm_tag_piece { /* tokens first .. first + n - 1 of a sentence */
     int64_t sentence;
@@ -106,11 +103,9 @@ nm_batch nm_tagging_batch(nm_task *task, nm_split split, const nm_batches *batch
                           bool training, nm_arena *arena);
 nm_batch nm_tagging_largest(nm_task *task, nm_arena *arena);
 
-/* ---- inference and score (tagging_score.c) ---- */
-
-/* Predicts the tags of the first n_sentences sentences: *tags, heap, [tokens], indices in parts->tags. Sentences longer than
- * model.max_positions are cut into pieces that are tagged independently; their number is added to *n_cut (may be NULL).
- * NM_DIVERGED if emissions are not finite; NM_MEMORY. */
+/* Predicts the tags of the first n_sentences sentences: *tags, heap, [tokens], indices in parts->tags.
+ * Sentences longer than model.max_positions are cut into pieces that are tagged independently; their number
+ * is added to *n_cut (may be NULL). NM_DIVERGED if emissions are not finite; NM_MEMORY. */
 nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_corpus *corpus,
                              int64_t n_sentences, int32_t **tags, int64_t *n_cut, nm_error *err);
 /* Fills the score of the first n sentences with these predicted tags, [tokens], indices in parts->tags. */

@@ -91,7 +91,8 @@ static const int32_t *pack_bigrams(const nm_task *task, const nm_tag_corpus *cor
     return bigrams;
 }
 
-/* Gold tags, [tokens]. A tag that does not occur in the training text is O in the loss, and an error in the score. */
+/* Gold tags, [tokens]. A tag that does not occur in the training text is O in the loss, and an error in the
+ * score. */
 static const int32_t *pack_gold(const nm_tagging_parts *parts, const nm_tag_corpus *corpus,
                                 const nm_tag_piece *pieces, const nm_packing *packing, nm_arena *arena)
 {
@@ -124,8 +125,6 @@ nm_batch nm_tagging_pack(const nm_task *task, const nm_tag_corpus *corpus, const
     batch.more = in;
     return batch;
 }
-
-/* ---- training ---- */
 
 nm_status nm_tagging_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle, nm_batches *batches,
                            nm_error *err)

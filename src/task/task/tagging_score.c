@@ -103,8 +103,6 @@ nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_
     return status;
 }
 
-/* ---- score ---- */
-
 static void write_spans(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,
                         const char *const *tags, FILE *out)
 {

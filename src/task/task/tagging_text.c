@@ -1,4 +1,5 @@
-/* Texts of tagging: reads column files into sentences, builds vocabularies and tags, and stores these in model files. */
+/* Texts of tagging: reads column files into sentences, builds vocabularies and tags, and stores these in
+ * model files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,6 @@
 #include "text/words.h"
 
 static const char *const split_keys[] = {"data.train", "data.valid", "data.test"};
-
-/* ---- sentences ---- */
 
 void nm_tag_corpus_clear(nm_tag_corpus *corpus)
 {
@@ -63,15 +62,14 @@ void nm_tagging_add(nm_tagging_parts *parts, nm_tag_corpus *corpus, const char *
     c->n++;
 }
 
-/* ---- normalization of tokens ---- */
-
 static void zero_digits(const char *text, nm_buffer *out)
 {
     for (; *text; text++)
         nm_buffer_append_byte(out, *text >= '0' && *text <= '9' ? '0' : *text);
 }
 
-/* Normalizes a form: replaces digits by 0 (data.zero_digits) and, for words, lowercases it (data.lowercase). */
+/* Normalizes a form: replaces digits by 0 (data.zero_digits) and, for words, lowercases it
+ * (data.lowercase). */
 static void spell(const nm_tagging_config *config, const char *form, bool word, nm_buffer *out)
 {
     nm_buffer_clear(out);
@@ -144,8 +142,6 @@ void nm_tagging_clear_forms(nm_tagging_parts *parts)
     parts->n_forms = parts->n_chars = 0;
 }
 
-/* ---- reading column files ---- */
-
 typedef struct reader {
     const char *encoding;
     nm_tagging_parts *parts;
@@ -204,8 +200,8 @@ static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err
                    follows || !bad ? "" : r->tags[bad - 1]);
 }
 
-/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be NULL. held: receives
- * the sentences that are held out for validation; NULL: none are. */
+/* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be
+ * NULL. held: receives the sentences that are held out for validation; NULL: none are. */
 static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_corpus *corpus,
                       nm_tag_corpus *held, nm_error *err)
 {
@@ -289,8 +285,6 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
     return status;
 }
 
-/* ---- vocabularies ---- */
-
 static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt",
                                          "tags.txt"}; /* of a model file */
 
@@ -337,7 +331,8 @@ static char *describe_coverage(const nm_counter *vocabulary, const nm_word_vecto
     return nm_format("%s: %zu of %zu words of the training text have a vector", path, n, vocabulary->n);
 }
 
-/* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data only. */
+/* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data
+ * only. */
 static void add_with_vectors(const nm_counter *seen, const nm_word_vectors *vectors, nm_counter *kept)
 {
     for (size_t i = 0; i < seen->n; i++)
@@ -453,8 +448,8 @@ static void rename_gold(nm_tagging_parts *parts, nm_tag_corpus *corpus, const nm
     }
 }
 
-/* Reads the training text and defines the tags of the model, which become the first gold names; the gold tags of the training
- * text, which were numbered in order of occurrence, are renumbered. */
+/* Reads the training text and defines the tags of the model, which become the first gold names; the gold tags
+ * of the training text, which were numbered in order of occurrence, are renumbered. */
 static nm_status read_train(nm_task *task, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
@@ -501,8 +496,6 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     task->valid_fingerprint = fingerprint(parts, NM_SPLIT_VALID);
     return NM_OK;
 }
-
-/* ---- the texts of a model ---- */
 
 void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
 {

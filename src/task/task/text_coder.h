@@ -1,5 +1,5 @@
-/* Segmentation of text into subwords, identical in training and at inference: tokenization, lowercasing and BPE;
- * byte-level BPE; or SentencePiece. */
+/* Segmentation of text into subwords, identical in training and at inference: tokenization, lowercasing and
+ * BPE; byte-level BPE; or SentencePiece. */
 #ifndef NM_TEXT_CODER_H
 #define NM_TEXT_CODER_H
 
@@ -50,19 +50,19 @@ typedef struct nm_subword_model {
     const nm_spm *source_spm, *target_spm; /* for the tokenizer sentencepiece */
 } nm_subword_model;
 
-/* The languages in the settings (data.ini) of norma prepare, "SOURCE:TARGET"; heap. NULL if there are not two, or if one has
- * whitespace. NM_FORMAT. */
+/* The languages in the settings (data.ini) of norma prepare, "SOURCE:TARGET"; heap. NULL if there are not
+ * two, or if one has whitespace. NM_FORMAT. */
 nm_status nm_text_coder_languages(const char *settings, char **languages, nm_error *err);
 
-/* A coder of the source language with the settings (data.ini) of norma prepare. target, unless NULL, becomes the tokenizer of
- * the target language. Close both after success and failure. */
+/* A coder of the source language with the settings (data.ini) of norma prepare. target, unless NULL, becomes
+ * the tokenizer of the target language. Close both after success and failure. */
 nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target, const char *settings,
                                       const nm_subword_model *subwords, nm_error *err);
 /* A coder of the target language, for given translations. Otherwise as nm_text_coder_open_prepared. */
 nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
                                     const nm_subword_model *subwords, nm_error *err);
-/* Sets coder->words and coder->subwords, separated by spaces, valid until the next call. The text must be valid UTF-8 without
- * zero bytes. */
+/* Sets coder->words and coder->subwords, separated by spaces, valid until the next call. The text must be
+ * valid UTF-8 without zero bytes. */
 void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *text, size_t bytes);
 void nm_text_coder_close(nm_text_coder *coder);
 

@@ -1,4 +1,5 @@
-/* Translation: a data folder of `norma prepare`, one source and one target sequence per example, BLEU as the score. */
+/* Translation: a data folder of `norma prepare`, one source and one target sequence per example, BLEU as the
+ * score. */
 #include "task/translation.h"
 
 #include <stdlib.h>
@@ -18,11 +19,20 @@
 /* clang-format off */
 static const nm_option translation_options[] = {
     ROW(folder, "", 0, 0, "Data folder written by norma prepare."),
-    ROW(max_length, "256", 1, 1 << 20, "Maximum length of a sequence in tokens; longer ones are excluded from training and from the validation loss, and counted."),
-    NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS, "Sentences of a training batch: of similar length (sorted by target, then source length), or random."),
-    ROW(word_dropout, "0", 0, 0.99, "Fraction of source and target input tokens replaced by <unk> in training."),
-    ROW(mask_words, "false", 0, 1, "Restrict the output vocabulary to the subwords of the training data's target side; other target tokens are excluded from the loss and counted at each validation."),
-    ROW(alignment_weight, "0.1", 0, 1000, "Guided alignment: weight of the cross-entropy of the attention of model.alignment_head to the word alignments, per target token."),
+    ROW(max_length, "256", 1, 1 << 20,
+        "Maximum length of a sequence in tokens; longer ones are excluded from training and from the "
+        "validation loss, and counted."),
+    NM_CHOICE(nm_translation_config, order, "length", NM_EXAMPLE_ORDERS,
+        "Sentences of a training batch: of similar length (sorted by target, then source length), "
+        "or random."),
+    ROW(word_dropout, "0", 0, 0.99,
+        "Fraction of source and target input tokens replaced by <unk> in training."),
+    ROW(mask_words, "false", 0, 1,
+        "Restrict the output vocabulary to the subwords of the training data's target side; "
+        "other target tokens are excluded from the loss and counted at each validation."),
+    ROW(alignment_weight, "0.1", 0, 1000,
+        "Guided alignment: weight of the cross-entropy of the attention of model.alignment_head to the word "
+        "alignments, per target token."),
     NM_SUBWORD_SAMPLING_OPTIONS(nm_translation_config),
     {0}};
 /* clang-format on */
@@ -34,8 +44,6 @@ static const nm_option_rule translation_rules[] = {{"data.alignment_weight", "mo
 static const char *const text_names[] = {"data.ini",  "dict.source.txt",  "dict.target.txt",
                                          "codes.bpe", "units.source.txt", "units.target.txt"};
 static const char *const spm_names[] = {"sentencepiece.source.model", "sentencepiece.target.model"};
-
-/* ---- opening ---- */
 
 static nm_translation_parts *parts_of(const nm_task *task)
 {
@@ -269,8 +277,6 @@ static void translation_close(nm_task *task)
     task->parts = NULL;
 }
 
-/* ---- model ---- */
-
 static nm_model_sizes translation_sizes(const nm_task *task)
 {
     const nm_translation_parts *parts = parts_of(task);
@@ -279,7 +285,8 @@ static nm_model_sizes translation_sizes(const nm_task *task)
                             .plan = task->plan};
 }
 
-/* The output vocabulary of data.mask_words: subwords of the target side of the training data, eos and unk (Tears). */
+/* The output vocabulary of data.mask_words: subwords of the target side of the training data, eos and unk
+ * (Tears). */
 static void find_allowed(nm_translation_parts *parts)
 {
     const nm_corpus *target = &parts->sides[NM_SPLIT_TRAIN][1];
@@ -315,8 +322,6 @@ static const char *translation_entry_name(const nm_task *task, const char *param
     return vocab && index < nm_vocab_size(vocab) ? nm_vocab_symbol(vocab, index) : NULL;
 }
 
-/* ---- batches ---- */
-
 static nm_status translation_epoch(nm_task *task, nm_split split, uint32_t epoch, bool shuffle,
                                    nm_batches *batches, nm_error *err)
 {
@@ -344,7 +349,8 @@ static nm_batch_words batch_words(const nm_task *task, uint32_t step, bool train
                             .step = step};
 }
 
-/* A guide with space for n links, allocated in the arena; the caller fills in *offsets [n_targets + 1] and *keys [n]. */
+/* A guide with space for n links, allocated in the arena; the caller fills in *offsets [n_targets + 1] and
+ * *keys [n]. */
 static nm_alignment_guide *guide_create(const nm_task *task, int32_t n_targets, size_t n, int32_t **offsets,
                                         int32_t **keys, nm_arena *arena)
 {

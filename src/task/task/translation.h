@@ -42,8 +42,8 @@ typedef struct nm_translation_parts {
     nm_tokenizer target_tokenizer;
     nm_metric_tokenizer bleu_tokenizer;        /* for the target language; open like target_tokenizer */
     nm_corpus sides[NM_TRANSLATION_SPLITS][2]; /* source and target of each split; empty after open_model */
-    /* Lines of the validation and the test set that are scored and shown; read at the start, because a run does not depend on
-     * later changes of the data folder. Empty after open_model. */
+    /* Lines of the validation and the test set that are scored and shown; read at the start, because a run
+     * does not depend on later changes of the data folder. Empty after open_model. */
     nm_line_list words[NM_TRANSLATION_SPLITS][2];
     nm_corpus alignments;            /* of the training pairs; empty without guided alignment */
     nm_subword_sampler *samplers[2]; /* for source and target of the training text; NULL: none */
@@ -62,11 +62,12 @@ static inline int32_t nm_translation_first_id(const nm_vocab *vocab)
 /* The file of the words of a side of a split, heap; and its lines. */
 char *nm_translation_words_path(const nm_task *task, nm_split split, int target);
 nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_error *err);
-/* Fills the score of n translations, with or without </s>, of the first sentences of a split against the references of the data
- * folder. */
+/* Fills the score of n translations, with or without </s>, of the first sentences of a split against the
+ * references of the data folder. */
 nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_list *found, size_t n,
                                nm_task_score *score, nm_error *err);
-/* Translates the first `examples` sentences of a split (0: all) and computes the BLEU score, see translation_score.c. */
+/* Translates the first `examples` sentences of a split (0: all) and computes the BLEU score, see
+ * translation_score.c. */
 nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, int64_t examples,
                                nm_task_score *score, nm_error *err);
 

@@ -1,6 +1,7 @@
-/* Score of translation: BLEU of the translations of a split against the references of the data folder. References are tokenized
- * words before BPE, and the score is that of multi-bleu on these tokens, as in the papers. With a tokenizer that keeps the
- * text, references are lines of text, and the score is that of sacreBLEU with the tokenizer of the target language. */
+/* Score of translation: BLEU of the translations of a split against the references of the data folder.
+ * References are tokenized words before BPE, and the score is that of multi-bleu on these tokens, as in the
+ * papers. With a tokenizer that keeps the text, references are lines of text, and the score is that of
+ * sacreBLEU with the tokenizer of the target language. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,8 @@ nm_status nm_translation_read_words(nm_line_list *list, const char *path, nm_err
     return status;
 }
 
-/* Converts ids to words or, with a tokenizer that keeps the text, to detokenized text. units: workspace for the subwords. */
+/* Converts ids to words or, with a tokenizer that keeps the text, to detokenized text. units: workspace for
+ * the subwords. */
 static void words_of(const nm_translation_parts *parts, nm_id_list translation, nm_buffer *units,
                      nm_buffer *words)
 {
@@ -156,8 +158,8 @@ nm_status nm_translation_count(const nm_task *task, nm_split split, const nm_id_
     return status;
 }
 
-/* Gathers the best translations of all processes, in the order of the sentences. best: [sentences of all processes], views of
- * *memory, heap. */
+/* Gathers the best translations of all processes, in the order of the sentences. best: [sentences of all
+ * processes], views of *memory, heap. */
 static nm_status gather_best(nm_comm *comm, const nm_translation *found, size_t n, nm_id_list *best,
                              char **memory, nm_error *err)
 {

@@ -8,7 +8,8 @@
 #include "task/model_loader.h"
 #include "train/run_config.h"
 
-/* Whether the option determines the function that a model computes, so that the model and not the recipe decides it. */
+/* Whether the option determines the function that a model computes, so that the model and not the recipe
+ * decides it. */
 static bool is_of_model(const char *path, const nm_options *model, const nm_task_type *task)
 {
     for (const char *const *of_text = task->text_options; of_text && *of_text; of_text++)

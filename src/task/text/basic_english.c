@@ -1,6 +1,7 @@
-/* basic_english, the tokenizer of torchtext's text classifiers (torchtext.data.utils, _basic_english_normalize): lower case;
- * ' . , ( ) ! ? become tokens; double quotes are removed; <br />, ; and : become spaces. Other control characters are
- * removed, as by every tokenizer here. Detokenization cannot restore the text. */
+/* basic_english, the tokenizer of torchtext's text classifiers (torchtext.data.utils,
+ * _basic_english_normalize): lower case; ' . , ( ) ! ? become tokens; double quotes are removed; <br />, ;
+ * and : become spaces. Other control characters are removed, as by every tokenizer here. Detokenization
+ * cannot restore the text. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>

@@ -41,8 +41,8 @@ void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, 
     bpe->merges[bpe->n_merges++] = merge;
 }
 
-/* If a pair has several merges, its rank is the first one. If several pairs produce a symbol, undo is the pair whose last
- * merge is the earliest. Both follow from the dictionaries that subword-nmt builds. */
+/* If a pair has several merges, its rank is the first one. If several pairs produce a symbol, undo is the
+ * pair whose last merge is the earliest. Both follow from the dictionaries that subword-nmt builds. */
 void nm_bpe_finish(nm_bpe *bpe)
 {
     bpe->undo = nm_allocate(bpe->symbols.n * sizeof *bpe->undo);
@@ -158,7 +158,8 @@ static void trim(codes_line *line)
     }
 }
 
-/* The first line determines the format: a header; without a header, three fields are fastBPE and two are version 0.1. */
+/* The first line determines the format: a header; without a header, three fields are fastBPE and two are
+ * version 0.1. */
 static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const char *name, nm_error *err)
 {
     while (bytes && text[bytes - 1] == '\n')

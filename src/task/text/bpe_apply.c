@@ -1,8 +1,9 @@
 /* Applying BPE merges, with the output of subword-nmt's apply_bpe.py.
  *
- * The initial symbols of a word are its characters. Each round merges all occurrences of the pair of lowest rank from left to
- * right; pairs that this creates are considered from the next round on. Symbols form a linked list and pairs a heap, so that a
- * word of n characters takes O(n log n) steps. Segmentations of short words are cached. */
+ * The initial symbols of a word are its characters. Each round merges all occurrences of the pair of lowest
+ * rank from left to right; pairs that this creates are considered from the next round on. Symbols form a
+ * linked list and pairs a heap, so that a word of n characters takes O(n log n) steps. Segmentations of short
+ * words are cached. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -234,8 +235,8 @@ static bool is_known(nm_bpe_applier *self, const char *text, size_t bytes, bool 
     return number != SIZE_MAX && self->vocabulary->items[number].count >= self->threshold;
 }
 
-/* Undoes merges until every part is in the vocabulary or cannot be split. The text is a substring of the word without the
- * end-of-word marker, so the length of the left symbol determines both halves. */
+/* Undoes merges until every part is in the vocabulary or cannot be split. The text is a substring of the word
+ * without the end-of-word marker, so the length of the left symbol determines both halves. */
 static void write_restricted(nm_bpe_applier *self, const char *text, size_t bytes, bool last, nm_buffer *out)
 {
     uint32_t symbol = is_known(self, text, bytes, last) ? NM_HASH_NONE : find_symbol(self, text, bytes, last);

@@ -1,11 +1,13 @@
 /* Learning of BPE merges, with the output of subword-nmt's learn_bpe.py.
  *
- * Every pair of adjacent symbols has a count over all words and a list of the words that contain it, so that a merge visits
- * only the words it changes. The most frequent pair is found with a heap whose entries are corrected when they reach the top.
+ * Every pair of adjacent symbols has a count over all words and a list of the words that contain it, so that
+ * a merge visits only the words it changes. The most frequent pair is found with a heap whose entries are
+ * corrected when they reach the top.
  *
- * Identical output requires two peculiarities of learn_bpe.py. Counts of pairs in runs of one symbol, and next to a symbol
- * that two different merges produce, differ from a recount. Pairs with a count below a threshold are pruned, and restored when
- * the best remaining pair falls below it; changes to a pair while it is pruned are not always added to its earlier count. */
+ * Identical output requires two peculiarities of learn_bpe.py. Counts of pairs in runs of one symbol, and
+ * next to a symbol that two different merges produce, differ from a recount. Pairs with a count below a
+ * threshold are pruned, and restored when the best remaining pair falls below it; changes to a pair while it
+ * is pruned are not always added to its earlier count. */
 #include "text/bpe.h"
 
 #include <stdlib.h>
@@ -234,7 +236,8 @@ static int compare_occurrences(const void *left, const void *right)
     return a->word < b->word ? -1 : a->word > b->word;
 }
 
-/* Adds up the entries of each word and removes words that no longer contain the pair. Returns the number of words. */
+/* Adds up the entries of each word and removes words that no longer contain the pair. Returns the number of
+ * words. */
 static uint32_t gather_occurrences(occurrence *occurrences, uint32_t n)
 {
     bool sorted = true;
@@ -253,7 +256,8 @@ static uint32_t gather_occurrences(occurrence *occurrences, uint32_t n)
     return kept;
 }
 
-/* Merges the pair in the word from left to right. Copies the previous symbols to self->old and returns their number. */
+/* Merges the pair in the word from left to right. Copies the previous symbols to self->old and returns their
+ * number. */
 static uint32_t replace_in_word(learner *self, word *in, uint32_t left, uint32_t right, uint32_t joined)
 {
     uint32_t *symbols = self->letters + in->start, n = in->n, kept = 0;

@@ -6,8 +6,6 @@
 
 #include "text/utf8.h"
 
-/* ---- bytes as characters ---- */
-
 enum {
     /* The bytes that are not printable characters of Latin-1 follow each other from here on. */
     FIRST_MOVED = 0x100,
@@ -82,10 +80,9 @@ void nm_byte_level_decode(const char *subwords, size_t bytes, nm_buffer *out)
     nm_buffer_release(&text);
 }
 
-/* ---- pre-tokenizers ---- */
-
-/* The published regular expressions are alternatives, of which the first that matches is taken: an English contraction; letters;
- * digits; other characters; whitespace before the last whitespace character; whitespace. */
+/* The published regular expressions are alternatives, of which the first that matches is taken: an English
+ * contraction; letters; digits; other characters; whitespace before the last whitespace character;
+ * whitespace. */
 typedef struct rule_set {
     size_t most_digits; /* of a word */
     bool any_case;      /* of contractions */
@@ -169,7 +166,8 @@ static void skip(cursor *at, class kind, size_t most)
         advance(at);
 }
 
-/* Length of the letter at a position if it is that of a contraction, otherwise 0. In any case, U+017F is an s. */
+/* Length of the letter at a position if it is that of a contraction, otherwise 0. In any case, U+017F is an
+ * s. */
 static size_t match_letter(const cursor *at, size_t offset, char letter, bool any_case)
 {
     size_t next = at->at + offset;
@@ -198,7 +196,8 @@ static bool skip_contraction(cursor *at, bool any_case)
     return false;
 }
 
-/* Whitespace: up to its last newline if the rules have newlines; otherwise, if a word follows, without its last character. */
+/* Whitespace: up to its last newline if the rules have newlines; otherwise, if a word follows, without its
+ * last character. */
 static void skip_space(const rule_set *rules, cursor *at)
 {
     size_t start = at->at, last = start, after_newline = 0;
@@ -254,8 +253,6 @@ void nm_byte_level_encode(nm_pretokenizer rules, const char *text, size_t bytes,
         append_word(text + start, at.at - start, out);
     }
 }
-
-/* ---- tokenizer ---- */
 
 typedef struct byte_level {
     nm_pretokenizer rules;

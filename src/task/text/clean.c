@@ -1,5 +1,6 @@
 /* The substitutions of mosesdecoder's normalize-punctuation.perl (without -penn) in their order, and that of
- * remove-non-printing-char.perl. The first script works on bytes, so its character classes contain ASCII only. */
+ * remove-non-printing-char.perl. The first script works on bytes, so its character classes contain ASCII
+ * only. */
 #include "text/clean.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 #include "text/utf8.h"
 
-/* Character classes in patterns. In a replacement, the n-th class is the character that the n-th class of the pattern matched. */
+/* Character classes in patterns. In a replacement, the n-th class is the character that the n-th class of the
+ * pattern matched. */
 #define DIGIT  "\1"
 #define LETTER "\2"
 #define CLOSER "\3" /* . ! : ? ; , */
@@ -33,7 +35,8 @@ static void move_english_quotes(const nm_buffer *text, nm_buffer *out)
     }
 }
 
-/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". At the end of a line, [^<] matches the newline, which the script keeps. */
+/* s/(\.+)\"(\s*[^<])/\"$1$2/g: "quotation". At the end of a line, [^<] matches the newline, which the script
+ * keeps. */
 static void move_other_quotes(const nm_buffer *text, nm_buffer *out)
 {
     for (size_t i = 0; i < text->bytes;) {

@@ -12,8 +12,9 @@
 NM_CHOICES(nm_punctuation, NM_PUNCTUATIONS);
 
 typedef struct nm_clean_options {
-    /* keep: no change. apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets. moses: normalize-punctuation.perl,
-     * which normalizes quotes, dashes and spaces around punctuation depending on the language. */
+    /* keep: no change. apostrophe: U+2019 becomes ', as in fairseq's scripts for test sets. moses:
+     * normalize-punctuation.perl, which normalizes quotes, dashes and spaces around punctuation depending on
+     * the language. */
     nm_punctuation punctuation;
     bool non_printing; /* remove-non-printing-char.perl: characters of the Unicode category C become spaces */
     const char *language; /* code such as "de"; copied */

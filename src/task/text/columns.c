@@ -35,8 +35,9 @@ static nm_status fail_here(const nm_columns *columns, nm_error *err, const char 
                    what);
 }
 
-/* Splits the line into fields at tabs or, without tabs, at runs of spaces. `at` is the position of the line in the text,
- * fields receives positions in the text. Returns the number of fields, at most NM_COLUMNS_MAX + 1. */
+/* Splits the line into fields at tabs or, without tabs, at runs of spaces. `at` is the position of the line
+ * in the text, fields receives positions in the text. Returns the number of fields, at most NM_COLUMNS_MAX +
+ * 1. */
 static int32_t cut(char *line, size_t at, size_t *fields)
 {
     bool tabs = strchr(line, '\t') != NULL;

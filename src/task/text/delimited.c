@@ -1,4 +1,5 @@
-/* Parser for the grammar of RFC 4180, section 2, with any separator and with LF or CRLF at the end of a row. */
+/* Parser for the grammar of RFC 4180, section 2, with any separator and with LF or CRLF at the end of a
+ * row. */
 #include "text/delimited.h"
 
 #include <errno.h>

@@ -27,8 +27,6 @@ void nm_markup_release(nm_markup *self)
     nm_buffer_release(&self->text);
 }
 
-/* ---- tags ---- */
-
 /* Removes all occurrences of the tag. */
 static void remove_tag(nm_buffer *text, const char *tag)
 {
@@ -72,8 +70,6 @@ static nm_status next_line(nm_markup *self, bool *more, nm_error *err)
     self->bytes = self->text.bytes;
     return NM_OK;
 }
-
-/* ---- segments ---- */
 
 /* The code point of an entity such as "amp", "#39" or "#x27", 0 if it is unknown. */
 static uint32_t entity_point(const char *name, size_t bytes)

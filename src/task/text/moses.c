@@ -1,9 +1,10 @@
-/* The Moses tokenizer: the output of mosesdecoder's tokenizer.perl for German, English and, by its general rules, other
- * languages. The script is a sequence of substitutions over the line; each function here is one of them, over an array of
- * code points. A run of periods becomes a token of RUN_DOT characters, which are treated as letters; the script replaces the
- * run with DOTMULTI. Unlike the script, which splits off marks that are not alphabetic, grapheme clusters are not split: letters
- * with combining marks (decomposed accents, viramas of Indic scripts, Thai tone marks), words with zero-width joiners and
- * non-joiners (Persian), and emoji sequences. */
+/* The Moses tokenizer: the output of mosesdecoder's tokenizer.perl for German, English and, by its general
+ * rules, other languages. The script is a sequence of substitutions over the line; each function here is one
+ * of them, over an array of code points. A run of periods becomes a token of RUN_DOT characters, which are
+ * treated as letters; the script replaces the run with DOTMULTI. Unlike the script, which splits off marks
+ * that are not alphabetic, grapheme clusters are not split: letters with combining marks (decomposed accents,
+ * viramas of Indic scripts, Thai tone marks), words with zero-width joiners and non-joiners (Persian), and
+ * emoji sequences. */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static uint32_t *put_token(uint32_t *to, uint32_t point)
 /* Action of the first substitution for a code point. */
 typedef enum treatment { DROPPED, SPACE, KEPT, SPLIT } treatment;
 
-/* Of the ASCII characters, control characters are dropped; letters, digits and the marks of later substitutions are kept. */
+/* Of the ASCII characters, control characters are dropped; letters, digits and the marks of later
+ * substitutions are kept. */
 #define D DROPPED
 #define S SPACE
 #define K KEPT
@@ -130,8 +132,8 @@ static bool begins_cluster(uint32_t point, treatment action)
     return action == SPLIT || (action == KEPT && (point >= 0x80 || is_alnum(point)));
 }
 
-/* Whether a character that would be split off belongs to the grapheme cluster of the character before it. No ASCII character
- * does. */
+/* Whether a character that would be split off belongs to the grapheme cluster of the character before it. No
+ * ASCII character does. */
 static bool continues(cluster *last, uint32_t point, treatment action)
 {
     if (action != SPLIT || point < 0x80 || !begins_cluster(last->before, last->action)) {
@@ -141,11 +143,12 @@ static bool continues(cluster *last, uint32_t point, treatment action)
     return nm_unicode_joins(last->before, point, &last->state);
 }
 
-/* Reduces whitespace to single spaces, none at the ends. Removes control characters, which may leave two adjacent spaces.
- * Splits off punctuation except the marks of later substitutions. */
+/* Reduces whitespace to single spaces, none at the ends. Removes control characters, which may leave two
+ * adjacent spaces. Splits off punctuation except the marks of later substitutions. */
 static void read_line(moses *self, const char *line, size_t bytes)
 {
-    /* A mark becomes at most three code points, or four with the space before it, which is a byte of the input, too. */
+    /* A mark becomes at most three code points, or four with the space before it, which is a byte of the
+     * input, too. */
     uint32_t *const start = begin_step(self, 3 * bytes), *to = start;
     uint32_t inner = self->language->inner;
     bool pending = false;
@@ -228,8 +231,8 @@ static void split_dot_runs(moses *self)
     end_step(self, to);
 }
 
-/* Splits off commas except those between digits (5,300): first commas that do not follow a digit, then commas that do not
- * precede a digit, then one at the end of the line. */
+/* Splits off commas except those between digits (5,300): first commas that do not follow a digit, then commas
+ * that do not precede a digit, then one at the end of the line. */
 static void split_commas(moses *self)
 {
     const points *text = &self->text;
@@ -277,8 +280,8 @@ static bool is_s(uint32_t point)
     return point == 's';
 }
 
-/* Splits an apostrophe between characters of the classes `before` and `after` off the first, the second or both. A match
- * consumes all three characters: the last one cannot be the first of the next match. */
+/* Splits an apostrophe between characters of the classes `before` and `after` off the first, the second or
+ * both. A match consumes all three characters: the last one cannot be the first of the next match. */
 static void split_apostrophes(moses *self, bool (*before)(uint32_t), bool (*after)(uint32_t), bool from_first,
                               bool from_second)
 {
@@ -354,7 +357,8 @@ static bool is_abbreviation_with_dots(const uint32_t *word, size_t n)
     return dot && letter;
 }
 
-/* Whether the period after the word is not split off. `following` is the character after the space, 0 for a second space. */
+/* Whether the period after the word is not split off. `following` is the character after the space, 0 for a
+ * second space. */
 static bool keeps_period(const moses *self, const uint32_t *word, size_t n, uint32_t following)
 {
     int64_t prefix = find_prefix(self, word, n);
@@ -389,8 +393,8 @@ static void split_periods(moses *self)
     end_step(self, to);
 }
 
-/* Reduces whitespace to single spaces, none at the ends. Then splits .' at the end of the line into two tokens, with a
- * trailing space, as the script does. */
+/* Reduces whitespace to single spaces, none at the ends. Then splits .' at the end of the line into two
+ * tokens, with a trailing space, as the script does. */
 static void clean_spaces(moses *self)
 {
     const points *text = &self->text;

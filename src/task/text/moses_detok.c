@@ -1,7 +1,7 @@
-/* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and Finnish. Entities are
- * replaced; then the class of each token determines the spaces before and after it. Unlike the script, which joins the words of
- * Korean, only scripts without spaces are joined, and the commas and the ends of sentences of other scripts than Latin are
- * attached. */
+/* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and
+ * Finnish. Entities are replaced; then the class of each token determines the spaces before and after it.
+ * Unlike the script, which joins the words of Korean, only scripts without spaces are joined, and the commas
+ * and the ends of sentences of other scripts than Latin are attached. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
@@ -49,8 +49,8 @@ static void join_hyphens(const char *line, size_t bytes, nm_buffer *out)
     }
 }
 
-/* One pass gives the same result as the substitutions of the script: only &amp; produces a character that starts an entity,
- * and the script replaces it last. */
+/* One pass gives the same result as the substitutions of the script: only &amp; produces a character that
+ * starts an entity, and the script replaces it last. */
 static void unescape(nm_buffer *text)
 {
     size_t kept = 0;
@@ -114,8 +114,8 @@ static bool consists_of(piece word, bool (*belongs)(uint32_t))
     return word.bytes > 0;
 }
 
-/* Blocks of the scripts whose words are joined: those of the script without Hangul, which has spaces between words, and with
- * full-width punctuation. */
+/* Blocks of the scripts whose words are joined: those of the script without Hangul, which has spaces between
+ * words, and with full-width punctuation. */
 static bool is_cjk(uint32_t point)
 {
     static const uint32_t ranges[][2] = {
@@ -133,7 +133,8 @@ static bool is_opening(uint32_t point)
            nm_unicode_is_currency(point);
 }
 
-/* Commas, semicolons, percent signs and the ends of sentences, also those of other scripts, which the script leaves apart. */
+/* Commas, semicolons, percent signs and the ends of sentences, also those of other scripts, which the script
+ * leaves apart. */
 static bool is_closing(uint32_t point)
 {
     static const uint32_t others[] = {
@@ -194,7 +195,8 @@ static void put(joiner *self, piece word, bool space_before, bool glue_next)
     self->glue = glue_next;
 }
 
-/* Quotes of each kind alternately open and close. Typographic double quotes are of the same kind as the ASCII one. */
+/* Quotes of each kind alternately open and close. Typographic double quotes are of the same kind as the ASCII
+ * one. */
 static void put_quote(joiner *self, size_t i)
 {
     piece word = self->words[i];

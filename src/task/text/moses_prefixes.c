@@ -1,6 +1,6 @@
-/* Language-specific data: rules for apostrophes, marks within words, and abbreviations whose period does not end a sentence.
- * Abbreviations that contain a period (z.B., i.e.) need no entry, because the general rules cover them. Entries consist of
- * ASCII letters and digits. */
+/* Language-specific data: rules for apostrophes, marks within words, and abbreviations whose period does not
+ * end a sentence. Abbreviations that contain a period (z.B., i.e.) need no entry, because the general rules
+ * cover them. Entries consist of ASCII letters and digits. */
 #include "text/moses_rules.h"
 
 static const nm_moses_language languages[] = {
@@ -25,11 +25,12 @@ const nm_moses_language *nm_moses_find_language(const char *code)
 #define SMALL_ROMAN_NUMBERS "ii iii iv vi vii viii ix xi xii xiii xiv xv xvi xvii xviii xix xx "
 #define TITLES                                                                                               \
     /* address */ "Mr Mrs Ms MR MRS MS MM Messrs Mme Mlle Dr DR Prof Hon Sr St "                         \
-    /* clergy and officials */ "Rev Msgr Gov Sen Sens Rep Reps Insp Supt "                                       \
-    /* military ranks */ "Gen Brig Col Maj Capt Cmdr Comdr Adm Lt Ens Sgt Sfc Cpl Pfc Pvt Adj "               \
+    /* clergy and officials */ "Rev Msgr Gov Sen Sens Rep Reps Insp Supt " \
+    /* military ranks */ "Gen Brig Col Maj Capt Cmdr Comdr Adm Lt Ens Sgt Sfc Cpl Pfc Pvt Adj " \
     /* organizations and others */ "Asst Adv Bart Bros Corp Bldg Hosp Surg Ph Con Op Ord Res Rt "
 #define MONTHS "Jan Feb Mar Apr Jun Jul Aug Sep Oct Nov Dec "
-#define TEN(tens) tens "0 " tens "1 " tens "2 " tens "3 " tens "4 " tens "5 " tens "6 " tens "7 " tens "8 " tens "9 "
+#define TEN(tens) \
+    tens "0 " tens "1 " tens "2 " tens "3 " tens "4 " tens "5 " tens "6 " tens "7 " tens "8 " tens "9 "
 #define ORDINALS                                                                                             \
     "1 2 3 4 5 6 7 8 9 " TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") TEN("6") TEN("7") TEN("8") TEN("9")
 

@@ -19,8 +19,8 @@ typedef struct nm_moses_language {
     uint32_t inner; /* another mark that is not split off before a lower-case letter (EU:ssa), or 0 */
 } nm_moses_language;
 
-/* Letters. The marks of a letter belong to it: the scripts have only the property Alphabetic, which many marks lack (accents of
- * decomposed text, viramas). */
+/* Letters. The marks of a letter belong to it: the scripts have only the property Alphabetic, which many
+ * marks lack (accents of decomposed text, viramas). */
 static inline bool nm_moses_is_alpha(uint32_t point)
 {
     return nm_unicode_is_alpha(point) || nm_unicode_is_mark(point);
@@ -29,8 +29,8 @@ static inline bool nm_moses_is_alpha(uint32_t point)
 /* The rules of a language, or the general rules if it has no entry. Never NULL. */
 const nm_moses_language *nm_moses_find_language(const char *code);
 
-/* Abbreviations whose period does not end a sentence, separated by spaces; `numeric`: only before a digit. Languages without
- * a list use the English one, like the Moses scripts. */
+/* Abbreviations whose period does not end a sentence, separated by spaces; `numeric`: only before a digit.
+ * Languages without a list use the English one, like the Moses scripts. */
 typedef struct nm_moses_prefixes {
     const char *language, *always, *numeric;
 } nm_moses_prefixes;

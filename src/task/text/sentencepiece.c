@@ -65,8 +65,6 @@ enum {
     MAX_PIECES = 1 << 24
 }; /* SentencePiece limits pieces to MAX_PIECE_BYTES, too */
 
-/* ---- trie ---- */
-
 static uint32_t add_child(nm_spm *spm, uint32_t parent, uint32_t point)
 {
     size_t probe = 0;
@@ -87,8 +85,6 @@ static void add_to_trie(nm_spm *spm, const char *text, size_t bytes, int32_t pie
         node = add_child(spm, node, nm_utf8_next(text, &at));
     spm->nodes[node].piece = piece;
 }
-
-/* ---- pieces ---- */
 
 /* The value of a byte piece such as "<0xE3>", or -1. */
 static int byte_of(const char *text, size_t bytes)
@@ -130,7 +126,8 @@ static nm_status add_piece(nm_spm *spm, const NormaSpm__Piece *from, size_t i, c
     return NM_OK;
 }
 
-/* Adds the pieces that text can contain to the trie. A piece whose name is that of another one is not used. */
+/* Adds the pieces that text can contain to the trie. A piece whose name is that of another one is not
+ * used. */
 static void build_trie(nm_spm *spm)
 {
     nm_buffer name = {0};
@@ -182,9 +179,8 @@ static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const cha
     return NM_OK;
 }
 
-/* ---- normalization rules ---- */
-
-/* The rules are stored as the size of the trie in bytes (uint32, little-endian), the trie, and the replacements. */
+/* The rules are stored as the size of the trie in bytes (uint32, little-endian), the trie, and the
+ * replacements. */
 static nm_status add_rules(nm_spm_rules *rules, const ProtobufCBinaryData *map, const char *name,
                            nm_error *err)
 {

@@ -1,12 +1,15 @@
-/* SentencePiece models (Kudo and Richardson 2018): tokenizer and subword model in one, for raw text of any language.
+/* SentencePiece models (Kudo and Richardson 2018): tokenizer and subword model in one, for raw text of any
+ * language.
  *
- * A model is read from the file that SentencePiece writes; segmentation and decoding are identical to the library's
- * (types unigram, bpe and char). The text is normalized by the rules of the model, its spaces become U+2581, and the result
- * is segmented into pieces: by the unigram model with the highest likelihood (Viterbi; Kudo 2018), or by the merges of BPE.
- * Pieces are concatenated and U+2581 is replaced by spaces to restore the normalized text.
+ * A model is read from the file that SentencePiece writes; segmentation and decoding are identical to the
+ * library's (types unigram, bpe and char). The text is normalized by the rules of the model, its spaces
+ * become U+2581, and the result is segmented into pieces: by the unigram model with the highest likelihood
+ * (Viterbi; Kudo 2018), or by the merges of BPE. Pieces are concatenated and U+2581 is replaced by spaces to
+ * restore the normalized text.
  *
- * Spaces separate the pieces of a segmentation. Whitespace within a piece (Gemma has pieces of newlines and tabs) is therefore
- * written as the character U+E000 + its code, for example U+E00A; this is the name of the piece.
+ * Spaces separate the pieces of a segmentation. Whitespace within a piece (Gemma has pieces of newlines and
+ * tabs) is therefore written as the character U+E000 + its code, for example U+E00A; this is the name of the
+ * piece.
  *
  * A model is immutable: threads share it and each has its own nm_spm_coder. Without protobuf-c at build time
  * nm_spm_parse returns NM_UNSUPPORTED. */
@@ -40,7 +43,8 @@ typedef struct nm_spm_node {
     int32_t piece; /* id of the piece that ends here, or -1 */
 } nm_spm_node;
 
-/* Normalization rules: a double-array trie (Darts) that maps byte sequences to the offsets of their replacements. */
+/* Normalization rules: a double-array trie (Darts) that maps byte sequences to the offsets of their
+ * replacements. */
 typedef struct nm_spm_rules {
     uint32_t *units;
     size_t n_units;
@@ -63,17 +67,19 @@ typedef struct nm_spm {
     char *unknown_surface;  /* text of the unknown piece in decoded text */
 } nm_spm;
 
-/* Parses the bytes of a model file (name is for messages). NM_FORMAT if it is not a model; NM_UNSUPPORTED for models of type
- * word, with a denormalizer or without escaped spaces. The caller frees with nm_spm_free. */
+/* Parses the bytes of a model file (name is for messages). NM_FORMAT if it is not a model; NM_UNSUPPORTED for
+ * models of type word, with a denormalizer or without escaped spaces. The caller frees with nm_spm_free. */
 nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm **spm, nm_error *err);
 void nm_spm_free(nm_spm *spm);
 
 enum { NM_SPM_SPACE_NAMES = 0xE000 };
 /* Appends the name of a piece: its text without whitespace. */
 void nm_spm_append_name(const nm_spm *spm, size_t id, nm_buffer *out);
-/* Whether the text of several lines is restored from its pieces: newlines are pieces or bytes, and not normalized. */
+/* Whether the text of several lines is restored from its pieces: newlines are pieces or bytes, and not
+ * normalized. */
 bool nm_spm_keeps_newlines(const nm_spm *spm);
-/* Adds the names of the pieces that segmentation can produce, except the unknown piece, to the counter, with count 0. */
+/* Adds the names of the pieces that segmentation can produce, except the unknown piece, to the counter, with
+ * count 0. */
 void nm_spm_add_pieces(const nm_spm *spm, nm_counter *counter);
 
 /* Workspace of one thread. The model must outlive it. */
@@ -81,15 +87,17 @@ typedef struct nm_spm_coder nm_spm_coder;
 nm_spm_coder *nm_spm_coder_create(const nm_spm *spm);
 void nm_spm_coder_free(nm_spm_coder *coder);
 
-/* Appends the pieces of a line of valid UTF-8, separated by spaces. A run of unknown characters becomes one token:
- * NM_SPM_UNKNOWN_TOKEN or, with unknown_as_text, its normalized text, which is what SentencePiece prints. */
+/* Appends the pieces of a line of valid UTF-8, separated by spaces. A run of unknown characters becomes one
+ * token: NM_SPM_UNKNOWN_TOKEN or, with unknown_as_text, its normalized text, which is what SentencePiece
+ * prints. */
 #define NM_SPM_UNKNOWN_TOKEN "<unk>"
 void nm_spm_encode(nm_spm_coder *coder, const char *line, size_t bytes, bool unknown_as_text, nm_buffer *out);
-/* The same within a text: without the space that the model adds. Unknown characters become NM_SPM_UNKNOWN_TOKEN. */
+/* The same within a text: without the space that the model adds. Unknown characters become
+ * NM_SPM_UNKNOWN_TOKEN. */
 void nm_spm_encode_inside(nm_spm_coder *coder, const char *line, size_t bytes, nm_buffer *out);
-/* Appends a segmentation of normalized text (with U+2581) that is sampled from a unigram model (Kudo 2018), like the library's
- * SampleEncode: with probability proportional to P(segmentation)^alpha, among all segmentations (nbest <= 0) or the nbest most
- * probable ones. */
+/* Appends a segmentation of normalized text (with U+2581) that is sampled from a unigram model (Kudo 2018),
+ * like the library's SampleEncode: with probability proportional to P(segmentation)^alpha, among all
+ * segmentations (nbest <= 0) or the nbest most probable ones. */
 void nm_spm_sample(nm_spm_coder *coder, const char *text, size_t bytes, double alpha, int64_t nbest,
                    nm_random_stream *random, nm_buffer *out);
 /* The same for a BPE model with BPE-dropout: each merge is skipped with probability `dropout`. */

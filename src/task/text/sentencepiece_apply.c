@@ -1,5 +1,5 @@
-/* Normalization, segmentation and decoding with SentencePiece models. Order of operations, rounding to float and treatment
- * of ties are those of the library, so that results are identical. */
+/* Normalization, segmentation and decoding with SentencePiece models. Order of operations, rounding to float
+ * and treatment of ties are those of the library, so that results are identical. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +35,6 @@ void nm_spm_coder_free(nm_spm_coder *coder)
     free(coder);
 }
 
-/* ---- trie ---- */
-
 static uint32_t find_child(const nm_spm *spm, uint32_t parent, uint32_t point)
 {
     size_t probe = 0;
@@ -63,11 +61,9 @@ static size_t match_user_defined(const nm_spm *spm, const char *text, size_t byt
     return longest;
 }
 
-/* ---- normalization ---- */
-
-/* Finds the longest rule that matches at the start of the text. Returns its length in bytes, 0 if there is none, and sets
- * *replacement. A unit of the double array contains the label of its node, a flag for a value, and the offset to the
- * children. */
+/* Finds the longest rule that matches at the start of the text. Returns its length in bytes, 0 if there is
+ * none, and sets *replacement. A unit of the double array contains the label of its node, a flag for a value,
+ * and the offset to the children. */
 static size_t find_rule(const nm_spm_rules *rules, const char *text, size_t bytes, const char **replacement)
 {
     size_t longest = 0, node = 0;
@@ -124,8 +120,8 @@ static bool ends_with_space_symbol(const nm_buffer *text)
            !memcmp(text->data + text->bytes - SPACE_BYTES, SPACE_SYMBOL, SPACE_BYTES);
 }
 
-/* Sets coder->text to the normalized line. If the model requires it, spaces at both ends are removed and other runs of spaces
- * are reduced to one. */
+/* Sets coder->text to the normalized line. If the model requires it, spaces at both ends are removed and
+ * other runs of spaces are reduced to one. */
 static void normalize(nm_spm_coder *coder, const char *line, size_t bytes)
 {
     const nm_spm *spm = coder->spm;
@@ -157,8 +153,6 @@ static void normalize(nm_spm_coder *coder, const char *line, size_t bytes)
         nm_buffer_append(out, SPACE_SYMBOL, SPACE_BYTES);
 }
 
-/* ---- output ---- */
-
 static void append_token(nm_spm_coder *coder, const char *text, size_t bytes, nm_buffer *out)
 {
     if (out->bytes > coder->start)
@@ -189,8 +183,6 @@ void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, in
     }
     coder->after_unknown = unknown;
 }
-
-/* ---- unigram ---- */
 
 /* Replaces the best path to a position if the score is higher. */
 static void update_path(best_path *to, double score, size_t start, int32_t piece)
@@ -230,8 +222,8 @@ void nm_spm_add_edges(nm_spm_coder *coder, size_t start)
         add_edge(coder, start, start + first_bytes, (double)(spm->min_score - UNKNOWN_PENALTY), spm->unknown);
 }
 
-/* Extends the best path that ends at `start`. As in the library, scores are stored as float and added in double, or in float
- * for an unknown piece. */
+/* Extends the best path that ends at `start`. As in the library, scores are stored as float and added in
+ * double, or in float for an unknown piece. */
 static void extend_paths(nm_spm_coder *coder, size_t start)
 {
     float score_here = coder->paths[start].score;
@@ -267,8 +259,6 @@ static void segment_unigram(nm_spm_coder *coder, nm_buffer *out)
         nm_spm_append_piece(coder, text->data + start, end - start, coder->paths[end].piece, out);
     }
 }
-
-/* ---- BPE ---- */
 
 /* Order of the heap: higher score first, then leftmost. */
 static bool comes_first(const candidate *a, const candidate *b)
@@ -391,8 +381,6 @@ static void segment_symbols(nm_spm_coder *coder, nm_buffer *out)
         append_symbol(coder, coder->text.data + coder->symbols[i].start, coder->symbols[i].bytes, out);
 }
 
-/* ---- lines ---- */
-
 void nm_spm_start_line(nm_spm_coder *coder, const nm_buffer *out, bool unknown_as_text)
 {
     coder->start = out->bytes;
@@ -471,9 +459,8 @@ void nm_spm_normalize(nm_spm_coder *coder, const char *line, size_t bytes, nm_bu
     append_surface(coder->text.data, coder->text.bytes, out);
 }
 
-/* ---- decoding ---- */
-
-/* The id of the piece with this name; SIZE_MAX: none. *text: the text of the piece, or the name; text is workspace. */
+/* The id of the piece with this name; SIZE_MAX: none. *text: the text of the piece, or the name; text is
+ * workspace. */
 static size_t find_named(const nm_spm *spm, const char *name, size_t bytes, nm_buffer *text)
 {
     size_t id = nm_counter_find(&spm->texts, name, bytes);
@@ -554,8 +541,6 @@ bool nm_spm_keeps_newlines(const nm_spm *spm)
     return equal;
 }
 
-/* ---- tokenizer ---- */
-
 static nm_status spm_create(const nm_tokenizer_options *options, void **state, nm_error *err)
 {
     if (!options->spm)
@@ -569,8 +554,8 @@ static void spm_tokenize(void *state, const char *line, size_t bytes, nm_buffer 
     nm_spm_encode(state, line, bytes, false, out);
 }
 
-/* Removes the space that the model adds after the text. Newlines and zero bytes, which byte pieces can produce, become
- * spaces. */
+/* Removes the space that the model adds after the text. Newlines and zero bytes, which byte pieces can
+ * produce, become spaces. */
 static void spm_detokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
 {
     size_t start = out->bytes;

@@ -1,4 +1,5 @@
-/* Workspace of the segmentation with SentencePiece models, shared by sentencepiece_apply.c and sentencepiece_sample.c. */
+/* Workspace of the segmentation with SentencePiece models, shared by sentencepiece_apply.c and
+ * sentencepiece_sample.c. */
 #ifndef NM_SENTENCEPIECE_CODER_H
 #define NM_SENTENCEPIECE_CODER_H
 
@@ -70,7 +71,8 @@ struct nm_spm_coder {
 void nm_spm_start_line(nm_spm_coder *coder, const nm_buffer *out, bool unknown_as_text);
 /* Sets the normalized text that is segmented. */
 void nm_spm_set_text(nm_spm_coder *coder, const char *text, size_t bytes);
-/* Appends to coder->edges all pieces that begin at `start`, and an unknown piece if the character there is not a piece. */
+/* Appends to coder->edges all pieces that begin at `start`, and an unknown piece if the character there is
+ * not a piece. */
 void nm_spm_add_edges(nm_spm_coder *coder, size_t start);
 void nm_spm_push_end(nm_spm_coder *coder, size_t end);
 void nm_spm_append_piece(nm_spm_coder *coder, const char *text, size_t bytes, int32_t piece, nm_buffer *out);

@@ -55,8 +55,8 @@ static void sample_path(nm_spm_coder *coder, double alpha, nm_random_stream *ran
     }
 }
 
-/* Inserts a segmentation into the n best ones, which are sorted by descending score; of equal ones, earlier ones come first.
- * Returns their new number, at most `limit`. */
+/* Inserts a segmentation into the n best ones, which are sorted by descending score; of equal ones, earlier
+ * ones come first. Returns their new number, at most `limit`. */
 static size_t insert_partial(partial *best, size_t n, size_t limit, partial next)
 {
     size_t at = n;

@@ -117,7 +117,8 @@ void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes
     tokenizer->type->detokenize(tokenizer->state, line, bytes, out);
 }
 
-/* none: for tokenized text. Runs of Unicode whitespace become single spaces; other control characters are removed. */
+/* none: for tokenized text. Runs of Unicode whitespace become single spaces; other control characters are
+ * removed. */
 
 static nm_status none_create(const nm_tokenizer_options *options, void **state, nm_error *err)
 {

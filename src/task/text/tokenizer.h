@@ -8,8 +8,8 @@
 #include "text/counter.h"
 #include "text/sentencepiece.h"
 
-/* Rules that split text into words before byte-level BPE: those of the tokenizers of GPT-2, of Llama 3 (and OLMo 2), and of
- * Qwen 2 and 3, which also normalizes text to NFC. */
+/* Rules that split text into words before byte-level BPE: those of the tokenizers of GPT-2, of Llama 3 (and
+ * OLMo 2), and of Qwen 2 and 3, which also normalizes text to NFC. */
 /* clang-format off */
 #define NM_PRETOKENIZERS(C) \
     C(NM_PRETOKENIZER_GPT2, "gpt2") C(NM_PRETOKENIZER_LLAMA3, "llama3") C(NM_PRETOKENIZER_QWEN2, "qwen2") \
@@ -33,8 +33,8 @@ nm_tokenizer_options nm_tokenizer_options_default(void);
 /* tokenize and detokenize take one line per call, valid UTF-8 without its newline, and append the result. */
 typedef struct nm_tokenizer_type {
     const char *name, *title;
-    /* It reads the text as it is, after lowercasing, and detokenize restores it from subwords. Otherwise lowercasing follows
-     * tokenization, and detokenize reads tokens. */
+    /* It reads the text as it is, after lowercasing, and detokenize restores it from subwords. Otherwise
+     * lowercasing follows tokenization, and detokenize reads tokens. */
     bool keeps_text;
     nm_status (*create)(const nm_tokenizer_options *options, void **state, nm_error *err);
     void (*tokenize)(void *state, const char *line, size_t bytes, nm_buffer *out);
@@ -50,8 +50,8 @@ extern const nm_tokenizer_type *const nm_tokenizer_types[];
 
 /* The tokenizer of this name; NULL: unknown. */
 const nm_tokenizer_type *nm_tokenizer_find(const char *name);
-/* Whether the language option applies to this tokenizer. Callers open the others with the default language, because the
- * suffixes of corpus files, from which languages are derived, may be any text. */
+/* Whether the language option applies to this tokenizer. Callers open the others with the default language,
+ * because the suffixes of corpus files, from which languages are derived, may be any text. */
 bool nm_tokenizer_has_language(const char *name);
 
 /* An open tokenizer. It contains a workspace, so each thread opens its own. */
@@ -61,8 +61,9 @@ typedef struct nm_tokenizer {
     nm_counter user_symbols;
 } nm_tokenizer;
 
-/* NM_USAGE for an unknown name, a language that is not a code of two or three lower-case letters, a missing spm, or a user
- * symbol that is not possible or that detokenization would change. The caller closes the tokenizer, also after an error. */
+/* NM_USAGE for an unknown name, a language that is not a code of two or three lower-case letters, a missing
+ * spm, or a user symbol that is not possible or that detokenization would change. The caller closes the
+ * tokenizer, also after an error. */
 nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_tokenizer_options *options,
                             nm_error *err);
 void nm_tokenizer_close(nm_tokenizer *tokenizer);

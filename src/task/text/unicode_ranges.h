@@ -1,5 +1,5 @@
-/* Two properties of the Unicode character database that utf8proc does not provide: Alphabetic and Lowercase. The sorted ranges
- * contain the code points that their general category does not imply. */
+/* Two properties of the Unicode character database that utf8proc does not provide: Alphabetic and Lowercase.
+ * The sorted ranges contain the code points that their general category does not imply. */
 #ifndef NM_UNICODE_RANGES_H
 #define NM_UNICODE_RANGES_H
 

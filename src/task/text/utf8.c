@@ -1,5 +1,5 @@
-/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from unicode_ranges.c, and a
- * fast path for ASCII. */
+/* UTF-8 decoding and Unicode properties: categories and case from utf8proc, derived properties from
+ * unicode_ranges.c, and a fast path for ASCII. */
 #include "text/utf8.h"
 
 #include <ctype.h>

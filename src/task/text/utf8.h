@@ -1,8 +1,8 @@
 /* UTF-8, and the Unicode properties that tokenization needs.
  *
- * Text is validated once, when it is read (nm_utf8_find_invalid); the other functions require valid text. Properties are those
- * of Perl's \p{...} classes, because Perl scripts define the tokenizer: alphabetic and lower case are the derived properties,
- * which include letter numbers, vowel signs and ordinal signs. */
+ * Text is validated once, when it is read (nm_utf8_find_invalid); the other functions require valid text.
+ * Properties are those of Perl's \p{...} classes, because Perl scripts define the tokenizer: alphabetic and
+ * lower case are the derived properties, which include letter numbers, vowel signs and ordinal signs. */
 #ifndef NM_UTF8_H
 #define NM_UTF8_H
 
@@ -30,7 +30,8 @@ void nm_utf8_append(nm_buffer *out, uint32_t point);
 /* Appends bytes as text: each byte that is not part of valid UTF-8 becomes U+FFFD. */
 void nm_utf8_append_repaired(nm_buffer *out, const char *text, size_t bytes);
 
-/* Appends valid text in lower case: full case mapping without context, like Perl's lc and Moses' lowercase.perl. */
+/* Appends valid text in lower case: full case mapping without context, like Perl's lc and Moses'
+ * lowercase.perl. */
 void nm_utf8_lowercase(const char *text, size_t bytes, nm_buffer *out);
 
 /* Whether a language is written without spaces, by the ISO 639 code at its start ("zh", "zh_CN", "jpn_Jpan",
@@ -40,8 +41,8 @@ bool nm_language_has_no_spaces(const char *language);
 /* Whether words of a language contain zero-width non-joiners: Persian, Dari and Sorani Kurdish. */
 bool nm_language_has_non_joiners(const char *language);
 
-/* Whether the character belongs to a script without spaces between words (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) or
- * to the punctuation of such a script. */
+/* Whether the character belongs to a script without spaces between words (Han, Hiragana, Katakana, Thai, Lao,
+ * Khmer, Myanmar) or to the punctuation of such a script. */
 bool nm_unicode_is_unspaced(uint32_t point);
 
 bool nm_unicode_is_alpha(uint32_t point);        /* \p{IsAlpha}: Alphabetic */
@@ -54,8 +55,9 @@ bool nm_unicode_is_currency(uint32_t point);     /* \p{IsSc} */
 bool nm_unicode_is_space(uint32_t point);        /* \s */
 bool nm_unicode_is_mark(uint32_t point);         /* \p{M}, or a zero-width joiner or non-joiner */
 
-/* Whether `point` continues the grapheme cluster of the character before it: a combining mark after a letter, or a part of an
- * emoji sequence. *state is 0 for the first two characters of a sequence of calls, each with the next character. */
+/* Whether `point` continues the grapheme cluster of the character before it: a combining mark after a letter,
+ * or a part of an emoji sequence. *state is 0 for the first two characters of a sequence of calls, each with
+ * the next character. */
 bool nm_unicode_joins(uint32_t before, uint32_t point, int32_t *state);
 
 #endif

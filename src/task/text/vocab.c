@@ -1,5 +1,5 @@
-/* Vocabulary in fairseq's dictionary format. The order of ties, the threshold and the padding symbols are those of fairseq's
- * Dictionary.finalize. */
+/* Vocabulary in fairseq's dictionary format. The order of ties, the threshold and the padding symbols are
+ * those of fairseq's Dictionary.finalize. */
 #include "text/vocab.h"
 
 #include <stdlib.h>
@@ -153,7 +153,8 @@ nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *optio
     return status;
 }
 
-/* Whether the first symbol is that of a vocabulary of Marian, whose lines `"</s>": 0` would be read as symbols with counts. */
+/* Whether the first symbol is that of a vocabulary of Marian, whose lines `"</s>": 0` would be read as
+ * symbols with counts. */
 static bool begins_yaml(const char *symbol, size_t bytes)
 {
     static const char *const firsts[] = {"\"</s>\":", "'</s>':", "</s>:", "\"<unk>\":", "<unk>:"};

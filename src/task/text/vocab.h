@@ -1,9 +1,10 @@
 /* Vocabulary: a bijection between symbols and ids, in the text format of fairseq's dictionaries.
  *
- * A file has a line "symbol count" for every symbol except the four special ones, in the order of the ids. The special symbols
- * are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order, and <pad> 0, <s> 1, </s> 2, <unk> 3 in the order of the code of
- * Nguyen and Salazar (Transformers without Tears). The file does not store the order. Tokens of a text that equal <s>, <pad>
- * or </s> become <unk>. A vocabulary is immutable, so threads may share it. */
+ * A file has a line "symbol count" for every symbol except the four special ones, in the order of the ids.
+ * The special symbols are <s> 0, <pad> 1, </s> 2, <unk> 3 in fairseq's order, and <pad> 0, <s> 1, </s> 2,
+ * <unk> 3 in the order of the code of Nguyen and Salazar (Transformers without Tears). The file does not
+ * store the order. Tokens of a text that equal <s>, <pad> or </s> become <unk>. A vocabulary is immutable, so
+ * threads may share it. */
 #ifndef NM_VOCAB_H
 #define NM_VOCAB_H
 
@@ -34,19 +35,20 @@ typedef struct nm_vocab_options {
 /* fairseq's order, no threshold, no limit, multiple of 8. */
 nm_vocab_options nm_vocab_options_default(void);
 
-/* Builds a vocabulary from counted symbols, sorted by descending count, then by bytes. NM_FORMAT: a symbol is too long, or
- * there are more than NM_VOCAB_MAX_SIZE. The caller frees with nm_vocab_free. */
+/* Builds a vocabulary from counted symbols, sorted by descending count, then by bytes. NM_FORMAT: a symbol is
+ * too long, or there are more than NM_VOCAB_MAX_SIZE. The caller frees with nm_vocab_free. */
 nm_status nm_vocab_build(const nm_counter *counts, const nm_vocab_options *options, nm_vocab **vocab,
                          nm_error *err);
-/* Reads a vocabulary from a file, or from text in memory (name is for messages). NM_IO; NM_FORMAT with name and line. */
+/* Reads a vocabulary from a file, or from text in memory (name is for messages). NM_IO; NM_FORMAT with name
+ * and line. */
 nm_status nm_vocab_read(const char *path, nm_vocab_order order, nm_vocab **vocab, nm_error *err);
 nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vocab_order order,
                          nm_vocab **vocab, nm_error *err);
 /* Appends the text of the file to a buffer. */
 void nm_vocab_format(const nm_vocab *vocab, nm_buffer *out);
 void nm_vocab_free(nm_vocab *vocab);
-/* Omits special symbols: they keep their ids, but a model never outputs them. names: "bos", "pad" and "unk", comma-separated.
- * NM_USAGE for another name. */
+/* Omits special symbols: they keep their ids, but a model never outputs them. names: "bos", "pad" and "unk",
+ * comma-separated. NM_USAGE for another name. */
 nm_status nm_vocab_omit(nm_vocab *vocab, const char *names, nm_error *err);
 /* The names of the omitted symbols, as above; heap. */
 char *nm_vocab_omitted_names(const nm_vocab *vocab);
@@ -60,7 +62,8 @@ int32_t nm_vocab_find(const nm_vocab *vocab, const char *symbol, size_t bytes);
 /* Symbol and count of an id from 0 to nm_vocab_size - 1. */
 const char *nm_vocab_symbol(const nm_vocab *vocab, int32_t id);
 int64_t nm_vocab_count(const nm_vocab *vocab, int32_t id);
-/* Whether an id is one of madeupword0000, ..., which pad a dictionary and occur in no text; whether a symbol has such a name. */
+/* Whether an id is one of madeupword0000, ..., which pad a dictionary and occur in no text; whether a symbol
+ * has such a name. */
 bool nm_vocab_is_padding(const nm_vocab *vocab, int32_t id);
 bool nm_vocab_has_padding_name(const char *symbol);
 

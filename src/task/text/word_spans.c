@@ -114,7 +114,8 @@ static characters characters_of_subwords(const nm_subword_line *line, nm_buffer 
     return list;
 }
 
-/* Sets words[subword] from the pairs of characters, equal or substituted, of an alignment with minimum edit distance. */
+/* Sets words[subword] from the pairs of characters, equal or substituted, of an alignment with minimum edit
+ * distance. */
 static void align_characters(const characters *text, const characters *subwords, int32_t *words)
 {
     enum { PAIR, TEXT_ONLY, SUBWORD_ONLY };

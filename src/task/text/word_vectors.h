@@ -1,5 +1,5 @@
-/* Word vectors in text format: of GloVe (a word and its numbers per line) or word2vec (the same after a line "WORDS WIDTH").
- * Only requested words are stored. */
+/* Word vectors in text format: of GloVe (a word and its numbers per line) or word2vec (the same after a line
+ * "WORDS WIDTH"). Only requested words are stored. */
 #ifndef NM_WORD_VECTORS_H
 #define NM_WORD_VECTORS_H
 
@@ -12,9 +12,9 @@ typedef struct nm_word_vectors {
     size_t capacity;
 } nm_word_vectors;
 
-/* Reads the vectors of the words in `vocabulary`; of duplicate words, the first is used. NM_FORMAT with file and line: a
- * different width, invalid UTF-8, a zero byte, an empty line, or a number of a stored vector that is not finite. NM_IO. The
- * caller releases vectors, also after an error. */
+/* Reads the vectors of the words in `vocabulary`; of duplicate words, the first is used. NM_FORMAT with file
+ * and line: a different width, invalid UTF-8, a zero byte, an empty line, or a number of a stored vector that
+ * is not finite. NM_IO. The caller releases vectors, also after an error. */
 nm_status nm_word_vectors_read(nm_word_vectors *vectors, const char *path, const nm_counter *vocabulary,
                                nm_error *err);
 void nm_word_vectors_release(nm_word_vectors *vectors);

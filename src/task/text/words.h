@@ -13,8 +13,8 @@ nm_status nm_line_check_text(const nm_lines *lines, nm_error *err);
 /* nm_lines_next and nm_line_check_text. */
 nm_status nm_lines_next_text(nm_lines *lines, bool *more, nm_error *err);
 
-/* Finds the next word of a line from position *at on and advances *at. Words are separated by spaces only; "\n" and "\r" at
- * the end of the line do not belong to the last word. False if there is no further word. */
+/* Finds the next word of a line from position *at on and advances *at. Words are separated by spaces only;
+ * "\n" and "\r" at the end of the line do not belong to the last word. False if there is no further word. */
 bool nm_word_next(const char *line, size_t line_bytes, size_t *at, const char **word, size_t *bytes);
 
 /* Length of a text in bytes without the "\n" or "\r\n" at its end. */

@@ -1,5 +1,5 @@
-/* Tile registers of AMX: eight tiles of 16 rows of 64 bytes. A thread that uses them calls nm_amx_begin first and nm_amx_end
- * last. */
+/* Tile registers of AMX: eight tiles of 16 rows of 64 bytes. A thread that uses them calls nm_amx_begin first
+ * and nm_amx_end last. */
 #ifndef NM_AMX_H
 #define NM_AMX_H
 

@@ -1,13 +1,14 @@
 /* Exact int8 dot products on every CPU level: four columns of an input row times the same four of the
  * NM_INT8_PANEL rows of a panel (backend/int8.h).
  *
- * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum of the row of
- * the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI, bytes are first widened to 16
- * bits, because the byte multiplication of AVX2 saturates its 16-bit sums. NEON and the dot-product extension of Arm multiply
- * signed bytes. AMX multiplies signed bytes: 64 columns of 16
+ * VNNI multiplies unsigned by signed bytes, so inputs are stored with an offset of 128, and 128 times the sum
+ * of the row of the weight is subtracted at the end. The non-saturating instruction is used. Without VNNI,
+ * bytes are first widened to 16 bits, because the byte multiplication of AVX2 saturates its 16-bit sums. NEON
+ * and the dot-product extension of Arm multiply signed bytes. AMX multiplies signed bytes: 64 columns of 16
  * input rows times the same columns of a panel.
  *
- * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x are read together. */
+ * DOT_ROWS, DOT_PANELS: rows of x and panels of the largest tile; DOT_MATRIX rows and DOT_COLS columns of x
+ * are read together. */
 #ifndef NM_DOT_INT8_H
 #define NM_DOT_INT8_H
 

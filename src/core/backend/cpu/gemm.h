@@ -1,9 +1,10 @@
 /* GEMM of the CPU backend after Goto and van de Geijn (2008) and BLIS (Van Zee and van de Geijn 2015): packed
  * panels of both operands, a register tile, cache blocking.
  *
- * An element of the result is the sum over k in ascending order, in chunks that depend on the depth only, not on the numbers
- * of rows, columns and threads or on the position of the element. Therefore decoding at batch size 1 is bitwise identical to
- * decoding in a larger batch. Results of all levels except base are bitwise identical, too, because they use FMA. */
+ * An element of the result is the sum over k in ascending order, in chunks that depend on the depth only, not
+ * on the numbers of rows, columns and threads or on the position of the element. Therefore decoding at batch
+ * size 1 is bitwise identical to decoding in a larger batch. Results of all levels except base are bitwise
+ * identical, too, because they use FMA. */
 #ifndef NM_GEMM_H
 #define NM_GEMM_H
 
@@ -32,8 +33,9 @@ enum { NM_GEMM_COLS = 1024 }; /* columns of the largest block passed to `finish`
 
 void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *gemm);
 
-/* Packs b into panels of [panel rows, columns of a tile] (panel.h), padded with zero columns: the panel of column j, the first
- * of a tile, begins at j * nm_panel_rows(depth). Returns the size in bytes; to NULL: only that. */
+/* Packs b into panels of [panel rows, columns of a tile] (panel.h), padded with zero columns: the panel of
+ * column j, the first of a tile, begins at j * nm_panel_rows(depth). Returns the size in bytes; to NULL: only
+ * that. */
 size_t NM_SIMD(nm_gemm_pack)(nm_backend *backend, const nm_gemm *gemm, float *to);
 
 /* to[j] += sum over the rows of x, accumulated in double */

@@ -32,8 +32,9 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
     return nm_ceil_div(n, unit) * unit;
 }
 
-/* step(j, count) for whole vectors of n columns with a constant count, then once for the remaining columns, so that only the
- * remainder uses masks. `step` is a macro or an inline function that uses the caller's variables. */
+/* step(j, count) for whole vectors of n columns with a constant count, then once for the remaining columns,
+ * so that only the remainder uses masks. `step` is a macro or an inline function that uses the caller's
+ * variables. */
 #define NM_COLUMNS(n, step)                                                                                  \
     do {                                                                                                     \
         int32_t at_ = 0;                                                                                     \
@@ -55,9 +56,9 @@ NM_INLINE int32_t nm_round_up(int32_t n, int32_t unit)
             step(i_, at_ + i_ * NM_W, nm_min_i32((n)-at_ - i_ * NM_W, NM_W));                                \
     } while (0)
 
-/* Number of threads for an operation on this number of elements: 1 or all, because OpenMP ends and restarts threads if the
- * number varies. All are used for at least 4,096 elements per thread, so that starting them takes no longer than the operation,
- * and for 65,536 elements or more. */
+/* Number of threads for an operation on this number of elements: 1 or all, because OpenMP ends and restarts
+ * threads if the number varies. All are used for at least 4,096 elements per thread, so that starting them
+ * takes no longer than the operation, and for 65,536 elements or more. */
 NM_INLINE int32_t nm_threads_for(const nm_backend *b, size_t elements)
 {
     return elements < 65536 && elements < 4096 * (size_t)b->threads ? 1 : b->threads;
@@ -104,8 +105,8 @@ NM_INLINE nm_drop nm_drop_of(const nm_dropout *drop)
     return out;
 }
 
-/* Philox4x32-10 with one counter per lane. On input, c is the counters, of which only c[0] may differ between lanes; on output,
- * the random words. */
+/* Philox4x32-10 with one counter per lane. On input, c is the counters, of which only c[0] may differ between
+ * lanes; on output, the random words. */
 NM_INLINE void nm_philox_lanes(vu c[4], const uint32_t key[2])
 {
     uint32_t k0 = key[0], k1 = key[1];
@@ -170,8 +171,8 @@ NM_INLINE void nm_drop_part(const float *x, const float *f, const nm_drop *drop,
     }
 }
 
-/* Sums of up to 4 NM_W columns over rows: 8 rows at a time are summed in float, and these sums in double. sums[4 NM_W]; those
- * past cols are 0. */
+/* Sums of up to 4 NM_W columns over rows: 8 rows at a time are summed in float, and these sums in double.
+ * sums[4 NM_W]; those past cols are 0. */
 NM_INLINE void nm_column_sums(const float *data, size_t stride, int32_t rows, int32_t cols, double *sums)
 {
     for (int32_t i = 0; i < 4 * NM_W; i++)

@@ -1,5 +1,5 @@
-/* Helpers of the norm kernels: padded parameter vectors; sums over rows, which are accumulated in float per block of
- * NM_NORM_ROWS rows and added in double in the order of the blocks; residual connections. */
+/* Helpers of the norm kernels: padded parameter vectors; sums over rows, which are accumulated in float per
+ * block of NM_NORM_ROWS rows and added in double in the order of the blocks; residual connections. */
 #ifndef NM_NORM_PARTS_H
 #define NM_NORM_PARTS_H
 
@@ -13,7 +13,8 @@ NM_INLINE size_t nm_padded(int32_t d)
     return (size_t)nm_round_up(d, 16) + 16;
 }
 
-/* Copies a parameter of length d or broadcasts one of length 1; `otherwise` is the value of a missing one. The padding is 0. */
+/* Copies a parameter of length d or broadcasts one of length 1; `otherwise` is the value of a missing one.
+ * The padding is 0. */
 NM_INLINE const float *nm_padded_vector(const float *given, int32_t length, int32_t d, float otherwise,
                                         float *to)
 {
@@ -24,8 +25,9 @@ NM_INLINE const float *nm_padded_vector(const float *given, int32_t length, int3
     return to;
 }
 
-/* Results of at least NM_STREAM_BYTES do not fit the last-level cache and are written with non-temporal (streaming) stores: a
- * normal store would first read the cache line, and the line would be evicted before it is read again. */
+/* Results of at least NM_STREAM_BYTES do not fit the last-level cache and are written with non-temporal
+ * (streaming) stores: a normal store would first read the cache line, and the line would be evicted before it
+ * is read again. */
 enum { NM_STREAM_BYTES = 24 << 20 };
 
 NM_INLINE bool nm_use_streaming(nm_mat y)
@@ -48,7 +50,8 @@ enum { NM_ACCUMULATORS = 4 }; /* independent accumulators of a sum, to hide the 
 enum { NM_SUM_BLOCK = NM_ACCUMULATORS * NM_LANES };
 
 /* Sums over n columns, independently for each vector of partial sums:
- *     for (int32_t lane = 0; lane < NM_LANES; lane += NM_W)   sets the accumulators to 0, runs NM_SUM_LANE and
+ *     for (int32_t lane = 0; lane < NM_LANES; lane += NM_W)   sets the accumulators to 0, runs NM_SUM_LANE
+ *     and
  *                                                             adds the accumulators
  * step(i, j, count) adds columns j .. j + count - 1 to accumulator i. */
 #define NM_SUM_LANE(n, lane, step)                                                                           \
@@ -167,7 +170,8 @@ NM_INLINE nm_norm_residual nm_residual_of_grad(const nm_residual_grad *grad, nm_
     return (nm_norm_residual){.on = true, .add = grad->add, .df = grad->df, .drop = nm_drop_of(grad->drop)};
 }
 
-/* x = stream + drop(f) in rows begin .. end - 1. Not inlined, because the loops of the norms need the registers. */
+/* x = stream + drop(f) in rows begin .. end - 1. Not inlined, because the loops of the norms need the
+ * registers. */
 static __attribute__((noinline, unused)) void nm_residual_rows(const nm_norm_residual *r, nm_mat x,
                                                                int32_t begin, int32_t end)
 {

@@ -1,15 +1,17 @@
-/* Panels of GEMM operands: vectors over rows or columns of an operand, for ascending k. A panel row is the operand of one
- * multiply-add of the register tile:
+/* Panels of GEMM operands: vectors over rows or columns of an operand, for ascending k. A panel row is the
+ * operand of one multiply-add of the register tile:
  *     float                      the value of one k
  *     bf16, AMX                  the pair of values k, k + 1 in 32 bits, k in the low half
- *     bf16, vdpbf16ps            two values in 32 bits: the pair k + 2, k in the first row of four values of k, the pair
- *                                k + 3, k + 1 in the second. The instruction first adds the product of the high halves.
+ *     bf16, vdpbf16ps            two values in 32 bits: the pair k + 2, k in the first row of four values of
+ *                                k, the pair
+ *                                k + 3, k + 1 in the second. The instruction first adds the product of the
+ *                                high halves.
  *     bf16, other CPU levels     the value of one k, rounded to bf16 but stored as float
  * The depth is padded with zeros to a multiple of NM_PANEL_GROUP.
  *
- * Sums of bf16 products have the order of norma/backend.h at every CPU level: rows of even and odd k have separate sums within
- * a block. The emulation is exact: the product of two bf16 numbers is exact in float, and FMA rounds as the bf16 instructions
- * do in a mode in which denormal numbers are zero. */
+ * Sums of bf16 products have the order of norma/backend.h at every CPU level: rows of even and odd k have
+ * separate sums within a block. The emulation is exact: the product of two bf16 numbers is exact in float,
+ * and FMA rounds as the bf16 instructions do in a mode in which denormal numbers are zero. */
 #ifndef NM_PANEL_H
 #define NM_PANEL_H
 
@@ -41,13 +43,15 @@ NM_INLINE int32_t nm_panel_rows(int32_t depth)
     return (depth + NM_PANEL_GROUP - 1) / NM_PANEL_GROUP * NM_GROUP_ROWS;
 }
 
-/* ---- mode of the thread for matrix multiplications, between nm_matmul_begin and nm_matmul_end: denormal numbers are flushed to
- * zero, by nm_flush and, if the CPU has such a mode, in all float arithmetic; the tiles of AMX are configured ---- */
+/* Mode of the thread for matrix multiplications, between nm_matmul_begin and nm_matmul_end: denormal
+ * numbers are flushed to zero, by nm_flush and, if the CPU has such a mode, in all float arithmetic; the
+ * tiles of AMX are configured. */
 
 #if defined(NM_BF16) && defined(NM_LEVEL_neon)
 
-/* Arm flushes a result that is denormal before it is rounded, the bf16 instructions one that is denormal after it is rounded to 24
- * bits. FPSR says that results were flushed: such sums of products must be computed again. */
+/* Arm flushes a result that is denormal before it is rounded, the bf16 instructions one that is denormal
+ * after it is rounded to 24 bits. FPSR says that results were flushed: such sums of products must be computed
+ * again. */
 NM_INLINE uint64_t nm_float_status(void)
 {
     uint64_t status;
@@ -136,8 +140,6 @@ NM_INLINE vf nm_flush(vf x)
 #endif
 }
 
-/* ---- multiply-add of panel rows ---- */
-
 NM_INLINE vf nm_multiply_add(vf a, vf b, vf sum)
 {
 #if defined(NM_BF16_DOT)
@@ -155,8 +157,6 @@ NM_INLINE vf nm_multiply_add(vf a, vf b, vf sum)
     return v_fma(a, b, sum);
 #endif
 }
-
-/* ---- packing ---- */
 
 #if defined(NM_BF16_DOT)
 
@@ -190,7 +190,8 @@ NM_INLINE vf nm_load_row(const float *from, size_t stride, int32_t rows, int32_t
     return i < rows ? v_load_upto(from + (size_t)i * stride, n) : v_set(0);
 }
 
-/* Packs a vector of n columns of one group of rows of an operand. rows: number of remaining rows, at least 1. */
+/* Packs a vector of n columns of one group of rows of an operand. rows: number of remaining rows, at least
+ * 1. */
 NM_INLINE void nm_pack_group(const float *from, size_t stride, int32_t rows, int32_t n, float *to,
                              size_t step)
 {

@@ -1,4 +1,5 @@
-/* Kernels of attention with relative positions and of attention over a KV cache, which nm_cpu_attention registers. */
+/* Kernels of attention with relative positions and of attention over a KV cache, which nm_cpu_attention
+ * registers. */
 #ifndef NM_RELATIVE_H
 #define NM_RELATIVE_H
 

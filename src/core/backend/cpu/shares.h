@@ -1,7 +1,8 @@
-/* Division of the blocks of a kernel between the threads of a team. Each thread computes its own contiguous share in order, then
- * takes blocks that are left in the shares of others. Kernels that follow each other divide the same rows in the same way, so a
- * thread reads and overwrites what it wrote before, from its own caches: on a CPU with several L3 caches, blocks that any thread
- * takes made training 1.2 times slower (docs/notes/performance-log.md). A thread that is slowed down loses blocks to the others.
+/* Division of the blocks of a kernel between the threads of a team. Each thread computes its own contiguous
+ * share in order, then takes blocks that are left in the shares of others. Kernels that follow each other
+ * divide the same rows in the same way, so a thread reads and overwrites what it wrote before, from its own
+ * caches: on a CPU with several L3 caches, blocks that any thread takes made training 1.2 times slower
+ * (docs/notes/performance-log.md). A thread that is slowed down loses blocks to the others.
  *
  * Results never depend on which thread computes a block. */
 #ifndef NM_SHARES_H

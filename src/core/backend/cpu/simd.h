@@ -1,13 +1,14 @@
 /* Portable vectors: a kernel is written once for every CPU level.
  *
- * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats with the compiler's vector
- * extension, for any CPU), `avx2`, `avx512` and `neon`. External names of such a file contain the level: NM_SIMD(name). `vf` is
- * a vector of NM_W floats, `vd` of NM_W / 2 doubles, `vu` of NM_W unsigned 32-bit integers. Multiply-add rounds twice on base,
- * and once on the other levels. Loads and stores need no alignment.
+ * Files named simd_*.c are compiled once per level with NM_LEVEL set: `base` (vectors of 4 floats with the
+ * compiler's vector extension, for any CPU), `avx2`, `avx512` and `neon`. External names of such a file
+ * contain the level: NM_SIMD(name). `vf` is a vector of NM_W floats, `vd` of NM_W / 2 doubles, `vu` of NM_W
+ * unsigned 32-bit integers. Multiply-add rounds twice on base, and once on the other levels. Loads and stores
+ * need no alignment.
  *
- * Sums over columns have NM_LANES partial sums at every level: partial sum l is that of the columns l, l + NM_LANES,
- * l + 2 NM_LANES and so on. They are stored in NM_SUM_VECTORS vectors and added in a fixed order, so that avx2, avx512 and
- * neon give bitwise identical results. */
+ * Sums over columns have NM_LANES partial sums at every level: partial sum l is that of the columns l, l +
+ * NM_LANES, l + 2 NM_LANES and so on. They are stored in NM_SUM_VECTORS vectors and added in a fixed order,
+ * so that avx2, avx512 and neon give bitwise identical results. */
 #ifndef NM_SIMD_H
 #define NM_SIMD_H
 
@@ -28,8 +29,8 @@
 #define NM_UNROLLED(i, n) NM_PRAGMA(GCC unroll 16) for (int i = 0; i < (n); i++)
 #endif
 
-/* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the next load, and the
- * stack protector places an array at any multiple of 16 bytes. */
+/* Local arrays that are written and read as vectors. A store across two cache lines is not forwarded to the
+ * next load, and the stack protector places an array at any multiple of 16 bytes. */
 #define NM_ALIGNED _Alignas(64)
 
 #if defined(NM_LEVEL_avx512)
@@ -70,8 +71,8 @@ NM_INLINE void v_accumulate(double *sums, vf x)
     vd_store(sums + NM_W / 2, vd_add(vd_load(sums + NM_W / 2), vd_high(x)));
 }
 
-/* Reduces NM_LANES partial sums to one vector, whose vd_sum is the sum of all. Repeatedly adds the upper half to the lower half
- * (l + 8 to l, l + 4 to l, ...); overwrites sums. */
+/* Reduces NM_LANES partial sums to one vector, whose vd_sum is the sum of all. Repeatedly adds the upper half
+ * to the lower half (l + 8 to l, l + 4 to l, ...); overwrites sums. */
 NM_INLINE vd vd_fold_lanes(vd sums[2 * NM_SUM_VECTORS])
 {
     for (int n = NM_SUM_VECTORS; n > 0; n /= 2)

@@ -1,5 +1,5 @@
-/* Scaled dot-product attention of single queries over a gathered KV cache, for decoding. The cache is float or bf16; all sums are
- * float, in the same order. */
+/* Scaled dot-product attention of single queries over a gathered KV cache, for decoding. The cache is float
+ * or bf16; all sums are float, in the same order. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
 #include "backend/cpu/shares.h"
@@ -42,7 +42,8 @@ static double softmax_in_place(float *row, int32_t n_keys, int32_t keys, float *
     return sum;
 }
 
-/* Numbers of keys and of output vectors per inner loop: they fit the registers and hide the latency of additions. */
+/* Numbers of keys and of output vectors per inner loop: they fit the registers and hide the latency of
+ * additions. */
 enum { KEYS_AT_ONCE = 4, SUM_VECTORS = 8, CACHE_LINE = 64 };
 
 typedef struct cached_attention {
@@ -111,8 +112,9 @@ NM_INLINE void score_keys(const float *q, const void *const *keys, int32_t width
     v_sums(sums, scores);
 }
 
-/* scores[j] = q . key j of a head for j .. j + KEYS_AT_ONCE - 1. After the last key, it is repeated; the scores of the repeated
- * ones are overwritten by the softmax. The same columns of the values are prefetched. */
+/* scores[j] = q . key j of a head for j .. j + KEYS_AT_ONCE - 1. After the last key, it is repeated; the
+ * scores of the repeated ones are overwritten by the softmax. The same columns of the values are
+ * prefetched. */
 NM_INLINE void score_head(const cached_attention *call, const cached_task *task, int32_t head, int32_t j,
                           const bool bf16, float *scores)
 {
@@ -146,8 +148,9 @@ typedef struct gathered_values {
     size_t first_col;
 } gathered_values;
 
-/* Computes `count` vectors of out = sum_j weight_j v_j over the cached rows. Each `per_head` vectors belong to a head; the weights
- * of the next head begin `stride` later. The last vector has `last` columns. shared: all heads have the same values. */
+/* Computes `count` vectors of out = sum_j weight_j v_j over the cached rows. Each `per_head` vectors belong
+ * to a head; the weights of the next head begin `stride` later. The last vector has `last` columns. shared:
+ * all heads have the same values. */
 NM_INLINE void weighted_sum_vectors(const gathered_values from, const float *weights, size_t stride,
                                     const int per_head, const int count, const bool shared, int32_t last,
                                     float *out)
@@ -230,8 +233,9 @@ NM_INLINE void weighted_sum_cached(const cached_attention *call, const cached_ta
         weighted_sum_heads(from, weights, call->stride, call->heads_at_once, true, out);
 }
 
-/* One task; weights: workspace, [n_heads, stride]. The heads are in the inner loop, so that the columns of a row are read in
- * order. What the next loop reads is prefetched, because the hardware prefetcher does not predict the rows of a list. */
+/* One task; weights: workspace, [n_heads, stride]. The heads are in the inner loop, so that the columns of a
+ * row are read in order. What the next loop reads is prefetched, because the hardware prefetcher does not
+ * predict the rows of a list. */
 NM_INLINE void attend_cached(const cached_attention *call, const cached_task *task, const cached_task *next,
                              float *weights, const bool bf16)
 {

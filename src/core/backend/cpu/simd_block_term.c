@@ -9,15 +9,16 @@
  *     X_a   = sum_{j <= i} k_ja weight_ji
  *     Y_a   = sum_{j <= i} p_ja weight_ji        (equal for all segments)
  *     Z_a   = sum_{k < i} v_ka weight_ik
- * The time for a segment is O(L^2 h d). Except for the sums over d in the backward pass, columns of d are independent: a thread
- * computes a block of columns, which fits L2, and partial sums over d are added in the order of the blocks. */
+ * The time for a segment is O(L^2 h d). Except for the sums over d in the backward pass, columns of d are
+ * independent: a thread computes a block of columns, which fits L2, and partial sums over d are added in the
+ * order of the blocks. */
 #include "backend/cpu/shares.h"
 #include "backend/cpu/small_gemm.h"
 
 #include <omp.h>
 
-/* B: columns of a block, equal at every CPU level because sums over blocks depend on it. GROUP: segments of a task of the forward
- * pass. */
+/* B: columns of a block, equal at every CPU level because sums over blocks depend on it. GROUP: segments of a
+ * task of the forward pass. */
 enum { B = 32, GROUP = 16 };
 _Static_assert(B % NM_TILE_COLS == 0 && B == 2 * NM_LANES,
                "a block has whole panels and two columns per partial sum");
@@ -80,8 +81,8 @@ static size_t workspace_floats(const term_call *call, bool backward, float *base
     return used + NM_W;
 }
 
-/* Pairs are stored in the order in which they are used: the pairs (j, i) of X for every position i, then the pairs (i, k) of Z.
- * Number of pairs of X, and index of the first pair of X and of Z for position i: */
+/* Pairs are stored in the order in which they are used: the pairs (j, i) of X for every position i, then the
+ * pairs (i, k) of Z. Number of pairs of X, and index of the first pair of X and of Z for position i: */
 static int32_t reach(const term_call *call, int32_t i)
 {
     return call->term->causal ? i + 1 : call->length;
@@ -235,8 +236,6 @@ static void forward_segment(const term_call *call, const workspace *r, const seg
     for (int32_t i = 0; !call->term->causal && i < s->n; i++)
         write_output(call, r, s, i);
 }
-
-/* ---- backward ---- */
 
 static float *part_row(const term_call *call, const segment *s, int32_t i)
 {
@@ -400,8 +399,6 @@ static void finish_block(const term_call *call, const workspace *r, int32_t col)
         dp[i] += (double)r->position_grads[i];
     unpack_weight_grad(call, col, r->dweight);
 }
-
-/* ---- the kernels ---- */
 
 static void run_task(const term_call *call, const workspace *r, int32_t block, int32_t first, int32_t count,
                      bool backward)

@@ -153,8 +153,8 @@ static void embed(nm_backend *b, const nm_embed_args *args)
     }
 }
 
-/* One block of NM_DROP_COLS columns, for the ids with id % buckets == bucket, so that several threads process a block and each
- * row of the table is summed in the order of i. */
+/* One block of NM_DROP_COLS columns, for the ids with id % buckets == bucket, so that several threads process
+ * a block and each row of the table is summed in the order of i. */
 static void embed_grad_block(const nm_embed_grad_args *args, const nm_drop *drop, int32_t block,
                              int32_t bucket, int32_t buckets)
 {
@@ -233,8 +233,6 @@ static void zero(nm_backend *b, const nm_zero_args *args)
     for (size_t i = 0; i < bytes; i += COPY_BYTES)
         memset((char *)args->data + i, 0, bytes - i < COPY_BYTES ? bytes - i : COPY_BYTES);
 }
-
-/* ---- vectors: arithmetic in double, rounded once, bitwise identical to the reference kernel ---- */
 
 enum { VEC_CHUNK = 1024 };
 static const float vec_zeros[VEC_CHUNK]; /* the value of missing operands */

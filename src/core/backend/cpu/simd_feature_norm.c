@@ -9,11 +9,13 @@ typedef struct feature_call {
     const nm_feature_norm *spec;
     nm_mat x, y, dy;  /* backward: y is dx */
     float *row_scale; /* [rows, groups] */
-    /* Padded vectors. `scale` is folded into the weight (backward: into c1), because the loops use h - shift instead of z. */
+    /* Padded vectors. `scale` is folded into the weight (backward: into c1), because the loops use h - shift
+     * instead of z. */
     const float *shift, *weight, *bias; /* backward: weight is a, bias is c0 */
     const float *c1;
     int32_t groups, width; /* one group of all columns if there is no row scale */
-    /* scaled: with row scales; measured: they are given; plain: without shift and, in the backward pass, without c0. */
+    /* scaled: with row scales; measured: they are given; plain: without shift and, in the backward pass,
+     * without c0. */
     bool scaled, measured, stream, plain, row_by_row;
     bool late; /* the results of a row prefetch the next row */
     nm_norm_residual residual;
@@ -39,7 +41,8 @@ enum {
     GROUPS = 8
 }; /* groups of a row computed together, to hide the latency of their square roots and projections */
 
-/* Sums of squares of n groups, 0 for the others. next_row: the same columns of the next row, which are prefetched if `early`. */
+/* Sums of squares of n groups, 0 for the others. next_row: the same columns of the next row, which are
+ * prefetched if `early`. */
 NM_INLINE void sums_of_squares(const float *x, const float *next_row, const bool early, const int32_t width,
                                const int32_t n, double squares[GROUPS])
 {
@@ -96,9 +99,10 @@ NM_INLINE void compute_row_scales(const feature_call *call, const float *x, cons
 
 /* Reads the row scales of groups first .. first + n - 1 of a row, or computes and stores them.
  *
- * Frequent widths are constants, because loops of few vectors take most of their time outside the sums. The next row is
- * prefetched, because the hardware prefetcher stalls while square roots are pending: with the sums of squares or, if call->late,
- * with the results of this row, since the sums of a constant width alone would use all miss buffers. */
+ * Frequent widths are constants, because loops of few vectors take most of their time outside the sums. The
+ * next row is prefetched, because the hardware prefetcher stalls while square roots are pending: with the
+ * sums of squares or, if call->late, with the results of this row, since the sums of a constant width alone
+ * would use all miss buffers. */
 static __attribute__((noinline)) void load_row_scales(const feature_call *call, int32_t row, int32_t first,
                                                       int32_t n, float to[GROUPS])
 {
@@ -119,8 +123,8 @@ static __attribute__((noinline)) void load_row_scales(const feature_call *call, 
         compute_row_scales(call, x, true, call->width, n, at, to);
 }
 
-/* A row and the vectors shared by all rows. Passed by value, because the compiler assumes that a vector store may change any
- * object whose address is taken. */
+/* A row and the vectors shared by all rows. Passed by value, because the compiler assumes that a vector store
+ * may change any object whose address is taken. */
 typedef struct row_view {
     const float *x, *next_x, *dy; /* next_x: the row to prefetch */
     float *y;                     /* backward: dx */
@@ -184,9 +188,9 @@ NM_INLINE float projection_of(const row_view v, const bool plain, vf row_scale, 
     return (float)(nm_sum_lanes(sums) / n);
 }
 
-/* Operation of a pass over the rows: sums of squares; sums of values and squares; forward (with sums of squares); sums of dy and
- * dy (h - shift); dx (PUSH) or dx += (ADD), with these sums or not. The operation and the three flags below are compile-time
- * constants of the loops. */
+/* Operation of a pass over the rows: sums of squares; sums of values and squares; forward (with sums of
+ * squares); sums of dy and dy (h - shift); dx (PUSH) or dx += (ADD), with these sums or not. The operation
+ * and the three flags below are compile-time constants of the loops. */
 typedef enum feature_work {
     SQUARES,
     MOMENTS,
@@ -268,9 +272,9 @@ NM_INLINE row_view view_row(const feature_call *call, const feature_work work, i
 
 enum { ROWS = 4 };
 
-/* Passes that only compute sums process ROWS rows at a time, with one load and store of each sum. The order of additions does not
- * change. Matrices that do not fit the last-level cache are read row by row, because the hardware prefetcher does not follow
- * several rows at once. */
+/* Passes that only compute sums process ROWS rows at a time, with one load and store of each sum. The order
+ * of additions does not change. Matrices that do not fit the last-level cache are read row by row, because
+ * the hardware prefetcher does not follow several rows at once. */
 NM_INLINE void sum_rows(const row_view v, const feature_work work, const unsigned how, ptrdiff_t x_stride,
                         ptrdiff_t dy_stride, int32_t j, int32_t count)
 {
@@ -410,7 +414,8 @@ static void estimate_center(const feature_call *call, float *center)
  *     mean   = center + mean(h - center)
  *     square = mean((h - center)^2), or with about_mean
  *     square = mean((h - center)^2) - mean(h - center)^2
- * Returns whether the distance of a center from the mean was too many standard deviations for a difference of squares. */
+ * Returns whether the distance of a center from the mean was too many standard deviations for a difference of
+ * squares. */
 static bool store_moments(const feature_call *call, const feature_workspace *workspace, bool about_mean,
                           float *mean, float *square)
 {

@@ -1,9 +1,9 @@
-/* Scaled dot-product attention over packed sequences (Vaswani et al. 2017) in tiles of queries and keys, as in FlashAttention
- * (Dao et al. 2022; Dao 2023). The forward pass computes the softmax online: sums are rescaled when a later tile has a larger
- * score. The backward pass recomputes the weights from the log of the softmax denominators. Only the scores of one tile are in
- * memory at a time. A thread computes a pair of sequence and head with the register tile of GEMM. With NM_BF16, the operands of
- * all matrix multiplications, including softmax weights and their gradients, are packed as bf16; scores, softmax and sums are
- * float. */
+/* Scaled dot-product attention over packed sequences (Vaswani et al. 2017) in tiles of queries and keys, as
+ * in FlashAttention (Dao et al. 2022; Dao 2023). The forward pass computes the softmax online: sums are
+ * rescaled when a later tile has a larger score. The backward pass recomputes the weights from the log of the
+ * softmax denominators. Only the scores of one tile are in memory at a time. A thread computes a pair of
+ * sequence and head with the register tile of GEMM. With NM_BF16, the operands of all matrix multiplications,
+ * including softmax weights and their gradients, are packed as bf16; scores, softmax and sums are float. */
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/relative.h"
 #include "backend/cpu/shares.h"
@@ -132,8 +132,6 @@ static int32_t tile_first(const attention *call, const pair *at, const tile *t, 
     return first < 0 ? 0 : nm_min_i32(first, t->n);
 }
 
-/* ---- operands ---- */
-
 /* Floats of a panel of NM_TILE_COLS columns. */
 static size_t panel_floats(int32_t depth)
 {
@@ -156,8 +154,8 @@ static panels transposed_panels(const float *columns, int32_t first, int32_t wid
     return (panels){columns + (size_t)(first / NM_TILE_COLS) * panel, panel, NM_TILE_COLS};
 }
 
-/* Rows as right operand: the rows themselves if they are few and consist of whole vectors of floats. Otherwise a padded or packed
- * copy, because rows with a large stride map to few sets of the L1 cache. */
+/* Rows as right operand: the rows themselves if they are few and consist of whole vectors of floats.
+ * Otherwise a padded or packed copy, because rows with a large stride map to few sets of the L1 cache. */
 static panels right_operand(const float *from, size_t stride, int32_t n, int32_t width, float *copy)
 {
     if (!PACKED && width % NM_W == 0 && n <= KEYS)
@@ -233,8 +231,6 @@ static operand tile_columns_operand(float *block, const tile *t, float *to)
 #endif
 }
 
-/* ---- scores ---- */
-
 /* Masks the scores before `first` and from n_keys up to whole NM_LANES with -inf; returns the end. */
 static int32_t mask_row(float *row, int32_t first, int32_t n_keys, int32_t keys)
 {
@@ -253,12 +249,13 @@ static const float *drop_row(const attention *call, const pair *at, const tile *
     return nm_drop_row(&call->drop, row, t->key, t->n, factors);
 }
 
-/* ---- forward ----
- * With the largest score s_max so far, weights are relative to a reference r = n ln 2, n = ceil(s_max / ln 2):
+/* Forward.
+ * With the largest score s_max so far, weights are relative to a reference r = n ln 2, n = ceil(s_max / ln
+ * 2):
  *     w_j = e^(s_j - r)
  *     out = (sum_j drop(w_j) v_j) / sum_j w_j
- * so that a change of the reference multiplies sums by a power of two, which is exact, and with NM_BF16 the rounded weights
- * depend little on the order of large scores. For |s_max| > LARGEST_SCORE, r = s_max. */
+ * so that a change of the reference multiplies sums by a power of two, which is exact, and with NM_BF16 the
+ * rounded weights depend little on the order of large scores. For |s_max| > LARGEST_SCORE, r = s_max. */
 
 enum { LARGEST_SCORE = 16384 }; /* products of n and the high part of ln 2 are exact up to here */
 
@@ -277,7 +274,8 @@ static float row_max(const float *row, int32_t keys)
     return v_largest(top);
 }
 
-/* Sets the reference for the largest score `top`. Returns the factor by which earlier sums must be multiplied. */
+/* Sets the reference for the largest score `top`. Returns the factor by which earlier sums must be
+ * multiplied. */
 static float raise_reference(softmax_state *s, float top)
 {
     const softmax_state old = *s;
@@ -299,7 +297,8 @@ static void scale_row(float *row, int32_t n, float factor)
         v_store(row + j, v_mul(v_set(factor), v_load(row + j)));
 }
 
-/* Replaces the scores of a row with weights and adds these to the sums of the state. ln 2 is split into two parts. */
+/* Replaces the scores of a row with weights and adds these to the sums of the state. ln 2 is split into two
+ * parts. */
 static void exponentiate(softmax_state *s, float *row, int32_t end)
 {
     if (s->base != 0)
@@ -413,8 +412,6 @@ static void forward_pair(const attention *call, const pair *at, const workspace 
         forward_queries(call, at, r, values, (tile){.query = i, .m = nm_min_i32(at->m - i, QUERIES)});
 }
 
-/* ---- backward ---- */
-
 static double dot_row(int32_t n, const float *a, const float *b)
 {
     vf sums[NM_SUM_VECTORS] = {{0}};
@@ -430,7 +427,8 @@ NM_INLINE vf v_first_of(vf x, int32_t n)
     return n == NM_W ? x : v_first(x, n);
 }
 
-/* For query t->query + i, with its scores s in r->weights, dp = dout v^T in r->grads, dropout factors f and D = out . dout:
+/* For query t->query + i, with its scores s in r->weights, dp = dout v^T in r->grads, dropout factors f and D
+ * = out . dout:
  *     p          = e^(s - lse)
  *     r->weights = f p
  *     r->grads   = ds = scale p (f dp - D) */
@@ -471,8 +469,8 @@ static operand operand_from(operand rows, int32_t first)
     return rows;
 }
 
-/* Contributions of a tile to dq, dk and dv. dk and dv are added to if `add`, dq if an earlier block of keys has keys of the first
- * query; otherwise they are overwritten. */
+/* Contributions of a tile to dq, dk and dv. dk and dv are added to if `add`, dq if an earlier block of keys
+ * has keys of the first query; otherwise they are overwritten. */
 static void backward_tile(const attention *call, const pair *at, const workspace *r,
                           const backward_operands *o, const tile *t, bool add)
 {
@@ -547,7 +545,8 @@ static void backward_keys(const attention *call, const pair *at, const workspace
             continue;
         if (first_key(call, at, query) >= key + n)
             break;
-        /* The first tile overwrites dk and dv if it contains all these keys; otherwise they are set to zero before. */
+        /* The first tile overwrites dk and dv if it contains all these keys; otherwise they are set to zero
+         * before. */
         if (!add && t.n < n) {
             zero_rows(call->dk, at->k0 + key, n, at->head, call->width);
             zero_rows(call->dv, at->k0 + key, n, at->head, call->v_width);
@@ -581,8 +580,6 @@ static void backward_pair(const attention *call, const pair *at, const workspace
     for (int32_t key = 0; key < at->n; key += KEYS)
         backward_keys(call, at, r, &o, key, nm_min_i32(at->n - key, KEYS));
 }
-
-/* ---- all pairs ---- */
 
 static attention prepare(const nm_attention_args *args)
 {
@@ -619,8 +616,8 @@ static int32_t longest(const nm_packing *packing)
     return most;
 }
 
-/* Prefetches the columns of several heads in memory order, because the hardware prefetcher does not predict the accesses of one
- * head after another. */
+/* Prefetches the columns of several heads in memory order, because the hardware prefetcher does not predict
+ * the accesses of one head after another. */
 static void prefetch_rows(nm_mat m, int32_t row, int32_t n, int32_t col, int32_t cols)
 {
     for (int32_t i = 0; m.data && i < n; i++)

@@ -73,8 +73,8 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
     }
 }
 
-/* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as one of five. With
- * AMX, the time of a tile does not depend on its height. */
+/* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as
+ * one of five. With AMX, the time of a tile does not depend on its height. */
 static int32_t micro_panel_rows(int32_t rows)
 {
 #if defined(NM_BF16_AMX)
@@ -95,8 +95,8 @@ static size_t micro_panel_offset(int32_t i, int32_t depth)
 /* Strides of the rows of a micro-panel and of its groups of k. */
 enum { A_ROW = NM_LINE, A_STEP = NM_TILE_ROWS * NM_LINE };
 
-/* Packs `rows` rows of a from (row, k0) into micro-panels of [groups of k][NM_TILE_ROWS][values of a group]; those past the
- * rows are undefined. */
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [groups of k][NM_TILE_ROWS][values of a group];
+ * those past the rows are undefined. */
 static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
     for (int32_t k = 0; k < depth; k += NM_PANEL_GROUP) {
@@ -122,8 +122,8 @@ static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int3
 /* Strides of the rows of a micro-panel and of its panel rows. */
 enum { A_ROW = 1, A_STEP = MICRO_STEP };
 
-/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][MICRO_STEP]; lanes past the rows are
- * undefined. */
+/* Packs `rows` rows of a from (row, k0) into micro-panels of [panel rows][MICRO_STEP]; lanes past the rows
+ * are undefined. */
 static void pack_a(const nm_gemm *g, int32_t row, int32_t rows, int32_t k0, int32_t depth, float *to)
 {
     int32_t height = micro_panel_rows(rows);
@@ -164,8 +164,8 @@ typedef struct block {
     int32_t row, rows, col, cols, k0, depth;
 } block;
 
-/* panels: shared packed panels from column first_col on, of depth part->depth; NULL: the block packs its own panels. local:
- * workspace of the thread. */
+/* panels: shared packed panels from column first_col on, of depth part->depth; NULL: the block packs its own
+ * panels. local: workspace of the thread. */
 static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
                       float *local)
 {
@@ -215,8 +215,9 @@ typedef struct block_grid {
     int32_t rows, cols;    /* number of blocks */
 } block_grid;
 
-/* Height of blocks, except the last one, which has the remaining rows. If there are only few blocks per thread, they are made
- * lower, so that the columns need not be divided: every block of columns packs the rows of a again. */
+/* Height of blocks, except the last one, which has the remaining rows. If there are only few blocks per
+ * thread, they are made lower, so that the columns need not be divided: every block of columns packs the rows
+ * of a again. */
 static int32_t block_height(int32_t rows, int32_t threads, int32_t *blocks)
 {
     *blocks = rows > EXTRA_ROWS ? nm_ceil_div(rows - EXTRA_ROWS, BLOCK_ROWS) : 1;
@@ -230,8 +231,8 @@ static int32_t block_height(int32_t rows, int32_t threads, int32_t *blocks)
     return height;
 }
 
-/* Width of blocks: all columns up to NM_GEMM_COLS if every thread has a block of rows, else such that every thread gets several
- * blocks. */
+/* Width of blocks: all columns up to NM_GEMM_COLS if every thread has a block of rows, else such that every
+ * thread gets several blocks. */
 static int32_t block_width(int32_t row_blocks, int32_t cols, int32_t threads)
 {
     int32_t blocks = row_blocks < threads ? nm_ceil_div(4 * threads, row_blocks) : 1;
@@ -274,8 +275,9 @@ typedef struct span { /* columns and depth that are packed together */
     int32_t col, cols, k0, depth;
 } span;
 
-/* Row and column of block i. The blocks of `group` rows of blocks follow each other, column by column, so that a thread reads a
- * block of columns of b for all of its rows while it is in the caches. A thread's share is about one group. */
+/* Row and column of block i. The blocks of `group` rows of blocks follow each other, column by column, so
+ * that a thread reads a block of columns of b for all of its rows while it is in the caches. A thread's share
+ * is about one group. */
 static void block_at(const block_grid *grid, int32_t group, int32_t i, int32_t *row, int32_t *col)
 {
     int32_t first = i / (group * grid->cols) * group;

@@ -1,5 +1,5 @@
-/* Int8 linear layers as defined in norma/backend.h. Sums are exact, and each following operation is rounded to float, so that
- * every CPU level is bitwise identical to the reference kernel. */
+/* Int8 linear layers as defined in norma/backend.h. Sums are exact, and each following operation is rounded
+ * to float, so that every CPU level is bitwise identical to the reference kernel. */
 #include "backend/cpu/dot_int8.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/shares.h"
@@ -21,8 +21,6 @@ typedef struct int8_gemm {
     size_t stride;     /* multiple of DOT_COLS */
     float *scales;     /* [rows]: of the rows of x */
 } int8_gemm;
-
-/* ---- activation quantization ---- */
 
 static float largest_of(const float *row, int32_t n)
 {
@@ -52,10 +50,9 @@ static void quantize_row(const int8_gemm *p, int32_t r)
     p->scales[r] = largest / NM_INT8_MAX;
 }
 
-/* ---- matrix multiplication ---- */
-
-/* Applies scales, bias and activation to the sums z of a row of x with NM_INT8_PANEL rows of the weight, and writes them to y from
- * column `first` on, which may be negative; columns outside y are not written. scales: those of the rows of the weight. */
+/* Applies scales, bias and activation to the sums z of a row of x with NM_INT8_PANEL rows of the weight, and
+ * writes them to y from column `first` on, which may be negative; columns outside y are not written. scales:
+ * those of the rows of the weight. */
 static void write_panel(const int8_gemm *p, int32_t row, int32_t first, const float *scales, vf *z)
 {
     float *y = nm_row(p->y, row), bias[NM_INT8_PANEL] = {0}, part[NM_INT8_PANEL];

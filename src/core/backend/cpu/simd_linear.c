@@ -1,4 +1,5 @@
-/* Linear layers with the GEMM of gemm.h. Bias and activation are applied in registers, dropout while a block is in the cache. */
+/* Linear layers with the GEMM of gemm.h. Bias and activation are applied in registers, dropout while a block
+ * is in the cache. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel.h"
 #include "backend/cpu/tile.h"
@@ -107,7 +108,8 @@ static selected_rows selected_at(const nm_linear_selected_args *args, int32_t co
     return w;
 }
 
-/* sums[i][k] = x[i] . w[k]. Prefetches the next rows, because the hardware prefetcher does not predict them. */
+/* sums[i][k] = x[i] . w[k]. Prefetches the next rows, because the hardware prefetcher does not predict
+ * them. */
 NM_INLINE void selected_products(const float *const *x, const selected_rows *w, int32_t width,
                                  float sums[SELECTED_X][SELECTED_W])
 {
@@ -162,8 +164,8 @@ static void linear_selected(nm_backend *b, const nm_linear_selected_args *args)
 }
 #endif
 
-/* With relu, the gradient passes where y > 0, which is neither dropped nor negative before the activation, so the dropout mask is
- * not needed. Without an activation it is. */
+/* With relu, the gradient passes where y > 0, which is neither dropped nor negative before the activation, so
+ * the dropout mask is not needed. Without an activation it is. */
 static void act_grad_part(nm_act act, const nm_drop *drop, nm_part part, const float *y, const float *dy,
                           float *dz)
 {
@@ -217,7 +219,8 @@ static void linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *
         NM_SIMD(nm_add_column_sums)(b, dy, db);
 }
 
-/* Sums of a block of SUM_ROWS rows, added in the order of the blocks: results do not depend on the threads. */
+/* Sums of a block of SUM_ROWS rows, added in the order of the blocks: results do not depend on the
+ * threads. */
 void NM_SIMD(nm_add_column_sums)(nm_backend *b, nm_mat x, float *to)
 {
     const int32_t cols = 4 * NM_W, width = nm_round_up(x.cols, cols), blocks = nm_ceil_div(x.rows, SUM_ROWS);

@@ -50,7 +50,8 @@ NM_INLINE vf max_upto(vf top, vf x, int32_t count)
     return top;
 }
 
-/* x += bias, -inf where masked. Returns the maximum. Sets *sum to the sum of the values that are not masked. */
+/* x += bias, -inf where masked. Returns the maximum. Sets *sum to the sum of the values that are not
+ * masked. */
 static float prepare_row(int32_t n, const float *bias, const float *mask, float *x, double *sum)
 {
     vf top = v_set(-INFINITY);
@@ -154,8 +155,8 @@ static void run_gemm(nm_backend *b, nm_gemm work, int32_t depth, bool add, nm_ma
     NM_SIMD(nm_gemm_run)(b, &work);
 }
 
-/* GEMMs with the weight of the output layer: logits from hidden vectors (up), and gradients of hidden vectors from gradients of
- * logits (down). */
+/* GEMMs with the weight of the output layer: logits from hidden vectors (up), and gradients of hidden vectors
+ * from gradients of logits (down). */
 typedef struct output_gemms {
     nm_gemm up, down;
 } output_gemms;
@@ -181,7 +182,8 @@ typedef struct loss_scratch {
     size_t packed_up; /* offset of the second one */
 } loss_scratch;
 
-/* Number of rows of a block. GEMM adds products over rows in chunks of LOSS_ROWS, so results are the same for all multiples. */
+/* Number of rows of a block. GEMM adds products over rows in chunks of LOSS_ROWS, so results are the same for
+ * all multiples. */
 static int32_t block_rows(int32_t tokens, int32_t words, int32_t threads)
 {
     const int32_t most = (int32_t)(LOGIT_BYTES / sizeof(float)) / words;
@@ -363,8 +365,8 @@ NM_INLINE void insert_best(float value, int32_t column, int32_t k, int32_t *foun
     where[at] = column;
 }
 
-/* The k largest values in descending order; of equal values, the smaller column comes first. The k-th largest chunk maximum is a
- * lower bound of the k-th largest value, so values below it are skipped. */
+/* The k largest values in descending order; of equal values, the smaller column comes first. The k-th largest
+ * chunk maximum is a lower bound of the k-th largest value, so values below it are skipped. */
 static void top_k_row(int32_t n, const float *x, const float *maxima, int32_t k, float *best, int32_t *where)
 {
     int32_t found = 0, chunks = nm_ceil_div(n, MAX_CHUNK);

@@ -1,5 +1,5 @@
-/* Pointwise functions of a matrix, see nm_map_args, and gated linear units, see nm_gate_args; the derivatives are listed in
- * ref/ref_map.inc. Values are within a few units in the last place of the reference kernel. */
+/* Pointwise functions of a matrix, see nm_map_args, and gated linear units, see nm_gate_args; the derivatives
+ * are listed in ref/ref_map.inc. Values are within a few units in the last place of the reference kernel. */
 #include "backend/cpu/norm_parts.h"
 
 NM_INLINE vf absolute(vf x)
@@ -25,9 +25,10 @@ NM_INLINE vf select_below(vf x, vf bound, vf below, vf above)
  *     d      = x^3/(x - tanh x) = D(x^2)      |x| <= 1
  *            = (e^(2|x|) + 1)/2               |x| >= 1
  *
- * With c^2 in place of x^2, each of the two values is the smaller one outside its range, so that d is the larger one.
- * D and p (below) are minimax polynomials for the error of tanh x. The error is below 1.2 units in the last place, and
- * |tanh x| <= 1. The code computes -d, because it has no operation c - a b. The result for -0 is 0.
+ * With c^2 in place of x^2, each of the two values is the smaller one outside its range, so that d is the
+ * larger one. D and p (below) are minimax polynomials for the error of tanh x. The error is below 1.2 units
+ * in the last place, and |tanh x| <= 1. The code computes -d, because it has no operation c - a b. The result
+ * for -0 is 0.
  *
  *     e^(2a) = 2^n p(r),  n = round(2a/ln 2),  r = a - n ln 2/2 */
 NM_INLINE vf tanh_of(vf x)
@@ -65,7 +66,8 @@ NM_INLINE vf erf_near(vf x)
     return v_mul(p, x);
 }
 
-/* 1 - erf a = e^(-a^2)/a p(1/a^2), a >= 1, with one polynomial p below 2 and one from 2 on (Cephes); exponential: e^(-a^2) */
+/* 1 - erf a = e^(-a^2)/a p(1/a^2), a >= 1, with one polynomial p below 2 and one from 2 on (Cephes);
+ * exponential: e^(-a^2) */
 NM_INLINE vf erfc_far(vf a, vf exponential)
 {
     vf inverse = v_div(v_set(1), a), x = v_mul(inverse, inverse);
@@ -98,7 +100,8 @@ typedef struct error_function {
  *     erf a    = 1 - e^(-a^2) g(a),  a >= 1
  *     e^(-a^2) = 2^n p(r),  n = round(-a^2/ln 2),  r = -a^2/ln 2 - n
  *
- * g is a minimax polynomial for the error of erf in [1, 4], p one of 2^r. From 3.92 on erf is 1 in float, whatever g is. */
+ * g is a minimax polynomial for the error of erf in [1, 4], p one of 2^r. From 3.92 on erf is 1 in float,
+ * whatever g is. */
 NM_INLINE error_function erf_of(vf x)
 {
     const float shifter = 12582912.0f; /* 1.5 * 2^23 */
@@ -261,7 +264,8 @@ static void map(nm_backend *b, const nm_map_args *args)
         map_rows(&call, first, nm_min_i32(x.rows, first + NM_NORM_ROWS));
 }
 
-/* Gradients of one row. sums: padded vectors [d_weight, d_bias] of the block of rows; scalars: d_alpha, d_shift. */
+/* Gradients of one row. sums: padded vectors [d_weight, d_bias] of the block of rows; scalars: d_alpha,
+ * d_shift. */
 NM_INLINE void grad_row(const map_call *call, const nm_map_op op, int32_t row, float *sums, double scalars[2])
 {
     const float *x = nm_row(call->x, row), *dy = nm_row(call->dy, row), *weight = call->weight;

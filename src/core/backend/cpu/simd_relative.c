@@ -1,5 +1,6 @@
-/* Attention with relative positions (TENER), see nm_relative_attention_args; formulas in ref/ref_relative.inc. A thread computes a
- * pair of sequence and head, one query at a time: sentences are short, so a row of scores with its keys and distances fits L1. */
+/* Attention with relative positions (TENER), see nm_relative_attention_args; formulas in
+ * ref/ref_relative.inc. A thread computes a pair of sequence and head, one query at a time: sentences are
+ * short, so a row of scores with its keys and distances fits L1. */
 #include "backend/cpu/relative.h"
 
 #include <omp.h>
@@ -17,7 +18,8 @@ typedef struct relative {
     double *biases;
 } relative;
 
-/* One sequence and head (m queries from row q0 on, n keys from row k0 on), and the workspace of the thread. */
+/* One sequence and head (m queries from row q0 on, n keys from row k0 on), and the workspace of the
+ * thread. */
 typedef struct pair {
     int32_t head, q0, m, k0, n;
     float *qa, *qb; /* q_i + a, q_i + b */
@@ -142,7 +144,8 @@ static float dot(int32_t n, const float *a, const float *b)
     return (float)v_sum_lanes(sums);
 }
 
-/* Replaces the scores of query i with ds_j, and adds its contribution to dv_j, with dropout factors f_j and D = out_i . dout_i:
+/* Replaces the scores of query i with ds_j, and adds its contribution to dv_j, with dropout factors f_j and D
+ * = out_i . dout_i:
  *     ds_j  = p_j (f_j dout_i . v_j - D)
  *     dv_j += f_j p_j dout_i */
 static void grad_scores(const relative *r, const pair *at, int32_t i)
@@ -269,7 +272,8 @@ static void relative_attention(nm_backend *b, const nm_relative_attention_args *
     run_pairs(b, &r);
 }
 
-/* Adds the contributions of all sequences, in their order, to the gradient of a bias: 0 key bias, 1 distance bias. */
+/* Adds the contributions of all sequences, in their order, to the gradient of a bias: 0 key bias, 1 distance
+ * bias. */
 static void add_biases(const relative *r, float *to, int32_t second)
 {
     const nm_relative_attention_args *call = r->call;

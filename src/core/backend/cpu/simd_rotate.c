@@ -18,8 +18,8 @@ static void rotate_halves(const float *x, const float *angles, int32_t pairs, fl
 #undef STEP
 }
 
-/* Angles of interleaved pairs, ANGLE_COLS columns at a time: cos_c and sin_c are repeated for both columns of a pair, and the
- * sine of its first column is negative. */
+/* Angles of interleaved pairs, ANGLE_COLS columns at a time: cos_c and sin_c are repeated for both columns of
+ * a pair, and the sine of its first column is negative. */
 typedef struct angle_block {
     NM_ALIGNED float cosines[ANGLE_COLS];
     NM_ALIGNED float sines[ANGLE_COLS];

@@ -1,5 +1,5 @@
-/* SeeDNorm, see nm_seed_norm_args; formulas in ref/ref_seed_norm.inc. A row is in L1 when its result is computed after its sums,
- * so that the memory traffic is that of RMSNorm: 2 passes forward, 3 backward. */
+/* SeeDNorm, see nm_seed_norm_args; formulas in ref/ref_seed_norm.inc. A row is in L1 when its result is
+ * computed after its sums, so that the memory traffic is that of RMSNorm: 2 passes forward, 3 backward. */
 #include "backend/cpu/norm_parts.h"
 
 typedef struct seed_call {
@@ -22,8 +22,6 @@ static void pad_vectors(seed_call *call, const void *weight, const void *alpha, 
     call->alpha = nm_padded_vector(alpha, cols, cols, 0, memory + nm_padded(cols));
     call->beta = nm_padded_vector(beta, cols, cols, 0, memory + 2 * nm_padded(cols));
 }
-
-/* ---- forward ---- */
 
 static double product(int32_t n, const float *x, const float *beta)
 {
@@ -84,8 +82,6 @@ static void seed_norm(nm_backend *b, const nm_seed_norm_args *args)
             v_stream_end();
     }
 }
-
-/* ---- backward ---- */
 
 /* Sums over a row of dy weight xhat and of dy alpha xhat. */
 static void row_sums(const seed_call *call, const float *x, const float *dy, vf scale, double *weighted,

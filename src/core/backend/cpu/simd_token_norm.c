@@ -1,6 +1,6 @@
-/* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm; formulas in ref/ref_token_norm.inc.
- * A row is in L1 when its result is computed after its statistics. Gradients of weight and bias are accumulated per block of
- * rows. */
+/* Normalization over the features of a token: LayerNorm and related norms, see nm_token_norm; formulas in
+ * ref/ref_token_norm.inc. A row is in L1 when its result is computed after its statistics. Gradients of
+ * weight and bias are accumulated per block of rows. */
 #include "backend/cpu/norm_parts.h"
 
 /* scale = numerator / max(sqrt(squares / divisor + inside) + outside, least) */
@@ -84,8 +84,9 @@ NM_INLINE void sums_about(int32_t n, const float *x, float center, double *sum, 
 
 enum { FAR = 4 }; /* mean^2/variance above which a difference of squares is not accurate enough */
 
-/* Returns n times the variance and sets *mean: in one pass, and in a second one about the mean if the mean is far from 0. The
- * center is not estimated from the row first, because all sums and the loads of the next rows would wait for the estimate. */
+/* Returns n times the variance and sets *mean: in one pass, and in a second one about the mean if the mean is
+ * far from 0. The center is not estimated from the row first, because all sums and the loads of the next rows
+ * would wait for the estimate. */
 static double center_group(int32_t n, const float *x, double *mean)
 {
     double sum, square;
@@ -105,7 +106,8 @@ static double center_group(int32_t n, const float *x, double *mean)
     return fmax(0, square - sum * sum / n);
 }
 
-/* Groups of a row whose statistics are computed together, to hide the latency of their sums, divisions and square roots. */
+/* Groups of a row whose statistics are computed together, to hide the latency of their sums, divisions and
+ * square roots. */
 enum { GROUPS = 8 };
 
 /* sums[i]: sum of the lanes of folded[i]; overwrites folded[n] and the following vectors. */
@@ -263,8 +265,8 @@ static void token_norm(nm_backend *b, const nm_token_norm_args *args)
     }
 }
 
-/* Factor of xhat sum(q xhat) in dx, for x in the columns whose features determine the statistics. Below eps the scale of an L2
- * norm is a constant. */
+/* Factor of xhat sum(q xhat) in dx, for x in the columns whose features determine the statistics. Below eps
+ * the scale of an L2 norm is a constant. */
 static double projection_weight(const token_call *call, const float *x, float shift, float scale)
 {
     const scale_rule rule = call->rule;
@@ -274,7 +276,8 @@ static double projection_weight(const token_call *call, const float *x, float sh
     case NM_TOKEN_RMS:
     case NM_TOKEN_CENTER_UNBIASED:
         return 1 / rule.divisor;
-    case NM_TOKEN_RMS_OUTSIDE: /* (root + eps)/root = 1/(1 - eps scale), inaccurate if the root is much below eps */
+    /* (root + eps)/root = 1/(1 - eps scale), inaccurate if the root is much below eps */
+    case NM_TOKEN_RMS_OUTSIDE:
     case NM_TOKEN_CENTER_OUTSIDE:
         if (scale_eps < 0.5)
             return 1 / (rule.divisor * (1 - scale_eps));

@@ -1,5 +1,6 @@
-/* Windows of images: patches of convolutions, average pooling. Limited by memory bandwidth: every element is moved once per
- * window that contains it. Sums are in the order of the positions in a window, the same at every CPU level. */
+/* Windows of images: patches of convolutions, average pooling. Limited by memory bandwidth: every element is
+ * moved once per window that contains it. Sums are in the order of the positions in a window, the same at
+ * every CPU level. */
 #include "backend/cpu/kernel.h"
 
 /* Shape of the windows, and one line of them or of the feature map. */
@@ -28,8 +29,6 @@ static int32_t map_row(const window_line *at, int32_t y, int32_t x)
 {
     return (at->image * at->w.height + y) * at->w.width + x;
 }
-
-/* ---- patches ---- */
 
 /* Row i of a window that begins at column x of the image, zero outside; y: the row of the image. */
 static void copy_window_row(const window_line *at, nm_mat map, int32_t y, int32_t x, float *to)
@@ -74,8 +73,6 @@ static void patches(nm_backend *b, const nm_patches_args *args)
     }
 }
 
-/* ---- gradients ---- */
-
 /* to = factor from, or += */
 NM_INLINE void add_row(const float *from, float factor, bool add, int32_t n, float *to)
 {
@@ -92,7 +89,8 @@ static int32_t window_of(const nm_windows *w, int32_t position, int32_t i, int32
     return begin >= 0 && begin % w->stride == 0 && begin / w->stride < count ? begin / w->stride : -1;
 }
 
-/* The gradient of one row of an image. part: columns of dout per position of a window, 0: the same for all. */
+/* The gradient of one row of an image. part: columns of dout per position of a window, 0: the same for
+ * all. */
 static void sum_line(const window_line *at, nm_mat dout, int32_t part, float factor, bool add, nm_mat dx)
 {
     const nm_windows *w = &at->w;
@@ -132,8 +130,6 @@ static void patches_grad(nm_backend *b, const nm_patches_grad_args *args)
     check(w, args->dx, args->dout, w->size * w->size * args->dx.cols);
     sum_windows(b, w, args->dout, args->dx.cols, 1, args->add, args->dx);
 }
-
-/* ---- average pooling ---- */
 
 static void mean_line(const window_line *at, nm_mat map, nm_mat out)
 {

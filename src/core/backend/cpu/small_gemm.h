@@ -18,7 +18,8 @@ typedef struct operand {
     size_t row, step; /* strides of rows and columns; one of them is 1 */
 } operand;
 
-/* Right operand: panel j, of NM_TILE_COLS columns, begins at data + j * panel; its panel row k is at k * step. */
+/* Right operand: panel j, of NM_TILE_COLS columns, begins at data + j * panel; its panel row k is at k *
+ * step. */
 typedef struct panels {
     const float *data;
     size_t panel, step;
@@ -35,7 +36,8 @@ typedef struct small_gemm {
     size_t ldc;
 } small_gemm;
 
-/* Arguments of a tile in small structs, which are passed in registers: a struct in memory is slower for small depths. */
+/* Arguments of a tile in small structs, which are passed in registers: a struct in memory is slower for small
+ * depths. */
 typedef struct tile_size {
     int32_t rows, cols, depth; /* depth: number of panel rows */
     bool add;

@@ -12,8 +12,8 @@ enum {
     NM_LINE = 16, /* floats of a cache line */
     /* Even and odd k have separate registers for their sums. */
     NM_HALF_TILE = NM_PANEL_GROUP > 1 && NM_TILE_ROWS < 16,
-    /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from memory; for others
-     * b is in L2. */
+    /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from
+     * memory; for others b is in L2. */
     NM_NEAR_PREFETCH = 16,
     NM_FAR_PREFETCH = 128
 };
@@ -26,8 +26,8 @@ typedef struct tile_epilogue {
 
 /* c = epilogue(alpha a b), or epilogue(c + alpha a b) with `add`.
  * Element i of panel row k of a is a[i * a_row + k * a_step]; with AMX, the 16 panel rows of a group are
- * contiguous, those of group g and row i begin at a + i * a_row + g * a_step, and NM_LINE or NM_TILE_ROWS rows
- * are readable. Panel row k of b begins at b + k * b_step and is readable up to whole vectors.
+ * contiguous, those of group g and row i begin at a + i * a_row + g * a_step, and NM_LINE or NM_TILE_ROWS
+ * rows are readable. Panel row k of b begins at b + k * b_step and is readable up to whole vectors.
  * rows: 1 .. NM_TILE_ROWS, cols: 1 .. NM_TILE_COLS. */
 typedef struct gemm_tile {
     int32_t rows, cols, depth; /* of c; number of panel rows */
@@ -43,8 +43,8 @@ typedef struct gemm_tile {
     size_t ldc;
 } gemm_tile;
 
-/* c = alpha sum, or c += alpha sum, followed by the epilogue. `add`, `bias` and `relu` are constants after inlining: branches for
- * each vector make a tile of depth 256 3 % slower. */
+/* c = alpha sum, or c += alpha sum, followed by the epilogue. `add`, `bias` and `relu` are constants after
+ * inlining: branches for each vector make a tile of depth 256 3 % slower. */
 NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, vf sum[][2], const bool add,
                           const float *bias, const bool relu)
 {
@@ -187,13 +187,15 @@ NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][2])
 
 #if defined(NM_LEVEL_neon)
 
-/* Multiply-adds can use one lane of a vector, so a is loaded in vectors: of rows, or of panel rows k to k + NM_W - 1. */
+/* Multiply-adds can use one lane of a vector, so a is loaded in vectors: of rows, or of panel rows k to k +
+ * NM_W - 1. */
 NM_INLINE bool has_vectors_of_k(const gemm_tile *t)
 {
     return __builtin_constant_p(t->a_step) && t->a_step == 1;
 }
 
-/* The value of row i of panel row a, the one of this number, if not negative, of NM_W that are loaded together. */
+/* The value of row i of panel row a, the one of this number, if not negative, of NM_W that are loaded
+ * together. */
 NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, const float *a, const int number)
 {
     if (number >= 0)
@@ -236,8 +238,8 @@ NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vecto
 
 enum { NM_BLOCK_ROWS = NM_BF16_BLOCK / NM_PANEL_GROUP * NM_GROUP_ROWS }; /* panel rows of a block */
 
-/* Adds the sums of a block. The padding of a block to NM_BF16_BLOCK products, of which only a part is present in a panel, turns
- * negative zeros into positive ones. */
+/* Adds the sums of a block. The padding of a block to NM_BF16_BLOCK products, of which only a part is present
+ * in a panel, turns negative zeros into positive ones. */
 NM_INLINE void add_block(const int rows, const int vectors, const bool padded, vf sum[][2], vf even[][2],
                          vf odd[][2])
 {

@@ -1,9 +1,9 @@
 /* Point-to-point messages of MPI, and a thread for heartbeats.
  *
- * All waits poll, so that they end when another rank fails or is lost. A thread of each rank sends heartbeats to the next rank
- * of a ring and checks those of the previous rank, also during long computations. All calls of MPI are made while a mutex is
- * held (MPI_THREAD_SERIALIZED). Before the first heartbeat and after the last one, where calls of MPI may wait for a rank for
- * ever, a deadline ends the process. */
+ * All waits poll, so that they end when another rank fails or is lost. A thread of each rank sends heartbeats
+ * to the next rank of a ring and checks those of the previous rank, also during long computations. All calls
+ * of MPI are made while a mutex is held (MPI_THREAD_SERIALIZED). Before the first heartbeat and after the
+ * last one, where calls of MPI may wait for a rank for ever, a deadline ends the process. */
 #include "comm/mpi/comm_mpi.h"
 
 #include <mpi.h>
@@ -53,13 +53,12 @@ typedef struct mpi_comm {
     bool prints;
 } mpi_comm;
 
-/* NM_INTERRUPTED is not a failure: after a stop request, the other ranks wait for the one that writes the checkpoint. */
+/* NM_INTERRUPTED is not a failure: after a stop request, the other ranks wait for the one that writes the
+ * checkpoint. */
 static bool is_failure(int32_t status)
 {
     return status != NM_OK && status != NM_INTERRUPTED;
 }
-
-/* ---- control messages; the mutex is held ---- */
 
 static void receive_control(mpi_comm *c)
 {
@@ -137,8 +136,6 @@ static nm_status failure(const mpi_comm *c, nm_error *err)
     return status;
 }
 
-/* ---- data ---- */
-
 /* Waits between two polls, longer after many polls, for hosts with fewer cores than ranks. */
 static void pause_polling(int64_t polls)
 {
@@ -148,8 +145,8 @@ static void pause_polling(int64_t polls)
         nanosleep(&(struct timespec){.tv_nsec = polls < 2000 ? 20000 : 200000}, NULL);
 }
 
-/* Seconds that an exchange continues after another rank has failed: if that rank has completed the same exchange, its messages
- * will still arrive. */
+/* Seconds that an exchange continues after another rank has failed: if that rank has completed the same
+ * exchange, its messages will still arrive. */
 static const double GRACE = 1;
 
 static nm_status wait_for(mpi_comm *c, MPI_Request *requests, int n, nm_error *err)
@@ -216,8 +213,6 @@ static nm_status mpi_exchange(nm_comm *comm, const nm_comm_message *messages, si
     return NM_OK;
 }
 
-/* ---- end ---- */
-
 static bool all_finished(const mpi_comm *c)
 {
     for (int32_t rank = 0; rank < c->base.size; rank++)
@@ -226,7 +221,8 @@ static bool all_finished(const mpi_comm *c)
     return true;
 }
 
-/* Waits until all ranks have finished, or all but the lost one; after a failure, at most `timeout` seconds. */
+/* Waits until all ranks have finished, or all but the lost one; after a failure, at most `timeout`
+ * seconds. */
 static void await_results(mpi_comm *c)
 {
     double start = nm_clock();
@@ -323,9 +319,9 @@ static void finalize(mpi_comm *c)
     MPI_Finalize();
 }
 
-/* After a failure, other ranks may wait inside MPI, so the program ends with MPI_Abort. The rank that reports the failure calls
- * it first, half a second after it has printed the message, because MPICH's launcher loses what it has not read until then; the
- * others wait for that. */
+/* After a failure, other ranks may wait inside MPI, so the program ends with MPI_Abort. The rank that reports
+ * the failure calls it first, half a second after it has printed the message, because MPICH's launcher loses
+ * what it has not read until then; the others wait for that. */
 static void mpi_free(nm_comm *comm)
 {
     mpi_comm *c = (mpi_comm *)comm;

@@ -1,5 +1,6 @@
-/* A limit for calls that wait for other ranks and cannot be interrupted, such as MPI_Init and MPI_Finalize: a thread calls a
- * function, which ends the process, when the limit has passed. Time in which this process itself is stopped does not count. */
+/* A limit for calls that wait for other ranks and cannot be interrupted, such as MPI_Init and MPI_Finalize: a
+ * thread calls a function, which ends the process, when the limit has passed. Time in which this process
+ * itself is stopped does not count. */
 #ifndef NM_DEADLINE_H
 #define NM_DEADLINE_H
 
