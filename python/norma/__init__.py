@@ -10,8 +10,8 @@ import typing as _typing
 from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError, OutOfMemoryError,
                        UnsupportedError, UsageError, library as _library_of_package)
 from ._comparisons import Comparison, compare
-from ._models import (Classification, Classifier, LanguageModel, LineScore, Perplexity, Span, Tagged, Tagger,
-                      Translation, Translations, Translator, Word, load)
+from ._models import (Classification, Classifier, ImageClassifier, LanguageModel, LineScore, Perplexity, Span, Tagged,
+                      Tagger, Translation, Translations, Translator, Word, load)
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
 from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
@@ -19,7 +19,7 @@ from ._runs import Callbacks, Log, Progress, Run, Validation, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
 __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError", "FormatError",
-           "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
+           "ImageClassifier", "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
            "NormType", "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run",
            "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
            "UsageError", "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]

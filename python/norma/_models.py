@@ -542,12 +542,40 @@ class Classifier(_Model):
             yield from found
 
 
+class ImageClassifier(_Model):
+    """A model of images. It may be used by any number of threads at the same time.
+
+    path: a model file, a run folder or ``norma.Run``. options: [device]. Errors as ``Translator``.
+    """
+
+    _name = "image_classifier"
+
+    @property
+    def labels(self) -> List[str]:
+        """The classes."""
+        lib, handle = library(), self._handle
+        return [lib.nm_image_classifier_class(handle, i).decode()
+                for i in range(lib.nm_image_classifier_n_classes(handle))]
+
+    def classify(self, files: Iterable[PathLike]) -> List[Classification]:
+        """The most probable class of each JPEG or PNG file and the probabilities of all. FormatError: a damaged file;
+        FileError: a file cannot be read."""
+        names = [encoded_path("files", one) for one in _list_of("files", files)]
+        array = (c_char_p * len(names))(*names)
+        labels = self.labels
+        lib = library()
+        with self._call("nm_image_classifier_run", "nm_classifications_free", array, len(names)) as result:
+            return [Classification(lib.nm_classifications_label(result, i).decode(),
+                                   dict(zip(labels, lib.nm_classifications_probabilities(result, i)[:len(labels)])),
+                                   False) for i in range(len(names))]
+
+
 def load(path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[str, Any]] = None, **more: Any) -> Any:
     """The model of a path as the class of its task: ``norma.load("runs/x").translate([...])``. Options and errors as
-    ``Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier``."""
+    ``Translator``, ``LanguageModel``, ``Tagger``, ``Classifier`` and ``ImageClassifier``."""
     problem: Optional[UnsupportedError] = None
     paths = _paths(path)
-    for kind in (Translator, LanguageModel, Tagger, Classifier) if len(paths) == 1 else (Translator,):
+    for kind in (Translator, LanguageModel, Tagger, Classifier, ImageClassifier) if len(paths) == 1 else (Translator,):
         try:
             return kind(paths, options, **more)
         except UnsupportedError as error:

@@ -1,5 +1,6 @@
 /* Windows of images: patches of convolutions, average pooling. Windows that overlap, that leave positions of
- * the image out, and that begin outside of it. */
+ * the image out, and
+ * that begin outside it. */
 #include "kernel_checks.h"
 
 enum { SHAPES = 5 };

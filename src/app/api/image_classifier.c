@@ -1,5 +1,6 @@
 #include "norma/image_classifier.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "api/classifications.h"
@@ -7,6 +8,7 @@
 #include "task/image.h"
 
 struct nm_image_classifier {
+    pthread_mutex_t mutex; /* of the model, which computes one call at a time */
     nm_inference inference;
     const nm_image_parts *parts;
 };
@@ -28,6 +30,7 @@ nm_status nm_image_classifier_open(nm_image_classifier **classifier, const char 
         return nm_fail(err, NM_USAGE, "nm_image_classifier_open: %s is NULL",
                        classifier ? "path" : "classifier");
     nm_image_classifier *self = nm_allocate(sizeof *self);
+    pthread_mutex_init(&self->mutex, NULL);
     nm_status status = nm_inference_open(&self->inference, &inference_type, path, options, err);
     if (status != NM_OK) {
         nm_image_classifier_close(self);
@@ -43,6 +46,7 @@ void nm_image_classifier_close(nm_image_classifier *self)
     if (!self)
         return;
     nm_inference_close(&self->inference);
+    pthread_mutex_destroy(&self->mutex);
     free(self);
 }
 
@@ -54,6 +58,18 @@ const char *nm_image_classifier_option(const nm_image_classifier *self, const ch
 const char *nm_image_classifier_warning(const nm_image_classifier *self)
 {
     return self ? nm_inference_warning(&self->inference) : NULL;
+}
+
+void nm_image_classifier_stop(nm_image_classifier *self)
+{
+    if (self)
+        nm_call_requests_stop(&self->inference.calls);
+}
+
+void nm_image_classifier_set_proceed(nm_image_classifier *self, bool (*proceed)(void *user), void *user)
+{
+    if (self)
+        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
 }
 
 size_t nm_image_classifier_n_classes(const nm_image_classifier *self)
@@ -75,8 +91,14 @@ static nm_status classify(nm_image_classifier *self, const char *const *paths, n
     for (size_t i = 0; i < out->n && status == NM_OK; i++)
         status = paths[i] ? nm_image_file_read(paths[i], set.size, nm_image_set_add(&set, 0), err)
                           : nm_fail(err, NM_USAGE, "nm_image_classifier_run: path %zu is NULL", i);
+    pthread_mutex_lock(&self->mutex);
+    nm_call call;
+    nm_call_begin(&call, &self->inference.calls);
+    nm_task task = loaded->task;
+    task.stop = &call.stop;
     if (status == NM_OK)
-        status = nm_image_probabilities(&loaded->task, loaded->model, &set, out->n, out->probabilities, err);
+        status = nm_image_probabilities(&task, loaded->model, &set, out->n, out->probabilities, err);
+    pthread_mutex_unlock(&self->mutex);
     nm_image_set_release(&set);
     return status;
 }

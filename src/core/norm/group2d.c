@@ -1,7 +1,8 @@
 /* GroupNorm of images (Wu and He 2018): the groups of features are normalized with statistics over all
- * positions of an image. One group is what much of the literature on vision calls LayerNorm; LayerNorm of
- * single positions, as in ConvNeXt, is the type layer. For an image of P positions, and each of G groups of
- * its P d/G elements:
+ * positions of an image. One
+ * group is what much of the literature on vision calls LayerNorm; LayerNorm of single positions, as in
+ * ConvNeXt, is the type
+ * layer. For an image of P positions, and each of G groups of its P d/G elements:
  *
  *     mu      = mean(x)                                   shift
  *     s2      = mean((x - mu)^2)
@@ -15,7 +16,8 @@
  *     dbias   = sum over rows of dy
  *
  * A row of the kernel is one group of one image. At sites without images (site.rows = 0) a row is one token,
- * and the type equals group. */
+ * and the type equals
+ * group. */
 #include "norm/types.h"
 
 typedef struct group2d_config {
@@ -26,8 +28,7 @@ typedef struct group2d_config {
 /* clang-format off */
 static const nm_option group2d_options[] = {
     NM_OPTION(group2d_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(group2d_config, groups, "1", 1, 65536,
-        "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
+    NM_OPTION(group2d_config, groups, "1", 1, 65536, "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
     {0}};
 /* clang-format on */
 
@@ -40,9 +41,8 @@ static nm_status group2d_check(const void *settings, const nm_norm_site *site, n
 /* Where the elements of a group are. */
 typedef struct grouping {
     nm_token_norm spec;
-    /* features are copied to this many matrices, one per group; 1: they are normalized where they are */
-    int32_t parts;
-    nm_mat rows; /* shape of the kernel's matrices, without data */
+    int32_t parts; /* number of matrices, one per group, to which features are copied; 1: no copy */
+    nm_mat rows;   /* shape of the kernel's matrices, without data */
 } grouping;
 
 static grouping grouping_of(const nm_norm_call *call)

@@ -20,6 +20,7 @@ typedef struct picture { /* [height, width, 3], heap */
     int32_t height, width;
 } picture;
 
+#if defined(NORMA_LIBJPEG) || defined(NORMA_LIBPNG)
 /* NM_FORMAT for an empty or a very large image; otherwise allocates its pixels. */
 static nm_status alloc_picture(picture *p, uint32_t height, uint32_t width, const char *name, nm_error *err)
 {
@@ -29,6 +30,7 @@ static nm_status alloc_picture(picture *p, uint32_t height, uint32_t width, cons
     *p = (picture){nm_allocate((size_t)height * width * NM_IMAGE_CHANNELS), (int32_t)height, (int32_t)width};
     return NM_OK;
 }
+#endif
 
 #ifdef NORMA_LIBJPEG
 typedef struct jpeg_failure {

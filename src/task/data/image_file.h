@@ -8,9 +8,10 @@
 enum { NM_IMAGE_CHANNELS = 3, NM_IMAGE_MAX_SIDE = 16384, NM_IMAGE_MAX_SIZE = 224 };
 
 /* Reads an image and scales it to size x size by the mean over areas: pixels [size, size, 3], RGB. Gray
- * images and palettes become RGB; transparent pixels are composed with black.
- * NM_IO           the file cannot be read
- * NM_FORMAT       neither JPEG nor PNG, damaged, incomplete, or larger than NM_IMAGE_MAX_SIDE
+ * images and palettes become
+ * RGB; transparent pixels are composed with black.
+ * NM_IO  the file cannot be read
+ * NM_FORMAT  neither JPEG nor PNG, damaged, incomplete, or larger than NM_IMAGE_MAX_SIDE
  * NM_UNSUPPORTED  the library for this format was not present at build time */
 nm_status nm_image_file_read(const char *path, int32_t size, uint8_t *pixels, nm_error *err);
 /* The same from memory; name: of the image in messages. */

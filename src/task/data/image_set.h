@@ -1,5 +1,6 @@
 /* Labeled images: folders with one folder per class, and the binary records of CIFAR-10 (Krizhevsky 2009):
- * one byte with the class and 3 x 32 x 32 bytes, red, green and blue planes. */
+ * one byte with the
+ * class and 3 x 32 x 32 bytes, red, green and blue planes. */
 #ifndef NM_IMAGE_SET_H
 #define NM_IMAGE_SET_H
 
@@ -25,9 +26,10 @@ typedef struct nm_image_source {
 } nm_image_source;
 
 /* Appends the images of a source; set->size is set by the caller. Classes of a folder are in alphabetical
- * order, those of records have the names in batches.meta.txt, or else 0 to 9. Broken files are counted.
- * NM_IO        a folder or a file of records cannot be read
- * NM_FORMAT    there are no images, no file is an image, or a file of records is malformed
+ * order, those of records
+ * have the names in batches.meta.txt, or else 0 to 9. Broken files are counted.
+ * NM_IO  a folder or a file of records cannot be read
+ * NM_FORMAT  there are no images, no file is an image, or a file of records is malformed
  * NM_MISMATCH  an unknown class
  * NM_UNSUPPORTED  the library for the format of a file was not present at build time */
 nm_status nm_image_set_read(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
