@@ -10,7 +10,7 @@ import sys
 import tempfile
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 from ._handle import close
 from ._interrupt import Interruptible

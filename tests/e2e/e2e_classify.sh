@@ -275,25 +275,13 @@ refuses 2 "classify.probabilities = true has no effect" classify idf test.tsv --
 refuses 2 "data.label = 2 has no effect with data.format = lines" classify idf test.tsv --format lines --label 2
 refuses 2 "the vector of a text has no part for n-grams" train reviews.ini --run.folder none --model.ngram-weights idf
 
-# ---- logistic regression, whose logits are added at inference ----
-"$NORMA" train reviews.ini --run.folder logistic --train.updates 1 --schedule.lr 0 --model.logistic-buckets 1000 2>err ||
-    fail "train with a logistic regression: $(cat err)"
-has err "logistic regression: C "
-grep -q "\"data_size\":$texts,\"size_unit\":\"texts\"" logistic/log.jsonl || fail "the size of the data: $(head -n 1 logistic/log.jsonl)"
-has err "words and bigrams, validation accuracy "
-"$NORMA" classify logistic test.tsv --evaluate >out 2>err || fail "classify with a logistic regression: $(cat err)"
-accuracy=$(awk '$1 == "accuracy" { print $2 }' out)
-awk -v a="$accuracy" 'BEGIN { exit !(a >= 90) }' || fail "an untrained encoder and a logistic regression have an accuracy of $accuracy"
-[ "$(tensor logistic.words logistic/best.safetensors | grep -vc '^-*0.00000$')" -gt 20 ] || fail "no weights"
-tensor logistic.bigrams logistic/last.safetensors >fitted
-"$NORMA" train reviews.ini --run.folder logistic --resume --train.updates 2 2>err || fail "resume with a logistic regression: $(cat err)"
-has err "resumed at update 1"
-grep -q "logistic regression" err && fail "the logistic regression was fitted again: $(cat err)"
-tensor logistic.bigrams logistic/last.safetensors | cmp -s - fitted || fail "the logistic regression has changed"
-# 4096 classes of 20,000 words have more weights than are supported, without bigrams.
-perl -e 'for $c (1 .. 4096) { for $t (1 .. 2) { print "c$c\tw$c-$t x$c-$t y$c-$t\n" } }' >classes.tsv
-refuses 2 "words and 4096 classes, more than 67108864: decrease data.max_words or set model.logistic_buckets = 0" train reviews.ini \
-    --run.folder none --data.train classes.tsv --data.test= --data.valid_fraction 0 --model.logistic-buckets 2000
+# ---- a logistic regression belonged to the model in earlier versions ----
+refuses 2 'unknown option model.logistic_buckets: classifiers contain no logistic regression any more' train reviews.ini \
+    --run.folder none --model.logistic-buckets 2000
+{ cat reviews.ini && printf '[model]\nlogistic_buckets = 2000\n'; } >old.ini
+refuses 7 'model.logistic_buckets = 2000: classifiers contain no logistic regression any more' train old.ini --run.folder none
+sed -i 's/= 2000/= 0/' old.ini
+accepts 'done: 1 update,' train old.ini --run.folder old --train.updates 1
 
 awk 'BEGIN { for (i = 0; i < 40; i++) print (i % 2 ? "good\tfine" : "bad\tdull") (i < 7 ? " a b c d" : "") }' >lengths.tsv
 "$NORMA" train reviews.ini --run.folder cut --train.updates 1 --data.train lengths.tsv --data.test= --data.valid= --data.valid_fraction 0 \

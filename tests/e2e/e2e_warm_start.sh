@@ -57,25 +57,9 @@ has err "new: enc.0.self.norm.running_var, enc.0.ffn.norm.running_var"
 "$NORMA" train a.ini --run.folder rbn --tune batch --model.norm rbn --train.updates 1 2>err || fail "RBN: $(cat err)"
 lacks err "new:" # the same statistics
 
-# ---- a logistic regression is fitted to the new data, not copied ----
 write_reviews c.tsv 60 5 "the a book chapter is rather unusual" 2
 write_reviews c.valid 60 6 "the a book chapter is rather unusual" 2
 sed 's/= a\./= c./' a.ini >c.ini
-"$NORMA" train c.ini --run.folder logistic_c --model.logistic_buckets 50 --train.updates 1 2>err || fail "logistic: $(cat err)"
-"$NORMA" train a.ini --run.folder logistic_a --model.logistic_buckets 50 --train.updates 1 2>err || fail "logistic: $(cat err)"
-"$NORMA" train c.ini --run.folder logistic_warm --model.init_from logistic_a --model.logistic_buckets 50 --train.updates 1 2>err ||
-    fail "warm start with a logistic regression: $(cat err)"
-has err "new: logistic.words, logistic.bigrams, logistic.bias"
-tensor() { # FILE NAME: its checksum
-    perl -MDigest::MD5=md5_hex -e 'open(my $in, "<:raw", $ARGV[0]); local $/; my $file = <$in>; my $n = unpack("Q<", $file);
-        my ($from, $to) = substr($file, 8, $n) =~ /"\Q$ARGV[1]\E":\{"dtype":"F32","shape":\[[\d,]*\],"data_offsets":\[(\d+),(\d+)/ or die;
-        print md5_hex(substr($file, 8 + $n + $from, $to - $from))' "$@"
-}
-for name in words bigrams bias; do
-    [ "$(tensor logistic_c/last.safetensors logistic.$name)" = "$(tensor logistic_warm/last.safetensors logistic.$name)" ] ||
-        fail "logistic.$name was copied"
-done
-
 # ---- bigrams are hashed ids of words: their embeddings are copied only with the same dictionary; document frequencies never ----
 ngrams=(--model.ngram_dim 4 --model.ngram_buckets 50 --model.ngram_weights idf --train.updates 1)
 "$NORMA" train a.ini --run.folder ngrams_a "${ngrams[@]}" 2>err || fail "n-grams: $(cat err)"

@@ -1,6 +1,7 @@
 /* Small classifiers in double on the ref backend with fenced memory: gradients of all parameters against
- * central differences of the loss, for every norm whose backward is the derivative, pre- and post-norm, all
- * poolings and positions; and pooling and the logits of the logistic regression against known values. */
+ * central differences of
+ * the loss, for every norm whose backward is the derivative, pre- and post-norm, all poolings and
+ * positions; and pooling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,65 +92,6 @@ static void test_ngrams(void **state)
     run(settings);
 }
 
-static void set_matrix(const model_rig *r, const char *name, double first, double step)
-{
-    nm_tensor *matrix = &nm_params_find(&r->model->params, name)->tensor;
-    for (int32_t i = 0; i < matrix->rows * matrix->cols; i++) {
-        double value = first + step * ((i * 7) % 13);
-        nm_backend_upload(r->backend, (char *)matrix->data + (size_t)i * sizeof value, &value, sizeof value);
-    }
-}
-
-static void read_matrix(const model_rig *r, const char *name, double *values)
-{
-    nm_tensor *matrix = &nm_params_find(&r->model->params, name)->tensor;
-    nm_backend_download(r->backend, values, matrix->data,
-                        (size_t)matrix->rows * (size_t)matrix->cols * sizeof *values);
-}
-
-static void logits_of(model_rig *r, double *logits)
-{
-    nm_tape_start(&r->tape, false, 1, 0);
-    nm_model_output out = r->model->type->forward(r->model, &r->tape, &batch);
-    nm_tensor *z = nm_linear(&r->tape, out.hidden, out.weight, out.bias, NM_ACT_NONE, 0);
-    assert_int_equal(z->rows, TEXTS);
-    nm_backend_download(r->backend, logits, z->data, TEXTS * CLASSES * sizeof *logits);
-}
-
-/* The logistic regression changes the logits at inference by 1/sqrt(n) sum_t L[w_t] + M[bucket_t] + b, and no
- * gradient. */
-static void test_logistic(void **state)
-{
-    (void)state;
-    enum { BUCKETS = 3 };
-    static const char *const settings[] = {
-        "model.logistic_buckets", "3", "model.pooling", "mean", "model.norm_position", "pre", NULL};
-    double without[TEXTS][CLASSES], with[TEXTS][CLASSES], words[VOCAB][CLASSES], bigrams[BUCKETS][CLASSES],
-        bias[CLASSES];
-    model_rig r;
-    rig_open(&r, settings);
-    r.batch = batch;
-    logits_of(&r, without[0]);
-    set_matrix(&r, "logistic.words", -1, 0.25);
-    set_matrix(&r, "logistic.bigrams", 0.5, -0.125);
-    set_matrix(&r, "logistic.bias", 0.25, 1);
-    read_matrix(&r, "logistic.words", words[0]);
-    read_matrix(&r, "logistic.bigrams", bigrams[0]);
-    read_matrix(&r, "logistic.bias", bias);
-    logits_of(&r, with[0]);
-    for (int s = 0; s < TEXTS; s++)
-        for (int k = 0; k < CLASSES; k++) {
-            double sum = 0, n = offsets[s + 1] - offsets[s];
-            for (int i = 0; i < n; i++) {
-                const int32_t *text = ids + offsets[s];
-                sum += words[text[i]][k] + bigrams[nm_classifier_model_bucket(BUCKETS, text, (size_t)i)][k];
-            }
-            double expected = without[s][k] + sum / sqrt(n) + bias[k];
-            assert_true(fabs(with[s][k] - expected) < 1e-12);
-        }
-    model_rig_check(&r, model_softmax_loss);
-}
-
 static void set_column(const model_rig *r, const char *name, double first, double step)
 {
     nm_tensor *column = &nm_params_find(&r->model->params, name)->tensor;
@@ -232,7 +174,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_exact_norm), cmocka_unit_test(test_positions_and_poolings),
         cmocka_unit_test(test_ngrams),           cmocka_unit_test(test_weighted_ngrams),
-        cmocka_unit_test(test_logistic),         cmocka_unit_test(test_weighted_pool),
-        cmocka_unit_test(test_pooled_values)};
+        cmocka_unit_test(test_weighted_pool),    cmocka_unit_test(test_pooled_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "baseline/kneser_ney.h"
-#include "model/logistic.h"
+#include "baseline/logistic.h"
 
 static nm_sparse sparse_of(size_t n, size_t n_columns, const float *dense)
 {

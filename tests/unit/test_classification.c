@@ -381,44 +381,6 @@ static void test_largest_batch(void **state)
     nm_options_free(options);
 }
 
-/* Rows of the weights of bigrams with 1,000,000 buckets. */
-static int32_t bigram_rows(int32_t words, int32_t classes, bool *valid)
-{
-    const nm_backend_options device = {.name = "ref", .dtype = NM_F32};
-    const nm_model_sizes sizes = {.source = words, .target = classes};
-    nm_options *options = nm_options_create();
-    nm_backend *backend;
-    nm_model *model;
-    nm_error err;
-    assert_int_equal(nm_backend_create(&backend, &device, &err), NM_OK);
-    nm_model_options_add(options, &nm_model_classifier);
-    assert_int_equal(nm_options_set(options, "model.width", "8", NM_ORIGIN_COMMAND, &err), NM_OK);
-    assert_int_equal(nm_options_set(options, "model.logistic_buckets", "1000000", NM_ORIGIN_COMMAND, &err),
-                     NM_OK);
-    nm_backend_dry_run(backend, true);
-    if (nm_model_create(&model, &nm_model_classifier, backend, options, &sizes, false, &err) != NM_OK)
-        fail_msg("%s", err.text);
-    int32_t rows = nm_classifier_model_find_logistic(model).bigrams->rows;
-    *valid = nm_classification_check_logistic(model, &err) == NM_OK;
-    nm_model_free(model);
-    nm_options_free(options);
-    nm_backend_free(backend);
-    return rows;
-}
-
-/* The number of buckets is limited by that of the weights, 2^26. */
-static void test_buckets_of_many_classes(void **state)
-{
-    (void)state;
-    bool valid;
-    assert_int_equal(bigram_rows(1000, 2, &valid), 1000000);
-    assert_true(valid);
-    assert_int_equal(bigram_rows(1000, 1000, &valid), (1 << 26) / 1000 - 1000);
-    assert_true(valid);
-    assert_int_equal(bigram_rows(70000, 1000, &valid), 1);
-    assert_false(valid);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reading),
@@ -428,7 +390,6 @@ int main(void)
                                        cmocka_unit_test(test_texts_are_independent),
                                        cmocka_unit_test(test_resume_is_exact),
                                        cmocka_unit_test(test_largest_batch),
-                                       cmocka_unit_test(test_penalty_is_added_to_the_mean_loss),
-                                       cmocka_unit_test(test_buckets_of_many_classes)};
+                                       cmocka_unit_test(test_penalty_is_added_to_the_mean_loss)};
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -275,8 +275,8 @@ static nm_prepare_existing existing_parts(const nm_prepared_texts *texts)
     return like;
 }
 
-static nm_status prepare(nm_prepared *self, const char *settings, const char *const *options,
-                         const nm_prepare_events *events, nm_error *err)
+static nm_status prepare_data(nm_prepared *self, const char *settings, const char *const *options,
+                              const nm_prepare_events *events, nm_error *err)
 {
     char *warning;
     NM_TRY(nm_settings_apply(self->options, "prepare", options, err));
@@ -311,7 +311,7 @@ nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const 
     self->config =
         nm_options_add(self->options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_options_add_rules(self->options, nm_prepare_rules);
-    nm_status status = prepare(self, settings, options, events ? events : &none, err);
+    nm_status status = prepare_data(self, settings, options, events ? events : &none, err);
     if (status == NM_OK && prepared)
         *prepared = self;
     else

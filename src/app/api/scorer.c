@@ -38,7 +38,7 @@ struct nm_scores {
 };
 
 /* Whether a key begins with one of the words of a list, each followed by a space. */
-static bool is_listed(const char *list, const char *key)
+static bool begins_with_listed(const char *list, const char *key)
 {
     for (; *list; list = strchr(list, ' ') + 1)
         if (!strncmp(key, list, strcspn(list, " ")))
@@ -52,7 +52,8 @@ static nm_status check_options(const nm_options *options, const nm_score_metric 
     char *path, *warning = NULL;
     for (size_t i = 0; (path = nm_options_path(options, i)); i++) {
         const char *key = strchr(path, '.') + 1;
-        bool own = is_listed("bootstrap seed centered sentence ", key) || is_listed(metric->options, key);
+        bool own = begins_with_listed("bootstrap seed centered sentence ", key) ||
+                   begins_with_listed(metric->options, key);
         nm_status status = NM_OK;
         if (!own && nm_options_origin(options, path) != NM_ORIGIN_DEFAULT)
             status = nm_fail(err, NM_USAGE, "%s has no effect on this metric", path);

@@ -154,7 +154,7 @@ static nm_status write_texts(const demo *d, nm_error *err)
     return NM_OK;
 }
 
-static int prepare(const demo *d)
+static int prepare_demo(const demo *d)
 {
     arguments a = {0};
     if (!d->kind->prepare)
@@ -177,7 +177,7 @@ static nm_status make_data(const demo *d, const char *key, int *code, nm_error *
         status =
             nm_fail(err, NM_USAGE,
                     "%s contains the demo of another text; choose another folder with --folder", d->folder);
-    if (status == NM_OK && !known && (*code = prepare(d)) == NM_OK)
+    if (status == NM_OK && !known && (*code = prepare_demo(d)) == NM_OK)
         status = nm_file_write(path, key, strlen(key), err);
     free(path);
     free(present);

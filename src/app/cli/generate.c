@@ -149,6 +149,7 @@ static nm_status continue_lines(job *self, const char *name, FILE *stream, nm_er
     nm_documents reader;
     nm_line_list lines = {0};
     nm_documents_init(&reader, stream, name, rule);
+    reader.prompts = true;
     nm_status status = NM_OK;
     for (bool more = true; more && status == NM_OK;) {
         nm_line_list_clear(&lines);

@@ -65,7 +65,7 @@ static char *describe_range(const nm_option *row)
 }
 
 /* Whether the list of paths contains "SECTION.KEY"; list NULL: true. */
-static bool is_listed(const char *const *list, const char *section, const char *key)
+static bool lists_option(const char *const *list, const char *section, const char *key)
 {
     size_t length = strlen(section);
     for (; list && *list; list++)
@@ -76,7 +76,7 @@ static bool is_listed(const char *const *list, const char *section, const char *
 
 bool nm_cli_accepts(const nm_command *command, const char *section, const char *key)
 {
-    return !command->unlisted || !is_listed(command->unlisted, section, key);
+    return !command->unlisted || !lists_option(command->unlisted, section, key);
 }
 
 static const char *placeholder(const nm_option *row)
@@ -177,7 +177,7 @@ static void print_section(const nm_command *command, const nm_options *options, 
 {
     bool any = false;
     for (const nm_option *row = rows; row && row->name; row++) {
-        if (!is_listed(list, section, row->name) || !nm_cli_accepts(command, section, row->name))
+        if (!lists_option(list, section, row->name) || !nm_cli_accepts(command, section, row->name))
             continue;
         if (!any)
             fprintf(out, "\n[%s]\n", section);

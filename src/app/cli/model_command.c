@@ -62,7 +62,7 @@ nm_status nm_cli_output_close(nm_cli_output *output, nm_status status, nm_error 
 }
 
 /* Whether a comma-separated list contains the text. */
-static bool is_listed(const char *list, const char *text)
+static bool list_contains(const char *list, const char *text)
 {
     size_t length = strlen(text);
     for (const char *at = list; *at;) {
@@ -80,7 +80,7 @@ const char **nm_cli_settings(const nm_cli *cli, const char *own)
     size_t n = 0;
     for (size_t i = 0; i + 1 < cli->n_settings; i += 2) {
         char *section = nm_format("%.*s", (int)strcspn(cli->settings[i], "."), cli->settings[i]);
-        bool left_out = is_listed(own, cli->settings[i]) || is_listed(own, section);
+        bool left_out = list_contains(own, cli->settings[i]) || list_contains(own, section);
         free(section);
         if (left_out)
             continue;

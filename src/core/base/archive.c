@@ -27,10 +27,10 @@ struct nm_archive {
     char *file;
     int fd;
     int error; /* errno of a failed read of the file, which libarchive may report as damaged data; 0: none */
+    bool zip_only; /* NumPy's npz */
     void *library;
     archive_stream *stream;
     archive_stream *(*create)(void);
-    int (*all_filters)(archive_stream *), (*all_formats)(archive_stream *);
     int (*set_read)(archive_stream *, read_callback *);
     int (*set_skip)(archive_stream *, skip_callback *);
     int (*set_seek)(archive_stream *, seek_callback *);
@@ -38,7 +38,9 @@ struct nm_archive {
     int (*open)(archive_stream *);
     int (*error_number)(archive_stream *);
     int (*next)(archive_stream *, archive_entry **entry);
-    const char *(*name)(archive_entry *);
+    const char *(*name)(archive_entry *), *(*hard_link)(archive_entry *), *(*symbolic_link)(archive_entry *);
+    unsigned (*kind)(archive_entry *);
+    archive_entry *entry; /* the current member */
     ssize_t (*read)(archive_stream *, void *out, size_t n);
     const char *(*message)(archive_stream *);
     int (*release)(archive_stream *);
@@ -74,8 +76,6 @@ static bool load(nm_archive *self, const char *name, void *function)
 static bool load_all(nm_archive *self)
 {
     return load(self, "archive_read_new", &self->create) &&
-           load(self, "archive_read_support_filter_all", &self->all_filters) &&
-           load(self, "archive_read_support_format_all", &self->all_formats) &&
            load(self, "archive_read_set_read_callback", &self->set_read) &&
            load(self, "archive_read_set_skip_callback", &self->set_skip) &&
            load(self, "archive_read_set_seek_callback", &self->set_seek) &&
@@ -84,6 +84,9 @@ static bool load_all(nm_archive *self)
            load(self, "archive_errno", &self->error_number) &&
            load(self, "archive_read_next_header", &self->next) &&
            load(self, "archive_entry_pathname", &self->name) &&
+           load(self, "archive_entry_hardlink", &self->hard_link) &&
+           load(self, "archive_entry_symlink", &self->symbolic_link) &&
+           load(self, "archive_entry_filetype", &self->kind) &&
            load(self, "archive_read_data", &self->read) &&
            load(self, "archive_error_string", &self->message) &&
            load(self, "archive_read_free", &self->release);
@@ -145,6 +148,7 @@ nm_status nm_archive_next(nm_archive *self, const char **name, nm_error *err)
         if (result > 0)
             return NM_OK;
         *name = self->name(entry);
+        self->entry = entry;
     }
     *name += !strncmp(*name, "./", 2) ? 2 : 0;
     return NM_OK;
@@ -176,6 +180,24 @@ static nm_status find_member(nm_archive *self, const char *member, nm_error *err
     return status;
 }
 
+/* Tar and zip with four compressions, by name: libarchive's "all" would start programs such as lrzip from PATH, which the first
+ * bytes of a file select, and read many formats that no corpus has. */
+static nm_status enable_formats(nm_archive *self, nm_error *err)
+{
+    static const char *const names[] = {
+        "archive_read_support_filter_gzip", "archive_read_support_filter_bzip2",
+        "archive_read_support_filter_xz",   "archive_read_support_filter_zstd",
+        "archive_read_support_format_tar",  "archive_read_support_format_zip"};
+    enum { FORMATS = 4 }; /* the first of them */
+    for (size_t i = self->zip_only ? FORMATS + 1 : 0; i < sizeof names / sizeof *names; i++) {
+        int (*enable)(archive_stream *);
+        /* ARCHIVE_WARN: this libarchive was built without the compression's library and would start a program */
+        if ((!load(self, names[i], &enable) || enable(self->stream)) && i >= FORMATS)
+            return nm_fail(err, NM_UNSUPPORTED, "%s: libarchive cannot read it: %s", self->file, names[i]);
+    }
+    return NM_OK;
+}
+
 static nm_status open_archive(nm_archive *self, nm_error *err)
 {
     self->fd = open(self->file, O_RDONLY | O_CLOEXEC);
@@ -192,8 +214,7 @@ static nm_status open_archive(nm_archive *self, nm_error *err)
     self->stream = self->create();
     if (!self->stream)
         return nm_fail(err, NM_MEMORY, "%s: out of memory", self->file);
-    self->all_filters(self->stream);
-    self->all_formats(self->stream);
+    NM_TRY(enable_formats(self, err));
     self->set_read(self->stream, read_block);
     self->set_skip(self->stream, skip_bytes);
     self->set_seek(self->stream, seek_file);
@@ -201,15 +222,14 @@ static nm_status open_archive(nm_archive *self, nm_error *err)
     return self->open(self->stream) ? fail_reading(self, "not an archive", err) : NM_OK;
 }
 
-/* Takes ownership of `file`, the path of the archive. Searches the member unless it is NULL. */
-static nm_status create_archive(nm_archive **archive, char *file, const char *member, nm_error *err)
+/* Opens the archive before its first member. */
+static nm_status create_archive(nm_archive **archive, const char *file, bool zip_only, nm_error *err)
 {
     *archive = nm_allocate(sizeof **archive);
-    (*archive)->file = file;
+    (*archive)->file = nm_duplicate(file);
     (*archive)->fd = -1;
+    (*archive)->zip_only = zip_only;
     nm_status status = open_archive(*archive, err);
-    if (status == NM_OK && member)
-        status = find_member(*archive, member, err);
     if (status != NM_OK) {
         nm_archive_close(*archive);
         *archive = NULL;
@@ -217,20 +237,99 @@ static nm_status create_archive(nm_archive **archive, char *file, const char *me
     return status;
 }
 
-nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
+/* The name of the member that a symbolic link in `member` leads to, heap; NULL if it leads out of the archive. */
+static char *resolve_link(const char *member, const char *target)
 {
-    size_t prefix = nm_archive_prefix(path);
-    if (!prefix) /* it was removed since, or cannot be read */
-        return nm_fail(err, NM_IO, "%s: No such file in an archive", path);
-    return create_archive(archive, nm_format("%.*s", (int)prefix, path), path + prefix + 1, err);
+    const char *slash = strrchr(member, '/');
+    size_t n = slash ? (size_t)(slash - member) : 0;
+    if (*target == '/')
+        return NULL;
+    char *name = nm_allocate(strlen(member) + strlen(target) + 2);
+    memcpy(name, member, n);
+    while (*target) {
+        size_t part = strcspn(target, "/");
+        if (part == 2 && !memcmp(target, "..", 2)) {
+            if (!n) {
+                free(name);
+                return NULL;
+            }
+            while (n && name[n - 1] != '/')
+                n--;
+            n -= n > 0;
+        } else if (part && !(part == 1 && *target == '.')) {
+            if (n)
+                name[n++] = '/';
+            memcpy(name + n, target, part);
+            n += part;
+        }
+        target += part + (target[part] != 0);
+    }
+    name[n] = 0;
+    return name;
 }
 
-nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *err)
+/* *target: heap, the member that the current one, a link, leads to; NULL for a regular file. NM_UNSUPPORTED for other kinds, whose
+ * data would be read as an empty text. */
+static nm_status find_target(const nm_archive *self, const char *member, char **target, nm_error *err)
+{
+    enum { KIND = 0170000, REGULAR = 0100000, FOLDER = 0040000 };
+    const char *hard = self->hard_link(self->entry), *symbolic = self->symbolic_link(self->entry);
+    unsigned kind = self->kind(self->entry) & KIND;
+    *target = NULL;
+    if (hard) {
+        *target = nm_duplicate(hard + (strncmp(hard, "./", 2) ? 0 : 2));
+        return NM_OK;
+    }
+    if (symbolic) {
+        *target = resolve_link(member, symbolic);
+        return *target ? NM_OK
+                       : nm_fail(err, NM_UNSUPPORTED, "%s: %s is a link to %s, which is not in the archive",
+                                 self->file, member, symbolic);
+    }
+    return kind == REGULAR ? NM_OK
+                           : nm_fail(err, NM_UNSUPPORTED, "%s: %s is %s", self->file, member,
+                                     kind == FOLDER ? "a folder" : "not a regular file");
+}
+
+nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
+{
+    enum { MAX_LINKS = 16 };
+    size_t prefix = nm_archive_prefix(path);
+    *archive = NULL;
+    if (!prefix) /* it was removed since, or cannot be read */
+        return nm_fail(err, NM_IO, "%s: No such file in an archive", path);
+    char *file = nm_format("%.*s", (int)prefix, path), *member = nm_duplicate(path + prefix + 1);
+    nm_status status = NM_OK;
+    for (int links = 0; status == NM_OK && !*archive; links++) {
+        char *target = NULL;
+        status = create_archive(archive, file, false, err);
+        if (status == NM_OK)
+            status = find_member(*archive, member, err);
+        if (status == NM_OK)
+            status = find_target(*archive, member, &target, err);
+        if (status == NM_OK && target && links == MAX_LINKS)
+            status = nm_fail(err, NM_FORMAT, "%s: %s leads to more than %d links", file, path + prefix + 1,
+                             MAX_LINKS);
+        if (*archive && (status != NM_OK || target)) { /* a target may precede its link */
+            nm_archive_close(*archive);
+            *archive = NULL;
+        }
+        if (target) {
+            free(member);
+            member = target;
+        }
+    }
+    free(member);
+    free(file);
+    return status;
+}
+
+nm_status nm_archive_open_zip(nm_archive **archive, const char *file, nm_error *err)
 {
     struct stat info;
     if (stat(file, &info))
         return nm_fail(err, nm_file_error_status(errno), "%s: %s", file, strerror(errno));
-    return create_archive(archive, nm_duplicate(file), NULL, err);
+    return create_archive(archive, file, true, err);
 }
 
 ssize_t nm_archive_read(nm_archive *self, char *out, size_t n)

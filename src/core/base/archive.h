@@ -1,4 +1,5 @@
-/* Files inside archives (tar, tar.gz, zip and others), read by libarchive, which is loaded on first use. */
+/* Files inside archives (zip, and tar with gzip, bzip2, xz or zstd), read by libarchive, which is loaded on
+ * first use. */
 #ifndef NM_ARCHIVE_H
 #define NM_ARCHIVE_H
 
@@ -11,16 +12,20 @@ size_t nm_archive_prefix(const char *path);
 
 typedef struct nm_archive nm_archive;
 
-/* Opens the archive of a path with a positive nm_archive_prefix and searches the member that the rest of the
- * path names; nm_archive_read then returns its data. NM_UNSUPPORTED without libarchive; NM_IO for a missing
- * member, the message names the most similar one; NM_FORMAT for a file that is not an archive. *archive is
- * NULL after an error. */
+/* Opens the archive of a path with a positive nm_archive_prefix and searches the member that the rest of
+ * the path names;
+ * nm_archive_read then returns its data. NM_UNSUPPORTED without libarchive; NM_IO for a missing member, the
+ * message names the
+ * most similar one; NM_FORMAT for a file that is not an archive. A link to another member is followed;
+ * NM_UNSUPPORTED for other links,
+ * folders and devices. *archive is NULL after an error. */
 nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err);
-/* Opens an archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT as
+/* Opens a zip archive before its first member. NM_IO: there is no such file; NM_UNSUPPORTED, NM_FORMAT as
  * above. */
-nm_status nm_archive_open_all(nm_archive **archive, const char *file, nm_error *err);
+nm_status nm_archive_open_zip(nm_archive **archive, const char *file, nm_error *err);
 /* Advances to the next member. *name is its path without a leading "./", valid until the next call; NULL
- * after the last member. NM_FORMAT for damaged data. */
+ * after the last
+ * member. NM_FORMAT for damaged data. */
 nm_status nm_archive_next(nm_archive *archive, const char **name, nm_error *err);
 /* Reads at most n bytes of the current member. Returns their number, 0 at its end, -1 with errno EBADMSG for
  * damaged data. */

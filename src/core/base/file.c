@@ -476,19 +476,40 @@ void nm_lines_init(nm_lines *lines, FILE *stream, const char *path)
     *lines = (nm_lines){.stream = stream, .path = path};
 }
 
+static bool grow_line(nm_lines *lines)
+{
+    size_t capacity = lines->capacity ? 2 * lines->capacity : 256;
+    char *text = realloc(lines->text, capacity);
+    if (!text)
+        return false;
+    lines->text = text;
+    lines->capacity = capacity;
+    return true;
+}
+
 nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
 {
     errno = 0;
-    ssize_t length = getline(&lines->text, &lines->capacity, lines->stream);
-    if (length < 0 || ferror(lines->stream)) { /* getline returns what it read before an error */
-        *more = false;
-        if (ferror(lines->stream))
-            return nm_fail(err, nm_input_error_status(errno), "%s:%lld: reading failed: %s", lines->path,
-                           (long long)lines->number + 1, nm_input_error_text(errno));
-        return errno == ENOMEM ? nm_fail(err, NM_MEMORY, "%s:%lld: line too long for memory", lines->path,
-                                         (long long)lines->number + 1)
-                               : NM_OK;
+    size_t length = 0, dropped = 0;
+    bool memory = true;
+    for (int byte = 0; byte != '\n' && memory && (byte = getc_unlocked(lines->stream)) != EOF;) {
+        memory = length + 1 < lines->capacity || grow_line(lines);
+        if (memory && length <= NM_LINE_MAX)
+            lines->text[length++] = (char)byte;
+        else if (memory && ++dropped > NM_LINE_MAX)
+            return nm_fail(err, NM_FORMAT, "%s:%lld: line of more than %zu bytes", lines->path,
+                           (long long)lines->number + 1, 2 * NM_LINE_MAX);
     }
+    *more = false;
+    if (!memory)
+        return nm_fail(err, NM_MEMORY, "%s:%lld: line too long for memory", lines->path,
+                       (long long)lines->number + 1);
+    if (ferror(lines->stream))
+        return nm_fail(err, nm_input_error_status(errno), "%s:%lld: reading failed: %s", lines->path,
+                       (long long)lines->number + 1, nm_input_error_text(errno));
+    if (!length)
+        return NM_OK;
+    lines->text[length] = 0;
     *more = true;
     lines->number++;
     static const char mark[] = "\xEF\xBB\xBF";
@@ -496,10 +517,10 @@ nm_status nm_lines_next(nm_lines *lines, bool *more, nm_error *err)
         length -= 3;
         memmove(lines->text, lines->text + 3, (size_t)length + 1);
     }
-    if (length && lines->text[length - 1] == '\n')
-        length--;
-    if (length && lines->text[length - 1] == '\r')
-        length--;
+    lines->has_newline = length && lines->text[length - 1] == '\n';
+    length -= lines->has_newline;
+    lines->has_return = length && lines->text[length - 1] == '\r';
+    length -= lines->has_return;
     lines->text[length] = 0;
     lines->bytes = (size_t)length;
     return NM_OK;

@@ -79,14 +79,20 @@ nm_status nm_file_flush(FILE *stream, const char *path, nm_error *err);
 /* nm_file_flush, then fclose (except standard input and output). */
 nm_status nm_file_close(FILE *stream, const char *path, nm_error *err);
 
-/* Line reader: one line per call, without its newline ("\n" or "\r\n"), of any length that fits memory. A
- * byte order mark at the start of the file is skipped. */
+/* Line reader: one line per call, without its newline ("\n" or "\r\n"). Only the first NM_LINE_MAX + 1
+ * bytes of a longer line are
+ * kept, which nm_line_check refuses; a line of more than twice that is NM_FORMAT. A byte order mark
+ * at the start of the file is skipped. */
+#define NM_LINE_MAX ((size_t)256 << 20)
+
 typedef struct nm_lines {
     FILE *stream;
     const char *path; /* for messages; not owned */
     char *text;       /* the current line, NUL-terminated; owned by the reader */
     size_t bytes, capacity;
     int64_t number; /* of the current line, from 1 */
+    bool has_newline,
+        has_return; /* the current line ends with a newline; with a carriage return before that */
     bool keep_bom;  /* do not skip a byte order mark; set after nm_lines_init */
 } nm_lines;
 

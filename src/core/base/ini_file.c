@@ -32,16 +32,6 @@ static nm_status include_file(const reader *self, const char *value, nm_error *e
     return status;
 }
 
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t length = strlen(text);
-    while (length && isspace((unsigned char)text[length - 1]))
-        text[--length] = 0;
-    return text;
-}
-
 /* A comment starts with # or ; at the start of a line, or with ; after whitespace. */
 static void cut_comment(char *line)
 {
@@ -68,7 +58,7 @@ static nm_status read_setting(const reader *self, char *line, const char *commen
     if (!equals)
         return nm_fail(err, NM_FORMAT, "expected [section] or name = value");
     *equals = 0;
-    const nm_ini_setting setting = {self->section, trim(line), trim(equals + 1), comment};
+    const nm_ini_setting setting = {self->section, nm_trim(line), nm_trim(equals + 1), comment};
     if (!self->section && !strcmp(setting.name, "include"))
         return include_file(self, setting.value, err);
     return self->visit(self->user, &setting, err);
@@ -76,16 +66,16 @@ static nm_status read_setting(const reader *self, char *line, const char *commen
 
 static nm_status read_line(reader *self, char *line, nm_error *err)
 {
-    line = trim(line);
+    line = nm_trim(line);
     char *comment = last_comment(line);
     cut_comment(line);
-    line = trim(line);
+    line = nm_trim(line);
     size_t length = strlen(line);
     nm_status status = NM_OK;
     if (length && line[0] == '[' && line[length - 1] == ']') {
         line[length - 1] = 0;
         free(self->section);
-        self->section = nm_duplicate(trim(line + 1));
+        self->section = nm_duplicate(nm_trim(line + 1));
     } else if (length) {
         status = read_setting(self, line, comment, err);
     }

@@ -11,4 +11,11 @@ static inline json_t *nm_json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* The number of a key of an object; NaN if it has none. */
+static inline double nm_json_number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
 #endif

@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,6 +73,16 @@ void nm_format_append(char **text, const char *format, ...)
 void nm_list_append(char **list, const char *item)
 {
     nm_format_append(list, "%s%s", *list && **list ? ", " : "", item);
+}
+
+char *nm_trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+    size_t length = strlen(text);
+    while (length && isspace((unsigned char)text[length - 1]))
+        text[--length] = 0;
+    return text;
 }
 
 char *nm_duplicate(const char *text)

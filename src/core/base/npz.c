@@ -112,11 +112,14 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
  * wrong. */
 static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name, nm_error *err)
 {
-    enum { BLOCK = 1 << 16 };
+    enum { BLOCK = 1 << 16, MAX_ARRAYS = 1 << 14 };
     static const char suffix[] = ".npy";
+    char block[BLOCK];
     size_t length = strlen(name), capacity = 0;
     if (length <= strlen(suffix) || strcmp(name + length - strlen(suffix), suffix))
         return nm_fail(err, NM_FORMAT, "%s: %.100s: not the name of an array", npz->path, name);
+    if (npz->n == MAX_ARRAYS)
+        return nm_fail(err, NM_FORMAT, "%s: more than %d arrays", npz->path, MAX_ARRAYS);
     NM_GROW(npz->arrays, npz->n, npz->capacity);
     nm_npz_array *array = &npz->arrays[npz->n];
     *array = (nm_npz_array){.name = nm_format("%.*s", (int)(length - strlen(suffix)), name)};
@@ -126,14 +129,15 @@ static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name,
         return nm_fail(err, NM_FORMAT, "%s: %.100s: there are two arrays of this name", npz->path,
                        array->name);
     for (;;) {
-        char *data = array->data;
-        NM_RESERVE(data, array->bytes + BLOCK, capacity);
-        array->data = data;
-        ssize_t n = nm_archive_read(archive, data + array->bytes, BLOCK);
+        ssize_t n = nm_archive_read(archive, block, BLOCK);
         if (n < 0)
             return nm_fail(err, NM_FORMAT, "%s: %.100s: the archive is damaged", npz->path, array->name);
         if (!n)
             return parse_array(npz, array, err);
+        char *data = array->data;
+        NM_RESERVE(data, array->bytes + (size_t)n, capacity);
+        array->data = data;
+        memcpy(data + array->bytes, block, (size_t)n);
         array->bytes += (size_t)n;
     }
 }
@@ -142,7 +146,7 @@ nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err)
 {
     nm_archive *archive;
     *npz = (nm_npz){.path = nm_duplicate(path)};
-    NM_TRY(nm_archive_open_all(&archive, path, err));
+    NM_TRY(nm_archive_open_zip(&archive, path, err));
     const char *name;
     nm_status status;
     while ((status = nm_archive_next(archive, &name, err)) == NM_OK && name) {

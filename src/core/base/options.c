@@ -63,6 +63,8 @@ static const char *keep_text(nm_options *options, const char *value)
 static nm_status unknown_option(const nm_options *options, const char *path, nm_error *err)
 {
     const nm_old_option *old = nm_old_option_find(path, NULL);
+    if (old && old->removed)
+        return nm_fail(err, NM_USAGE, "unknown option %s: %s", path, old->removed);
     if (old)
         return nm_fail(err, NM_USAGE, "unknown option %s: it has been renamed to %s", path, old->name);
     const char *name = nm_option_name(path);

@@ -147,9 +147,10 @@ static void gzip_close(void *state)
 #ifdef NORMA_LZMA
 static void *xz_open(void)
 {
+    enum { MEMORY = 1 << 30 }; /* xz -9 needs 65 MiB; a file can demand 4 GiB */
     lzma_stream *self = nm_allocate(sizeof *self);
     *self = (lzma_stream)LZMA_STREAM_INIT;
-    if (lzma_stream_decoder(self, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK)
+    if (lzma_stream_decoder(self, MEMORY, LZMA_CONCATENATED) == LZMA_OK)
         return self;
     free(self);
     return NULL;
@@ -167,7 +168,7 @@ static ssize_t xz_decode(void *state, source *from, char *out, size_t n)
         self->avail_out = n;
         lzma_ret result = lzma_code(self, from->ended ? LZMA_FINISH : LZMA_RUN);
         from->at = from->n - self->avail_in;
-        if (result == LZMA_MEM_ERROR)
+        if (result == LZMA_MEM_ERROR || result == LZMA_MEMLIMIT_ERROR)
             return no_memory();
         if (result != LZMA_OK && result != LZMA_STREAM_END)
             return bad_data();

@@ -3,14 +3,14 @@
 #include <string.h>
 
 /* Number of the constraint that phrase p is a form of. */
-static int32_t number_of(const nm_constraints *constraints, int32_t p)
+static int32_t phrase_number(const nm_constraints *constraints, int32_t p)
 {
     return p - constraints->phrases[p].n_seconds;
 }
 
 static bool is_met(const nm_constraints *constraints, nm_constraint_state state, int32_t p)
 {
-    return state.met >> number_of(constraints, p) & 1;
+    return state.met >> phrase_number(constraints, p) & 1;
 }
 
 /* Number of tokens of the constraints in a bit mask. */
@@ -19,8 +19,8 @@ static int32_t count_tokens(const nm_constraints *constraints, uint64_t mask)
     int32_t n = 0;
     for (int32_t p = 0; p < constraints->n; p++) {
         const nm_phrase *phrase = &constraints->phrases[p];
-        int32_t number = number_of(constraints, p);
-        bool second = p && number == number_of(constraints, p - 1);
+        int32_t number = phrase_number(constraints, p);
+        bool second = p && number == phrase_number(constraints, p - 1);
         int32_t counted = second ? phrase[-1].n : 0;
         if (mask >> number & 1 && phrase->n > counted)
             n += phrase->n - counted;
@@ -54,11 +54,11 @@ static bool contains(const nm_phrase *whole, const nm_phrase *part)
 static void complete(const nm_constraints *constraints, nm_constraint_state *state, int32_t phrase)
 {
     const nm_phrase *whole = &constraints->phrases[phrase];
-    state->met |= (uint64_t)1 << number_of(constraints, phrase);
+    state->met |= (uint64_t)1 << phrase_number(constraints, phrase);
     state->n_begun = 0;
     for (int32_t p = 0; p < constraints->n; p++)
         if (constraints->phrases[p].n < whole->n && contains(whole, &constraints->phrases[p]))
-            state->met |= (uint64_t)1 << number_of(constraints, p);
+            state->met |= (uint64_t)1 << phrase_number(constraints, p);
 }
 
 /* The longest unmet phrase that begins with the n tokens; -1: none. inside: the first of them is within a

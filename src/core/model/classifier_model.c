@@ -17,17 +17,7 @@
  *     a_v = 1 + ln((1 + N) / (1 + N_v))      0 if N_v = 0
  *     b_k = 1 + ln((1 + N) / (1 + N_k))      0 if N_k = 0
  *
- * N: number of training texts; N_v, N_k: number of those that contain the token, the hash.
- *
- * With model.logistic_buckets the logits at inference are the sum of those of the model above and of a
- * logistic regression,
- *
- *     z' = z + 1/sqrt(n) sum over t of L[w_t] + M[hash(w_{t-1}, w_t)]  + b
- *
- * a product of two distributions (Hinton 2002, "Training Products of Experts by Minimizing Contrastive
- * Divergence"). L, M and b are fitted before training and constant. They are not part of the training loss:
- * the logistic regression has nearly no error on the training texts, so that the encoder would learn nothing
- * next to it. */
+ * N: number of training texts; N_v, N_k: number of those that contain the token, the hash. */
 #include "model/classifier_model.h"
 
 #include <math.h>
@@ -58,18 +48,9 @@ static const nm_option classifier_options[] = {
     PICK(pooling, "first", NM_CLASSIFIER_POOLINGS,
         "Representation of a text: the output at the first token, or the mean over all tokens."),
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
-    ROW(ngram_dim, "0", 0, 65536,
-        "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the "
-        "text; 0: none."),
-    ROW(ngram_buckets, "50000", 1, 1 << 24,
-        "Number of bigram embeddings, which bigrams share by their hash."),
-    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS,
-        "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, "
-        "with L2 normalization."),
-    ROW(logistic_buckets, "0", 0, 1 << 24,
-        "Number of weights for hashed bigrams in a logistic regression over words and bigrams, which is "
-        "fitted before training and whose logits are added at inference; "
-        "with many classes fewer, so that it has at most 67108864 weights; 0: no logistic regression."),
+    ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
+    ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
+    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS, "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
     {0}};
 
 static bool has_positions(const nm_options *options)
@@ -102,8 +83,6 @@ static const nm_preset classifier_presets[] = {
 typedef struct classifier {
     nm_tensor *table, *position_table, *output_weight, *output_bias;
     nm_classifier_model_ngrams words, bigrams; /* U [vocabulary, k], B [buckets, k] */
-    nm_classifier_model_logistic logistic;     /* L, M, b */
-    nm_tensor identity; /* [classes, classes], device; without logistic_buckets empty */
     nm_stack encoder;
     nm_mat sinusoid; /* [max_positions, width], device; empty unless positions = sinusoid */
 } classifier;
@@ -137,25 +116,6 @@ static nm_classifier_model_ngrams add_ngrams(nm_model *model, int32_t rows, cons
     return ngrams;
 }
 
-static nm_tensor *add_constant(nm_model *model, int32_t rows, const char *name)
-{
-    nm_tensor *matrix = nm_params_add(&model->params, rows, model->target_size,
-                                      (nm_init){NM_INIT_CONSTANT, 0}, "logistic.%s", name);
-    nm_params_fix(matrix);
-    nm_params_keep_exact(matrix);
-    return matrix;
-}
-
-/* Number of weights per class for bigrams: those of the option, if the regression then has at most
- * NM_LOGISTIC_MAX_WEIGHTS. */
-static int32_t logistic_buckets(const nm_model *model)
-{
-    const nm_classifier_model_config *c = model->config;
-    int64_t room = NM_LOGISTIC_MAX_WEIGHTS / model->target_size - model->source_size;
-    int64_t buckets = c->logistic_buckets < room ? c->logistic_buckets : room;
-    return buckets > 1 ? (int32_t)buckets : 1;
-}
-
 static nm_status classifier_build(nm_model *model, nm_error *err)
 {
     const nm_classifier_model_config *c = model->config;
@@ -175,25 +135,8 @@ static nm_status classifier_build(nm_model *model, nm_error *err)
         self->words = add_ngrams(model, model->source_size, "words");
         self->bigrams = add_ngrams(model, (int32_t)c->ngram_buckets, "bigrams");
     }
-    if (c->logistic_buckets)
-        self->logistic = (nm_classifier_model_logistic){
-            add_constant(model, model->source_size, "words"),
-            add_constant(model, logistic_buckets(model), "bigrams"), add_constant(model, 1, "bias")};
     self->output_weight = nm_params_add(&model->params, model->target_size, d + k, linear, "output.weight");
     self->output_bias = nm_params_add(&model->params, 1, model->target_size, linear, "output.bias");
-    return NM_OK;
-}
-
-static nm_status make_identity(nm_backend *b, int32_t n, nm_tensor *identity, nm_error *err)
-{
-    size_t size = (size_t)n;
-    NM_TRY(nm_backend_alloc(b, size * size * nm_dtype_bytes(b->dtype), &identity->data, err));
-    double *values = nm_allocate(size * size * sizeof *values);
-    for (size_t i = 0; i < size; i++)
-        values[i * size + i] = 1;
-    nm_backend_write(b, identity->data, values, size * size);
-    free(values);
-    identity->rows = identity->cols = n;
     return NM_OK;
 }
 
@@ -201,8 +144,6 @@ static nm_status classifier_ready(nm_model *model, nm_error *err)
 {
     const nm_classifier_model_config *c = model->config;
     classifier *self = model->parts;
-    if (c->logistic_buckets)
-        NM_TRY(make_identity(model->backend, model->target_size, &self->identity, err));
     NM_TRY(nm_stack_ready(&self->encoder, model->backend, (int32_t)c->max_positions, err));
     if (c->positions != NM_CLASSIFIER_SINUSOID)
         return NM_OK;
@@ -214,8 +155,6 @@ static void classifier_release(nm_model *model)
 {
     classifier *self = model->parts;
     nm_positions_dealloc(model->backend, &self->sinusoid);
-    if (self->identity.data)
-        nm_backend_dealloc(model->backend, self->identity.data);
     nm_stack_release(&self->encoder, model->backend);
     free(self);
 }
@@ -268,13 +207,9 @@ void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams
     *bigrams = self->bigrams;
 }
 
-nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *model)
-{
-    return ((const classifier *)model->parts)->logistic;
-}
-
-/* Rows of nm_classifier_model_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where it
- * occurs first in its text, otherwise `entries`, the row with weight 0. */
+/* Rows of nm_classifier_model_ngrams.weights for the tokens of packed texts, [tokens]: the id itself where
+ * it occurs first in its
+ * text, otherwise `entries`, the row with weight 0. */
 static const int32_t *first_positions(nm_tape *tape, const nm_packing *source, const int32_t *ids,
                                       int32_t entries)
 {
@@ -313,23 +248,6 @@ static nm_tensor *embed_ngrams(const classifier *self, const nm_classifier_model
     return nm_l2_normalize(tape, h);
 }
 
-/* z' = [hidden | s] [W | I]^T + bias + b, s: the sums over L and M. */
-static nm_model_output add_logistic(classifier *self, nm_tape *tape, const nm_batch *batch,
-                                    const nm_packing *texts, nm_model_output output)
-{
-    const nm_packing *source = &batch->source;
-    const int32_t *ids = batch->source_ids;
-    const int32_t *entries = find_buckets(tape, source, ids, self->logistic.bigrams->rows);
-    nm_tensor *words = nm_embed(tape, self->logistic.words, ids, NULL, source->n_tokens, 1, NULL, 0);
-    nm_tensor *bigrams = nm_embed(tape, self->logistic.bigrams, entries, NULL, source->n_tokens, 1, NULL, 0);
-    nm_tensor *sums = nm_pool(tape, nm_residual(tape, words, bigrams, 0), texts, NM_POOL_SQRTN);
-    return (nm_model_output){
-        .hidden = nm_concat(tape, (nm_tensor *[]){output.hidden, sums}, 2),
-        .weight = nm_concat(tape, (nm_tensor *[]){output.weight, &self->identity}, 2),
-        .bias = nm_residual(tape, output.bias, self->logistic.bias, 0),
-    };
-}
-
 static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const nm_batch *batch)
 {
     const nm_classifier_model_config *c = model->config;
@@ -344,8 +262,7 @@ static nm_model_output classifier_forward(nm_model *model, nm_tape *tape, const 
             tape,
             (nm_tensor *[]){pooled, embed_ngrams(self, c, tape, &batch->source, batch->source_ids, &texts)},
             2);
-    nm_model_output output = {.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
-    return self->logistic.words && !tape->training ? add_logistic(self, tape, batch, &texts, output) : output;
+    return (nm_model_output){.hidden = pooled, .weight = self->output_weight, .bias = self->output_bias};
 }
 
 const nm_model_type nm_model_classifier = {

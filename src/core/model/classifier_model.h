@@ -24,7 +24,7 @@ typedef struct nm_classifier_model_config {
     nm_classifier_positions positions;
     nm_classifier_pooling pooling;
     nm_ngram_weights ngram_weights;
-    int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets, logistic_buckets;
+    int64_t key_size, layers, max_positions, ngram_dim, ngram_buckets;
     double embedding_init;
 } nm_classifier_model_config;
 
@@ -49,19 +49,9 @@ typedef struct nm_classifier_model_ngrams {
 void nm_classifier_model_find_ngrams(nm_model *model, nm_classifier_model_ngrams *words,
                                      nm_classifier_model_ngrams *bigrams);
 
-enum { NM_LOGISTIC_MAX_WEIGHTS = 1 << 26 };
-
-typedef struct nm_classifier_model_logistic { /* not learned; NULL without logistic_buckets */
-    /* [vocabulary, classes]; [buckets, classes], logistic_buckets or less, so that there are at most
-     * NM_LOGISTIC_MAX_WEIGHTS elements in both, but at least 1 row. */
-    nm_tensor *words, *bigrams;
-    nm_tensor *bias; /* [1, classes] */
-} nm_classifier_model_logistic;
-
-/* The parameters of the logistic regression, owned by the model. */
-nm_classifier_model_logistic nm_classifier_model_find_logistic(const nm_model *model);
-/* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i = 0
- * the bigram consists of the beginning of the text and its first token. */
+/* Row, from 0 to buckets - 1, of the bigram that ends at position i of a text with these token ids. At i =
+ * 0 the bigram consists
+ * of the beginning of the text and its first token. */
 int32_t nm_classifier_model_bucket(int64_t buckets, const int32_t *ids, size_t i);
 
 #endif

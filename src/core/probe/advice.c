@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "base/json.h"
 #include "base/file.h"
 #include "base/sort.h"
 #include "probe/numbers.h"
@@ -27,11 +28,7 @@
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
                     LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005, USUAL_WARMUP = 0.1;
 
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
+/* ---- inputs ---- */
 
 /* norms: gradient norms divided by the loss, [n], overwritten; updates: [n], ascending. */
 static void read_gradients(nm_advice_inputs *f, double *norms, const double *updates, size_t n)
@@ -64,17 +61,17 @@ static nm_status read_log(nm_advice_inputs *f, const char *path, nm_error *err)
     for (bool more; (status = nm_lines_next(&lines, &more, err)) == NM_OK && more;) {
         json_t *object = json_loadb(lines.text, lines.bytes, 0, NULL);
         const char *type = json_string_value(json_object_get(object, "type"));
-        double norm = number_of(object, "grad_norm") / number_of(object, "nll");
+        double norm = nm_json_number_of(object, "grad_norm") / nm_json_number_of(object, "nll");
         if (type && !strcmp(type, "train") && isfinite(norm)) {
             NM_GROW(norms, n, capacity);
             NM_GROW(updates, n, update_capacity);
             norms[n] = norm;
-            updates[n] = number_of(object, "update");
+            updates[n] = nm_json_number_of(object, "update");
             if (updates[n++] == 1)
-                f->first_loss = number_of(object, "nll");
+                f->first_loss = nm_json_number_of(object, "nll");
         } else if (type && json_is_true(json_object_get(object, "best"))) {
-            f->loss = number_of(object, "nll");
-            f->batch_loss = number_of(object, "batch_nll");
+            f->loss = nm_json_number_of(object, "nll");
+            f->batch_loss = nm_json_number_of(object, "batch_nll");
         }
         json_decref(object);
     }

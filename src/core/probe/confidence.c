@@ -154,5 +154,7 @@ nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_mod
     NM_TRY(nm_eval_pass_run(&pass, &confidence->batches, err));
     if (confidence->targets)
         finish(&l);
-    return NM_OK;
+    return isfinite(confidence->nll) && isfinite(confidence->entropy)
+               ? NM_OK
+               : nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
 }

@@ -26,8 +26,7 @@ typedef struct nm_confidence {
     double smoothed_target; /* mean of the target probability at which the smoothed loss is minimal */
 } nm_confidence;
 
-/* max_batches 0: all. Errors as nm_eval_pass_run. */
-
+/* max_batches 0: all. Errors as nm_eval_pass_run, and NM_DIVERGED if log probabilities are not finite. */
 nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_model *model, nm_split split,
                                 int64_t max_batches, nm_error *err);
 

@@ -6,7 +6,7 @@
 
 #include "probe/instrument.h"
 
-static void add_line(nm_probe_record *record, const nm_norm *norm, const double *weight, size_t n)
+static void add_fit(nm_probe_record *record, const nm_norm *norm, const double *weight, size_t n)
 {
     json_t *line = nm_probe_record_line(record, norm->site.name);
     nm_site site = nm_site_parse(norm->site.name);
@@ -32,7 +32,7 @@ static void measure_gradients(nm_probe_record *record, const nm_model *model)
         if (!n)
             continue;
         double *weight = nm_download_doubles(model->backend, norm->params[0], n);
-        add_line(record, norm, weight, n);
+        add_fit(record, norm, weight, n);
         free(weight);
     }
 }

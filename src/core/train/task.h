@@ -67,13 +67,9 @@ typedef struct nm_task_type {
     /* Initializes parameters that are not random, such as word vectors. Called when training opens, before a
      * checkpoint is loaded. May be NULL. */
     nm_status (*init_params)(nm_task *task, nm_model *model, nm_error *err);
-    /* Fits parameters to the training data. Called by rank 0 when a training run starts, not when it is
-     * resumed. Returns a line of text for the user, heap; NULL: none. May be NULL. */
-    char *(*fit_params)(nm_task *task, nm_model *model);
-    /* A line to print before fit_params if it may take long; heap, or NULL. May be NULL. */
-    char *(*announce_fit)(const nm_task *task, const nm_model *model);
     /* Whether a warm start may copy a parameter. source: the task of the model it comes from; NULL: another
-     * task than this one. NULL: every parameter. */
+     * task than this one.
+     * NULL: every parameter. */
     bool (*transfers)(const nm_task *task, const nm_task *source, const char *param);
     /* Name of row (axis 0) or column (axis 1) `index` of a parameter that has one per entry of a dictionary;
      * the name identifies the entry in a model with another dictionary. NULL for other axes and parameters,

@@ -292,19 +292,11 @@ static void warn_other_dictionary(nm_trainer *trainer)
     }
 }
 
-/* Fits parameters and loads model.init_from; not called for a resumed run, which has a checkpoint. */
+/* Loads model.init_from; not called for a resumed run, which has a checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
     const nm_stack_options *options = trainer->model->config;
-    const nm_task_type *type = trainer->task.type;
-    char *summary = type->announce_fit ? type->announce_fit(&trainer->task, trainer->model) : NULL;
-    if (summary)
-        nm_trainer_message(trainer, "%s", summary);
-    free(summary);
-    summary = type->fit_params ? type->fit_params(&trainer->task, trainer->model) : NULL;
-    if (summary)
-        nm_trainer_message(trainer, "%s", summary);
-    free(summary);
+    char *summary;
     if (!*options->init_from)
         return NM_OK;
     NM_TRY(nm_warm_start(trainer->model, &trainer->task, options->init_from, &trainer->init_from, &summary,

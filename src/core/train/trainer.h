@@ -115,6 +115,8 @@ typedef struct nm_profile {
 /* All zero unless device.profile is set. */
 nm_profile nm_trainer_profile(const nm_trainer *trainer);
 
+/* NM_DIVERGED for a validation loss that is not finite; the message names a running statistic that is not. */
+nm_status nm_fail_validation(nm_trainer *trainer, double loss, nm_error *err);
 /* One update without logging or checkpoints, for tests and benchmarks. */
 nm_status nm_trainer_update(nm_trainer *trainer, nm_training_progress *progress, nm_error *err);
 /* The texts of the validation are those of the score, which the caller releases. */

@@ -123,6 +123,26 @@ static nm_status report_divergence(nm_trainer *trainer, double loss, double thre
         checkpoint_note(trainer), position_remedy(trainer));
 }
 
+nm_status nm_fail_validation(nm_trainer *trainer, double loss, nm_error *err)
+{
+    const nm_params *params = &trainer->model->params;
+    const char *site = "", *name = "";
+    for (size_t n = 0; n < params->n_norms && !*name; n++)
+        for (int i = 0; i < params->norms[n]->shape.n_state && !*name; i++)
+            if (!is_finite(trainer->backend, (size_t)params->norms[n]->shape.state[i].length,
+                           params->norms[n]->state[i])) {
+                site = params->norms[n]->site.name;
+                name = params->norms[n]->shape.state[i].name;
+            }
+    return nm_fail(
+        err, NM_DIVERGED,
+        "validation at update %lld: loss %g%s%s%s%s%s%s; try a lower schedule.lr, a longer warm-up or "
+        "another norm",
+        (long long)trainer->state.update, isnan(loss) ? fabs(loss) : loss,
+        *name ? "; running statistic " : "", site, *name ? "." : "", name, *name ? " is not finite" : "",
+        checkpoint_note(trainer));
+}
+
 /* Forward and backward pass of one shard. */
 static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch, int64_t step,
                       nm_shard_sums *sums, nm_error *err)

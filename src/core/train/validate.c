@@ -8,8 +8,8 @@
 #include "train/trainer_private.h"
 
 typedef struct validation_loss {
-    double loss, nll; /* means over targets */
-    int64_t ignored;  /* number of masked targets */
+    double loss, nll;         /* means over targets */
+    int64_t targets, ignored; /* numbers of targets; of masked ones */
 } validation_loss;
 
 typedef struct batch_loss {
@@ -85,7 +85,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
         n_targets += losses[i].n_targets;
         ignored += losses[i].n_ignored;
     }
-    *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, ignored};
+    *mean = (validation_loss){sums[0] / (double)n_targets, sums[1] / (double)n_targets, n_targets, ignored};
     free(losses);
     return status;
 }
@@ -134,8 +134,10 @@ nm_status nm_trainer_validate(nm_trainer *trainer, nm_training_validation *v, nm
     *score = (nm_task_score){0};
     nm_batches batches;
     NM_TRY(trainer->task.type->epoch(&trainer->task, NM_SPLIT_VALID, 0, false, &batches, err));
-    validation_loss mean = {NAN, NAN, 0};
+    validation_loss mean = {.loss = NAN, .nll = NAN};
     nm_status status = loss_over(trainer, &batches, false, &mean, err);
+    if (status == NM_OK && mean.targets && !isfinite(mean.loss)) /* the same on all ranks */
+        status = nm_fail_validation(trainer, mean.loss, err);
     v->loss = mean.loss;
     v->nll = mean.nll;
     v->masked = mean.ignored;

@@ -15,7 +15,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "baseline/baseline.h"
-#include "model/logistic.h"
+#include "baseline/logistic.h"
 #include "task/classification.h"
 
 enum { NO_WORD = -1, MAX_WEIGHTS = 1 << 24 };

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "baseline/baseline.h"
-#include "model/logistic.h"
+#include "baseline/logistic.h"
 #include "task/image.h"
 
 enum { SIDE = 8, FEATURES = SIDE * SIDE * NM_IMAGE_CHANNELS };

@@ -359,7 +359,7 @@ static const nm_run_result *failed_run(const nm_variant_summary *summary)
     return NULL;
 }
 
-static bool is_listed(const nm_variant_summary *summary, bool grid)
+static bool has_row(const nm_variant_summary *summary, bool grid)
 {
     return grid ? summary->variant->point : summary->selected;
 }
@@ -391,7 +391,7 @@ static bool has_notes(const nm_comparison_table *table, bool grid)
 {
     bool any = grid;
     for (size_t g = 0; g < table->n; g++)
-        any = any || (is_listed(&table->summaries[g], grid) && failed_run(&table->summaries[g]));
+        any = any || (has_row(&table->summaries[g], grid) && failed_run(&table->summaries[g]));
     return any;
 }
 
@@ -415,7 +415,7 @@ static void print_summaries(const nm_comparison_table *table, bool grid, nm_tabl
     add_titles(&cells, table, shown, notes);
     for (size_t g = 0; g < table->n; g++) {
         const nm_variant_summary *summary = &table->summaries[g];
-        if (!is_listed(summary, grid))
+        if (!has_row(summary, grid))
             continue;
         nm_text_table_add(&cells, nm_duplicate(summary->variant->name));
         for (int c = 0; c < N_COLUMNS; c++)

@@ -371,7 +371,7 @@ void nm_experiment_select(nm_experiment *c)
 }
 
 /* Whether run i is in a table with scores. */
-static bool is_listed(const nm_experiment *c, size_t i)
+static bool needs_score(const nm_experiment *c, size_t i)
 {
     const nm_variant_summary *summary = &c->table.summaries[i / (size_t)c->config.seeds];
     return (summary->selected || c->config.score_grid) && !c->queue.jobs[i].result.exit_code;
@@ -381,7 +381,7 @@ size_t nm_experiment_unscored(const nm_experiment *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->queue.n; i++)
-        n += is_listed(c, i) && !c->queue.jobs[i].result.measured;
+        n += needs_score(c, i) && !c->queue.jobs[i].result.measured;
     return n;
 }
 
@@ -403,7 +403,7 @@ static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
 nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
 {
     for (size_t i = 0; i < c->queue.n; i++)
-        if (is_listed(c, i) && !c->queue.jobs[i].result.measured) {
+        if (needs_score(c, i) && !c->queue.jobs[i].result.measured) {
             if (c->queue.on_tick)
                 c->queue.on_tick(c->queue.user, &c->queue);
             NM_TRY(score_run(c, &c->queue.jobs[i], err));
@@ -411,7 +411,7 @@ nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
         }
     nm_experiment_test(c);
     for (size_t i = 0; i < c->queue.n; i++) /* saved again with the p values, which need all scores */
-        if (is_listed(c, i) && c->queue.jobs[i].result.measured)
+        if (needs_score(c, i) && c->queue.jobs[i].result.measured)
             NM_TRY(nm_run_result_save(&c->queue.jobs[i].result, c->queue.jobs[i].folder, c->queue.jobs[i].key,
                                       &c->config.measurement, err));
     return NM_OK;
@@ -427,7 +427,7 @@ nm_status nm_experiment_check(const nm_experiment *c, nm_error *err)
     if (c->unreadable.status)
         return nm_fail(err, c->unreadable.status, "%s", c->unreadable.text);
     for (size_t i = 0; i < c->queue.n; i++)
-        if (is_listed(c, i) && c->queue.jobs[i].result.measured)
+        if (needs_score(c, i) && c->queue.jobs[i].result.measured)
             return NM_OK;
     const nm_run_result *first = &c->queue.jobs[0].result;
     bool known = first->exit_code >= NM_USAGE && first->exit_code <= NM_INTERRUPTED;

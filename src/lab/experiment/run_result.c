@@ -248,14 +248,14 @@ static void read_line(nm_run_result *result, const json_t *object, speeds *all)
     result->updates = update > result->updates ? update : result->updates;
     if (!strcmp(type, "start")) {
         const char *precision = json_string_value(json_object_get(object, "precision"));
-        result->step_mib = number_of(object, "step_mib");
+        result->step_mib = nm_json_number_of(object, "step_mib");
         result->bf16 = precision && !strcmp(precision, "bf16");
     } else if (!strcmp(type, "train")) {
         NM_GROW(all->list, all->n, all->capacity);
-        all->list[all->n++] = number_of(object, "tokens_per_second");
+        all->list[all->n++] = nm_json_number_of(object, "tokens_per_second");
     } else if (json_is_true(json_object_get(object, "best"))) {
-        result->loss = number_of(object, "loss");
-        result->nll = number_of(object, "nll");
+        result->loss = nm_json_number_of(object, "loss");
+        result->nll = nm_json_number_of(object, "nll");
     }
 }
 

@@ -92,14 +92,6 @@ static nm_status check_braces(const char *option, const char *text, nm_error *er
     return depth ? nm_fail(err, NM_USAGE, "%s: %.200s: unbalanced braces", option, text) : NM_OK;
 }
 
-static char *trim(char *text)
-{
-    text += strspn(text, " ");
-    for (size_t length = strlen(text); length && text[length - 1] == ' ';)
-        text[--length] = 0;
-    return text;
-}
-
 /* strsep for one separator outside balanced braces; the item has no surrounding spaces. */
 static char *next_item(char **rest, char separator)
 {
@@ -111,7 +103,7 @@ static char *next_item(char **rest, char separator)
         depth += (*at == '{') - (*at == '}');
     *rest = *at ? at + 1 : NULL;
     *at = 0;
-    return trim(item);
+    return nm_trim(item);
 }
 
 /* The value without the pair of braces that encloses it. */
@@ -261,7 +253,7 @@ static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
     if (!values || values == text)
         return nm_fail(err, NM_USAGE, "compare.grid: %.100s: expected KEY=VALUE,VALUE,...", text);
     *values++ = 0;
-    text = trim(text);
+    text = nm_trim(text);
     for (size_t i = 0; i < grid->n; i++)
         if (!strcmp(grid->list[i].key, text))
             return nm_fail(err, NM_USAGE, "compare.grid: %.100s is listed twice", text);

@@ -424,8 +424,8 @@ static size_t *rank_points(const nm_grid_scores *s, const bool *include, size_t 
 }
 
 /* offset separates the lines of points with a common value. */
-static void add_line(nm_drawing *drawing, const nm_grid_scores *s, const parallel *p, size_t index,
-                     double offset)
+static void add_grid_line(nm_drawing *drawing, const nm_grid_scores *s, const parallel *p, size_t index,
+                          double offset)
 {
     const nm_score_point *point = &s->grid->points[index];
     nm_curve *curve = nm_drawing_add(drawing, point->runs.list[0], p->n + 1, false);
@@ -490,7 +490,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         p.best = s.list[order[n_lines - 1]].mean;
     }
     for (size_t i = 0; i < n_lines; i++)
-        add_line(drawing, &s, &p, order[i], 0.06 * (((double)i + 0.5) / (double)n_lines - 0.5));
+        add_grid_line(drawing, &s, &p, order[i], 0.06 * (((double)i + 0.5) / (double)n_lines - 0.5));
     add_tick(drawing, s.tested ? report->test_name : report->score_name);
     if (drawing->n) {
         label_axes(drawing, &p);

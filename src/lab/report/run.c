@@ -153,7 +153,7 @@ static double number_or(const json_t *object, const char *key, double otherwise)
     return fabs(number) < max_value ? number : otherwise;
 }
 
-static bool add_line(log_line *at, json_t *object, const char *type)
+static bool add_log_line(log_line *at, json_t *object, const char *type)
 {
     const char *own = json_string_value(json_object_get(object, "type"));
     const char *instrument = json_string_value(json_object_get(object, "instrument"));
@@ -182,7 +182,7 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
             run->open_end = !object;
         else if (length && !object)
             run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
-        if (object && !add_line(&at, object, NULL))
+        if (object && !add_log_line(&at, object, NULL))
             run->first_bad = run->bad_lines++ ? run->first_bad : run->lines;
         json_decref(object);
         line = stop ? stop + 1 : end;
@@ -197,7 +197,7 @@ static nm_status read_test(nm_report_run *run, nm_error *err)
     nm_status status = nm_file_read_optional(path, &text, err);
     json_t *object = text ? json_loads(text, 0, NULL) : NULL;
     log_line at = {.run = run};
-    add_line(&at, object, "test");
+    add_log_line(&at, object, "test");
     json_decref(object);
     free(text);
     free(path);
@@ -233,7 +233,7 @@ static nm_status read_inspections(nm_report_run *run, const char *path, const ch
         const char *of = json_string_value(json_object_get(object, "run"));
         log_line at = {.run = run};
         if (!folder || (of && same_folder(of, folder)))
-            add_line(&at, object, "inspect");
+            add_log_line(&at, object, "inspect");
     }
     json_decref(list);
     return NM_OK;
@@ -252,14 +252,6 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
     return status;
 }
 
-static void trim(char **text)
-{
-    *text += strspn(*text, " \t");
-    size_t length = strlen(*text);
-    while (length && strchr(" \t\r", (*text)[length - 1]))
-        (*text)[--length] = 0;
-}
-
 static nm_status read_settings(nm_report_run *run, nm_error *err)
 {
     char *path = nm_path_join(run->folder, "config.ini"), *text, section[64] = "";
@@ -274,8 +266,8 @@ static nm_status read_settings(nm_report_run *run, nm_error *err)
         else if (equals && *line != '#') {
             char *value = equals + 1;
             *equals = 0;
-            trim(&line);
-            trim(&value);
+            line = nm_trim(line);
+            value = nm_trim(value);
             NM_GROW(run->settings, run->n_settings, run->settings_capacity);
             run->settings[run->n_settings++] =
                 (nm_text){.key = nm_format("%s.%s", section, line), .value = nm_duplicate(value)};

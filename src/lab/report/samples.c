@@ -21,7 +21,7 @@ typedef struct examples { /* of a run */
     int n;
 } examples;
 
-static void add_line(examples *e, char *line, bool *open)
+static void add_sample_line(examples *e, char *line, bool *open)
 {
     line += strspn(line, " \t");
     char *colon = strchr(line, ':');
@@ -50,7 +50,7 @@ static void read_examples(examples *e, const nm_report_run *run)
     *e = (examples){.text = text ? nm_text_clean(text) : nm_duplicate("")};
     char *rest = e->text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        add_line(e, line, &open);
+        add_sample_line(e, line, &open);
 }
 
 static bool is_output(const char *label)

@@ -63,7 +63,7 @@ static const char *value_of(const nm_report_run *run, const char *key)
     return nm_report_run_setting(run, key);
 }
 
-static double number_of(const char *text)
+static double parse_number(const char *text)
 {
     char *end;
     double value = text && *text ? strtod(text, &end) : NAN;
@@ -93,7 +93,7 @@ static void add_column(columns *all, const nm_report_run *runs, size_t n, const 
     bool differs = false;
     for (size_t r = 0; r < n; r++) {
         c.texts[r] = value_of(&runs[r], key);
-        c.numbers[r] = number_of(c.texts[r]);
+        c.numbers[r] = parse_number(c.texts[r]);
         c.numeric &= !c.texts[r] || isfinite(c.numbers[r]);
         differs |= !same_text(c.texts[r], c.texts[0]);
     }

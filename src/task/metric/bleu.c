@@ -56,7 +56,7 @@ void nm_bleu_free(nm_bleu *bleu)
 
 /* Lowercases and splits compounds, in this order; tokenization follows. Returns text itself or a buffer of
  * the counter. */
-static const char *prepare(nm_bleu *bleu, const char *text)
+static const char *prepare_segment(nm_bleu *bleu, const char *text)
 {
     const nm_bleu_config *config = &bleu->config;
     if (config->lowercase) {
@@ -85,7 +85,7 @@ static void words_push(nm_bleu *bleu, const char *word, size_t bytes, word_list 
 
 static void split_words(nm_bleu *bleu, const char *text, word_list *out)
 {
-    text = prepare(bleu, text);
+    text = prepare_segment(bleu, text);
     out->count = 0;
     size_t (*space_length)(const char *) = nm_ascii_space_length;
     nm_buffer tokens = {0};
@@ -138,7 +138,7 @@ void nm_bleu_count(nm_bleu *bleu, const char *hypothesis, const char *const *ref
     count_hypothesis(bleu, bleu->hypothesis.ids, bleu->hypothesis.count, out);
 }
 
-static void trim(nm_bleu_marks marks, const int32_t **words, size_t *n_words)
+static void trim_marks(nm_bleu_marks marks, const int32_t **words, size_t *n_words)
 {
     while (*n_words && **words == marks.pad) {
         ++*words;
@@ -151,8 +151,8 @@ static void trim(nm_bleu_marks marks, const int32_t **words, size_t *n_words)
 void nm_bleu_count_ids(nm_bleu *bleu, nm_bleu_marks marks, const int32_t *hypothesis, size_t hyp_len,
                        const int32_t *reference, size_t ref_len, nm_bleu_stats *out)
 {
-    trim(marks, &hypothesis, &hyp_len);
-    trim(marks, &reference, &ref_len);
+    trim_marks(marks, &hypothesis, &hyp_len);
+    trim_marks(marks, &reference, &ref_len);
     *out = (nm_bleu_stats){.ref_len = (int64_t)ref_len};
     word_list *copy = &bleu->reference;
     copy->count = 0;

@@ -215,7 +215,7 @@ static nm_status classification_prepare_model(nm_task *task, nm_model *model, nm
     if (nm_classifier_model_has_positions(c) && config->max_length > c->max_positions)
         return nm_fail(err, NM_USAGE, "data.max_length = %lld is more than model.max_positions = %lld",
                        (long long)config->max_length, (long long)c->max_positions);
-    return nm_classification_check_logistic(model, err);
+    return NM_OK;
 }
 
 static const char *classification_entry_name(const nm_task *task, const char *param, int axis, int32_t index)
@@ -237,12 +237,11 @@ static bool same_words(const nm_vocab *a, const nm_vocab *b)
     return same;
 }
 
-/* The logistic regression and the inverse document frequencies belong to the training texts. The row of a
- * bigram is a hash of two ids, which in another dictionary are those of other words. */
+/* The inverse document frequencies belong to the training texts. The row of a bigram is a hash of two
+ * ids, which in another dictionary are those of other words. */
 static bool classification_transfers(const nm_task *task, const nm_task *source, const char *param)
 {
-    static const char *const computed[] = {"logistic.words", "logistic.bigrams", "logistic.bias",
-                                           "ngrams.words_idf", "ngrams.bigrams_idf"};
+    static const char *const computed[] = {"ngrams.words_idf", "ngrams.bigrams_idf"};
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
         if (!strcmp(param, computed[i]))
             return false;
@@ -332,8 +331,6 @@ const nm_task_type nm_task_classification = {
     .sizes = classification_sizes,
     .prepare_model = classification_prepare_model,
     .init_params = nm_classification_init_params,
-    .fit_params = nm_classification_fit_params,
-    .announce_fit = nm_classification_announce_fit,
     .transfers = classification_transfers,
     .entry_name = classification_entry_name,
     .epoch = classification_epoch,

@@ -89,11 +89,6 @@ const char *nm_classification_name(const nm_classification_parts *parts, int32_t
 
 /* classification_ngrams.c: computes inverse document frequencies. */
 nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error *err);
-/* Fits the logistic regression. *summary: its regularization and accuracy, heap; NULL without one. */
-char *nm_classification_fit_params(nm_task *task, nm_model *model);
-char *nm_classification_announce_fit(const nm_task *task, const nm_model *model);
-/* NM_USAGE if the logistic regression has too many weights. */
-nm_status nm_classification_check_logistic(const nm_model *model, nm_error *err);
 
 /* Writes the class probabilities of all texts, [texts, classes]. NM_DIVERGED if logits are not finite;
  * NM_MEMORY. */

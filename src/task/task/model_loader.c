@@ -154,6 +154,8 @@ nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path,
     nm_status status = check_ids(loaded, file, err);
     if (status == NM_OK)
         status = load_model(loaded, file, false, err);
+    if (status == NM_OK)
+        status = nm_model_file_check_finite(file, err);
     nm_safetensors_close(file);
     return status;
 }

@@ -99,8 +99,8 @@ void nm_tagging_bigram(const nm_tagging_parts *parts, const nm_tagging_config *c
         nm_buffer_append(out, right, strlen(right));
 }
 
-static int32_t number_of(const nm_counter *vocabulary, const char *text, size_t bytes, int32_t first,
-                         int32_t unknown)
+static int32_t entry_number(const nm_counter *vocabulary, const char *text, size_t bytes, int32_t first,
+                            int32_t unknown)
 {
     size_t item = nm_counter_find(vocabulary, text, bytes);
     return item == SIZE_MAX ? unknown : first + (int32_t)item;
@@ -113,7 +113,7 @@ static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *conf
         size_t bytes = nm_utf8_length(text->data[at]);
         NM_GROW(parts->form_chars, parts->n_chars, parts->chars_capacity);
         parts->form_chars[parts->n_chars++] =
-            number_of(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
+            entry_number(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
         at += bytes;
     }
 }
@@ -131,7 +131,7 @@ void nm_tagging_look_up(nm_tagging_parts *parts, const nm_tagging_config *config
         look_up_chars(parts, config, &text);
         parts->char_starts[f + 1] = parts->n_chars;
         spell(config, form, true, &text);
-        parts->form_words[f] = number_of(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
+        parts->form_words[f] = entry_number(&parts->words, text.data, text.bytes, 1, NM_WORD_UNKNOWN);
     }
     nm_buffer_release(&text);
 }

@@ -148,7 +148,7 @@ static nm_status check_line(const codes_line *line, nm_error *err)
     return memchr(line->text, 0, line->bytes) ? bad_line(line, "contains a zero byte", err) : NM_OK;
 }
 
-static void trim(codes_line *line)
+static void trim_line(codes_line *line)
 {
     while (line->bytes && strchr("\r\n ", line->text[line->bytes - 1]) && line->text[line->bytes - 1])
         line->bytes--;
@@ -172,7 +172,7 @@ static nm_status read_lines(nm_bpe *bpe, const char *text, size_t bytes, const c
         line.bytes = end ? (size_t)(end - line.text) : bytes - at;
         at += line.bytes + 1;
         NM_TRY(check_line(&line, err));
-        trim(&line);
+        trim_line(&line);
         if (line.number == 1) {
             NM_TRY(read_header(bpe, &line, &has_header, err));
             if (has_header)

@@ -76,7 +76,8 @@ void nm_byte_level_decode(const char *subwords, size_t bytes, nm_buffer *out)
         else if (subwords[first] != ' ')
             nm_buffer_append(&text, subwords + first, at - first);
     }
-    nm_utf8_append_repaired(out, text.data, text.bytes);
+    /* a generation can end within a character */
+    nm_utf8_append_replaced(out, text.data, text.bytes - nm_utf8_incomplete_end(text.data, text.bytes));
     nm_buffer_release(&text);
 }
 

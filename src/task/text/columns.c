@@ -57,7 +57,7 @@ static int32_t cut(char *line, size_t at, size_t *fields)
     return n;
 }
 
-static nm_status add_line(nm_columns *c, nm_error *err)
+static nm_status add_token_line(nm_columns *c, nm_error *err)
 {
     size_t found[NM_COLUMNS_MAX + 1];
     size_t at = c->text.bytes, bytes = c->lines.bytes;
@@ -157,7 +157,7 @@ nm_status nm_columns_next(nm_columns *c, bool *more, nm_error *err)
         document = starts_document(c->lines.text);
         if (!c->n)
             c->line = c->lines.number;
-        NM_TRY(add_line(c, err));
+        NM_TRY(add_token_line(c, err));
     }
     *more = c->n > 0 || c->invalid;
     return NM_OK;

@@ -30,7 +30,8 @@ static bool separates(const nm_documents *self)
 
 static nm_status join_lines(nm_documents *self, bool *more, nm_error *err)
 {
-    bool any = false, has_line;
+    bool any = false, has_line, ends_in_return = false;
+    const bool whole_file = self->rule.unit == NM_DOCUMENT_FILE && !self->prompts;
     nm_buffer_clear(&self->joined);
     for (;;) {
         NM_TRY(next_line(self, &has_line, err));
@@ -38,16 +39,23 @@ static nm_status join_lines(nm_documents *self, bool *more, nm_error *err)
             break;
         if (separates(self))
             continue;
+        if (any && ends_in_return)
+            nm_buffer_append_byte(&self->joined, '\r');
         if (any)
             nm_buffer_append_byte(&self->joined, '\n');
         else
             self->line = self->lines.number;
+        ends_in_return = self->lines.has_return;
         nm_buffer_append(&self->joined, self->lines.text, self->lines.bytes);
         any = true;
         if (self->joined.bytes > NM_TEXT_MAX_LINE)
             return nm_fail(err, NM_FORMAT, "%s:%lld: document of more than %zu bytes, the limit",
                            self->lines.path, (long long)self->line, NM_TEXT_MAX_LINE);
     }
+    if (any && whole_file && ends_in_return) /* the document is the file, byte by byte */
+        nm_buffer_append_byte(&self->joined, '\r');
+    if (any && whole_file && self->lines.has_newline)
+        nm_buffer_append_byte(&self->joined, '\n');
     self->text = self->joined.data;
     self->bytes = self->joined.bytes;
     *more = any;

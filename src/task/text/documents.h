@@ -9,7 +9,7 @@
 #define NM_DOCUMENT_UNITS(C)                                                                                 \
     C(NM_DOCUMENT_LINE, "line")           /* every line */                                                   \
     C(NM_DOCUMENT_SEPARATED, "separated") /* the lines between separators; none without a line */            \
-    C(NM_DOCUMENT_FILE, "file")           /* all lines of the file */
+    C(NM_DOCUMENT_FILE, "file")           /* the file, with its line ends as they are */
 NM_CHOICES(nm_document_unit, NM_DOCUMENT_UNITS);
 
 typedef struct nm_document_rule {
@@ -21,6 +21,7 @@ typedef struct nm_documents {
     nm_document_rule rule;
     nm_lines lines;
     nm_buffer joined;
+    bool prompts; /* the last line end of a file is not part of its document; set after nm_documents_init */
     bool checked; /* every line must be UTF-8 without zero bytes; set after nm_documents_init */
     /* the current document: its lines, separated by newlines; NUL-terminated, valid until the next call */
     const char *text;

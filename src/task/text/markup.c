@@ -108,7 +108,7 @@ static void append_text(nm_markup *self, const char *text, size_t bytes)
     }
 }
 
-static void trim(nm_markup *self)
+static void trim_sentence(nm_markup *self)
 {
     const char *text = self->text.data;
     size_t end = self->text.bytes, start = 0;
@@ -152,7 +152,7 @@ static nm_status next_segment(nm_markup *self, bool *more, nm_error *err)
         append_text(self, from, end ? (size_t)(end - from) : strlen(from));
         if (end) {
             self->at = (size_t)(end - lines->text) + sizeof end_tag - 1;
-            trim(self);
+            trim_sentence(self);
             return NM_OK;
         }
         nm_buffer_append_byte(&self->text, ' ');

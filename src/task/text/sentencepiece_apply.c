@@ -522,6 +522,8 @@ void nm_spm_decode(const nm_spm *spm, const char *pieces, size_t bytes, nm_buffe
             append_surface(piece, length, out);
         }
     }
+    if (run.bytes) /* a generation can end within a character */
+        run.bytes -= nm_utf8_incomplete_end(run.data, run.bytes);
     flush_bytes(&run, out);
     nm_buffer_release(&text);
     nm_buffer_release(&run);

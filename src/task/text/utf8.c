@@ -18,6 +18,55 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
+/* Length of the valid beginning of an invalid character, at least 1: its lead byte and the continuation bytes that may follow
+ * it. *complete: whether further bytes are missing (only at the end of the text). */
+static size_t subpart_length(const unsigned char *at, size_t bytes, bool *truncated)
+{
+    const unsigned char lead = at[0];
+    size_t needed = lead >= 0xC2 && lead <= 0xDF   ? 2
+                    : lead >= 0xE0 && lead <= 0xEF ? 3
+                    : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                   : 1;
+    unsigned char low = lead == 0xE0   ? 0xA0
+                        : lead == 0xF0 ? 0x90
+                                       : 0x80,
+                  high = lead == 0xED   ? 0x9F
+                         : lead == 0xF4 ? 0x8F
+                                        : 0xBF;
+    size_t n = 1;
+    for (; n < needed && n < bytes && at[n] >= low && at[n] <= high; n++) {
+        low = 0x80;
+        high = 0xBF;
+    }
+    *truncated = n < needed && n == bytes;
+    return n;
+}
+
+size_t nm_utf8_incomplete_end(const char *text, size_t bytes)
+{
+    for (size_t n = 1; n < 4 && n <= bytes; n++) {
+        bool truncated;
+        size_t length = subpart_length((const unsigned char *)text + bytes - n, n, &truncated);
+        if (truncated && length == n)
+            return n;
+    }
+    return 0;
+}
+
+void nm_utf8_append_replaced(nm_buffer *out, const char *text, size_t bytes)
+{
+    bool truncated;
+    for (size_t at = 0; at < bytes;) {
+        size_t valid = nm_utf8_find_invalid(text + at, bytes - at);
+        nm_buffer_append(out, text + at, valid);
+        at += valid;
+        if (at == bytes)
+            break;
+        nm_utf8_append(out, 0xFFFD);
+        at += subpart_length((const unsigned char *)text + at, bytes - at, &truncated);
+    }
+}
+
 void nm_utf8_append_repaired(nm_buffer *out, const char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at++) {

@@ -171,8 +171,8 @@ static bool parse_line(const char *line, size_t bytes, size_t *symbol_bytes, int
            nm_count_parse(line, bytes, '\t', symbol_bytes, count);
 }
 
-static nm_status add_line(nm_vocab *vocab, const char *line, size_t bytes, const char *name, long long number,
-                          nm_error *err)
+static nm_status add_symbol_line(nm_vocab *vocab, const char *line, size_t bytes, const char *name,
+                                 long long number, nm_error *err)
 {
     size_t symbol_bytes;
     int64_t count;
@@ -218,7 +218,7 @@ nm_status nm_vocab_parse(const char *text, size_t bytes, const char *name, nm_vo
         size_t length = end ? (size_t)(end - text) - at : bytes - at, next = at + length + 1;
         if (length && text[at + length - 1] == '\r')
             length--;
-        status = add_line(made, text + at, length, name, number, err);
+        status = add_symbol_line(made, text + at, length, name, number, err);
         at = next;
     }
     if (status == NM_OK)

@@ -67,8 +67,8 @@ static bool is_number(const char *field, size_t bytes)
     return end == field + bytes;
 }
 
-static nm_status add_line(nm_word_vectors *v, const nm_lines *lines, const nm_counter *vocabulary,
-                          nm_error *err)
+static nm_status add_vector_line(nm_word_vectors *v, const nm_lines *lines, const nm_counter *vocabulary,
+                                 nm_error *err)
 {
     int32_t fields = count_words(lines);
     if (!fields)
@@ -104,7 +104,7 @@ static nm_status read_all(nm_word_vectors *v, nm_lines *lines, const nm_counter 
         if (memchr(lines->text, 0, lines->bytes))
             return fail_here(lines, "not text: contains a zero byte", err);
         if (!is_header(lines))
-            NM_TRY(add_line(v, lines, vocabulary, err));
+            NM_TRY(add_vector_line(v, lines, vocabulary, err));
     }
 }
 

@@ -457,7 +457,7 @@ static void mean_core(nm_mat core, float *g)
 /* A = g (q + content bias)
  * B = g (q + position bias)
  * In scratch memory: g [h], A, B. */
-static term_call prepare(nm_backend *b, const nm_block_term_args *term)
+static term_call prepare_block_term(nm_backend *b, const nm_block_term_args *term)
 {
     int32_t h = term->q.cols, tokens = term->q.rows;
     NM_ASSERT(term->k.cols == h && term->v.cols == h && term->core.cols == h);
@@ -489,7 +489,7 @@ static term_call prepare(nm_backend *b, const nm_block_term_args *term)
 
 static void block_term_forward(nm_backend *b, const nm_block_term_args *term)
 {
-    term_call call = prepare(b, term);
+    term_call call = prepare_block_term(b, term);
     NM_ASSERT(term->out.rows == term->q.rows && term->out.cols == call.d);
     call.out = term->out;
     run_tasks(b, &call, false);
@@ -548,7 +548,7 @@ static void store_tokens(const term_call *call, const float *g, const nm_block_t
 
 static void block_term_backward(nm_backend *b, const nm_block_term_grad_args *args)
 {
-    term_call call = prepare(b, &args->forward);
+    term_call call = prepare_block_term(b, &args->forward);
     const float *g = call.a - call.h;
     size_t h = (size_t)call.h, blocks = (size_t)call.blocks,
            positions_size = blocks * (size_t)call.length * h;

@@ -22,7 +22,7 @@ typedef struct feature_call {
     int32_t n_summed; /* number of rows of x for which the residual connection has been computed */
 } feature_call;
 
-static feature_call prepare(const nm_feature_norm *spec, nm_mat x, void *row_scale)
+static feature_call prepare_feature_norm(const nm_feature_norm *spec, nm_mat x, void *row_scale)
 {
     NM_ASSERT(spec->groups >= 0 && (spec->groups == 0 || (x.cols % spec->groups == 0 && row_scale)));
     int32_t groups = spec->groups ? spec->groups : 1;
@@ -440,7 +440,7 @@ static void feature_moments(nm_backend *b, const nm_feature_moments_args *args)
     const nm_mat x = args->x;
     const void *center = args->center;
     void *mean = args->mean, *square = args->square;
-    feature_call call = prepare(args->spec, x, args->row_scale);
+    feature_call call = prepare_feature_norm(args->spec, x, args->row_scale);
     feature_workspace workspace = workspace_init(b, x, 1);
     bool about_mean = center && center == mean;
     float *estimate = workspace.vector;
@@ -474,7 +474,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     const void *shift = args->shift;
     void *square = args->square;
     NM_ASSERT(nm_same_shape(x, y));
-    feature_call call = prepare(args->spec, x, args->row_scale);
+    feature_call call = prepare_feature_norm(args->spec, x, args->row_scale);
     float *squares = square;
     feature_workspace workspace = workspace_init(b, x, 5);
     call.y = y;
@@ -498,7 +498,8 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
     const void *shift = args->shift, *c0 = args->c0;
     void *sum_dy = args->sum_dy, *sum_dy_z = args->sum_dy_z;
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
-    feature_call call = prepare(args->spec, x, (float *)(uintptr_t)args->row_scale); /* only read */
+    feature_call call =
+        prepare_feature_norm(args->spec, x, (float *)(uintptr_t)args->row_scale); /* only read */
     float *sums = sum_dy, *sums_z = sum_dy_z;
     feature_workspace workspace = workspace_init(b, x, 6);
     call.measured = true;

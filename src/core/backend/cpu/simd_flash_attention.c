@@ -581,7 +581,9 @@ static void backward_pair(const attention *call, const pair *at, const workspace
         backward_keys(call, at, r, &o, key, nm_min_i32(at->n - key, KEYS));
 }
 
-static attention prepare(const nm_attention_args *args)
+/* ---- all pairs ---- */
+
+static attention prepare_tiles(const nm_attention_args *args)
 {
     const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;
     const int32_t heads = args->heads;
@@ -674,13 +676,13 @@ static void run_pairs(nm_backend *b, const attention *call, bool backward)
 
 static void attention_forward(nm_backend *b, const nm_attention_args *args)
 {
-    attention call = prepare(args);
+    attention call = prepare_tiles(args);
     run_pairs(b, &call, false);
 }
 
 static void attention_grad(nm_backend *b, const nm_attention_grad_args *args)
 {
-    attention call = prepare(&args->forward);
+    attention call = prepare_tiles(&args->forward);
     NM_ASSERT(nm_same_shape(call.out, args->dout) && nm_same_shape(call.q, args->dq) &&
               nm_same_shape(call.k, args->dk) && nm_same_shape(call.v, args->dv));
     call.dout = args->dout;

@@ -249,7 +249,7 @@ static void grad_block(nm_backend *b, const nm_softmax_loss_args *loss, nm_gemm 
         add_bias_gradients(b, nm_mat_of((void *)(uintptr_t)logits, rows, words), loss->d_bias);
 }
 
-static loss_call prepare(nm_backend *b, const nm_softmax_loss_args *loss)
+static loss_call prepare_loss(nm_backend *b, const nm_softmax_loss_args *loss)
 {
     loss_call call = {.loss = loss, .bias = loss->bias, .words = loss->weight.rows};
     call.mask = mask_words(b, loss->allowed, call.words, &call.allowed);
@@ -279,7 +279,7 @@ static void softmax_loss(nm_backend *b, const nm_softmax_loss_args *loss)
         (b, nm_mat_of(logits, nm_min_i32(block, LOSS_ROWS), loss->weight.rows), NULL);
         return;
     }
-    loss_call call = prepare(b, loss);
+    loss_call call = prepare_loss(b, loss);
     if (scratch.packed)
         pack_weight(b, loss, scratch.packed, scratch.packed_up, &gemms);
     for (int32_t first = 0; first < tokens; first += block) {

@@ -238,7 +238,7 @@ static void map_rows(const map_call *call, int32_t first, int32_t end)
 }
 
 /* The parameters, with defaults for missing ones. vectors: memory for two padded vectors. */
-static map_call prepare(const nm_map_args *args, float *vectors)
+static map_call prepare_map(const nm_map_args *args, float *vectors)
 {
     const int32_t cols = args->x.cols;
     map_call call = {.op = args->op,
@@ -255,7 +255,7 @@ static void map(nm_backend *b, const nm_map_args *args)
     const nm_mat x = args->x;
     NM_ASSERT(nm_same_shape(x, args->y));
     map_call call =
-        prepare(args, nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float)));
+        prepare_map(args, nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float)));
     call.y = args->y;
     call.stream = nm_use_streaming(call.y);
     int32_t threads = nm_threads_for(b, (size_t)x.rows * (size_t)x.cols);
@@ -319,7 +319,7 @@ static void map_grad(nm_backend *b, const nm_map_grad_args *args)
     double *sums = nm_backend_scratch(b, NM_CPU_PARTIALS, doubles * sizeof(double) + floats * sizeof(float));
     double *scalars = sums + 2 * padded;
     float *vectors = (float *)(void *)(sums + doubles), *partials = vectors + 2 * padded;
-    map_call call = prepare(&args->forward, vectors);
+    map_call call = prepare_map(&args->forward, vectors);
     call.dy = args->dy;
     call.dx = args->dx;
     call.add = args->add;

@@ -8,7 +8,7 @@ typedef struct adam_numbers {
         eps;
 } adam_numbers;
 
-static adam_numbers prepare(const nm_adam *adam)
+static adam_numbers prepare_adam(const nm_adam *adam)
 {
     double correction1 = 1 - pow(adam->beta1, (double)adam->step);
     double root2 = sqrt(1 - pow(adam->beta2, (double)adam->step));
@@ -48,7 +48,7 @@ static int32_t chunk_len(size_t n, size_t i)
 static void adam(nm_backend *b, const nm_adam_args *args)
 {
     const size_t n = args->n;
-    adam_numbers numbers = prepare(args->config);
+    adam_numbers numbers = prepare_adam(args->config);
     float *weight = args->p, *first = args->m, *second = args->v;
     const float *grad = args->g;
     int32_t threads = nm_threads_for(b, n);

@@ -214,7 +214,7 @@ static void forward_groups(const token_call *call, int32_t row, int32_t first, i
         write_columns(call, row, (first + i) * width, width, means[i], factors[i]);
 }
 
-static token_call prepare(const nm_token_norm *spec, nm_mat x)
+static token_call prepare_token_norm(const nm_token_norm *spec, nm_mat x)
 {
     NM_ASSERT(spec->groups > 0 && x.cols % spec->groups == 0);
     NM_ASSERT(spec->weight_len == 0 || spec->weight_len == 1 || spec->weight_len == x.cols);
@@ -236,7 +236,7 @@ static token_call prepare(const nm_token_norm *spec, nm_mat x)
 static void token_norm(nm_backend *b, const nm_token_norm_args *args)
 {
     const nm_mat x = args->x, y = args->y;
-    token_call call = prepare(args->spec, x);
+    token_call call = prepare_token_norm(args->spec, x);
     NM_ASSERT(nm_same_shape(x, y));
     float *vectors = nm_backend_scratch(b, NM_CPU_PARTIALS, 2 * nm_padded(x.cols) * sizeof(float));
     call.weight = nm_padded_vector(args->weight, args->spec->weight_len, x.cols, 1, vectors);
@@ -474,7 +474,7 @@ static void token_norm_grad(nm_backend *b, const nm_token_norm_grad_args *args)
     const nm_mat dy = args->dy, x = args->x, dx = args->dx;
     void *d_weight = args->d_weight, *d_bias = args->d_bias;
     NM_ASSERT(nm_same_shape(x, dy) && nm_same_shape(x, dx));
-    token_call call = prepare(args->spec, x);
+    token_call call = prepare_token_norm(args->spec, x);
     size_t padded = nm_padded(x.cols);
     int32_t blocks = nm_ceil_div(x.rows, NM_NORM_ROWS);
     double *sums =

@@ -1,4 +1,4 @@
-#include "model/logistic.h"
+#include "baseline/logistic.h"
 
 #include <math.h>
 #include <stdlib.h>
