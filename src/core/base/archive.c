@@ -180,7 +180,8 @@ static nm_status find_member(nm_archive *self, const char *member, nm_error *err
     return status;
 }
 
-/* Tar and zip with four compressions, by name: libarchive's "all" would start programs such as lrzip from PATH, which the first
+/* Tar and zip with four compressions, by name: libarchive's "all" would start programs such as lrzip from
+ * PATH, which the first
  * bytes of a file select, and read many formats that no corpus has. */
 static nm_status enable_formats(nm_archive *self, nm_error *err)
 {
@@ -191,7 +192,8 @@ static nm_status enable_formats(nm_archive *self, nm_error *err)
     enum { FORMATS = 4 }; /* the first of them */
     for (size_t i = self->zip_only ? FORMATS + 1 : 0; i < sizeof names / sizeof *names; i++) {
         int (*enable)(archive_stream *);
-        /* ARCHIVE_WARN: this libarchive was built without the compression's library and would start a program */
+        /* ARCHIVE_WARN: this libarchive was built without the compression's library and would start a
+         * program */
         if ((!load(self, names[i], &enable) || enable(self->stream)) && i >= FORMATS)
             return nm_fail(err, NM_UNSUPPORTED, "%s: libarchive cannot read it: %s", self->file, names[i]);
     }
@@ -237,7 +239,8 @@ static nm_status create_archive(nm_archive **archive, const char *file, bool zip
     return status;
 }
 
-/* The name of the member that a symbolic link in `member` leads to, heap; NULL if it leads out of the archive. */
+/* The name of the member that a symbolic link in `member` leads to, heap; NULL if it leads out of the
+ * archive. */
 static char *resolve_link(const char *member, const char *target)
 {
     const char *slash = strrchr(member, '/');
@@ -268,7 +271,8 @@ static char *resolve_link(const char *member, const char *target)
     return name;
 }
 
-/* *target: heap, the member that the current one, a link, leads to; NULL for a regular file. NM_UNSUPPORTED for other kinds, whose
+/* *target: heap, the member that the current one, a link, leads to; NULL for a regular file. NM_UNSUPPORTED
+ * for other kinds, whose
  * data would be read as an empty text. */
 static nm_status find_target(const nm_archive *self, const char *member, char **target, nm_error *err)
 {

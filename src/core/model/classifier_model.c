@@ -48,9 +48,14 @@ static const nm_option classifier_options[] = {
     PICK(pooling, "first", NM_CLASSIFIER_POOLINGS,
         "Representation of a text: the output at the first token, or the mean over all tokens."),
     ROW(embedding_init, "1", 0, 100, "Standard deviation of the initial token embeddings."),
-    ROW(ngram_dim, "0", 0, 65536, "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the text; 0: none."),
-    ROW(ngram_buckets, "50000", 1, 1 << 24, "Number of bigram embeddings, which bigrams share by their hash."),
-    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS, "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, with L2 normalization."),
+    ROW(ngram_dim, "0", 0, 65536,
+        "Dimension of the embeddings of words and bigrams whose mean is concatenated with the vector of the "
+        "text; 0: none."),
+    ROW(ngram_buckets, "50000", 1, 1 << 24,
+        "Number of bigram embeddings, which bigrams share by their hash."),
+    PICK(ngram_weights, "uniform", NM_NGRAM_WEIGHTS,
+        "Weights of the words and bigrams: uniform, or inverse document frequencies in the training texts, "
+        "with L2 normalization."),
     {0}};
 
 static bool has_positions(const nm_options *options)

@@ -28,7 +28,8 @@ typedef struct group2d_config {
 /* clang-format off */
 static const nm_option group2d_options[] = {
     NM_OPTION(group2d_config, epsilon, "1e-5", 0, 1, "Constant added to the variance."),
-    NM_OPTION(group2d_config, groups, "1", 1, 65536, "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
+    NM_OPTION(group2d_config, groups, "1", 1, 65536,
+              "Number of groups of features; 1: LayerNorm over all features and positions of an image."),
     {0}};
 /* clang-format on */
 

@@ -18,7 +18,8 @@ void nm_utf8_append(nm_buffer *out, uint32_t point)
     nm_buffer_append(out, (const char *)bytes, (size_t)length);
 }
 
-/* Length of the valid beginning of an invalid character, at least 1: its lead byte and the continuation bytes that may follow
+/* Length of the valid beginning of an invalid character, at least 1: its lead byte and the continuation
+ * bytes that may follow
  * it. *complete: whether further bytes are missing (only at the end of the text). */
 static size_t subpart_length(const unsigned char *at, size_t bytes, bool *truncated)
 {

@@ -29,7 +29,8 @@ void nm_utf8_append(nm_buffer *out, uint32_t point);
 
 /* Length of the character that the text at its end begins and does not complete; 0: none. */
 size_t nm_utf8_incomplete_end(const char *text, size_t bytes);
-/* Appends bytes as text: each maximal part of a character that is not complete becomes one U+FFFD, as Unicode recommends
+/* Appends bytes as text: each maximal part of a character that is not complete becomes one U+FFFD, as
+ * Unicode recommends
  * (section 3.9) and as tokenizers decodes, and so does each other byte that is not part of valid UTF-8. */
 void nm_utf8_append_replaced(nm_buffer *out, const char *text, size_t bytes);
 /* Appends bytes as text, as SentencePiece: each byte that is not part of valid UTF-8 becomes U+FFFD. */
