@@ -92,7 +92,11 @@ void check_pool_max(pair *p, size z)
              out = pair_random(p, packing.n_seqs, z.cols, z.gap);
     test_mat dout = pair_random(p, packing.n_seqs, z.cols, z.gap), dx = pair_random(p, z.rows, z.cols, z.gap);
     pair_list where = pair_ids(p, packing.n_seqs * z.cols, 1);
-    BOTH(p, pool_max, .x = x.m[s], .packing = &packing, .out = out.m[s], .where = where.memory[s]);
+    pair_list list = pair_list_of(p, offsets, ((size_t)packing.n_seqs + 1) * sizeof *offsets);
+    nm_packing on[2] = {packing, packing};
+    on[ACTUAL].device_offsets = list.memory[ACTUAL];
+    on[EXPECTED].device_offsets = list.memory[EXPECTED];
+    BOTH(p, pool_max, .x = x.m[s], .packing = &on[s], .out = out.m[s], .where = where.memory[s]);
     BOTH(p, pool_max_grad, .dout = dout.m[s], .where = where.memory[s], .dx = dx.m[s]);
     mat_compare(p, "out", out, 0, 0);
     mat_compare(p, "dx", dx, 0, 0);

@@ -4,6 +4,8 @@
 #include "kernel_checks.h"
 #include "kernel_levels.h"
 
+#include "backend/device/emulator.h"
+
 static const char *only; /* the kernel to check; NULL: all */
 
 static bool is_chosen(const kernel_check *row)
@@ -113,6 +115,26 @@ static void test_ref_float_fenced(void **state)
     check_level((nm_backend_options){.name = "ref", .dtype = NM_F32, .fenced = true}, "ref");
 }
 
+/* The device kernels, in three orders of the threads of a block, whose results must be bitwise identical. */
+static void test_emulated(void **state)
+{
+    (void)state;
+    nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
+    uint64_t hashes[3][N_KERNEL_CHECKS] = {{0}};
+    for (int order = NM_EMULATOR_ASCENDING; order <= NM_EMULATOR_SHUFFLED; order++) {
+        nm_emulator_set_order((nm_emulator_order)order);
+        nm_backend *backend = level_create((nm_backend_options){
+            .name = "emulated", .threads = order == NM_EMULATOR_ASCENDING ? 2 : 1, .fallback_ref = true});
+        hash_results(backend, reference, "emulated", hashes[order]);
+        nm_backend_free(backend);
+        for (int i = 0; i < N_KERNEL_CHECKS; i++)
+            if (hashes[order][i] != hashes[0][i])
+                fail_msg("%s: results depend on the order of threads", kernel_checks[i].name);
+    }
+    nm_emulator_set_order(NM_EMULATOR_ASCENDING);
+    nm_backend_free(reference);
+}
+
 static void test_cpu_base(void **state)
 {
     (void)state;
@@ -149,16 +171,16 @@ static void test_cpu_dotprod(void **state)
     check_level((nm_backend_options){.name = "cpu", .isa = "dotprod", .threads = 1}, "dotprod");
 }
 
-/* test_kernels [KERNEL] */
+/* test_kernels [TEST [KERNEL]] */
 int main(int argc, char **argv)
 {
-    only = argc > 1 ? argv[1] : NULL;
+    only = argc > 2 ? argv[2] : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_cpu_base),
-        cmocka_unit_test(test_cpu_avx2),         cmocka_unit_test(test_cpu_avx512),
-        cmocka_unit_test(test_cpu_vnni),         cmocka_unit_test(test_cpu_neon),
-        cmocka_unit_test(test_cpu_dotprod),      cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_cpu_base),         cmocka_unit_test(test_cpu_avx2),
+        cmocka_unit_test(test_cpu_avx512),       cmocka_unit_test(test_cpu_vnni),
+        cmocka_unit_test(test_cpu_neon),         cmocka_unit_test(test_cpu_dotprod),
+        cmocka_unit_test(test_levels),           cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

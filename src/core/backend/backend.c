@@ -8,6 +8,7 @@
 
 #include "backend/backend_private.h"
 #include "backend/cpu/cpu.h"
+#include "backend/device/launch.h"
 #include "backend/ref/ref.h"
 #include "base/machine.h"
 #include "base/memory.h"
@@ -17,11 +18,13 @@
 typedef struct backend_row {
     const char *name;
     nm_status (*init)(nm_backend *backend, const nm_backend_options *options, nm_error *err);
-    bool plain; /* plain C: one thread, fenced mode, no CPU levels */
+    bool plain;  /* plain C: one thread, fenced mode */
+    bool levels; /* has CPU levels */
 } backend_row;
 
-static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init, true},
-                                           {"cpu", nm_cpu_backend_init, false}};
+static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init, true, false},
+                                           {"cpu", nm_cpu_backend_init, false, true},
+                                           {"emulated", nm_emulated_backend_init, false, false}};
 
 static const backend_row *find_row(const char *name)
 {
@@ -31,12 +34,34 @@ static const backend_row *find_row(const char *name)
     return NULL;
 }
 
+/* Kernels that the backend does not have: those of ref with fallback_ref, which needs memory that the host can access; otherwise
+ * NM_UNSUPPORTED, which names the first one. */
+static nm_status fill_missing_kernels(nm_backend *made, const nm_backend_options *options, nm_error *err)
+{
+    const nm_kernels *ref = nm_ref_kernels(options->dtype, options->bf16);
+    int *missing = &nm_backend_inside(made)->n_fallback;
+    const char *first = NULL;
+#define K(kernel)                                                                                            \
+    if (!made->k.kernel) {                                                                                   \
+        made->k.kernel = ref->kernel;                                                                        \
+        first = (*missing)++ ? first : #kernel;                                                              \
+    }
+    NM_KERNELS(K)
+#undef K
+    if (first && !options->fallback_ref)
+        return nm_fail(
+            err, NM_UNSUPPORTED,
+            "backend %s lacks %d of %d kernels, such as %s; with device.fallback = ref they are those of ref",
+            made->name, *missing, (int)NM_N_KERNELS, first);
+    return NM_OK;
+}
+
 nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err)
 {
     *backend = NULL;
     const backend_row *row = find_row(options->name);
     if (!row)
-        return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu)",
+        return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu, emulated)",
                        options->name ? options->name : "");
     if (options->fenced && !row->plain)
         return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode; use backend ref", row->name);
@@ -50,6 +75,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     made->private_data = inside;
     made->name = row->name;
     inside->plain = row->plain;
+    inside->levels = row->levels;
     made->isa = "base";
     made->dtype = options->dtype;
     made->bf16 = options->bf16;
@@ -58,6 +84,8 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     inside->lacks_threads = made->threads < requested;
     made->k = *nm_ref_kernels(options->dtype, options->bf16);
     nm_status status = row->init(made, options, err);
+    if (status == NM_OK)
+        status = fill_missing_kernels(made, options, err);
     if (status != NM_OK) {
         nm_backend_free(made);
         return status;
@@ -82,6 +110,7 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     made->private_data = inside;
     inside->active = main->active;
     inside->plain = main->plain;
+    inside->levels = main->levels;
     inside->main = main->main ? main->main : main;
     *worker = made;
     return NM_OK;
@@ -167,13 +196,16 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
                  nm_backend_inside(backend)->fenced ? ", fenced memory" : "");
         return;
     }
-    snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s", backend->name, number, backend->isa,
-             (int)backend->threads, backend->threads == 1 ? "" : "s");
+    int n = snprintf(text, bytes, "backend %s, %s, level %s, %d thread%s", backend->name, number,
+                     backend->isa, (int)backend->threads, backend->threads == 1 ? "" : "s");
+    const int fallback = nm_backend_inside(backend)->n_fallback;
+    if (fallback && n > 0 && (size_t)n < bytes)
+        snprintf(text + n, bytes - (size_t)n, ", %d of %d kernels of ref", fallback, (int)NM_N_KERNELS);
 }
 
 const char *nm_backend_training_level(const nm_backend *backend)
 {
-    if (nm_backend_inside(backend)->plain)
+    if (!nm_backend_inside(backend)->levels)
         return backend->name;
     return strcmp(backend->isa, "base") ? "avx2" : "base";
 }

@@ -38,7 +38,9 @@ typedef struct nm_backend_private {
     const struct nm_backend_private *main;
     bool lacks_threads; /* the system could not start as many as requested */
     bool fenced;
-    bool plain; /* the reference kernels only */
+    bool plain;     /* the reference kernels only */
+    bool levels;    /* has CPU levels */
+    int n_fallback; /* kernels that the backend lacks, which are those of ref */
     nm_profiling profiling;
 } nm_backend_private;
 

@@ -9,8 +9,11 @@
 
 /* clang-format off */
 #define INFERENCE_ROWS \
-    NM_WORD(nm_device_config, backend, "cpu", "cpu|ref", \
-        "Backend: optimized SIMD kernels (cpu) or plain C reference kernels (ref)."), \
+    NM_WORD(nm_device_config, backend, "cpu", "cpu|ref|emulated", \
+        "Backend: optimized SIMD kernels (cpu), plain C reference kernels (ref), or the kernels for " \
+        "GPUs, executed by an emulator, which is slow (emulated)."), \
+    NM_WORD(nm_device_config, fallback, "none", "none|ref", \
+        "Kernels that the backend emulated lacks: those of the backend ref (ref), or an error (none)."), \
     NM_WORD(nm_device_config, isa, "auto", "auto|base|avx2|avx512|vnni|avx512_bf16|amx|neon|dotprod", \
         "CPU instruction set of the cpu backend, neon and dotprod: 64-bit Arm; " \
         "auto: the best one that the CPU supports."), \
@@ -71,7 +74,8 @@ nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, n
     const nm_backend_options options = {.name = device->backend,
                                         .isa = device->isa,
                                         .bf16 = is_bf16(device),
-                                        .threads = (int32_t)device->threads};
+                                        .threads = (int32_t)device->threads,
+                                        .fallback_ref = !strcmp(device->fallback, "ref")};
     return nm_backend_create(backend, &options, err);
 }
 

@@ -1,0 +1,317 @@
+/* The emulator: fibers, barriers and warp operations. A fiber is a saved stack pointer; emulator_switch saves
+ * the registers that a call preserves, changes the stack, and restores them. Under the sanitizers it
+ * announces its stacks, and to the thread sanitizer the threads of a block are ordered by barriers and warp
+ * operations only, so that a race between them is reported. */
+#include "backend/device/emulator.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/memory.h"
+#include "norma/status.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define EMULATOR_TSAN 1
+#elif defined(__SANITIZE_ADDRESS__)
+#define EMULATOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EMULATOR_TSAN 1
+#elif __has_feature(address_sanitizer)
+#define EMULATOR_ASAN 1
+#endif
+#endif
+#ifdef EMULATOR_TSAN
+#include <sanitizer/tsan_interface.h>
+#define TSAN(call) call
+#else
+#define TSAN(call)
+#endif
+#ifdef EMULATOR_ASAN
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define ASAN(call) call
+#else
+#define ASAN(call)
+#endif
+
+enum { MAX_THREADS = 1024, STACK_BYTES = 64 << 10, SHARED_BYTES = 96 << 10, WARP_THREADS = 32 };
+typedef enum fiber_state { FIBER_READY, FIBER_AT_BARRIER, FIBER_AT_WARP, FIBER_FINISHED } fiber_state;
+
+/* What one system thread needs to run a block. */
+typedef struct machine {
+    const nm_device_kernel *kernel;
+    const void *args;
+    int current; /* the thread of the block that runs */
+    void *main_stack, *stack[MAX_THREADS];
+    fiber_state state[MAX_THREADS];
+    int order[MAX_THREADS];
+    /* Values of a warp operation: two sets, so that a thread can begin the next operation while others read
+     * this one. */
+    int parity[MAX_THREADS];
+    float values[2][MAX_THREADS];
+    size_t shared_used[MAX_THREADS];
+    char *shared, *stacks;
+#ifdef EMULATOR_TSAN
+    void *main_fiber, *fiber[MAX_THREADS];
+#endif
+    char start, barrier, warp[MAX_THREADS / WARP_THREADS], end; /* addresses, for the thread sanitizer */
+} machine;
+
+_Thread_local int nm_emulator_thread, nm_emulator_block, nm_emulator_block_y;
+static _Thread_local machine *self;
+static nm_emulator_order thread_order;
+
+void nm_emulator_set_order(nm_emulator_order order)
+{
+    thread_order = order;
+}
+
+static _Noreturn void fail(const machine *m, const char *what)
+{
+    fprintf(stderr, "emulator: kernel %s, block (%d, %d), thread %d: %s\n", m->kernel->name,
+            nm_emulator_block, nm_emulator_block_y, nm_emulator_thread, what);
+    abort();
+}
+
+/* ---- fibers ---- */
+
+/* Pushes the registers that calls preserve, stores the stack pointer in *from, and continues at `to`. */
+void nm_emulator_switch(void **from, void *to);
+#if defined(__x86_64__)
+enum { SAVED_WORDS = 6 };
+#else
+enum { SAVED_WORDS = 19 };
+#endif
+#if defined(__x86_64__)
+__asm__(".text\n.globl nm_emulator_switch\n.hidden nm_emulator_switch\n.type nm_emulator_switch,@function\n"
+        "nm_emulator_switch:\n"
+        "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+        "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+        "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
+        ".size nm_emulator_switch,.-nm_emulator_switch\n");
+#elif defined(__aarch64__)
+__asm__(".text\n.globl nm_emulator_switch\n.hidden nm_emulator_switch\n.type nm_emulator_switch,%function\n"
+        "nm_emulator_switch:\n"
+        "sub sp,sp,#160\n"
+        "stp x19,x20,[sp]\nstp x21,x22,[sp,#16]\nstp x23,x24,[sp,#32]\nstp x25,x26,[sp,#48]\nstp "
+        "x27,x28,[sp,#64]\n"
+        "stp d8,d9,[sp,#80]\nstp d10,d11,[sp,#96]\nstp d12,d13,[sp,#112]\nstp d14,d15,[sp,#128]\nstp "
+        "x29,x30,[sp,#144]\n"
+        "mov x9,sp\nstr x9,[x0]\nmov sp,x1\n"
+        "ldp x19,x20,[sp]\nldp x21,x22,[sp,#16]\nldp x23,x24,[sp,#32]\nldp x25,x26,[sp,#48]\nldp "
+        "x27,x28,[sp,#64]\n"
+        "ldp d8,d9,[sp,#80]\nldp d10,d11,[sp,#96]\nldp d12,d13,[sp,#112]\nldp d14,d15,[sp,#128]\nldp "
+        "x29,x30,[sp,#144]\n"
+        "add sp,sp,#160\nret\n"
+        ".size nm_emulator_switch,.-nm_emulator_switch\n");
+#else
+void nm_emulator_switch(void **from, void *to)
+{
+    (void)from;
+    (void)to;
+    fprintf(stderr, "emulator: this processor has no nm_emulator_switch\n");
+    abort();
+}
+#endif
+
+/* From the thread that runs to the loop over the threads. */
+static void leave(machine *m)
+{
+    const int me = m->current;
+    ASAN(void *fake = NULL);
+    ASAN(__sanitizer_start_switch_fiber(m->state[me] == FIBER_FINISHED ? NULL : &fake, NULL, 0));
+    TSAN(__tsan_switch_to_fiber(m->main_fiber, __tsan_switch_to_fiber_no_sync));
+    nm_emulator_switch(&m->stack[me], m->main_stack);
+    ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
+}
+
+static void enter(machine *m, int thread)
+{
+    m->current = nm_emulator_thread = thread;
+    ASAN(void *fake = NULL);
+    ASAN(__sanitizer_start_switch_fiber(&fake, m->stacks + (size_t)thread * STACK_BYTES, STACK_BYTES));
+    TSAN(__tsan_switch_to_fiber(m->fiber[thread], __tsan_switch_to_fiber_no_sync));
+    nm_emulator_switch(&m->main_stack, m->stack[thread]);
+    ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
+}
+
+static void run_thread(void)
+{
+    machine *m = self;
+    ASAN(__sanitizer_finish_switch_fiber(NULL, NULL, NULL));
+    TSAN(__tsan_acquire(&m->start));
+    m->kernel->entry(m->args);
+    m->state[m->current] = FIBER_FINISHED;
+    TSAN(__tsan_release(&m->end));
+    leave(m);
+    abort(); /* a finished thread is not entered again */
+}
+
+static void prepare_thread(machine *m, int thread)
+{
+    void **top = (void **)(void *)(m->stacks + (size_t)(thread + 1) * STACK_BYTES);
+#if defined(__x86_64__)
+    *--top = NULL; /* no caller; keeps the stack aligned */
+#endif
+    *--top = (void *)(uintptr_t)run_thread; /* x86-64: return address; Arm: x30 */
+    for (int i = 0; i < SAVED_WORDS; i++)
+        *--top = NULL;
+    m->stack[thread] = top;
+    m->state[thread] = FIBER_READY;
+    m->shared_used[thread] = 0;
+    m->parity[thread] = 0;
+}
+
+/* ---- blocks ---- */
+
+static machine *machine_of_thread(void)
+{
+    if (self)
+        return self;
+    machine *m = nm_allocate(sizeof *m);
+    m->stacks = mmap(NULL, (size_t)MAX_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    m->shared = aligned_alloc(64, SHARED_BYTES);
+    if (m->stacks == MAP_FAILED || !m->shared)
+        nm_out_of_memory((size_t)MAX_THREADS * STACK_BYTES);
+    return self = m;
+}
+
+static void choose_order(machine *m, uint64_t block)
+{
+    const int n = m->kernel->threads;
+    for (int i = 0; i < n; i++)
+        m->order[i] = thread_order == NM_EMULATOR_DESCENDING ? n - 1 - i : i;
+    uint32_t random = (uint32_t)block * 2654435761u + 1;
+    for (int i = n - 1; thread_order == NM_EMULATOR_SHUFFLED && i > 0; i--) {
+        random = random * 1664525u + 1013904223u;
+        const int j = (int)((random >> 8) % (uint32_t)(i + 1)), other = m->order[j];
+        m->order[j] = m->order[i];
+        m->order[i] = other;
+    }
+}
+
+/* After every thread has run: the threads of a warp that wait for each other may continue. */
+static void release_warps(machine *m)
+{
+    const int n = m->kernel->threads;
+    for (int first = 0; first < n; first += WARP_THREADS) {
+        int waiting = 0;
+        for (int t = first; t < first + WARP_THREADS; t++)
+            waiting += m->state[t] == FIBER_AT_WARP;
+        nm_emulator_thread = first;
+        if (waiting && waiting < WARP_THREADS)
+            fail(m, "not all threads of the warp reach a warp operation");
+        for (int t = first; waiting && t < first + WARP_THREADS; t++)
+            m->state[t] = FIBER_READY;
+    }
+}
+
+static int count(const machine *m, fiber_state state)
+{
+    int n = 0;
+    for (int t = 0; t < m->kernel->threads; t++)
+        n += m->state[t] == state;
+    return n;
+}
+
+static void run_fibers(machine *m)
+{
+    const int n = m->kernel->threads;
+    memset(m->shared, 0xFF, SHARED_BYTES);
+    ASAN(ASAN_POISON_MEMORY_REGION(m->shared, SHARED_BYTES));
+    for (int t = 0; t < n; t++)
+        prepare_thread(m, t);
+    TSAN(__tsan_release(&m->start));
+    while (count(m, FIBER_FINISHED) < n) {
+        for (int i = 0; i < n; i++)
+            if (m->state[m->order[i]] == FIBER_READY)
+                enter(m, m->order[i]);
+        release_warps(m);
+        const int waiting = count(m, FIBER_AT_BARRIER);
+        if (waiting == n)
+            for (int t = 0; t < n; t++)
+                m->state[t] = FIBER_READY;
+        else if (waiting && waiting + count(m, FIBER_FINISHED) == n)
+            fail(m, "not all threads of the block reach a barrier");
+    }
+    TSAN(__tsan_acquire(&m->end));
+    ASAN(ASAN_UNPOISON_MEMORY_REGION(m->shared, SHARED_BYTES));
+}
+
+static void run_block(const nm_device_kernel *kernel, const void *args, uint64_t block)
+{
+    machine *m = machine_of_thread();
+    m->kernel = kernel;
+    m->args = args;
+    choose_order(m, block);
+#ifdef EMULATOR_TSAN
+    m->main_fiber = __tsan_get_current_fiber();
+    for (int t = 0; kernel->meets && t < kernel->threads; t++)
+        if (!m->fiber[t])
+            m->fiber[t] = __tsan_create_fiber(0);
+#endif
+    if (kernel->meets) {
+        run_fibers(m);
+        return;
+    }
+    for (int i = 0; i < kernel->threads; i++) {
+        nm_emulator_thread = m->order[i];
+        kernel->entry(args);
+    }
+}
+
+void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y, int threads,
+                     const void *args)
+{
+    NM_ASSERT(kernel->threads % WARP_THREADS == 0 && kernel->threads <= MAX_THREADS);
+    /* limits of CUDA's grids */
+    NM_ASSERT(blocks_x > 0 && blocks_x <= INT32_MAX && blocks_y > 0 && blocks_y <= 65535);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int64_t i = 0; i < blocks_x * blocks_y; i++) {
+        nm_emulator_block = (int)(i % blocks_x);
+        nm_emulator_block_y = (int)(i / blocks_x);
+        run_block(kernel, args, (uint64_t)i);
+    }
+}
+
+/* ---- called by kernels ---- */
+
+void *nm_emulator_shared(size_t bytes)
+{
+    machine *m = self;
+    size_t *used = &m->shared_used[m->current];
+    char *memory = m->shared + *used;
+    *used += (bytes + 127) / 64 * 64; /* with a gap of 64 bytes or more */
+    if (!m->kernel->meets || *used > SHARED_BYTES)
+        fail(m, "more than 96 KiB of shared memory, or shared memory without barriers");
+    ASAN(ASAN_UNPOISON_MEMORY_REGION(memory, bytes));
+    return memory;
+}
+
+void nm_emulator_barrier(void)
+{
+    machine *m = self;
+    if (!m->kernel->meets)
+        fail(m, "a barrier in a kernel whose threads do not meet");
+    m->state[m->current] = FIBER_AT_BARRIER;
+    TSAN(__tsan_release(&m->barrier));
+    leave(m);
+    TSAN(__tsan_acquire(&m->barrier));
+}
+
+float nm_emulator_warp_xor(float v, int mask)
+{
+    machine *m = self;
+    if (!m->kernel->meets)
+        fail(m, "a warp operation in a kernel whose threads do not meet");
+    const int me = m->current, parity = m->parity[me] ^= 1;
+    m->values[parity][me] = v;
+    m->state[me] = FIBER_AT_WARP;
+    TSAN(__tsan_release(&m->warp[me / WARP_THREADS]));
+    leave(m);
+    TSAN(__tsan_acquire(&m->warp[me / WARP_THREADS]));
+    return m->values[parity][me ^ mask];
+}

@@ -1,0 +1,64 @@
+/* Runs kernels of the dialect (dialect.h) on the CPU. The threads of a block are fibers on one system thread,
+ * which run in turn between barriers and warp operations; blocks run in parallel. A barrier that some threads
+ * do not reach, or a warp operation that a part of a warp reaches, aborts with kernel, block and thread.
+ * Shared memory is filled with NaN at the start of a block. */
+#ifndef NM_EMULATOR_H
+#define NM_EMULATOR_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint64_t dptr, u64;
+typedef uint32_t u32;
+typedef uint16_t u16;
+typedef uint8_t u8;
+typedef int64_t i64;
+
+typedef struct nm_device_kernel {
+    const char *name;
+    int threads;       /* of a block: a multiple of 32, at most 1,024 */
+    bool meets;        /* has barriers or warp operations; otherwise its threads run without fibers */
+    size_t args_bytes; /* size of the struct of arguments */
+    void (*entry)(const void *args);
+} nm_device_kernel;
+
+/* Order in which the threads of a block run between barriers. Results that depend on it show a missing
+ * barrier. */
+typedef enum nm_emulator_order {
+    NM_EMULATOR_ASCENDING,
+    NM_EMULATOR_DESCENDING,
+    NM_EMULATOR_SHUFFLED
+} nm_emulator_order;
+/* For the process; the initial order is ascending. Not while a kernel runs. */
+void nm_emulator_set_order(nm_emulator_order order);
+
+/* Runs blocks_x * blocks_y blocks on at most `threads` system threads, and returns when they have ended. */
+void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y, int threads,
+                     const void *args);
+
+/* ---- called by kernels, through the macros of dialect.h ---- */
+
+extern _Thread_local int nm_emulator_thread, nm_emulator_block, nm_emulator_block_y;
+/* The n-th call of every thread of a block returns the same memory. */
+void *nm_emulator_shared(size_t bytes);
+void nm_emulator_barrier(void);
+float nm_emulator_warp_xor(float v, int mask);
+
+static inline u32 nm_emulator_bits(float x)
+{
+    u32 bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float nm_emulator_float(u32 bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+#endif

@@ -1,0 +1,267 @@
+/* Arguments of the device kernels, the same bytes on host and device: members are in descending order of
+ * alignment and padded to multiples of 8 bytes. The formulas are those of the nm_NAME_args of
+ * norma/backend.h. */
+#ifndef NM_DEVICE_ARGS_H
+#define NM_DEVICE_ARGS_H
+
+#include "backend/device/dialect.h"
+
+/* The numbers of enumerations of norma/backend.h, whose header NVRTC does not read; launch.c compares them.
+ * */
+enum { MAP_RELU, MAP_TANH, MAP_ERF, MAP_SIGMOID, MAP_SILU, MAP_GELU, MAP_GELU_TANH, MAP_IDENTITY };
+enum {
+    VEC_FILL,
+    VEC_COPY,
+    VEC_LINEAR,
+    VEC_MUL,
+    VEC_MUL_ADD,
+    VEC_DIV,
+    VEC_RSQRT,
+    VEC_RSQRT_CLAMP,
+    VEC_SQRT,
+    VEC_CLIP,
+    VEC_SIGN,
+    VEC_ABOVE,
+    VEC_POW
+};
+enum { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM, INIT_NORMAL_MEAN_ONE };
+enum { TOKEN_CENTER, TOKEN_CENTER_UNBIASED, TOKEN_RMS, TOKEN_RMS_OUTSIDE, TOKEN_L2, TOKEN_CENTER_OUTSIDE };
+
+enum {
+    DOT_BLOCK = 1024,                            /* NM_DOT_BLOCK */
+    ROWS_PER_PARTIAL = 64,                       /* rows of a block of a sum over rows */
+    ROW_WARPS = 4,                               /* rows, or groups of rows, of a block with one warp each */
+    ROWS_PER_WARP = ROWS_PER_PARTIAL / ROW_WARPS /* rows of a warp that adds columns */
+};
+
+/* ---- elementwise ---- */
+struct scale_args {
+    struct dmat x, y;
+    float alpha;
+    int add; /* y += alpha x */
+};
+struct add_dropout_args { /* y = x + drop(f); x.data 0: y = drop(f) */
+    struct dmat x, f, y;
+    struct ddrop drop;
+};
+struct store_bf16_args {
+    struct dmat x;
+    dptr y;
+};
+struct load_bf16_args {
+    struct dmat y;
+    dptr x;
+};
+struct act_grad_args {
+    struct dmat y, dy, dz;
+    struct ddrop drop;
+    int relu, pad;
+};
+struct map_args {
+    struct dmat x, y;
+    dptr alpha, shift, weight, bias;
+    int op, pad;
+};
+struct map_grad_args {
+    struct dmat x, dy, dx;
+    dptr alpha, shift, weight;
+    dptr partial; /* [warps, 4, cols], zeroed: sums of dy f(z), dy, q x, q; 0: no sums */
+    int op, add;
+};
+struct gate_args {
+    struct dmat gate, x, y;
+    int op, pad;
+};
+struct gate_grad_args {
+    struct dmat gate, x, dy, dgate, dx;
+    int op, pad;
+};
+struct vec_args {
+    dptr a, b, c, out;
+    double s, t;
+    int op, n;
+};
+struct random_init_args {
+    dptr out;
+    i64 n;
+    u64 seed;
+    double scale;
+    u32 site;
+    int kind;
+};
+
+/* ---- sums ---- */
+/* partial[BLOCK][col] = sum over ROWS_PER_PARTIAL rows of x, or of x y */
+struct column_partials_args {
+    struct dmat x, y;
+    dptr partial; /* float [blocks, cols] */
+};
+/* out[col] (+)= factor sum of partial[.][col], in double */
+struct column_total_args {
+    dptr partial, out; /* partial: rows of `stride` floats */
+    double factor;
+    i64 stride;
+    int blocks, cols, add, pad;
+};
+/* blocks[BLOCK] = sum of NM_DOT_BLOCK products, in double */
+struct dot_blocks_args {
+    dptr a, b, blocks;
+    i64 n;
+};
+/* *out = sum of n doubles in the order of the index */
+struct double_total_args {
+    dptr x, out;
+    i64 n;
+};
+
+/* ---- optimizers ---- */
+struct adam_args {
+    dptr g, p, m, v;
+    i64 n;
+    double beta1, beta2, keep, rate, eps, decay, grad_scale; /* decay: added to the gradient, times p */
+};
+struct sgd_args {
+    dptr g, p, v;
+    i64 n;
+    double lr, momentum, grad_scale, clip;
+};
+
+/* ---- embeddings, sequences ---- */
+struct embed_args {
+    struct dmat table, positions, out;
+    dptr ids, pos;
+    struct ddrop drop;
+    float scale;
+    int pad;
+};
+struct embed_grad_args {
+    struct dmat dout, dtable;
+    dptr ids;
+    struct ddrop drop;
+    float scale;
+    int pad;
+};
+struct gather_args {
+    struct dmat x, out;
+    dptr rows;
+};
+struct rotate_args {
+    struct dmat x, table, y;
+    dptr positions;
+    int interleaved, inverse;
+};
+struct pool_max_args {
+    struct dmat x, out;
+    dptr offsets, where;
+};
+struct pool_max_grad_args {
+    struct dmat dout, dx;
+    dptr where;
+};
+
+/* ---- normalization ---- */
+struct dresidual { /* x = stream + drop(f) before, df = drop(dx) after; without data: none */
+    struct dmat stream, f;
+    struct ddrop drop;
+    int add, pad;
+};
+struct token_norm_args {
+    struct dmat x, y;
+    dptr weight, bias, shift, scale;
+    struct dresidual sum;
+    float eps, power_factor, ada_c, ada_k; /* power_factor: c^(power/2) */
+    int kind, groups, n_used, weight_len, bias_len, pad;
+};
+struct token_norm_grad_args {
+    struct dmat dy, x, dx;
+    dptr weight, shift, scale, partial; /* partial: [warps, 2, cols], zeroed; 0: no sums */
+    struct dresidual residual;
+    float eps, power_factor, ada_c, ada_k; /* power_factor: c^-power */
+    int kind, groups, n_used, weight_len, add, pad;
+};
+struct seed_norm_args {
+    struct dmat x, y;
+    dptr weight, alpha, beta, scale, gate;
+    struct dresidual sum;
+    float eps;
+    int pad;
+};
+struct seed_norm_grad_args {
+    struct dmat dy, x, dx;
+    dptr weight, alpha, beta, scale, gate, partial; /* partial: [warps, 3, cols], zeroed; 0: no sums */
+    struct dresidual residual;
+    int add, pad;
+};
+struct row_scale_args {
+    struct dmat x;
+    dptr row_scale;
+    float eps;
+    int groups;
+};
+/* partial[BLOCK][0][col] = sum of u, [1] = sum of v:
+ *     moments:  u = h,   v = (h - center)^2
+ *     gradient: u = dy,  v = dy z */
+struct feature_sums_args {
+    struct dmat x, dy;                     /* dy.data 0: moments */
+    dptr row_scale, shift, scale, partial; /* shift: the center */
+    int groups, pad;
+};
+struct feature_norm_args {
+    struct dmat x, y;
+    dptr row_scale, shift, scale, weight, bias;
+    int groups, pad;
+};
+struct feature_norm_grad_args {
+    struct dmat dy, x, dx;
+    dptr row_scale, shift, scale, a, c0, c1;
+    struct dresidual residual;
+    int groups, add;
+};
+
+/* ---- products ---- */
+struct gemm_args {
+    struct dmat a, b, c;
+    dptr bias; /* [columns of c] or 0 */
+    struct ddrop drop;
+    float alpha, beta;
+    int ta, tb, relu, pad;
+};
+struct linear_selected_args {
+    struct dmat x, weight, y;
+    dptr bias, rows;
+};
+
+/* ---- loss ---- */
+struct loss_rows_args { /* logits become their gradient; row_loss [rows, 2] */
+    struct dmat logits;
+    dptr allowed, targets, row_loss;
+    float eps, grad_scale;
+    int uniform, ignored;
+};
+struct row_loss_total_args { /* sums[BLOCK] = sum of row_loss[.][BLOCK], in double */
+    dptr row_loss, sums;
+    i64 n;
+};
+struct log_softmax_args {
+    struct dmat x, y;
+    dptr allowed;
+};
+struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
+    struct dmat x;
+    dptr allowed, values, columns, also_values, given, given_values;
+    int k, also, log_sum, ignored;
+};
+
+/* All kernels, by name. */
+#define NM_DEVICE_KERNELS(K)                                                                                 \
+    K(scale)                                                                                                 \
+    K(add_dropout)                                                                                           \
+    K(store_bf16)                                                                                            \
+    K(load_bf16)                                                                                             \
+    K(act_grad) K(map) K(map_grad) K(gate) K(gate_grad) K(vec) K(random_init) K(column_partials)             \
+        K(column_total) K(dot_blocks) K(double_total) K(adam) K(sgd) K(embed) K(embed_grad) K(gather)        \
+            K(rotate) K(pool_max) K(pool_max_grad) K(token_norm) K(token_norm_grad) K(seed_norm)             \
+                K(seed_norm_grad) K(row_scale) K(feature_sums) K(feature_norm) K(feature_norm_grad) K(gemm)  \
+                    K(linear_selected) K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)
+
+#endif

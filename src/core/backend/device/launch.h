@@ -1,0 +1,74 @@
+/* The device backend: nm_NAME_args become structs of device addresses (launch_*.c), with which kernels of the
+ * dialect (dialect.h, kernels/) are launched. The only target is the emulator; docs/gpu.md lists what a GPU
+ * needs. */
+#ifndef NM_DEVICE_LAUNCH_H
+#define NM_DEVICE_LAUNCH_H
+
+#include "backend/device/kernels/args.h"
+#include "norma/backend.h"
+
+#define K(name) extern const nm_device_kernel nm_device_##name;
+NM_DEVICE_KERNELS(K)
+#undef K
+
+/* The backend `emulated`: fills the rows of NM_KERNELS that have kernels of the dialect. The others are NULL.
+ * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
+nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+
+/* ---- for launch_*.c ---- */
+
+/* Fill rows of the table, by family. */
+void nm_device_elementwise(nm_kernels *k);
+void nm_device_sequences(nm_kernels *k);
+void nm_device_norms(nm_kernels *k);
+void nm_device_products(nm_kernels *k);
+void nm_device_loss(nm_kernels *k);
+
+/* Launches a kernel on blocks_x * blocks_y blocks; nothing if there are none. */
+void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
+                      const void *args, size_t args_bytes);
+#define LAUNCH(b, kernel, blocks_x, blocks_y, ...)                                                           \
+    nm_device_launch((b), &nm_device_##kernel, (blocks_x), (blocks_y), &(struct kernel##_args){__VA_ARGS__}, \
+                     sizeof(struct kernel##_args))
+
+/* Scratch memory of the device, as nm_backend_scratch. */
+enum { NM_DEVICE_PARTIALS, NM_DEVICE_TOTALS, NM_DEVICE_LOGITS, NM_DEVICE_ROWS };
+dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes);
+
+static inline dptr nm_device_address(const void *memory)
+{
+    return (dptr)(uintptr_t)memory;
+}
+
+static inline struct dmat nm_device_mat(nm_mat m)
+{
+    return (struct dmat){nm_device_address(m.data), m.stride, m.rows, m.cols};
+}
+
+struct ddrop nm_device_drop(const nm_dropout *drop);
+/* NULL: without data */
+struct dresidual nm_device_sum(const nm_residual_sum *sum);
+struct dresidual nm_device_residual(const nm_residual_grad *residual);
+
+static inline int64_t nm_device_blocks(int64_t n, int64_t per_block)
+{
+    return (n + per_block - 1) / per_block;
+}
+
+/* Blocks of a kernel over the elements of a matrix. */
+static inline int64_t nm_device_elements(nm_mat m)
+{
+    return nm_device_blocks((int64_t)m.rows * m.cols, EACH_ELEMENTS);
+}
+
+/* Zeroed partial sums of `planes` vectors for kernels whose warps have ROWS_PER_WARP rows: [warps, planes,
+ * cols]. */
+dptr nm_device_warp_partials(nm_backend *b, nm_mat rows, int planes);
+/* out [length] (+)= the sums of a plane of these partial sums; length: cols, or 1 for the sum over the
+ * columns; 0 or out NULL: nothing */
+void nm_device_add_plane(nm_backend *b, dptr partials, nm_mat rows, int planes, int plane, int32_t length,
+                         void *out);
+/* out += the sums of the columns of x, unless out is NULL */
+void nm_device_add_columns(nm_backend *b, nm_mat x, void *out);
+
+#endif

@@ -1,0 +1,187 @@
+/* Launches of elementwise kernels, sums of products, and optimizers. */
+#include "backend/device/launch.h"
+
+#include "backend/backend_private.h"
+
+/* The kernels have the numbers of these enumerations. */
+_Static_assert((int)MAP_IDENTITY == (int)NM_MAP_IDENTITY && (int)MAP_GELU == (int)NM_MAP_GELU &&
+                   (int)MAP_SIGMOID == (int)NM_MAP_SIGMOID && (int)MAP_ERF == (int)NM_MAP_ERF,
+               "functions of map");
+_Static_assert((int)VEC_POW == (int)NM_VEC_POW && (int)VEC_CLIP == (int)NM_VEC_CLIP &&
+                   (int)VEC_DIV == (int)NM_VEC_DIV && (int)VEC_RSQRT_CLAMP == (int)NM_VEC_RSQRT_CLAMP &&
+                   (int)VEC_LINEAR == (int)NM_VEC_LINEAR,
+               "operations of vec");
+_Static_assert((int)INIT_UNIFORM == (int)NM_INIT_UNIFORM &&
+                   (int)INIT_NORMAL_MEAN_ONE == (int)NM_INIT_NORMAL_MEAN_ONE,
+               "kinds of initialization");
+_Static_assert((int)DOT_BLOCK == (int)NM_DOT_BLOCK, "blocks of dot");
+
+static bool same_shape(nm_mat a, nm_mat b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
+static void device_scale(nm_backend *b, const nm_scale_args *args)
+{
+    NM_ASSERT(same_shape(args->x, args->y));
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
+           .alpha = (float)args->alpha);
+}
+
+static void device_add(nm_backend *b, const nm_add_args *args)
+{
+    NM_ASSERT(same_shape(args->x, args->y));
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
+           .alpha = (float)args->alpha, .add = true);
+}
+
+static void device_add_dropout(nm_backend *b, const nm_add_dropout_args *args)
+{
+    NM_ASSERT(same_shape(args->x, args->y) && same_shape(args->f, args->y));
+    LAUNCH(b, add_dropout, nm_device_elements(args->y), 1, .x = nm_device_mat(args->x),
+           .f = nm_device_mat(args->f), .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
+}
+
+static void device_dropout(nm_backend *b, const nm_dropout_args *args)
+{
+    NM_ASSERT(same_shape(args->x, args->y));
+    LAUNCH(b, add_dropout, nm_device_elements(args->y), 1,
+           .x = args->add ? nm_device_mat(args->y) : (struct dmat){0}, .f = nm_device_mat(args->x),
+           .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
+}
+
+static void device_store_bf16(nm_backend *b, const nm_store_bf16_args *args)
+{
+    LAUNCH(b, store_bf16, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x),
+           .y = nm_device_address(args->y));
+}
+
+static void device_load_bf16(nm_backend *b, const nm_load_bf16_args *args)
+{
+    LAUNCH(b, load_bf16, nm_device_elements(args->y), 1, .y = nm_device_mat(args->y),
+           .x = nm_device_address(args->x));
+}
+
+static void device_act_grad(nm_backend *b, const nm_act_grad_args *args)
+{
+    NM_ASSERT(same_shape(args->y, args->dy) && same_shape(args->y, args->dz));
+    LAUNCH(b, act_grad, nm_device_elements(args->y), 1, .y = nm_device_mat(args->y),
+           .dy = nm_device_mat(args->dy), .dz = nm_device_mat(args->dz), .drop = nm_device_drop(args->drop),
+           .relu = args->act == NM_ACT_RELU);
+}
+
+static void device_map(nm_backend *b, const nm_map_args *args)
+{
+    NM_ASSERT(same_shape(args->x, args->y));
+    LAUNCH(b, map, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
+           .alpha = nm_device_address(args->alpha), .shift = nm_device_address(args->shift),
+           .weight = nm_device_address(args->weight), .bias = nm_device_address(args->bias),
+           .op = (int)args->op);
+}
+
+static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
+{
+    enum { PLANES = 4 };
+    const nm_map_args *forward = &args->forward;
+    const nm_mat x = forward->x;
+    NM_ASSERT(same_shape(x, args->dy) && same_shape(x, args->dx));
+    const bool sums = args->d_weight || args->d_bias || args->d_alpha || args->d_shift;
+    const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
+    LAUNCH(b, map_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .x = nm_device_mat(x),
+           .dy = nm_device_mat(args->dy), .dx = nm_device_mat(args->dx),
+           .alpha = nm_device_address(forward->alpha), .shift = nm_device_address(forward->shift),
+           .weight = nm_device_address(forward->weight), .partial = partial, .op = (int)forward->op,
+           .add = args->add);
+    nm_device_add_plane(b, partial, x, PLANES, 0, x.cols, args->d_weight);
+    nm_device_add_plane(b, partial, x, PLANES, 1, x.cols, args->d_bias);
+    nm_device_add_plane(b, partial, x, PLANES, 2, 1, args->d_alpha);
+    nm_device_add_plane(b, partial, x, PLANES, 3, 1, args->d_shift);
+}
+
+static void device_gate(nm_backend *b, const nm_gate_args *args)
+{
+    NM_ASSERT(same_shape(args->gate, args->y) && same_shape(args->x, args->y));
+    LAUNCH(b, gate, nm_device_elements(args->y), 1, .gate = nm_device_mat(args->gate),
+           .x = nm_device_mat(args->x), .y = nm_device_mat(args->y), .op = (int)args->op);
+}
+
+static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
+{
+    const nm_gate_args *forward = &args->forward;
+    NM_ASSERT(same_shape(forward->gate, args->dy) && same_shape(forward->x, args->dy));
+    NM_ASSERT(same_shape(args->dgate, args->dy) && same_shape(args->dx, args->dy));
+    LAUNCH(b, gate_grad, nm_device_elements(args->dy), 1, .gate = nm_device_mat(forward->gate),
+           .x = nm_device_mat(forward->x), .dy = nm_device_mat(args->dy), .dgate = nm_device_mat(args->dgate),
+           .dx = nm_device_mat(args->dx), .op = (int)forward->op);
+}
+
+static void device_vec(nm_backend *b, const nm_vec_args *args)
+{
+    LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1, .a = nm_device_address(args->a),
+           .b = nm_device_address(args->b), .c = nm_device_address(args->c),
+           .out = nm_device_address(args->out), .s = args->s, .t = args->t, .op = (int)args->op,
+           .n = args->n);
+}
+
+static void device_random_init(nm_backend *b, const nm_random_init_args *args)
+{
+    LAUNCH(b, random_init, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1,
+           .out = nm_device_address(args->out), .n = (int64_t)args->n, .seed = args->seed,
+           .scale = args->init.scale, .site = args->site, .kind = (int)args->init.kind);
+}
+
+static void device_dot(nm_backend *b, const nm_dot_args *args)
+{
+    const int64_t blocks = nm_device_blocks((int64_t)args->n, DOT_BLOCK);
+    const size_t bytes = ((size_t)blocks + 1) * sizeof(double);
+    dptr sums = nm_device_scratch(b, NM_DEVICE_TOTALS, bytes), out = sums + (dptr)blocks * sizeof(double);
+    LAUNCH(b, dot_blocks, blocks, 1, .a = nm_device_address(args->a), .b = nm_device_address(args->b),
+           .blocks = sums, .n = (int64_t)args->n);
+    LAUNCH(b, double_total, 1, 1, .x = sums, .out = out, .n = blocks);
+    NM_CALL(b, download, .device = (void *)(uintptr_t)out, .bytes = sizeof(double), .host = args->out);
+    if (args->blocks)
+        NM_CALL(b, download, .device = (void *)(uintptr_t)sums, .bytes = (size_t)blocks * sizeof(double),
+                .host = args->blocks);
+}
+
+/* The factors of ref_adam */
+static void device_adam(nm_backend *b, const nm_adam_args *args)
+{
+    const nm_adam *config = args->config;
+    const double correction1 = 1 - pow(config->beta1, (double)config->step);
+    const double root2 = sqrt(1 - pow(config->beta2, (double)config->step));
+    const bool fairseq = config->variant == NM_ADAM_FAIRSEQ, coupled = config->variant == NM_ADAM_TORCH;
+    LAUNCH(b, adam, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, .g = nm_device_address(args->g),
+           .p = nm_device_address(args->p), .m = nm_device_address(args->m), .v = nm_device_address(args->v),
+           .n = (int64_t)args->n, .beta1 = config->beta1, .beta2 = config->beta2,
+           .keep = coupled ? 1 : 1 - config->lr * config->weight_decay,
+           .rate = config->lr / correction1 * root2, .eps = fairseq ? config->eps : config->eps * root2,
+           .decay = coupled ? config->weight_decay : 0, .grad_scale = config->grad_scale);
+}
+
+static void device_sgd(nm_backend *b, const nm_sgd_args *args)
+{
+    LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, .g = nm_device_address(args->g),
+           .p = nm_device_address(args->p), .v = nm_device_address(args->v), .n = (int64_t)args->n,
+           .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale, .clip = args->clip);
+}
+
+void nm_device_elementwise(nm_kernels *k)
+{
+    k->scale = device_scale;
+    k->add = device_add;
+    k->add_dropout = device_add_dropout;
+    k->dropout = device_dropout;
+    k->store_bf16 = device_store_bf16;
+    k->load_bf16 = device_load_bf16;
+    k->act_grad = device_act_grad;
+    k->map = device_map;
+    k->map_grad = device_map_grad;
+    k->gate = device_gate;
+    k->gate_grad = device_gate_grad;
+    k->vec = device_vec;
+    k->random_init = device_random_init;
+    k->dot = device_dot;
+    k->adam = device_adam;
+    k->sgd = device_sgd;
+}
