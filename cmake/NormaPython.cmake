@@ -15,7 +15,8 @@ set(_packages "JANSSON=jansson" "UTF8PROC=utf8proc" "XXHASH=xxhash" "NETTLE=nett
 if(NORMA_PROTOBUF_REQUIRES)
   list(APPEND _packages "PROTOBUF_C=protobuf-c")
 endif()
-foreach(_package ZLIB=z LZMA=lzma ZSTD=zstd YAML=yaml LIBJPEG=jpeg LIBPNG=png16)
+# libpng needs zlib, so it precedes it.
+foreach(_package LIBJPEG=jpeg LIBPNG=png16 ZLIB=z LZMA=lzma ZSTD=zstd YAML=yaml)
   string(REGEX REPLACE "=.*" "" _name ${_package})
   if(${_name}_FOUND)
     list(APPEND _packages ${_package})
@@ -43,7 +44,8 @@ set_target_properties(norma_python PROPERTIES OUTPUT_NAME norma NO_SONAME ON
 target_link_libraries(norma_python PRIVATE ${_python_libraries} m)
 # Symbols of the archives are not exported. Debian's archives are compiled for programs (PIE), which is sufficient except for the
 # address of the variables stdin in jansson and stderr in libpng.
-target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,--wrap=stderr -Wl,--build-id=sha1 ${NORMA_HARDENED_LINK})
+target_link_options(norma_python PRIVATE -Wl,--exclude-libs,ALL -Wl,--wrap=stdin -Wl,--wrap=stderr -Wl,--build-id=sha1
+                    ${NORMA_HARDENED_LINK})
 if(NORMA_SANITIZE)
   target_link_options(norma_python PRIVATE -fsanitize=${NORMA_SANITIZE})
 endif()

@@ -34,7 +34,10 @@ static void start_run(const char *recipe, const char *const *command)
 {
     nm_options *options = configure(recipe, command);
     nm_error err;
-    assert_int_equal(nm_run_config_write(options, folder, &err), NM_OK);
+    char *text;
+    assert_int_equal(nm_run_config_text(options, &text, &err), NM_OK);
+    assert_int_equal(nm_run_config_write(text, folder, &err), NM_OK);
+    free(text);
     nm_options_free(options);
 }
 

@@ -228,12 +228,6 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
     return status;
 }
 
-static double number_of(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 typedef struct speeds { /* tokens/s of every training record of the log */
     double *list;
     size_t n, capacity;
