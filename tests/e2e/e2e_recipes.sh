@@ -115,8 +115,8 @@ small_sizes() { # RECIPE PROFILE
         image)
             sizes+=(--data.size 8 --data.batch 8)
             case $1 in
-                rbn/*) sizes+=(--model.widths=4,4,4,4 --model.blocks=1,1,1,1) ;;
-                *) sizes+=(--model.widths=4,4 --model.blocks=1,1) ;;
+                rbn/*) sizes+=('--model.widths=4,4,4,4' '--model.blocks=1,1,1,1') ;;
+                *) sizes+=('--model.widths=4,4' '--model.blocks=1,1') ;;
             esac
             ;;
         classification) sizes+=(--model.width 16 --model.ff 16 --train.max-tokens 1024) ;;

@@ -143,7 +143,7 @@ def test_same_result(models, tmp_path, reader, kind):
     code, clean, err, _ = run(models, tmp_path, reader, lambda data: data, "clean")
     assert code == 0, err
     code, out, err, path = run(models, tmp_path, reader, SAME[kind], "dirty")
-    if code:  # a reader that does not decompress says so
+    if code:  # a reader that does not decompress has a message
         assert kind in ("gz", "xz") and names_file(err, path), err
     else:
         assert out == clean

@@ -51,7 +51,7 @@ static nm_status fill_missing_kernels(nm_backend *made, const nm_backend_options
     if (first && !options->fallback_ref)
         return nm_fail(
             err, NM_UNSUPPORTED,
-            "backend %s lacks %d of %d kernels, such as %s; with device.fallback = ref they are those of ref",
+            "backend %s lacks %d of %d kernels, such as %s; device.fallback = ref takes them from ref",
             made->name, *missing, (int)NM_N_KERNELS, first);
     return NM_OK;
 }

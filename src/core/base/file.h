@@ -91,9 +91,9 @@ typedef struct nm_lines {
     char *text;       /* the current line, NUL-terminated; owned by the reader */
     size_t bytes, capacity;
     int64_t number; /* of the current line, from 1 */
-    bool has_newline,
-        has_return; /* the current line ends with a newline; with a carriage return before that */
-    bool keep_bom;  /* do not skip a byte order mark; set after nm_lines_init */
+    /* the current line ends with a newline; with a carriage return before that */
+    bool has_newline, has_return;
+    bool keep_bom; /* do not skip a byte order mark; set after nm_lines_init */
 } nm_lines;
 
 void nm_lines_init(nm_lines *lines, FILE *stream, const char *path);

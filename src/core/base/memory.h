@@ -21,7 +21,7 @@ void nm_format_append(char **text, const char *format, ...) __attribute__((forma
 /* Appends an item to a list whose items are separated by ", "; *list: as above. */
 void nm_list_append(char **list, const char *item);
 char *nm_duplicate(const char *text); /* NULL for NULL */
-/* The text without white space around it: ends it after the last other character, and returns the first
+/* The text without whitespace around it: ends it after the last other character, and returns the first
  * one. */
 char *nm_trim(char *text);
 bool nm_ends_with(const char *text, const char *end);

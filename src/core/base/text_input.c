@@ -147,7 +147,7 @@ static void gzip_close(void *state)
 #ifdef NORMA_LZMA
 static void *xz_open(void)
 {
-    enum { MEMORY = 1 << 30 }; /* xz -9 needs 65 MiB; a file can demand 4 GiB */
+    enum { MEMORY = 1 << 30 }; /* xz -9 needs 65 MiB; a file can require 4 GiB */
     lzma_stream *self = nm_allocate(sizeof *self);
     *self = (lzma_stream)LZMA_STREAM_INIT;
     if (lzma_stream_decoder(self, MEMORY, LZMA_CONCATENATED) == LZMA_OK)

@@ -28,8 +28,6 @@
 static const double TID_LIMIT = 0.04, GAP_LIMIT = 0.02, SQUARE_LIMIT = 0.7, SPIKE_LIMIT = 5, DEPTH_LIMIT = 5,
                     LOSS_LIMIT = 1.2, MIN_WARMUP = 0.005, USUAL_WARMUP = 0.1;
 
-/* ---- inputs ---- */
-
 /* norms: gradient norms divided by the loss, [n], overwritten; updates: [n], ascending. */
 static void read_gradients(nm_advice_inputs *f, double *norms, const double *updates, size_t n)
 {

@@ -42,9 +42,12 @@ static NM_FIELDS(nm_schedule_state, NM_SCHEDULE_STATE)
     F(real, skip_from, "")                                                                                   \
     F(real, skip_to, "")                                                                                     \
     F(real, best, "")
-    NM_RECORD(old_state, OLD_STATE) static NM_FIELDS(old_state, OLD_STATE)
+/* clang-format off */
+NM_RECORD(old_state, OLD_STATE)
+static NM_FIELDS(old_state, OLD_STATE)
+/* clang-format on */
 
-        void nm_train_state_write(const nm_train_state *state, nm_safetensors_writer *writer)
+void nm_train_state_write(const nm_train_state *state, nm_safetensors_writer *writer)
 {
     nm_record_save(writer, "state", nm_train_state_fields(), state);
     nm_record_save(writer, "state.schedule", nm_schedule_state_fields(), &state->schedule);

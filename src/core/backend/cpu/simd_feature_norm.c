@@ -498,8 +498,8 @@ static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *ar
     const void *shift = args->shift, *c0 = args->c0;
     void *sum_dy = args->sum_dy, *sum_dy_z = args->sum_dy_z;
     NM_ASSERT(nm_same_shape(x, dy) && (!dx.data || nm_same_shape(x, dx)));
-    feature_call call =
-        prepare_feature_norm(args->spec, x, (float *)(uintptr_t)args->row_scale); /* only read */
+    /* the row scales are only read */
+    feature_call call = prepare_feature_norm(args->spec, x, (float *)(uintptr_t)args->row_scale);
     float *sums = sum_dy, *sums_z = sum_dy_z;
     feature_workspace workspace = workspace_init(b, x, 6);
     call.measured = true;

@@ -581,8 +581,6 @@ static void backward_pair(const attention *call, const pair *at, const workspace
         backward_keys(call, at, r, &o, key, nm_min_i32(at->n - key, KEYS));
 }
 
-/* ---- all pairs ---- */
-
 static attention prepare_tiles(const nm_attention_args *args)
 {
     const nm_mat q = args->q, k = args->k, v = args->v, out = args->out;

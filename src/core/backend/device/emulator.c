@@ -75,8 +75,6 @@ static _Noreturn void fail(const machine *m, const char *what)
     abort();
 }
 
-/* ---- fibers ---- */
-
 /* Pushes the registers that calls preserve, stores the stack pointer in *from, and continues at `to`. */
 void nm_emulator_switch(void **from, void *to);
 #if defined(__x86_64__)
@@ -163,8 +161,6 @@ static void prepare_thread(machine *m, int thread)
     m->shared_used[thread] = 0;
     m->parity[thread] = 0;
 }
-
-/* ---- blocks ---- */
 
 static machine *machine_of_thread(void)
 {
@@ -276,8 +272,6 @@ void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t b
         run_block(kernel, args, (uint64_t)i);
     }
 }
-
-/* ---- called by kernels ---- */
 
 void *nm_emulator_shared(size_t bytes)
 {

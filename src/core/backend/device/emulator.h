@@ -39,8 +39,6 @@ void nm_emulator_set_order(nm_emulator_order order);
 void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y, int threads,
                      const void *args);
 
-/* ---- called by kernels, through the macros of dialect.h ---- */
-
 extern _Thread_local int nm_emulator_thread, nm_emulator_block, nm_emulator_block_y;
 /* The n-th call of every thread of a block returns the same memory. */
 void *nm_emulator_shared(size_t bytes);

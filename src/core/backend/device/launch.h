@@ -15,8 +15,6 @@ NM_DEVICE_KERNELS(K)
  * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
 nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
-/* ---- for launch_*.c ---- */
-
 /* Fill rows of the table, by family. */
 void nm_device_elementwise(nm_kernels *k);
 void nm_device_sequences(nm_kernels *k);

@@ -83,8 +83,6 @@ static void device_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *a
     nm_device_add_plane(b, partial, x, PLANES, 2, x.cols, args->d_beta);
 }
 
-/* ---- features ---- */
-
 /* The residual sum and the row scales, before statistics and normalization */
 static void prepare_rows(nm_backend *b, const nm_feature_norm *spec, nm_mat x, void *row_scale)
 {

@@ -34,7 +34,6 @@ enum {
     ROWS_PER_WARP = ROWS_PER_PARTIAL / ROW_WARPS /* rows of a warp that adds columns */
 };
 
-/* ---- elementwise ---- */
 struct scale_args {
     struct dmat x, y;
     float alpha;
@@ -90,7 +89,6 @@ struct random_init_args {
     int kind;
 };
 
-/* ---- sums ---- */
 /* partial[BLOCK][col] = sum over ROWS_PER_PARTIAL rows of x, or of x y */
 struct column_partials_args {
     struct dmat x, y;
@@ -114,7 +112,6 @@ struct double_total_args {
     i64 n;
 };
 
-/* ---- optimizers ---- */
 struct adam_args {
     dptr g, p, m, v;
     i64 n;
@@ -126,7 +123,6 @@ struct sgd_args {
     double lr, momentum, grad_scale, clip;
 };
 
-/* ---- embeddings, sequences ---- */
 struct embed_args {
     struct dmat table, positions, out;
     dptr ids, pos;
@@ -159,7 +155,6 @@ struct pool_max_grad_args {
     dptr where;
 };
 
-/* ---- normalization ---- */
 struct dresidual { /* x = stream + drop(f) before, df = drop(dx) after; without data: none */
     struct dmat stream, f;
     struct ddrop drop;
@@ -218,7 +213,6 @@ struct feature_norm_grad_args {
     int groups, add;
 };
 
-/* ---- products ---- */
 struct gemm_args {
     struct dmat a, b, c;
     dptr bias; /* [columns of c] or 0 */
@@ -231,7 +225,6 @@ struct linear_selected_args {
     dptr bias, rows;
 };
 
-/* ---- loss ---- */
 struct loss_rows_args { /* logits become their gradient; row_loss [rows, 2] */
     struct dmat logits;
     dptr allowed, targets, row_loss;
@@ -253,15 +246,14 @@ struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
 };
 
 /* All kernels, by name. */
-#define NM_DEVICE_KERNELS(K)                                                                                 \
-    K(scale)                                                                                                 \
-    K(add_dropout)                                                                                           \
-    K(store_bf16)                                                                                            \
-    K(load_bf16)                                                                                             \
-    K(act_grad) K(map) K(map_grad) K(gate) K(gate_grad) K(vec) K(random_init) K(column_partials)             \
-        K(column_total) K(dot_blocks) K(double_total) K(adam) K(sgd) K(embed) K(embed_grad) K(gather)        \
-            K(rotate) K(pool_max) K(pool_max_grad) K(token_norm) K(token_norm_grad) K(seed_norm)             \
-                K(seed_norm_grad) K(row_scale) K(feature_sums) K(feature_norm) K(feature_norm_grad) K(gemm)  \
-                    K(linear_selected) K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)
+/* clang-format off */
+#define NM_DEVICE_KERNELS(K)                                                                             \
+    K(scale) K(add_dropout) K(store_bf16) K(load_bf16) K(act_grad) K(map) K(map_grad) K(gate) K(gate_grad) \
+    K(vec) K(random_init) K(column_partials) K(column_total) K(dot_blocks) K(double_total) K(adam) K(sgd)  \
+    K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max) K(pool_max_grad)                                \
+    K(token_norm) K(token_norm_grad) K(seed_norm) K(seed_norm_grad) K(row_scale) K(feature_sums)           \
+    K(feature_norm) K(feature_norm_grad) K(gemm) K(linear_selected)                                        \
+    K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)
+/* clang-format on */
 
 #endif
