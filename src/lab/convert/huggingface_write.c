@@ -42,16 +42,6 @@ static nm_status check_norms(const nm_model *model, double *eps, nm_error *err)
     return NM_OK;
 }
 
-bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector)
-{
-    double *values = nm_param_values(model->backend, vector);
-    bool zero = true;
-    for (int32_t i = 0; vector && i < vector->cols; i++)
-        zero &= values[i] == 0;
-    free(values);
-    return zero;
-}
-
 static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *err)
 {
     const nm_seq2seq_config *c = nm_seq2seq_config_of(model);

@@ -18,6 +18,16 @@ nm_status nm_huggingface_activation(nm_activation activation, const char **name,
                            words[activation]);
 }
 
+bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector)
+{
+    double *values = nm_param_values(model->backend, vector);
+    bool zero = true;
+    for (int32_t i = 0; vector && i < vector->cols; i++)
+        zero &= values[i] == 0;
+    free(values);
+    return zero;
+}
+
 nm_status nm_huggingface_write_tensors(const nm_tensor_list *list, const char *folder, nm_error *err)
 {
     nm_safetensors_writer *writer = nm_safetensors_begin();
