@@ -52,6 +52,7 @@ static void separators(void **state)
     (void)state;
     expect("a\nb\n\nc\n", NM_DOCUMENT_SEPARATED, "", "1:a\nb|4:c|");
     expect("\n\r\n\na\n\n\n \nb\r\n", NM_DOCUMENT_SEPARATED, "", "4:a|7: \nb|");
+    expect("a\r\nb\r\n\r\nc\n", NM_DOCUMENT_SEPARATED, "", "1:a\r\nb|4:c|");
     expect("--\na\n\nb\n--\n--\n-- \n---\n--", NM_DOCUMENT_SEPARATED, "--", "2:a\n\nb|7:-- \n---|");
     expect("--\n", NM_DOCUMENT_SEPARATED, "--", "");
     expect("", NM_DOCUMENT_SEPARATED, "--", "");
@@ -60,8 +61,10 @@ static void separators(void **state)
 static void files(void **state)
 {
     (void)state;
-    expect("\xEF\xBB\xBF\na\r\n\nb\n\n", NM_DOCUMENT_FILE, "", "1:\na\n\nb\n|");
-    expect("\n", NM_DOCUMENT_FILE, "", "1:|");
+    expect("\xEF\xBB\xBF\na\r\n\nb\n\n", NM_DOCUMENT_FILE, "", "1:\na\r\n\nb\n\n|");
+    expect("a\r\nb\r\n", NM_DOCUMENT_FILE, "", "1:a\r\nb\r\n|");
+    expect("a\nb", NM_DOCUMENT_FILE, "", "1:a\nb|");
+    expect("\n", NM_DOCUMENT_FILE, "", "1:\n|");
     expect("", NM_DOCUMENT_FILE, "", "");
 }
 

@@ -23,7 +23,8 @@ typedef struct nm_documents {
     nm_buffer joined;
     bool prompts; /* the last line end of a file is not part of its document; set after nm_documents_init */
     bool checked; /* every line must be UTF-8 without zero bytes; set after nm_documents_init */
-    /* the current document: its lines, separated by newlines; NUL-terminated, valid until the next call */
+    /* the current document: its lines with the line ends between them, for a file all of its bytes but a byte
+     * order mark; NUL-terminated, valid until the next call */
     const char *text;
     size_t bytes;
     int64_t line; /* number of its first line, from 1 */
