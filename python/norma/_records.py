@@ -46,6 +46,7 @@ class BackendOptions(Structure):
         ("bf16", c_bool),
         ("threads", c_int32),
         ("fenced", c_bool),
+        ("fallback_ref", c_bool),
     ]
 
 
