@@ -404,9 +404,12 @@ for output in source ./source linked symbolic; do
     cmp source in || fail "the input was overwritten"
 done
 cp run/best.safetensors other.safetensors
-refuses 2 'other.safetensors: the output is the model' translate other.safetensors source --output other.safetensors
-refuses 2 'other.safetensors: the output is the model' translate run,other.safetensors source --output ./other.safetensors
-refuses 2 'best.safetensors: the output is the model' translate run source --output run/best.safetensors
+refuses 2 'translate: other.safetensors is a model, which would be overwritten: choose another file' \
+    translate other.safetensors source --output other.safetensors
+refuses 2 'translate: ./other.safetensors is a model, which would be overwritten: choose another file' \
+    translate run,other.safetensors source --output ./other.safetensors
+refuses 2 'translate: run/best.safetensors is the model of a run, which would be overwritten: choose another file' \
+    translate run source --output run/best.safetensors
 cmp other.safetensors run/best.safetensors || fail "the output replaced the model"
 echo earlier >out.txt
 refuses 4 'broken:2' translate run broken --buffer 1 --output out.txt
