@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the models of this folder: one folder per class of transformers, and the log probabilities of the tokens of text.txt; and
 `pieces`, a model with a SentencePiece tokenizer, and the log probabilities of each line of pieces/text.txt, then of the whole file
-as one text.
+as one text, without and with its last newline.
 
     make.py FOLDER
 """
@@ -60,7 +60,7 @@ def make_pieces(folder):
     with open(os.path.join(folder, "text.txt"), "w", encoding="utf-8") as file:
         file.write("\n".join(LINES) + "\n")
     with open(os.path.join(folder, "scores"), "w", encoding="ascii") as file:
-        for text in [*LINES, "\n".join(LINES)]:
+        for text in [*LINES, "\n".join(LINES), "\n".join(LINES) + "\n"]:
             ids = [1, *pieces.encode(text), 2]
             with torch.no_grad():
                 scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
