@@ -118,7 +118,10 @@ refuses 2 'there are no alignments' prepare --train small --alignment-words toke
 refuses 2 'SentencePiece has no tokens' prepare --train small --alignments small.links --alignment-words tokens \
     --tokenizer sentencepiece --source-lang de --target-lang en --output bad
 refuses 3 'none.links' prepare --train small --alignments none.links --source-lang de --target-lang en --output bad
-refuses 2 'prepare.alignments require parallel training text' prepare --format text --train small.de --alignments bad.links --output bad
+refuses 2 'prepare.alignments = bad.links has no effect with prepare.format = text: plain text has no pairs' \
+    prepare --format text --train small.de --alignments bad.links --output bad
+refuses 2 'prepare.alignments = bad.links has no effect with prepare.train = : there is no training text' \
+    prepare --valid small --alignments bad.links --source-lang de --target-lang en --output bad
 [ ! -e bad ] || fail "a folder of a failed preparation"
 
 # ---- a head that learns alignments, which the others do not have: the source in another order, links of the same position ----

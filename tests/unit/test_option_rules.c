@@ -174,8 +174,8 @@ static void test_hyphens_need_the_moses_tokenizer(void **state)
     }
 }
 
-/* Settings of a preparation; the last one has no effect, or it has one after `other` instead of the setting
- * before it. */
+/* Settings of a preparation with training text; the last one has no effect, or it has one after `other`
+ * instead of the setting before it. */
 static void test_preparation(void **state)
 {
     (void)state;
@@ -192,6 +192,10 @@ static void test_preparation(void **state)
         {"prepare.min_length", "2", "prepare.format", "text", "parallel"},
         {"prepare.max_length", "100", "prepare.format", "text", "parallel"},
         {"prepare.ratio", "3", "prepare.format", "text", "parallel"},
+        {"prepare.min_length", "2", "prepare.train", "", "corpus"},
+        {"prepare.max_length", "100", "prepare.train", "", "corpus"},
+        {"prepare.ratio", "3", "prepare.train", "", "corpus"},
+        {"prepare.drop_copies", "true", "prepare.train", "", "corpus"},
         {"prepare.drop_duplicates", "true", "prepare.train", "", "corpus"},
         {"prepare.joint", "true", "prepare.format", "text", "parallel"},
         {"prepare.dict_target", "dict", "prepare.format", "text", "parallel"},
@@ -203,10 +207,13 @@ static void test_preparation(void **state)
         char *warning;
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
         nm_options_add_rules(options, nm_prepare_rules);
+        set(options, "prepare.train", "corpus");
         set(options, cases[i / 2].with, i % 2 ? cases[i / 2].other : cases[i / 2].with_value);
         set(options, cases[i / 2].name, cases[i / 2].value);
         if (nm_options_check(options, &warning, &err) != (i % 2 ? NM_OK : NM_USAGE))
             fail_msg("%s with %s", cases[i / 2].name, cases[i / 2].with);
+        if (i % 2 == 0 && !strstr(err.text, cases[i / 2].name))
+            fail_msg("%s with %s: %s", cases[i / 2].name, cases[i / 2].with, err.text);
         nm_options_free(options);
     }
 }
