@@ -38,7 +38,7 @@ sub is_known {
 for my $command (split /\n/, `$program help --list`) {
     read_help($command);
 }
-for my $task ('translation', 'lm', 'classification', 'tagging') {
+for my $task ('translation', 'lm', 'classification', 'tagging', 'image') {
     read_help($_, '--run.task', $task) for 'train', 'compare', 'baseline';
 }
 my %keys = map { %$_ } values %options;

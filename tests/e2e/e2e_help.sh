@@ -58,7 +58,7 @@ done
 has help '--format NAME'
 
 # Common options: 20 to 35, all of them in the full list; one section alone.
-for task in translation lm classification tagging; do
+for task in translation lm classification tagging image; do
     "$NORMA" train --run.task $task --help >common
     "$NORMA" train --run.task $task --help all >every
     n=$(options_of common | wc -l)
@@ -104,7 +104,7 @@ for command in "${commands[@]}"; do has out ".BR norma\\-$command (1)"; done
 # An unknown task: its name, and the options of the other sections.
 try train --help --run.task summarization
 [ "$got" = 0 ] || fail "exit code $got: $(cat err)"
-has out '(run.task = summarization: no such task; available: translation, lm, classification, tagging)'
+has out '(run.task = summarization: no such task; available: translation, lm, classification, tagging, image)'
 has out '--schedule.lr'
 
 # A section that the command does not have.
@@ -116,7 +116,8 @@ for topic in lm task.ini --resume; do accepts '--schedule.lr' train --help $topi
 # ---- recipes ----
 "$NORMA" recipes --names >names
 [ "$(wc -l <names)" -ge 280 ] || fail "$(wc -l <names) recipes"
-[ "$(head -n 8 names | tr '\n' ' ')" = 'classify demo demo-lm demo-tag lm multi30k-de-en tag translate ' ] || fail "first recipes: $(head -n 8 names)"
+[ "$(head -n 9 names | tr '\n' ' ')" = 'classify demo demo-lm demo-tag image lm multi30k-de-en tag translate ' ] ||
+    fail "first recipes: $(head -n 9 names)"
 ! grep -q '^common/' names || fail "parts of recipes are listed: $(grep '^common/' names)"
 "$NORMA" recipes --paths >paths
 [ "$(wc -l <names)" = "$(wc -l <paths)" ] || fail "not as many paths as names"
