@@ -22,7 +22,9 @@ sub line_of {
 }
 
 my (%rows, %tables, $array);
-for (split /\n/, content($source)) {
+(my $text = content($source)) =~ s/,\n {8}/, /g; # a row may have several lines
+$text =~ s/"\n {8}"//g;
+for (split /\n/, $text) {
     $array = $1 if /^static const nm_foreign_row (\w+)\[\]/;
     if (/^    \{\{$string, $string, $string\}, $string\},$/) {
         push @{$rows{$array}}, [map { s/\\(.)/$1/gr } $1, $2, $3, $4];

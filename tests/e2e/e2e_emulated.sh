@@ -21,7 +21,7 @@ awk 'BEGIN {
 "$NORMA" prepare --train t --valid-every 20 --source-lang de --target-lang en --output d 2>err >/dev/null || fail "$(cat err)"
 run() { # BACKEND NORM
     "$NORMA" train demo --data.folder d --train.updates 4 --train.max_tokens 64 --train.log_every 1 --train.score false \
-        --model.width 32 --model.ff 64 --model.heads 2 --model.layers 1 --model.norm "$2" --device.backend "$1" \
+        --model.width 32 --model.ff 64 --model.heads 2 --model.encoder-layers 1 --model.decoder-layers 1 --model.norm "$2" --device.backend "$1" \
         --device.fallback ref --run.folder "$1-$2" >out 2>err || fail "$1 $2: $(tail -n 3 err)"
     grep -o '"loss": *[0-9.]*' "$1-$2/log.jsonl" | grep -o '[0-9.]*$' >"$1-$2.losses"
 }

@@ -47,7 +47,7 @@ fills() {
 }
 fills 0 run/.lock 3
 fills 12288 checkpoints/00000005.state.safetensors 3 --model.norm rbn
-fills 65536 checkpoints/00000005.safetensors 2 --norm.statistics update
+fills 65536 checkpoints/00000005.state.safetensors 2 --norm.statistics update
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "a full disk ends all ranks, and the last checkpoint continues ($cases cases)"

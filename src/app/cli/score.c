@@ -62,7 +62,8 @@ static void job_release(score_job *job)
 static bool is_input(const void *context, const char *path)
 {
     (void)context;
-    return nm_file_may_exist(path) || nm_archive_prefix(path);
+    const size_t archive = nm_archive_prefix(path);
+    return archive ? !strchr(path + archive, ',') : nm_file_may_exist(path);
 }
 
 /* Collects all occurrences of --reference; the option table contains only the last one. */

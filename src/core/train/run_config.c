@@ -334,7 +334,7 @@ static nm_status restore(const char *folder, const char *text, const char *truth
     char digest[NM_DIGEST_TEXT] = "";
     if (text)
         nm_digest_of_text(text, digest);
-    if (text && strcmp(digest, before))
+    if (text && (!strcmp(text, truth) || strcmp(digest, before)))
         return NM_OK;
     NM_TRY(nm_run_config_write(truth, folder, err));
     if (!text)

@@ -117,10 +117,23 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
                                              : NM_PAIR_LINES;
 }
 
+/* Whether a name is one file, and not a list: after the name of an archive, a comma separates files. */
+static bool is_one_file(const nm_pair_config *config, const char *name)
+{
+    char *path;
+    bool found;
+    nm_error ignored;
+    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
+    const size_t archive = path ? nm_archive_prefix(path) : 0;
+    there = there && !(archive && strchr(path + archive, ','));
+    free(path);
+    return there;
+}
+
 bool nm_pair_source_exists(const void *config, const char *source)
 {
     char *name = side_name(config, source, 0);
-    bool found = is_there(config, name) || is_there(config, source);
+    bool found = is_one_file(config, name) || is_one_file(config, source);
     free(name);
     return found;
 }

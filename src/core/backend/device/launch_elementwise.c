@@ -163,7 +163,8 @@ static void device_sgd(nm_backend *b, const nm_sgd_args *args)
 {
     LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, .g = nm_device_address(args->g),
            .p = nm_device_address(args->p), .v = nm_device_address(args->v), .n = (int64_t)args->n,
-           .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale, .clip = args->clip);
+           .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale, .clip = args->clip,
+           .weight_decay = args->weight_decay);
 }
 
 void nm_device_elementwise(nm_kernels *k)

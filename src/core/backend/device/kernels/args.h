@@ -120,7 +120,7 @@ struct adam_args {
 struct sgd_args {
     dptr g, p, v;
     i64 n;
-    double lr, momentum, grad_scale, clip;
+    double lr, momentum, grad_scale, clip, weight_decay;
 };
 
 struct embed_args {
