@@ -55,6 +55,20 @@ static bool is_there(const nm_pair_config *config, const char *name)
     return there;
 }
 
+/* Whether a name is one file, and not a list: after the name of an archive, commas and colons separate
+ * files. */
+static bool is_one_file(const nm_pair_config *config, const char *name)
+{
+    char *path;
+    bool found;
+    nm_error ignored;
+    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
+    const size_t archive = path ? nm_archive_prefix(path) : 0;
+    there = there && !(archive && strpbrk(path + archive, ",:"));
+    free(path);
+    return there;
+}
+
 static char *replace_language(const char *name, const char *language)
 {
     static const char mark[] = "{lang}";
@@ -76,7 +90,7 @@ static const char *find_colon(const nm_pair_config *config, const char *source)
 {
     const char *first = strchr(source, ':');
     char *prefixed = nm_format("%s.%s", source, config->languages[0]);
-    bool one_name = first && (is_there(config, prefixed) || is_there(config, source));
+    bool one_name = first && (is_one_file(config, prefixed) || is_one_file(config, source));
     free(prefixed);
     if (one_name || config->sides == 1)
         return NULL;
@@ -115,19 +129,6 @@ static nm_pair_format format_of(const nm_pair_config *config, const char *source
     return nm_text_ends_in(source, ".tsv")   ? NM_PAIR_TSV
            : nm_text_ends_in(source, ".csv") ? NM_PAIR_CSV
                                              : NM_PAIR_LINES;
-}
-
-/* Whether a name is one file, and not a list: after the name of an archive, a comma separates files. */
-static bool is_one_file(const nm_pair_config *config, const char *name)
-{
-    char *path;
-    bool found;
-    nm_error ignored;
-    bool there = find_file(config, name, &path, &found, &ignored) != NM_OK || found;
-    const size_t archive = path ? nm_archive_prefix(path) : 0;
-    there = there && !(archive && strchr(path + archive, ','));
-    free(path);
-    return there;
 }
 
 bool nm_pair_source_exists(const void *config, const char *source)
