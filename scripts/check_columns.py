@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds lines of C above 110 columns, and comments that are banners: /* ---- name ---- */.
+"""Finds lines of C and Python above 110 columns, and comments that are banners: /* ---- name ---- */.
 
     scripts/check_columns.py FILE...
 

@@ -20,6 +20,7 @@ check() { # name, command ...
 
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
+mapfile -t programs < <(git ls-files --cached --others --exclude-standard '*.py')
 mapfile -t texts < <(git ls-files --cached --others --exclude-standard '*.[ch]' '*.md' '*.sh' '*.pl' '*.cmake' '*.txt' '*.ini' Makefile |
     grep -v -e '^tests/' -e '^results/') # both contain German, and the tests contain deliberate misspellings
 
@@ -31,7 +32,7 @@ no_pipe_into_quiet_grep() {
 
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check "include order" scripts/check_includes.sh
-check "columns and banners" scripts/check_columns.py "${sources[@]}"
+check "columns and banners" scripts/check_columns.py "${sources[@]}" "${programs[@]}"
 check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check "pipes into grep -q" no_pipe_into_quiet_grep
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"

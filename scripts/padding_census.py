@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """How much padding the batches of other programs have, where Norma has none.
 
-    scripts/padding_census.py tagging|classification FILE [--batch 16] [--order shuffled|length] [--max-length 512]
+    scripts/padding_census.py tagging|classification FILE [--batch 16] [--order shuffled|length] [--max-length
+    512]
 
-tagging: columns with an empty line after each sentence (-DOCSTART- lines are skipped). classification: a label,
-a tab and a text per line, whose length is counted in words. A batch has --batch sequences in random order, or sorted
-by length, and is padded to its longest one. Prints, for the fraction f of padded rows of a batch, its mean and
-standard deviation over the batches of one epoch, the fraction of batches without padding, and the mean and the
-coefficient of variation of 1 - f, by which padding with the mean scales the variance of a batch. Segments of
-language models are full and have none. Exit code: 0, 2 wrong use.
+tagging: columns with an empty line after each sentence (-DOCSTART- lines are skipped). classification: a
+label, a tab and a text per line, whose length is counted in words. A batch has --batch sequences in random
+order, or sorted by length, and is padded to its longest one. Prints, for the fraction f of padded rows of a
+batch, its mean and standard deviation over the batches of one epoch, the fraction of batches without padding,
+and the mean and the coefficient of variation of 1 - f, by which padding with the mean scales the variance of
+a batch. Segments of language models are full and have none. Exit code: 0, 2 wrong use.
 """
 
 import argparse
@@ -62,8 +63,10 @@ def main():
     kept = [1 - f for f in fractions]
     full = sum(1 for f in fractions if f == 0) / len(fractions)
     print(
-        f"{len(fractions)} batches: padding {st.mean(fractions):.1%}, sd {st.variance(fractions) ** 0.5:.1%}, "
-        f"none in {full:.1%}; 1 - f {st.mean(kept):.3f}, varies by {st.variance(kept) ** 0.5 / st.mean(kept):.1%}"
+        f"{len(fractions)} batches: padding {st.mean(fractions):.1%}, sd "
+        f"{st.variance(fractions) ** 0.5:.1%}, "
+        f"none in {full:.1%}; 1 - f {st.mean(kept):.3f}, varies by "
+        f"{st.variance(kept) ** 0.5 / st.mean(kept):.1%}"
     )
 
 

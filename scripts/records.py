@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what follows from the structs and lists of rows in the C headers (include/norma/record.h): python/norma/_records.py
-with the ctypes layouts and typed tuples, and tables of the documentation between the comments <!-- records LIST ... --> and
-<!-- end of table -->.
+"""Writes what follows from the structs and lists of rows in the C headers (include/norma/record.h):
+python/norma/_records.py with the ctypes layouts and typed tuples, and tables of the documentation between the
+comments <!-- records LIST ... --> and <!-- end of table -->.
 
     scripts/records.py [--check]              exit code 1 if a file differs
     scripts/records.py --layout COMPILER      compares the layouts with those of the compiler
@@ -17,29 +17,35 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "python/norma/_records.py"
 PAGES = ["docs/formats.md", "docs/json.md"]
-HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "language_model", "tagger", "score", "prepare",
-           "train", "compare"]
-LISTS = ["include/norma/train.h", "include/norma/compare.h", "src/core/train/trainer.h", "src/core/train/trainer_private.h",
+HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "language_model", "tagger",
+           "score", "prepare", "train", "compare"]
+LISTS = ["include/norma/train.h", "include/norma/compare.h", "src/core/train/trainer.h",
+         "src/core/train/trainer_private.h",
          "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c",
          "src/app/cli/tag.c", "src/app/cli/classify.c"]
 # C struct: Python class. Structs that others contain come first.
-STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset", "nm_backend_options": "BackendOptions",
-           "nm_norm_plan": "NormPlan", "nm_norm_site": "NormSite", "nm_norm_type": "NormTypeStruct",
-           "nm_translation_word": "WordStruct", "nm_tagged_span": "SpanStruct", "nm_interval": "IntervalStruct",
-           "nm_perplexity_sums": "PerplexitySums", "nm_paired": "PairedStruct", "nm_prepare_progress": "PrepareProgress",
-           "nm_prepare_events": "PrepareEvents", "nm_prepared_side": "PreparedSideStruct",
-           "nm_prepared_split": "PreparedSplitStruct", "nm_prepared_drop": "PreparedDropStruct",
-           "nm_training_progress": "TrainingProgress", "nm_training_validation": "TrainingValidation",
-           "nm_training_events": "TrainingEvents", "nm_compared_run": "ComparedRun",
-           "nm_compared_variant": "ComparedVariant", "nm_comparison_events": "ComparisonEvents"}
+STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset",
+           "nm_backend_options": "BackendOptions", "nm_norm_plan": "NormPlan", "nm_norm_site": "NormSite",
+           "nm_norm_type": "NormTypeStruct", "nm_translation_word": "WordStruct",
+           "nm_tagged_span": "SpanStruct", "nm_interval": "IntervalStruct",
+           "nm_perplexity_sums": "PerplexitySums", "nm_paired": "PairedStruct",
+           "nm_prepare_progress": "PrepareProgress", "nm_prepare_events": "PrepareEvents",
+           "nm_prepared_side": "PreparedSideStruct", "nm_prepared_split": "PreparedSplitStruct",
+           "nm_prepared_drop": "PreparedDropStruct", "nm_training_progress": "TrainingProgress",
+           "nm_training_validation": "TrainingValidation", "nm_training_events": "TrainingEvents",
+           "nm_compared_run": "ComparedRun", "nm_compared_variant": "ComparedVariant",
+           "nm_comparison_events": "ComparisonEvents"}
 # Events whose functions Python defines; pointers to functions in other structs are plain pointers.
-EVENTS = {"nm_prepare_events": "prepare", "nm_training_events": "training", "nm_comparison_events": "comparison"}
-TUPLES = {"nm_training_progress": ("Progress", "After an update. Losses are means per target token, or per example for "
+EVENTS = {"nm_prepare_events": "prepare", "nm_training_events": "training",
+          "nm_comparison_events": "comparison"}
+TUPLES = {"nm_training_progress": ("Progress",
+                                   "After an update. Losses are means per target token, or per example for "
                                    "classification and tagging."),
           "nm_training_validation": ("Validation", "After a validation.")}
-KINDS = {"text": "const char *", "int": "int64_t", "code": "int32_t", "real": "double", "flag": "bool", "hash": "uint64_t"}
-CTYPES = {"int64_t": "c_int64", "int32_t": "c_int32", "uint64_t": "c_uint64", "size_t": "c_size_t", "double": "c_double",
-          "bool": "c_bool", "unsigned": "c_uint", "char": "c_char", "void": "None"}
+KINDS = {"text": "const char *", "int": "int64_t", "code": "int32_t", "real": "double", "flag": "bool",
+         "hash": "uint64_t"}
+CTYPES = {"int64_t": "c_int64", "int32_t": "c_int32", "uint64_t": "c_uint64", "size_t": "c_size_t",
+          "double": "c_double", "bool": "c_bool", "unsigned": "c_uint", "char": "c_char", "void": "None"}
 HINTS = {"text": "Optional[str]", "int": "int", "code": "int", "real": "float", "flag": "bool", "hash": "int"}
 
 
@@ -66,7 +72,8 @@ class Lists:
         rows = []
         text = r'"(?:[^"\\]|\\.)*"'
         for nested, kind, member, strings in re.findall(
-                rf'(\w+)\(F\)|F\((\w+(?:\([^)]*\))?), (\w+),\s+({text}(?:[ ,]+{text})*)\)', self.bodies[name]):
+            rf'(\w+)\(F\)|F\((\w+(?:\([^)]*\))?), (\w+),\s+({text}(?:[ ,]+{text})*)\)', self.bodies[name]
+        ):
             if nested:
                 rows += self.rows(nested)
                 continue
@@ -80,7 +87,8 @@ class Lists:
 
 
 def members(name, lists, headers):
-    """(C type, name, length or None) of each member of a struct; functions as "function RESULT(ARGUMENTS)"."""
+    """(C type, name, length or None) of each member of a struct; functions as "function
+    RESULT(ARGUMENTS)"."""
     if name in lists.records:
         return [(re.sub(r"^other\((\w+)\)$", r"\1", KINDS.get(kind, kind)), member, None)
                 for kind, member, _, _ in lists.rows(lists.records[name])]
@@ -112,7 +120,8 @@ def ctype(c):
 
 
 def arguments(text):
-    return [re.sub(r"\w+$", "", part.strip()) if not part.strip().endswith("*") else part for part in text.split(",")]
+    return [re.sub(r"\w+$", "", part.strip()) if not part.strip().endswith("*") else part
+            for part in text.split(",")]
 
 
 def member_type(struct, c, name, length):
@@ -122,10 +131,15 @@ def member_type(struct, c, name, length):
 
 
 def python(lists, headers):
-    out = ['"""Structs of the public headers. scripts/records.py writes this file; do not change it."""',
-           "from __future__ import annotations", "",
-           "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,",
-           "                    c_uint, c_uint64, c_void_p)", "from typing import NamedTuple, Optional"]
+    out = [
+        '"""Structs of the public headers. scripts/records.py writes this file; do not change it."""',
+        "from __future__ import annotations",
+        "",
+        "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, "
+        "c_int32,",
+        "                    c_int64, c_size_t, c_uint, c_uint64, c_void_p)",
+        "from typing import NamedTuple, Optional",
+    ]
     for name, kind in STRUCTS.items():
         out += ["", ""]
         found = members(name, lists, headers)
@@ -137,11 +151,13 @@ def python(lists, headers):
         if out[-1]:
             out += ["", ""]
         out += [f"class {kind}(Structure):", f'    """{name}"""', "    _fields_ = ["]
-        out += [f'        ("{member}", {member_type(name, c, member, length)}),' for c, member, length in found]
+        out += [f'        ("{member}", {member_type(name, c, member, length)}),' for c, member,
+                length in found]
         out += ["    ]"]
     for name, (kind, text) in TUPLES.items():
         out += ["", "", f"class {kind}(NamedTuple):", f'    """{text}"""']
-        out += [f"    {member}: {HINTS[row]}  #: {help}" for row, member, help, _ in lists.rows(lists.records[name])]
+        out += [f"    {member}: {HINTS[row]}  #: {help}" for row, member, help,
+                _ in lists.rows(lists.records[name])]
     return "\n".join(out) + "\n"
 
 
@@ -149,14 +165,15 @@ def table(names, lists):
     prefix = names.pop(0)[len("prefix="):] if names[0].startswith("prefix=") else ""
     suffix = names.pop(0)[len("suffix="):] if names[0].startswith("suffix=") else ""
     rows = [f"| `{prefix}{key.rstrip('?')}{suffix}` | {help.replace('|', chr(92) + '|')} |"
-            for name in names for kind, _, help, key in lists.rows(name) if key and not kind.startswith("other")]
+            for name in names for kind, _, help, key in lists.rows(name) if key
+            and not kind.startswith("other")]
     return "\n".join(rows) + "\n"
 
 
 def page(text, lists):
     return re.sub(r"(<!-- records ([^>]*) -->\n)(.*?)(?=<!-- end of table -->)",
-                  lambda found: found[1] + "\n| key | |\n|---|---|\n" + table(found[2].split(), lists) + "\n", text,
-                  flags=re.S)
+                  lambda found: found[1] + "\n| key | |\n|---|---|\n" + table(found[2].split(), lists) + "\n",
+                  text, flags=re.S)
 
 
 def check_layout(compiler, lists, headers):
@@ -164,8 +181,12 @@ def check_layout(compiler, lists, headers):
     spec = importlib.util.spec_from_file_location("_records", SOURCE / PYTHON)
     records = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(records)
-    expected, code = [], [f'#include "norma/{name}.h"' for name in HEADERS] + ["#include <stddef.h>", "#include <stdio.h>",
-                                                                              "int main(void)", "{"]
+    expected, code = [], [f'#include "norma/{name}.h"' for name in HEADERS] + [
+        "#include <stddef.h>",
+        "#include <stdio.h>",
+        "int main(void)",
+        "{",
+    ]
     for name, kind in STRUCTS.items():
         struct = getattr(records, kind)
         expected.append(f"{name} {ctypes.sizeof(struct)}")
@@ -173,11 +194,15 @@ def check_layout(compiler, lists, headers):
         for c, member, _ in members(name, lists, headers):
             field = getattr(struct, member)
             expected.append(f"{name}.{member} {field.offset} {field.size}")
-            code.append(f'    printf("{name}.{member} %zu %zu\\n", offsetof({name}, {member}), sizeof((({name} *)0)->{member}));')
+            code.append(
+                f'    printf("{name}.{member} %zu %zu\\n", offsetof({name}, {member}), sizeof((({name} '
+                f'*)0)->{member}));'
+            )
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "layout"
         program.with_suffix(".c").write_text("\n".join(code + ["}", ""]))
-        subprocess.run([compiler, "-I", str(SOURCE / "include"), "-o", str(program), f"{program}.c"], check=True)
+        subprocess.run([compiler, "-I", str(SOURCE / "include"), "-o", str(program), f"{program}.c"],
+                       check=True)
         got = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
     wrong = [f"{a}, in {PYTHON} {b}" for a, b in zip(got, expected) if a != b]
     print("\n".join(wrong) or f"{len(expected)} sizes and offsets")

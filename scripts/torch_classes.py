@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Prints python/norma/torch/_classes.py: a class with typed options for every norm of the library.
 
-    PYTHONPATH=python NORMA_LIBRARY=build/python/libnorma.so scripts/torch_classes.py > python/norma/torch/_classes.py
+    PYTHONPATH=python NORMA_LIBRARY=build/python/libnorma.so scripts/torch_classes.py \\
+        > python/norma/torch/_classes.py
 """
 import keyword
 import textwrap
 
 import norma
 
-HEAD = '''"""A class for every norm, with typed options. Written by scripts/torch_classes.py from the tables of the library."""
+HEAD = '''"""A class for every norm, with typed options. scripts/torch_classes.py writes this file."""
 from __future__ import annotations
 
 from typing import Any, Dict, Optional, Type
@@ -42,12 +43,13 @@ def parameters(found):
 
 
 def wrapped(text, indent):
-    return textwrap.fill(text, 108, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4), break_long_words=False,
-                         break_on_hyphens=False)
+    return textwrap.fill(text, 108, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
+                         break_long_words=False, break_on_hyphens=False)
 
 
 def documentation(found):
-    yield f'    """{found.title}: {found.formula}.' if len(found.formula) < 80 else wrapped(f'"""{found.title}: {found.formula}.', 4)
+    first = f'"""{found.title}: {found.formula}.'
+    yield "    " + first if len(found.formula) < 80 else wrapped(first, 4)
     if found.source:
         yield "\n" + wrapped(f"Source: {found.source}.", 4)
     if found.options:
@@ -60,19 +62,27 @@ def documentation(found):
 def signature(found):
     own = [name for name in found.options if name != "groups" and not keyword.iskeyword(name)]
     given = ["self", "width: int", "*", "groups: int = 1", *parameters(found), "device: Any = None",
-             "dtype: Optional[torch.dtype] = None", 'statistics: str = "process"', "process_group: Any = None", "**options: Any"]
+             "dtype: Optional[torch.dtype] = None", 'statistics: str = "process"',
+             "process_group: Any = None", "**options: Any"]
     yield textwrap.fill(f"def __init__({', '.join(given)}) -> None:", 108, initial_indent="    ",
                         subsequent_indent=" " * 17, break_long_words=False, break_on_hyphens=False)
-    yield "        given = dict(" + textwrap.fill(", ".join(f"{name}={name}" for name in own), 86, subsequent_indent=" " * 21) + ")"
-    yield f'        self._create("{found.name}", width, groups, device, dtype, statistics, process_group, given, options)'
+    yield "        given = dict(" + textwrap.fill(", ".join(f"{name}={name}" for name in own), 86,
+                                                  subsequent_indent=" " * 21) + ")"
+    yield (
+        f'        self._create("{found.name}", width, groups, device, dtype, statistics, process_group, '
+        "given, options)"
+    )
 
 
 def main():
     types = sorted(norma.norm_types().values(), key=class_name)
-    used = sorted({word for one in types for parameter in parameters(one) for word in ("Literal", "Union") if word in parameter})
-    print(HEAD.replace("from typing import Any, Dict, Optional, Type", f"from typing import {', '.join(sorted(['Any', 'Dict', 'Optional', 'Type', *used]))}"))
-    print('''    def _create(self, type: str, width: int, groups: int, device: Any, dtype: Optional[torch.dtype], statistics: str,
-                process_group: Any, given: Dict[str, Any], options: Dict[str, Any]) -> None:
+    used = sorted({word for one in types for parameter in parameters(one)
+                   for word in ("Literal", "Union") if word in parameter})
+    names = ", ".join(sorted(["Any", "Dict", "Optional", "Type", *used]))
+    print(HEAD.replace("from typing import Any, Dict, Optional, Type", f"from typing import {names}"))
+    print('''\
+    def _create(self, type: str, width: int, groups: int, device: Any, dtype: Optional[torch.dtype],
+                statistics: str, process_group: Any, given: Dict[str, Any], options: Dict[str, Any]) -> None:
         chosen = {name: value for name, value in given.items() if value is not None}
         Norm.__init__(self, type, width, groups=groups, device=device, dtype=dtype, statistics=statistics,
                       process_group=process_group, **chosen, **options)''')
@@ -83,7 +93,8 @@ def main():
         print("\n".join(signature(found)))
     print("\n\nby_type: Dict[str, Type[Norm]] = {")
     print("\n".join(f'    "{found.name}": {class_name(found)},' for found in types))
-    print("}\n__all__ = [kind.__name__ for kind in by_type.values()]\nfor _kind in by_type.values():\n    _kind.__module__ = \"norma.torch\"")
+    print("}\n__all__ = [kind.__name__ for kind in by_type.values()]")
+    print("for _kind in by_type.values():\n    _kind.__module__ = \"norma.torch\"")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Prints the largest errors of norma.torch by norm and way of computing, as a Markdown table; reference: float64.
+"""Prints the largest errors of norma.torch by norm and way of computing, as a Markdown table; reference:
+float64.
 
     PYTHONPATH=python NORMA_LIBRARY=build/python/libnorma.so scripts/torch_table.py
 
-Errors are relative to the largest value. Per norm: three training steps, then inference, 33 tokens of 12 features, y and dx.
+Errors are relative to the largest value. Per norm: three training steps, then inference, 33 tokens of 12
+features, y and dx.
 """
 import copy
 import sys
@@ -68,7 +70,12 @@ def column(name, way):
     if way == "compile":
         torch._dynamo.reset()
         norm.kernel = False
-        return of_steps(norm, exact, torch.float32, torch.compile(norm, backend="aot_eager_decomp_partition", fullgraph=True))
+        return of_steps(
+            norm,
+            exact,
+            torch.float32,
+            torch.compile(norm, backend="aot_eager_decomp_partition", fullgraph=True),
+        )
     if way == "double backward":
         a, b = torch.randn(9, 12).requires_grad_(), None
         b = a.detach().double().requires_grad_()

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Measures Norma and other toolkits alternately, each at its best setting, and writes results/performance/CPU-N-cores.json.
+"""Measures Norma and other toolkits alternately, each at its best setting, and writes
+results/performance/CPU-N-cores.json.
 
-    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER] [--output FOLDER]
+    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER]
+    [--output FOLDER]
                                [--any-load] [--compile] [--lines 1000]
 
-Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2 from PyPI. Each work
-is measured in rounds; in a round every side runs once, so that slow drifts of the machine affect all sides. Before each
-measurement the program waits until other processes use less than 8 % of the CPUs, and it records their share during the
-measurement. The JSON has every round. The table of results/performance/README.md is generated from it by performance_page.py.
+Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2
+from PyPI. Each work is measured in rounds; in a round every side runs once, so that slow drifts of the
+machine affect all sides. Before each measurement the program waits until other processes use less than 8 % of
+the CPUs, and it records their share during the measurement. The JSON has every round. The table of
+results/performance/README.md is generated from it by performance_page.py.
 
 Without --data a synthetic corpus is used: 30,000 sentence pairs of 5 to 60 words, 10,000 subwords.
 """
@@ -31,7 +34,8 @@ NORMA = os.environ.get("NORMA", f"{ROOT}/build/norma")
 BENCH = os.environ.get("BENCH", f"{ROOT}/build/norma-bench")
 CORES = len(os.sched_getaffinity(0))
 # Memory of freed tensors stays with the process: without this, PyTorch's figures contain page faults.
-KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8589934592", "MALLOC_TOP_PAD_": "268435456"}
+KEPT_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "8589934592",
+               "MALLOC_TOP_PAD_": "268435456"}
 COMPILED = {}  # the folder of torch.compile's results, which the rounds share
 LM_SHAPES = {  # width, feed-forward, heads, layers, words
     "d256": (256, 1024, 4, 3, 10000),
@@ -64,7 +68,8 @@ def process_seconds(pid):
 
 
 def own_seconds():
-    """CPU time of this process, of the children that have ended and of the PyTorch processes that are running."""
+    """CPU time of this process, of the children that have ended and of the PyTorch processes that are
+    running."""
     times = os.times()
     return (times.user + times.system + times.children_user + times.children_system
             + sum(process_seconds(process.pid) for process in TorchSide.running))
@@ -79,7 +84,9 @@ class OtherShare:
 
     def percent(self):
         busy, everything = cpu_times()
-        return 100 * max(0.0, busy - self.busy - (own_seconds() - self.own)) / max(everything - self.all, 0.01)
+        return (
+            100 * max(0.0, busy - self.busy - (own_seconds() - self.own)) / max(everything - self.all, 0.01)
+        )
 
 
 def wait_until_quiet(limit=8.0):
@@ -133,12 +140,19 @@ class TorchSide:
         return {"value": float(found.group(1)), "mib": int(found.group(2)), "threads": threads}
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
-            **os.environ, "OMP_NUM_THREADS": str(CORES), **KEPT_MEMORY, **COMPILED})
+        self.process = subprocess.Popen(
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(CORES), **KEPT_MEMORY, **COMPILED},
+        )
         TorchSide.running.append(self.process)
         # Small models are faster with fewer threads than cores.
         choices = sorted({CORES, (CORES + 1) // 2, (CORES + 3) // 4} if CORES > 2 else {CORES})
-        self.threads = choices[0] if len(choices) == 1 else max(choices, key=lambda n: self.round_with(n)["value"])
+        self.threads = (
+            choices[0] if len(choices) == 1 else max(choices, key=lambda n: self.round_with(n)["value"])
+        )
 
     def __call__(self):
         if not self.process:
@@ -199,7 +213,8 @@ class Work:
             if "mib" in kept[name][0]:
                 side["mib"] = statistics.median(result["mib"] for result in kept[name])
             sides.append(side)
-        return {"work": self.name, "date": today(), "unit": self.unit, "higher_is_better": self.higher, "sides": sides}
+        return {"work": self.name, "date": today(), "unit": self.unit, "higher_is_better": self.higher,
+                "sides": sides}
 
 
 # ---- data ----
@@ -229,15 +244,17 @@ def make_translation_data(scratch):
         lengths = random_lengths(count, seed)
         write_corpus(f"{scratch}/{name}.de", lengths, 30000, seed)
         write_corpus(f"{scratch}/{name}.en", similar_lengths(lengths, seed), 30000, seed + 10)
-    run([NORMA, "prepare", "--train", f"{scratch}/train", "--valid", f"{scratch}/valid", "--test", f"{scratch}/test",
-         "--source-lang", "de", "--target-lang", "en", "--tokenizer", "none", "--bpe-merges", "10000", "--ratio", "0",
+    run([NORMA, "prepare", "--train", f"{scratch}/train", "--valid", f"{scratch}/valid", "--test",
+         f"{scratch}/test",
+         "--source-lang", "de", "--target-lang", "en", "--tokenizer", "none", "--bpe-merges", "10000",
+         "--ratio", "0",
          "--output", f"{scratch}/data"])
     return f"{scratch}/data"
 
 
 def without_validation(folder, scratch, name):
-    """A data folder of links without validation data, with which a run would end with a validation, and without the list of
-    checksums, which names that data."""
+    """A data folder of links without validation data, with which a run would end with a validation, and
+    without the list of checksums, which names that data."""
     copy = f"{scratch}/{name}"
     os.mkdir(copy)
     for file in os.listdir(folder):
@@ -253,7 +270,8 @@ def write_recipe(path, **sections):
 
 
 def has_bf16():
-    return "bf16" in re.sub(r"\s", "", run([NORMA, "train", "--help", "all"]).split("--device.precision")[1][:600])
+    return "bf16" in re.sub(r"\s", "", run([NORMA, "train", "--help",
+                                            "all"]).split("--device.precision")[1][:600])
 
 
 # ---- works ----
@@ -266,8 +284,9 @@ def norma_sides(scratch, recipe):
 
 
 def torch_sides(script, arguments, compiled):
-    """The hand-written model in float and bf16, and the last one compiled by torch.compile if that is measured. On a CPU
-    without bf16 instructions PyTorch's bf16 is left out: it took 28 times as long as its float (small, an AMD EPYC with AVX2)."""
+    """The hand-written model in float and bf16, and the last one compiled by torch.compile if that is
+    measured. On a CPU without bf16 instructions PyTorch's bf16 is left out: it took 28 times as long as its
+    float (small, an AMD EPYC with AVX2)."""
     modes = [("float", [])]
     if {"avx512_bf16", "amx_bf16"} & set(cpu_model()[1]):
         modes.append(("bf16", ["--bf16"]))
@@ -298,47 +317,60 @@ def lm_work(scratch, shape, length, tokens, steps, compiled):
         write_corpus(f"{folder}.txt", random_lengths(40000, 5), words, 5)
         with open(f"{folder}.txt", "a", encoding="ascii") as file:  # every word occurs
             file.write("".join(f"w{i:x}\n" for i in range(words)))
-        run([NORMA, "prepare", "--format", "text", "--tokenizer", "none", "--bpe-merges", "0", "--train", f"{folder}.txt",
+        run([NORMA, "prepare", "--format", "text", "--tokenizer", "none", "--bpe-merges", "0", "--train",
+             f"{folder}.txt",
              "--output", folder])
     recipe = f"{scratch}/{shape}-{length}.ini"
     write_recipe(recipe, run={"task": "lm"}, data={"folder": folder},
-                 model={"width": width, "ff": ff, "heads": heads, "layers": layers, "context": length, "dropout": 0,
-                        "attention_dropout": 0, "relu_dropout": 0, "embedding_dropout": 0, "hidden_dropout": 0,
-                        "share_embeddings": "true", "output_bias": "false", "norm_position": "pre",
+                 model={"width": width, "ff": ff, "heads": heads, "layers": layers, "context": length,
+                        "dropout": 0, "attention_dropout": 0, "relu_dropout": 0, "embedding_dropout": 0,
+                        "hidden_dropout": 0, "share_embeddings": "true", "output_bias": "false",
+                        "norm_position": "pre",
                         "positions": "learned"},
                  train={"max_tokens": tokens, "updates": steps + 1, "log_every": 1})
-    arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words, "--length", length,
+    arguments = ["--width", width, "--ff", ff, "--heads", heads, "--layers", layers, "--words", words,
+                 "--length", length,
                  "--tokens", tokens, "--steps", steps]
     return Work(lm_name(shape, length, tokens), "tokens/s",
                 torch_sides("torch_lm_step.py", arguments, compiled) + norma_sides(scratch, recipe))
 
 
 def ct2_speed(model, units, out, kind, beam, length, batch, workers):
-    text = run([sys.executable, f"{HERE}/ct2_decode.py", model, units, out, "--type", kind, "--beam", str(beam), "--length",
-                str(length), "--batch", str(batch), "--workers", str(workers), "--threads", str(CORES // workers or 1)])
-    return {"value": float(re.search(r"([0-9]+) tokens/s", text).group(1)), "batch": batch, "workers": workers}
+    text = run([sys.executable, f"{HERE}/ct2_decode.py", model, units, out, "--type", kind, "--beam",
+                str(beam), "--length",
+                str(length), "--batch", str(batch), "--workers", str(workers), "--threads",
+                str(CORES // workers or 1)])
+    return {"value": float(re.search(r"([0-9]+) tokens/s", text).group(1)), "batch": batch,
+            "workers": workers}
 
 
 def ct2_types():
     """Compute types that CTranslate2 has on this CPU."""
-    return run([sys.executable, "-c", "import ctranslate2; print(*ctranslate2.get_supported_compute_types('cpu'))"]).split()
+    return run([sys.executable, "-c",
+                "import ctranslate2; print(*ctranslate2.get_supported_compute_types('cpu'))"]).split()
 
 
 def best_ct2(model, units, out, kind, beam, length):
-    """The batch size and number of workers with the highest throughput, from one run each: first the workers, then the batch
-    size."""
+    """The batch size and number of workers with the highest throughput, from one run each: first the workers,
+    then the batch size."""
     def fastest(choices):
-        return max(choices, key=lambda choice: ct2_speed(model, units, out, kind, beam, length, *choice)["value"])
+        return max(choices, key=lambda choice: ct2_speed(model, units, out, kind, beam, length,
+                                                         *choice)["value"])
 
-    _, workers = fastest([(64, workers) for workers in sorted({1, (CORES + 3) // 4, (CORES + 1) // 2, CORES})])
+    _, workers = fastest(
+        [(64, workers) for workers in sorted({1, (CORES + 3) // 4, (CORES + 1) // 2, CORES})]
+    )
     return fastest([(batch, workers) for batch in (32, 64, 80, 128)])
 
 
 def norma_decode(run_folder, units, scratch, kind, beam, length):
     """tokens/s without loading, which is measured with empty input."""
-    command = [NORMA, "translate", run_folder, "--decode.beam", str(beam), "--input-format", "subword", "--output-format",
-               "subword", "--decode.max_length_a", "0", "--decode.max_length_b", str(length), "--decode.min_length",
-               str(length), "--device.precision", {"float32": "float", "int8": "int8", "bfloat16": "bf16"}[kind],
+    command = [NORMA, "translate", run_folder, "--decode.beam", str(beam), "--input-format", "subword",
+               "--output-format",
+               "subword", "--decode.max_length_a", "0", "--decode.max_length_b", str(length),
+               "--decode.min_length",
+               str(length), "--device.precision", {"float32": "float", "int8": "int8",
+                                                   "bfloat16": "bf16"}[kind],
                "--output", f"{scratch}/norma.out"]
     start = time.monotonic()
     run(command + ["/dev/null"])
@@ -353,10 +385,12 @@ def norma_decode(run_folder, units, scratch, kind, beam, length):
 def decode_works(scratch, data, preset, lines, is_chosen):
     choices = [(beam, kind, name, f"translation in batches, {preset}, beam {beam}, {name}") for beam in (4, 1)
                for kind, name in (("float32", "float"), ("int8", "int8"), ("bfloat16", "bf16"))]
-    choices = [choice for choice in choices if is_chosen(choice[3]) and (choice[1] != "bfloat16" or has_bf16())]
+    choices = [choice for choice in choices if is_chosen(choice[3])
+               and (choice[1] != "bfloat16" or has_bf16())]
     if not choices:
         return []
-    recipe, folder, model, units = (f"{scratch}/{name}-{preset}" for name in ("decode.ini", "decode", "ct2", "units"))
+    recipe, folder, model, units = (f"{scratch}/{name}-{preset}"
+                                    for name in ("decode.ini", "decode", "ct2", "units"))
     write_recipe(recipe, data={"folder": data}, model={"preset": preset},
                  train={"updates": 20, "max_tokens": 2048, "score": "false", "validate_every": 20})
     run([NORMA, "train", recipe, "--run.folder", folder, "--quiet"])
@@ -393,8 +427,10 @@ def norm_rows(rounds, any_load):
         for line in run([sys.executable, f"{HERE}/torch_norms.py"], KEPT_MEMORY).splitlines():
             name, rows, width, forward, backward = line.split()
             for direction, value in (("forward", forward), ("backward", backward)):
-                times.setdefault((f"{name} [{rows}, {width}] {direction}", "PyTorch"), []).append(float(value))
-        for norm in json.loads(run([BENCH, "--threads", str(CORES), "--parts", "norms", "--json", "-"]))["norms"]:
+                times.setdefault((f"{name} [{rows}, {width}] {direction}", "PyTorch"),
+                                 []).append(float(value))
+        for norm in json.loads(run([BENCH, "--threads", str(CORES), "--parts", "norms", "--json",
+                                    "-"]))["norms"]:
             for direction in ("forward", "backward"):
                 key = f"{norm['norm']} [{norm['shape'][0]}, {norm['shape'][1]}] {direction}"
                 times.setdefault((key, "Norma"), []).append(norm[direction]["microseconds"])
@@ -403,7 +439,8 @@ def norm_rows(rounds, any_load):
         sides = [{"side": side, "median": statistics.median(times[key, side]), "min": min(times[key, side]),
                   "max": max(times[key, side])} for side in ("PyTorch", "Norma") if (key, side) in times]
         if len(sides) == 2:
-            rows.append({"work": f"norm {key}", "date": today(), "unit": "us", "higher_is_better": False, "sides": sides})
+            rows.append({"work": f"norm {key}", "date": today(), "unit": "us", "higher_is_better": False,
+                         "sides": sides})
     return rows
 
 
@@ -424,12 +461,15 @@ print(json.dumps(found))
 
 
 def versions():
-    """In another process: the peak memory of a child includes that of this process when the child was started."""
-    return {"norma": run([NORMA, "--version"]).split("\n")[0], **json.loads(run([sys.executable, "-c", MODULE_VERSIONS]))}
+    """In another process: the peak memory of a child includes that of this process when the child was
+    started."""
+    return {"norma": run([NORMA, "--version"]).split("\n")[0],
+            **json.loads(run([sys.executable, "-c", MODULE_VERSIONS]))}
 
 
 def open_report(folder, rounds):
-    """The path and the contents of the CPU's file. Works that are not measured now stay if they were measured with the same versions."""
+    """The path and the contents of the CPU's file. Works that are not measured now stay if they were measured
+    with the same versions."""
     os.makedirs(folder, exist_ok=True)
     model, flags = cpu_model()
     path = f"{folder}/{re.sub(r'[^A-Za-z0-9]+', '-', model).strip('-')}-{CORES}-cores.json"
@@ -463,7 +503,8 @@ def main():
     parser.add_argument("--data", help="a data folder of norma prepare")
     parser.add_argument("--output", default=f"{ROOT}/results/performance")
     parser.add_argument("--any-load", action="store_true", help="do not wait until the machine is idle")
-    parser.add_argument("--compile", action="store_true", help="also measure the PyTorch models with torch.compile")
+    parser.add_argument("--compile", action="store_true",
+                        help="also measure the PyTorch models with torch.compile")
     given = parser.parse_args()
     chosen = given.works.split(",")
     if not set(chosen) <= {"train", "lm", "decode", "norms"}:
@@ -480,7 +521,8 @@ def main():
                       for preset, tokens in (("small", 2048), ("iwslt", 4096))]
         if "lm" in chosen:
             works += [lm_work(scratch, shape, length, tokens, given.steps, given.compile)
-                      for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096), ("gpt2", 64, 1024),
+                      for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096),
+                                                    ("gpt2", 64, 1024),
                                                     ("gpt2", 1024, 1024))
                       if given.match in lm_name(shape, length, tokens)]
         if "decode" in chosen:

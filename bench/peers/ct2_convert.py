@@ -3,7 +3,8 @@
 
     ct2_convert.py RUN/best.safetensors FOLDER [int8]
 
-Pre- or post-norm models with LayerNorm, shared embeddings and fairseq's sinusoidal positions. Needs the packages ctranslate2 and numpy.
+Pre- or post-norm models with LayerNorm, shared embeddings and fairseq's sinusoidal positions. Needs the
+packages ctranslate2 and numpy.
 """
 import json
 import math

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Translates lines of BPE subwords with CTranslate2 and prints the throughput without loading time.
 
-    ct2_decode.py MODEL_FOLDER SUBWORD_FILE OUTPUT_FILE [--beam N] [--batch SENTENCES] [--workers N] [--threads N] [--type float32|int8]
+    ct2_decode.py MODEL_FOLDER SUBWORD_FILE OUTPUT_FILE [--beam N] [--batch SENTENCES] [--workers N]
+    [--threads N] [--type float32|int8]
                   [--length N]
 
 Batches are made from lines sorted by length, as in norma. Needs the package ctranslate2.
@@ -28,12 +29,12 @@ def options():
 
 def main():
     given = options()
-    translator = ctranslate2.Translator(given.model, device="cpu", inter_threads=given.workers, intra_threads=given.threads,
-                                        compute_type=given.type)
+    translator = ctranslate2.Translator(given.model, device="cpu", inter_threads=given.workers,
+                                        intra_threads=given.threads, compute_type=given.type)
     with open(given.units, encoding="utf-8") as file:
         lines = [line.split() for line in file]
-    search = dict(beam_size=given.beam, max_batch_size=given.batch, length_penalty=1, max_decoding_length=given.length or 256,
-                  min_decoding_length=given.length or 1)
+    search = dict(beam_size=given.beam, max_batch_size=given.batch, length_penalty=1,
+                  max_decoding_length=given.length or 256, min_decoding_length=given.length or 1)
     translator.translate_batch(lines[: given.batch * given.workers], **search)  # first touch
     start = time.monotonic()
     found = translator.translate_batch(lines, **search)
@@ -42,7 +43,10 @@ def main():
     with open(given.output, "w", encoding="utf-8") as file:
         file.writelines(" ".join(units) + "\n" for units in hypotheses)
     tokens = sum(len(units) + 1 for units in hypotheses)
-    print(f"CTranslate2 {ctranslate2.__version__}: {tokens} tokens, {seconds:.2f} s, {tokens / seconds:.0f} tokens/s")
+    print(
+        f"CTranslate2 {ctranslate2.__version__}: {tokens} tokens, {seconds:.2f} s, {tokens / seconds:.0f} "
+        "tokens/s"
+    )
 
 
 main()

@@ -1,4 +1,5 @@
-"""Shared by the baseline programs: the presets of norma, and training data from a data folder (docs/formats.md)."""
+"""Shared by the baseline programs: the presets of norma, and training data from a data folder
+(docs/formats.md)."""
 import array
 
 PRESETS = {  # width, feed-forward, heads, layers of either side, dropout: norma's presets of the same names

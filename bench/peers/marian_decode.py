@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Translation throughput of Marian on the CPU (pymarian), to compare with `norma translate`: trains the architecture of a preset
-for --steps updates on a data folder of norma, then translates a file of BPE subwords. Loading time is not included.
+"""Translation throughput of Marian on the CPU (pymarian), to compare with `norma translate`: trains the
+architecture of a preset for --steps updates on a data folder of norma, then translates a file of BPE
+subwords. Loading time is not included.
 
-    python3 bench/peers/marian_decode.py data/multi30k-de-en test.units --preset small --max-tokens 2048 --steps 300
+    python3 bench/peers/marian_decode.py data/multi30k-de-en test.units --preset small --max-tokens 2048
+    --steps 300
 
-The weights are trained by Marian, because norma does not write its format. Throughput counts output tokens, so it does not
-depend on the length of the output. With --keep FOLDER the model is trained once and reused.
+The weights are trained by Marian, because norma does not write its format. Throughput counts output tokens,
+so it does not depend on the length of the output. With --keep FOLDER the model is trained once and reused.
 """
 import argparse
 import os
@@ -29,15 +31,21 @@ def translate(folder, args, lines, batch, threads):
 
     words = f"{folder}/words.yml"
     translator = pymarian.Translator(
-        f"--models {folder}/m.npz --vocabs {words} {words} --beam-size {args.beam} --normalize 1 --mini-batch {batch} "
-        f"--maxi-batch 1000 --maxi-batch-sort src --cpu-threads {threads} --max-length-factor 2 -w 1000 --quiet"
+        f"--models {folder}/m.npz --vocabs {words} {words} --beam-size {args.beam} --normalize 1 "
+        f"--mini-batch {batch} "
+        f"--maxi-batch 1000 --maxi-batch-sort src --cpu-threads {threads} --max-length-factor 2 -w 1000 "
+        "--quiet"
     )
     translator.translate(lines[: batch * threads])  # first touch
     start = time.monotonic()
     out = translator.translate(lines)
     seconds = time.monotonic() - start
     tokens = sum(len(line.split()) + 1 for line in out)
-    print(f"Marian, batches of {batch}, {threads} threads: {tokens} tokens, {seconds:.2f} s, {tokens / seconds:.0f} tokens/s", flush=True)
+    print(
+        f"Marian, batches of {batch}, {threads} threads: {tokens} tokens, {seconds:.2f} s, "
+        f"{tokens / seconds:.0f} tokens/s",
+        flush=True,
+    )
 
 
 def main():

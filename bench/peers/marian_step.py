@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Training throughput and memory of Marian on the CPU (pymarian) on a data folder of norma, to compare with `norma train`.
+"""Training throughput and memory of Marian on the CPU (pymarian) on a data folder of norma, to compare with
+`norma train`.
 
-Pre-norm with a final LayerNorm, one embedding matrix for source, target and output, label smoothing, Adam; two workers, each with a
-batch of half of --max-tokens target words, synchronized at every update. The throughput is the one that Marian reports, in target words/s.
+Pre-norm with a final LayerNorm, one embedding matrix for source, target and output, label smoothing, Adam;
+two workers, each with a batch of half of --max-tokens target words, synchronized at every update. The
+throughput is the one that Marian reports, in target words/s.
 
     python3 bench/peers/marian_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 24
 """
@@ -33,16 +35,22 @@ def write_text(folder, side, path):
 def options(folder, args):
     width, ff, heads, layers, drop = PRESETS[args.preset]
     sides = [f"{folder}/source", f"{folder}/target"]
-    words = dict.fromkeys(write_text(args.folder, "source", sides[0]) + write_text(args.folder, "target", sides[1]))
+    words = dict.fromkeys(write_text(args.folder, "source", sides[0])
+                          + write_text(args.folder, "target", sides[1]))
     with open(f"{folder}/words.yml", "w", encoding="utf-8") as out:
         for i, word in enumerate(["</s>", "<unk>", *words]):
             out.write(f"{json.dumps(word, ensure_ascii=False)}: {i}\n")
     return (
-        f"--model {folder}/m.npz --train-sets {' '.join(sides)} --vocabs {folder}/words.yml {folder}/words.yml "
-        f"--type transformer --dim-emb {width} --transformer-dim-ffn {ff} --enc-depth {layers} --dec-depth {layers} "
-        f"--transformer-heads {heads} --transformer-preprocess n --transformer-postprocess da --transformer-postprocess-top n "
-        f"--transformer-dropout {drop} --label-smoothing 0.1 --tied-embeddings-all --optimizer adam --learn-rate 0.0001 "
-        f"--cpu-threads {WORKERS} --sync-sgd --mini-batch-words {args.max_tokens // WORKERS} --mini-batch 1000 --maxi-batch 100 "
+        f"--model {folder}/m.npz --train-sets {' '.join(sides)} --vocabs {folder}/words.yml "
+        f"{folder}/words.yml "
+        f"--type transformer --dim-emb {width} --transformer-dim-ffn {ff} --enc-depth {layers} --dec-depth "
+        f"{layers} "
+        f"--transformer-heads {heads} --transformer-preprocess n --transformer-postprocess da "
+        "--transformer-postprocess-top n "
+        f"--transformer-dropout {drop} --label-smoothing 0.1 --tied-embeddings-all --optimizer adam "
+        "--learn-rate 0.0001 "
+        f"--cpu-threads {WORKERS} --sync-sgd --mini-batch-words {args.max_tokens // WORKERS} --mini-batch "
+        "1000 --maxi-batch 100 "
         f"--maxi-batch-sort trg -w 5000 --after-batches {args.steps} --disp-freq {EVERY}"
     )
 
@@ -57,7 +65,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = "import sys, pymarian; pymarian.Trainer(sys.argv[1]).train()"
         run = subprocess.run(
-            [sys.executable, "-c", program, options(folder, args)], stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-c", program, options(folder, args)],
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
     speeds = [float(s.replace(",", "")) for s in re.findall(r"([\d.,]+) words/s", run.stderr)][1:]
     if not speeds:

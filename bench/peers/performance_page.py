@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tables of results/performance/README.md between the marks `<!-- peers -->` and `<!-- end of peers -->`, from
-results/performance/*.json (bench_peers.py): one table per CPU class.
+"""The tables of results/performance/README.md between the marks `<!-- peers -->` and `<!-- end of peers -->`,
+from results/performance/*.json (bench_peers.py): one table per CPU class.
 
     bench/peers/performance_page.py --write|--check
 
@@ -34,8 +34,14 @@ def rows_of(work):
     """One row per side; the ratios compare Norma's sides with it."""
     ours = [side for side in work["sides"] if side["side"].startswith("Norma")]
     for index, side in enumerate(work["sides"]):
-        ratios = "" if side in ours else ", ".join(
-            f"{ratio(work, side, other):.2f}" + (f" ({other['side'][7:]})" if len(ours) > 1 else "") for other in ours)
+        ratios = (
+            ""
+            if side in ours
+            else ", ".join(
+                f"{ratio(work, side, other):.2f}" + (f" ({other['side'][7:]})" if len(ours) > 1 else "")
+                for other in ours
+            )
+        )
         yield (f"| {work['work'] if index == 0 else ''} | {side['side']} | {number(side['median'])} | "
                f"{number(side['min'])} to {number(side['max'])} | {memory(side)} | {ratios} |")
 
@@ -51,7 +57,8 @@ def table(report):
     about = (f"{', '.join(report['instructions'])}; measured {dates(report)}, "
              f"{report['rounds']} rounds. {names}.")
     lines = [f"### {report['cpu']}, {report['cores']} cores", "", *textwrap.wrap(about, 98), "",
-             "| work | program | tokens/s, median | from, to | MiB | speedup of Norma |", "|---|---|--:|--:|--:|--:|"]
+             "| work | program | tokens/s, median | from, to | MiB | speedup of Norma |",
+             "|---|---|--:|--:|--:|--:|"]
     for work in report["works"]:
         lines += [line.replace("|  |", "| |").replace("|  |", "| |") for line in rows_of(work)]
     return "\n".join(lines) + "\n"
@@ -72,7 +79,9 @@ def main():
         with open(PAGE, "w", encoding="utf-8") as file:
             file.write(new)
     elif new != text:
-        sys.exit(f"{PAGE}: the tables differ from results/performance; run bench/peers/performance_page.py --write")
+        sys.exit(
+            f"{PAGE}: the tables differ from results/performance; run bench/peers/performance_page.py --write"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Training throughput and memory of a decoder-only Transformer in PyTorch (torch_models.py) on random tokens, to compare with
-`norma train` on a language model of the same shape: LayerNorm before each sublayer, learned positions, tied embeddings, no
-dropout, with which PyTorch would not use its fast attention.
+"""Training throughput and memory of a decoder-only Transformer in PyTorch (torch_models.py) on random tokens,
+to compare with `norma train` on a language model of the same shape: LayerNorm before each sublayer, learned
+positions, tied embeddings, no dropout, with which PyTorch would not use its fast attention.
 
-    OMP_NUM_THREADS=2 python3 bench/peers/torch_lm_step.py --width 768 --ff 3072 --heads 12 --layers 12 --words 50257 \\
+    OMP_NUM_THREADS=2 python3 bench/peers/torch_lm_step.py --width 768 --ff 3072 --heads 12 --layers 12
+    --words 50257 \\
         --length 1024 --tokens 2048 --steps 5 [--bf16] [--compile] [--rounds]
 
 --rounds: see torch_rounds.py.
@@ -27,7 +28,8 @@ def main():
     parser.add_argument("--rounds", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(1)
-    model = torch_models.LanguageModel(args.words, args.width, args.ff, args.heads, args.layers, 0.0, args.length).train()
+    model = torch_models.LanguageModel(args.words, args.width, args.ff, args.heads, args.layers, 0.0,
+                                       args.length).train()
     optimizer = torch_models.adam(model)
     call = torch.compile(model) if args.compile else model
 

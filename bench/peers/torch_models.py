@@ -1,5 +1,6 @@
-"""Hand-written PyTorch Transformers at PyTorch's best setting: one projection for query, key and value, scaled_dot_product_attention,
-pre-norm LayerNorm, one embedding matrix for all, fused Adam. Used by torch_step.py and torch_lm_step.py."""
+"""Hand-written PyTorch Transformers at PyTorch's best setting: one projection for query, key and value,
+scaled_dot_product_attention, pre-norm LayerNorm, one embedding matrix for all, fused Adam. Used by
+torch_step.py and torch_lm_step.py."""
 import math
 
 import torch
@@ -38,7 +39,8 @@ class Layer(nn.Module):
         attention_drop = drop if attention_drop is None else attention_drop
         self.attention = Attention(width, heads, attention_drop)
         self.cross = Attention(width, heads, attention_drop, cross=True) if cross else None
-        self.feed = nn.Sequential(nn.Linear(width, ff), nn.GELU() if gelu else nn.ReLU(), nn.Dropout(drop), nn.Linear(ff, width))
+        self.feed = nn.Sequential(nn.Linear(width, ff), nn.GELU() if gelu else nn.ReLU(), nn.Dropout(drop),
+                                  nn.Linear(ff, width))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3 if cross else 2))
         self.drop = nn.Dropout(drop)
 
@@ -50,7 +52,8 @@ class Layer(nn.Module):
 
 
 def sinusoids(length, width):
-    angle = torch.arange(length).unsqueeze(1) * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    angle = torch.arange(length).unsqueeze(1) * torch.exp(torch.arange(0, width, 2)
+                                                          * (-math.log(10000.0) / width))
     return torch.cat([angle.sin(), angle.cos()], 1)
 
 

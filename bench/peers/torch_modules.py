@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Norms as modules of PyTorch, float32 on the CPU, in one process: norma.torch against torch.nn.LayerNorm and against PowerNorm
-re-derived in plain PyTorch (python/tests/plain_power_norm.py). The modules are measured alternately in every round; printed are
-medians in microseconds over the rounds, and the ratio to the module of PyTorch.
+"""Norms as modules of PyTorch, float32 on the CPU, in one process: norma.torch against torch.nn.LayerNorm and
+against PowerNorm re-derived in plain PyTorch (python/tests/plain_power_norm.py). The modules are measured
+alternately in every round; printed are medians in microseconds over the rounds, and the ratio to the module
+of PyTorch.
     torch_modules.py [--rounds 15] [--threads 1] [--shapes 512x512,4096x512]
 NORMA_LIBRARY: the library, unless the package is installed (build/python/libnorma.so)."""
 import argparse
@@ -36,7 +37,8 @@ def microseconds(run):
 
 
 def runs_of(module, rows, width):
-    """Training pass (forward, then backward to input and parameters), forward in training mode, and inference."""
+    """Training pass (forward, then backward to input and parameters), forward in training mode, and
+    inference."""
     x, up = torch.randn(rows, width, requires_grad=True), torch.randn(rows, width)
     wanted = [x, *module.parameters()]
 
@@ -53,18 +55,25 @@ def runs_of(module, rows, width):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(description=__doc__,
+                                        formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--threads", type=int, default=1)
     arguments.add_argument("--shapes", default="512x512,4096x512,4096x1024")
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(1)
-    print(f"torch {torch.__version__}, {given.threads} threads, {given.rounds} rounds, medians in microseconds")
-    print(f"{'shape':>12} {'pass':>10} {'LayerNorm':>10} {'norma':>8} {'ratio':>6} {'PowerNorm':>10} {'norma':>8} {'ratio':>6}")
+    print(
+        f"torch {torch.__version__}, {given.threads} threads, {given.rounds} rounds, medians in microseconds"
+    )
+    print(
+        f"{'shape':>12} {'pass':>10} {'LayerNorm':>10} {'norma':>8} {'ratio':>6} {'PowerNorm':>10} "
+        f"{'norma':>8} {'ratio':>6}"
+    )
     for shape in given.shapes.split(","):
         rows, width = map(int, shape.split("x"))
-        modules = [torch.nn.LayerNorm(width), norma.torch.LayerNorm(width), PlainPowerNorm(width, GROUPS, WARMUP),
+        modules = [torch.nn.LayerNorm(width), norma.torch.LayerNorm(width),
+                   PlainPowerNorm(width, GROUPS, WARMUP),
                    norma.torch.PowerNorm(width, groups=GROUPS, warmup=WARMUP)]
         runs = [runs_of(module, rows, width) for module in modules]
         for _ in range(WARMUP + 2):
@@ -78,8 +87,12 @@ def main():
                     module.train(training)
                     times[i].append(microseconds(run))
             t = [statistics.median(some) for some in times]
-            print(f"{shape:>12} {name:>10} {t[0]:10.0f} {t[1]:8.0f} {t[0] / t[1]:6.2f} {t[2]:10.0f} {t[3]:8.0f} "
-                  f"{t[2] / t[3]:6.2f}", flush=True)
+            print(
+                f"{shape:>12} {name:>10} {t[0]:10.0f} {t[1]:8.0f} {t[0] / t[1]:6.2f} {t[2]:10.0f} "
+                f"{t[3]:8.0f} "
+                f"{t[2] / t[3]:6.2f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

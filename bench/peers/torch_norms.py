@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch norms as standalone layers, float32 on the CPU: median microseconds of forward and of backward after a forward,
-one line each: NAME ROWS WIDTH FORWARD BACKWARD. RMSNorm and ScaleNorm are the PyTorch expressions of the papers.
-Threads: OMP_NUM_THREADS.
+"""PyTorch norms as standalone layers, float32 on the CPU: median microseconds of forward and of backward
+after a forward, one line each: NAME ROWS WIDTH FORWARD BACKWARD. RMSNorm and ScaleNorm are the PyTorch
+expressions of the papers. Threads: OMP_NUM_THREADS.
     torch_norms.py [POWERNORM_FILE]
-POWERNORM_FILE: the PowerNorm authors' mask_powernorm.py, measured after its warm-up on tensors [time, batch of 64, width]."""
+POWERNORM_FILE: the PowerNorm authors' mask_powernorm.py, measured after its warm-up on tensors [time, batch
+of 64, width]."""
 import importlib.util
 import statistics
 import sys

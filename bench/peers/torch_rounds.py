@@ -1,7 +1,7 @@
 """Rounds of training steps of torch_step.py and torch_lm_step.py.
 
-With --rounds a process runs several rounds, so that PyTorch is imported and the model is built only once: it reads numbers of
-threads from standard input, one per line, and runs a round with each until the input ends.
+With --rounds a process runs several rounds, so that PyTorch is imported and the model is built only once: it
+reads numbers of threads from standard input, one per line, and runs a round with each until the input ends.
 """
 import resource
 import sys
@@ -10,8 +10,8 @@ import torch
 
 
 def run(stay, measure):
-    """measure() runs the steps of a round and returns the target tokens and seconds of each. Batches have different numbers of
-    tokens, so the throughput is that of all steps."""
+    """measure() runs the steps of a round and returns the target tokens and seconds of each. Batches have
+    different numbers of tokens, so the throughput is that of all steps."""
     for threads in sys.stdin if stay else [torch.get_num_threads()]:
         torch.set_num_threads(int(threads))
         steps = measure()

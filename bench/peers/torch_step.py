@@ -2,12 +2,14 @@
 """Training throughput and memory of PyTorch on a data folder of norma, to compare with `norma train`.
 
 --model module: nn.Transformer and Adam, as most scripts; --model written: a hand-written model with
-scaled_dot_product_attention and fused Adam (torch_models.py). Both: pre-norm, LayerNorm, one embedding matrix for source,
-target and output, label smoothing. Sentence pairs are sorted by length and padded, a batch has at most --max-tokens tokens per
-side including padding, as in fairseq; the throughput counts target tokens without padding, as in norma. --bf16: autocast to
-bfloat16; --compile: torch.compile with dynamic shapes, whose compilation is not measured. --rounds: see torch_rounds.py.
+scaled_dot_product_attention and fused Adam (torch_models.py). Both: pre-norm, LayerNorm, one embedding matrix
+for source, target and output, label smoothing. Sentence pairs are sorted by length and padded, a batch has at
+most --max-tokens tokens per side including padding, as in fairseq; the throughput counts target tokens
+without padding, as in norma. --bf16: autocast to bfloat16; --compile: torch.compile with dynamic shapes,
+whose compilation is not measured. --rounds: see torch_rounds.py.
 
-    OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096 --steps 8
+    OMP_NUM_THREADS=2 python3 bench/peers/torch_step.py data/iwslt14-de-en --preset iwslt --max-tokens 4096
+    --steps 8
 
 """
 import argparse

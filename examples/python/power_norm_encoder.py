@@ -27,7 +27,8 @@ def batch(generator):
 class Sorter(nn.Module):
     def __init__(self):
         super().__init__()
-        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True,
+                                           norm_first=True)
         self.embed, self.position = nn.Embedding(TOKENS, WIDTH), nn.Embedding(LONGEST, WIDTH)
         self.encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
         self.output = nn.Linear(WIDTH, TOKENS)
@@ -54,7 +55,8 @@ def train(model, updates):
     seconds = time.perf_counter() - start
     model.eval()
     with torch.no_grad():
-        test = [loss_of(model, *batch(torch.Generator().manual_seed(seed))).item() for seed in range(100, 110)]
+        test = [loss_of(model, *batch(torch.Generator().manual_seed(seed))).item()
+                for seed in range(100, 110)]
     return sum(test) / len(test), seconds / updates
 
 
@@ -72,7 +74,9 @@ def main():
         sites = norma.torch.tid(model, batches, groups=HEADS, padding_mask=lambda b: b[2],
                                 forward=lambda model, b: model(b[0], b[2]))
         mean = sum(site.mean for site in sites) / len(sites)
-        print(f"{norm:6} test loss {loss:.4f}  {1000 * seconds:.1f} ms per update  mean TID {100 * mean:.1f} %")
+        print(
+            f"{norm:6} test loss {loss:.4f}  {1000 * seconds:.1f} ms per update  mean TID {100 * mean:.1f} %"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Translates with a model of Norma: n-best lists, confidence, alignment.
 
-    python translate.py MODEL [FILE]        (MODEL: a run folder or a model file; FILE: lines of text, default standard input)
+    python translate.py MODEL [FILE]        (MODEL: a run folder or a model file; FILE: lines of text, default
+    standard input)
 
-Writes for every line the best translations with their scores, the two least probable words of the best one, and the word of the
-source text with the most attention.
+Writes for every line the best translations with their scores, the two least probable words of the best one,
+and the word of the source text with the most attention.
 """
 import sys
 

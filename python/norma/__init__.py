@@ -1,28 +1,29 @@
 """Norma: Transformers in which the normalization is a choice.
 
-``norma.Norm`` is a normalization layer for NumPy arrays, and ``norma.torch`` has the same layers as PyTorch modules.
-``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models. ``norma.prepare`` writes data
-folders, ``norma.train`` and ``norma.compare`` train models, ``norma.score`` computes scores, and ``norma.Run`` reads a
-run folder. Errors are subclasses of ``norma.Error``.
+``norma.Norm`` is a normalization layer for NumPy arrays, and ``norma.torch`` has the same layers as PyTorch
+modules. ``norma.Translator``, ``LanguageModel``, ``Tagger`` and ``Classifier`` use trained models.
+``norma.prepare`` writes data folders, ``norma.train`` and ``norma.compare`` train models, ``norma.score``
+computes scores, and ``norma.Run`` reads a run folder. Errors are subclasses of ``norma.Error``.
 """
 import typing as _typing
 
-from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError, OutOfMemoryError,
-                       UnsupportedError, UsageError, library as _library_of_package)
+from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError,
+                       OutOfMemoryError, UnsupportedError, UsageError, library as _library_of_package)
 from ._comparisons import Comparison, compare
-from ._models import (Classification, Classifier, ImageClassifier, LanguageModel, LineScore, Perplexity, Span, Tagged,
-                      Tagger, Translation, Translations, Translator, Word, load)
+from ._models import (Classification, Classifier, ImageClassifier, LanguageModel, LineScore, Perplexity, Span,
+                      Tagged, Tagger, Translation, Translations, Translator, Word, load)
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
 from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
 from ._runs import Callbacks, Log, Progress, Run, Validation, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
-__all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError", "FormatError",
-           "ImageClassifier", "Interval", "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
-           "NormType", "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run",
-           "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
-           "UsageError", "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]
+__all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError",
+           "FormatError", "ImageClassifier", "Interval", "LanguageModel", "LineScore", "Log", "MismatchError",
+           "MissingFileError", "Norm", "NormOption", "NormType", "OutOfMemoryError", "Paired", "Perplexity",
+           "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Run", "Scorer", "Scores", "Span",
+           "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError", "UsageError",
+           "Validation", "Word", "compare", "load", "norm_types", "prepare", "score", "train"]
 
 if _typing.TYPE_CHECKING:
     __version__: str

@@ -13,29 +13,30 @@ from ._handle import close
 from ._interrupt import Interruptible
 from ._library import UsageError, check, encoded_path, file_error, library, warn
 from ._models import _list_of, _option_list
-from ._records import (ComparisonEvents, ErrorText, comparison_finished, comparison_message, comparison_progress,
-                       comparison_scored, comparison_trained)
+from ._records import (ComparisonEvents, ErrorText, comparison_finished, comparison_message,
+                       comparison_progress, comparison_scored, comparison_trained)
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
 
 _FORMATS = ("text", "markdown", "latex", "csv")
 
 
 class Comparison(Dict[str, Any]):
-    """The object of ``norma compare --format json``, which docs/json.md describes: ``variants`` has one dict per row of the
-    table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one per run. With several seeds, p is
-    that of a two-sided t test; with one seed it is one-sided: the fraction of resamples in which the better system is not
-    better. ``print`` and Jupyter show the table."""
+    """The object of ``norma compare --format json``, which docs/json.md describes: ``variants`` has one dict
+    per row of the table (``norm``, ``n``, ``score_mean``, ``interval_low``, ``p_holm``, ...), ``runs`` one
+    per run. With several seeds, p is that of a two-sided t test; with one seed it is one-sided: the fraction
+    of resamples in which the better system is not better. ``print`` and Jupyter show the table."""
 
     _texts: Dict[str, str]
 
     @classmethod
     def open(cls, folder: PathLike, *, margin: float = 0) -> "Comparison":
-        """The results in the folder of a comparison, without recipe, data and models. margin: of the equivalence tests, in
-        units of the score; 0: none. FileError: no comparison.json, or a log that cannot be read; FormatError: a malformed
-        file."""
+        """The results in the folder of a comparison, without recipe, data and models. margin: of the
+        equivalence tests, in units of the score; 0: none. FileError: no comparison.json, or a log that cannot
+        be read; FormatError: a malformed file."""
         lib, handle, err = library(), c_void_p(), ErrorText()
         options = _option_list({"margin": margin, "samples": False})
-        check(lib.nm_comparison_open_results(byref(handle), encoded_path("folder", folder), options, None, byref(err)), err)
+        check(lib.nm_comparison_open_results(byref(handle), encoded_path("folder", folder), options, None,
+                                             byref(err)), err)
         try:
             check(lib.nm_comparison_run(handle, byref(err)), err)
             return _read(handle)
@@ -43,7 +44,8 @@ class Comparison(Dict[str, Any]):
             close(handle, lib.nm_comparison_close)
 
     def text(self, format: str = "text") -> str:
-        """The table as ``text``, ``markdown``, ``latex``, or ``csv`` with all digits. UsageError: another format."""
+        """The table as ``text``, ``markdown``, ``latex``, or ``csv`` with all digits. UsageError: another
+        format."""
         if format not in _FORMATS:
             raise UsageError(f"format = {format!r}: expected one of {', '.join(_FORMATS)}")
         return self._texts[format]
@@ -87,7 +89,8 @@ def _read(handle: c_void_p) -> Comparison:
 class _LogsReader:
     """Passes new records of the logs of all runs in a folder to a function, with their run."""
 
-    def __init__(self, folder: Path, callback: Optional[Callable[[Run, Dict[str, Any]], Any]], interval: float) -> None:
+    def __init__(self, folder: Path, callback: Optional[Callable[[Run, Dict[str, Any]], Any]],
+                 interval: float) -> None:
         self.folder, self.callback, self.interval, self.last = folder, callback, interval, 0.0
         self.readers: Dict[Path, _LogReader] = {}
         self._add(True)
@@ -97,7 +100,9 @@ class _LogsReader:
             return
         for log in sorted(self.folder.glob("*/log.jsonl")):
             if log.parent not in self.readers:
-                self.readers[log.parent] = _LogReader(log.parent, functools.partial(self.callback, Run(log.parent)), resume)
+                self.readers[log.parent] = _LogReader(log.parent,
+                                                      functools.partial(self.callback, Run(log.parent)),
+                                                      resume)
 
     def follow(self) -> None:
         self._add(False)
@@ -113,7 +118,8 @@ class _LogsReader:
 
 
 def _recipe_path(recipe: PathLike, folder: Path) -> str:
-    """The file of a recipe; a text with a line break becomes ``recipe.ini`` in the folder, which the runs read."""
+    """The file of a recipe; a text with a line break becomes ``recipe.ini`` in the folder, which the runs
+    read."""
     name = _recipe_file(recipe)
     if "\n" not in name:
         return name
@@ -137,28 +143,31 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
             callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None,
             message: Optional[Callable[[str], Any]] = None, interval: float = 0.5) -> Comparison:
-    """Trains and scores variants like ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``, and returns
-    the table, with the same numbers as the program.
+    """Trains and scores variants like ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``,
+    and returns the table, with the same numbers as the program.
 
-    recipe: as for ``train``; a text is saved as ``recipe.ini`` in the folder. norms: variants, ``["layer", "power",
-    "scale+fix"]``, with braces around values that contain commas, ``"layer:norm.at={enc.0=batch,enc.1=rms}"``; None: five
-    that suit the task. settings: further options, ``{"train.updates": 1000, "margin": 0.3}``;
-    a list is an option that is given several times, ``{"grid": ["schedule.lr=0.001,0.002"]}``. callback: called within
-    ``interval`` seconds with a run and each new record of its log, a dict with ``type`` (``train``, ``valid``, ...).
-    message: called with notes, such as the number of a Slurm job, and warnings as ``"warning: ..."``; without it, the warnings
-    are those of ``warnings``.
+    recipe: as for ``train``; a text is saved as ``recipe.ini`` in the folder. norms: variants, ``["layer",
+    "power", "scale+fix"]``, with braces around values that contain commas,
+    ``"layer:norm.at={enc.0=batch,enc.1=rms}"``; None: five that suit the task. settings: further options,
+    ``{"train.updates": 1000, "margin": 0.3}``; a list is an option that is given several times, ``{"grid":
+    ["schedule.lr=0.001,0.002"]}``. callback: called within ``interval`` seconds with a run and each new
+    record of its log, a dict with ``type`` (``train``, ``valid``, ...). message: called with notes, such as
+    the number of a Slurm job, and warnings as ``"warning: ..."``; without it, the warnings are those of
+    ``warnings``.
 
-    The comparison runs in this process, without the interpreter lock: it starts and awaits the runs, each a process of the
-    program with its own memory and threads, and scores the models. Ctrl-C, and an exception in a function, stop the runs with
-    checkpoints, and the exception is then raised; the same call continues, and finished runs are neither trained nor
-    scored again. If this process is killed, its runs end, too.
+    The comparison runs in this process, without the interpreter lock: it starts and awaits the runs, each a
+    process of the program with its own memory and threads, and scores the models. Ctrl-C, and an exception in
+    a function, stop the runs with checkpoints, and the exception is then raised; the same call continues, and
+    finished runs are neither trained nor scored again. If this process is killed, its runs end, too.
 
-    UsageError: unknown option or value, options of a variant that ``train`` would reject before it reads data, no test set, two
-    variants with the same configuration, another comparison that uses the folder; otherwise as ``train``. The error of the
-    first run if all runs failed; otherwise a failed run has ``exit_code`` and ``error``.
+    UsageError: unknown option or value, options of a variant that ``train`` would reject before it reads
+    data, no test set, two variants with the same configuration, another comparison that uses the folder;
+    otherwise as ``train``. The error of the first run if all runs failed; otherwise a failed run has
+    ``exit_code`` and ``error``.
     """
     lib, handle, err = library(), c_void_p(), ErrorText()
-    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))
+    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
+                      path in (("folder", folder), ("recipe", recipe)))
     options: Dict[str, Any] = {**(settings or {}), "compare.folder": folder, "compare.seeds": seeds}
     if norms is not None:
         options["compare.norms"] = norms if isinstance(norms, str) else ",".join(_norms(norms))
@@ -175,7 +184,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
             elif line.startswith("warning: "):
                 calls.call(warn, line[len("warning: "):])
 
-        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(), comparison_scored(),
+        events = ComparisonEvents(None, comparison_progress(on_progress), comparison_finished(),
+                                  comparison_scored(),
                                   comparison_trained(), comparison_message(on_message))
         status = lib.nm_comparison_open(byref(handle), os.fsencode(program_path()), os.fsencode(path),
                                         _option_list(options), byref(events), byref(err))

@@ -1,4 +1,5 @@
-"""Calls of the library that run for long: Ctrl-C and exceptions in callbacks and signal handlers end them in an orderly way."""
+"""Calls of the library that run for long: Ctrl-C and exceptions in callbacks and signal handlers end them in
+an orderly way."""
 from __future__ import annotations
 
 import contextlib
@@ -14,12 +15,14 @@ _NUMBERS = sorted(map(int, signal.valid_signals()))
 
 
 class Interruptible:
-    """Keeps the first exception of callbacks and signal handlers, which must not cross the library, until the library has
-    finished: ``with Interruptible(stop) as calls: ...``, where callbacks call ``calls.call(function, ...)``.
+    """Keeps the first exception of callbacks and signal handlers, which must not cross the library, until the
+    library has finished: ``with Interruptible(stop) as calls: ...``, where callbacks call
+    ``calls.call(function, ...)``.
 
-    stop: called once, at the first exception; that of Ctrl-C is KeyboardInterrupt. Signals are handled in the main thread only,
-    as always in Python, and between two callbacks of the library. A handler may run before the first statement of a callback,
-    where ctypes would discard its exception; so every handler is replaced by one that keeps the exception.
+    stop: called once, at the first exception; that of Ctrl-C is KeyboardInterrupt. Signals are handled in the
+    main thread only, as always in Python, and between two callbacks of the library. A handler may run before
+    the first statement of a callback, where ctypes would discard its exception; so every handler is replaced
+    by one that keeps the exception.
     """
 
     def __init__(self, stop: Callable[[], Any]) -> None:
@@ -71,8 +74,9 @@ class Interruptible:
 
 @contextlib.contextmanager
 def interruptible(handle: Any, set_proceed: Any) -> Iterator[None]:
-    """Context manager of a call of the library. In the main thread, an exception of a signal handler, such as that of Ctrl-C, ends
-    the call and is then raised. set_proceed: nm_NAME_set_proceed; handle: its first argument."""
+    """Context manager of a call of the library. In the main thread, an exception of a signal handler, such as
+    that of Ctrl-C, ends the call and is then raised. set_proceed: nm_NAME_set_proceed; handle: its first
+    argument."""
     with Interruptible(lambda: None) as calls:
         proceed = call_proceed(calls.proceed)  # referenced until the call has returned
         if calls.handles_signals:

@@ -1,8 +1,8 @@
 """The shared library: where it is, its OpenMP runtime, its functions, its errors.
 
-The bundled library names no OpenMP runtime. Its GOMP functions are those of the runtime that the process has already
-loaded, such as PyTorch's. Otherwise they are those of PyTorch's copy if PyTorch is installed, so that a later ``import
-torch`` uses the same one, or of the system. A process therefore has one pool of threads.
+The bundled library names no OpenMP runtime. Its GOMP functions are those of the runtime that the process has
+already loaded, such as PyTorch's. Otherwise they are those of PyTorch's copy if PyTorch is installed, so that
+a later ``import torch`` uses the same one, or of the system. A process therefore has one pool of threads.
 """
 from __future__ import annotations
 
@@ -16,12 +16,24 @@ import re
 import sys
 import threading
 import warnings
-from ctypes import CFUNCTYPE, POINTER, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+)
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ._records import (BackendOptions, ErrorText, IntervalStruct, NormSite, PairedStruct, PerplexitySums, PrepareEvents,
-                       PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, SpanStruct, TrainingEvents, WordStruct,
-                       ComparisonEvents)
+from ._records import (BackendOptions, ErrorText, IntervalStruct, NormSite, PairedStruct, PerplexitySums,
+                       PrepareEvents, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, SpanStruct,
+                       TrainingEvents, WordStruct, ComparisonEvents)
 
 __all__ = ["Error", "UsageError", "FileError", "FormatError", "MismatchError", "OutOfMemoryError",
            "UnsupportedError", "DivergedError", "library", "check"]
@@ -41,8 +53,8 @@ class UsageError(Error, ValueError):
 
 
 class FileError(Error, OSError):
-    """Reading or writing failed. ``errno`` and ``filename`` are set if the message is that of a system call; a missing file is
-    also a FileNotFoundError."""
+    """Reading or writing failed. ``errno`` and ``filename`` are set if the message is that of a system call;
+    a missing file is also a FileNotFoundError."""
     status = 3
 
     def __init__(self, text: str) -> None:
@@ -95,8 +107,8 @@ class DivergedError(Error, ArithmeticError):
     status = 8
 
 
-for _kind in (Error, UsageError, FileError, MissingFileError, FormatError, MismatchError, OutOfMemoryError, UnsupportedError,
-              DivergedError):
+for _kind in (Error, UsageError, FileError, MissingFileError, FormatError, MismatchError, OutOfMemoryError,
+              UnsupportedError, DivergedError):
     _kind.__module__ = __name__.rpartition(".")[0]  # in tracebacks and pickles: norma.UsageError
 
 _ERRORS = {kind.status: kind for kind in (UsageError, FileError, FormatError, MismatchError, OutOfMemoryError,
@@ -131,7 +143,9 @@ def warn(text: str) -> None:
 def encoded(what: str, text: Any) -> bytes:
     """A text or a path for C. what: name of the argument, for messages."""
     try:
-        found = os.fsencode(text) if isinstance(text, os.PathLike) else text.encode("utf-8", "surrogateescape")
+        found = (
+            os.fsencode(text) if isinstance(text, os.PathLike) else text.encode("utf-8", "surrogateescape")
+        )
     except (AttributeError, UnicodeEncodeError):
         raise UsageError(f"{what} = {text!r}: expected a text" if not isinstance(text, str) else
                          f"{what}: not Unicode text") from None
@@ -249,9 +263,11 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_translator_max_tokens": (c_int32, _pointer),
     "nm_translator_nbest": (c_int32, _pointer),
     "nm_translator_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_pointer), _error),
-    "nm_translator_run_prefixes": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
+    "nm_translator_run_prefixes": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t,
+                                   POINTER(_pointer),
                                    _error),
-    "nm_translator_run_constraints": (_status, _pointer, POINTER(_text), POINTER(_text), POINTER(_text), c_size_t,
+    "nm_translator_run_constraints": (_status, _pointer, POINTER(_text), POINTER(_text), POINTER(_text),
+                                      c_size_t,
                                       POINTER(_pointer), _error),
     "nm_translator_score": (_status, _pointer, POINTER(_text), POINTER(_text), c_size_t, POINTER(_pointer),
                             _error),
@@ -270,8 +286,10 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_language_model_option": (_text, _pointer, _text),
     "nm_language_model_warning": (_text, _pointer),
     "nm_language_model_set_proceed": (None, _pointer, call_proceed, _pointer),
-    "nm_language_model_score": (_status, _pointer, POINTER(_text), c_size_t, c_int, POINTER(_pointer), _error),
-    "nm_language_model_generate": (_status, _pointer, POINTER(_text), c_size_t, c_uint64, POINTER(_pointer), _error),
+    "nm_language_model_score": (_status, _pointer, POINTER(_text), c_size_t, c_int, POINTER(_pointer),
+                                _error),
+    "nm_language_model_generate": (_status, _pointer, POINTER(_text), c_size_t, c_uint64, POINTER(_pointer),
+                                   _error),
     "nm_lm_scores_free": (None, _pointer),
     "nm_lm_scores_n_tokens": (c_size_t, _pointer, c_size_t),
     "nm_lm_scores_token": (_text, _pointer, c_size_t, c_size_t),
@@ -291,7 +309,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_tagger_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_tagger_n_tags": (c_size_t, _pointer),
     "nm_tagger_tag": (_text, _pointer, c_size_t),
-    "nm_tagger_run": (_status, _pointer, POINTER(_text), POINTER(c_size_t), c_size_t, POINTER(_pointer), _error),
+    "nm_tagger_run": (_status, _pointer, POINTER(_text), POINTER(c_size_t), c_size_t, POINTER(_pointer),
+                      _error),
     "nm_tagged_free": (None, _pointer),
     "nm_tagged_length": (c_size_t, _pointer, c_size_t),
     "nm_tagged_tag": (_text, _pointer, c_size_t, c_size_t),
@@ -321,7 +340,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_scorer_open": (_status, POINTER(_pointer), _text, POINTER(_text), _error),
     "nm_scorer_close": (None, _pointer),
     "nm_scorer_set_proceed": (None, _pointer, call_proceed, _pointer),
-    "nm_scorer_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_text), c_size_t, POINTER(_pointer), _error),
+    "nm_scorer_run": (_status, _pointer, POINTER(_text), c_size_t, POINTER(_text), c_size_t,
+                      POINTER(_pointer), _error),
     "nm_scorer_run_files": (_status, _pointer, _text, POINTER(_text), c_size_t, POINTER(_pointer), _error),
     "nm_scores_free": (None, _pointer),
     "nm_scores_set_proceed": (None, _pointer, call_proceed, _pointer),
@@ -340,13 +360,16 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_prepared_get_side": (c_bool, _pointer, c_int32, POINTER(PreparedSideStruct)),
     "nm_prepared_get_split": (c_bool, _pointer, c_int32, POINTER(PreparedSplitStruct)),
     "nm_prepared_get_drop": (c_bool, _pointer, c_int32, c_size_t, POINTER(PreparedDropStruct)),
-    "nm_training_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), c_int, POINTER(TrainingEvents), _error),
+    "nm_training_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), c_int,
+                         POINTER(TrainingEvents), _error),
     "nm_training_run": (_status, _pointer, _error),
     "nm_training_warning": (_text, _pointer),
     "nm_training_stop": (None, _pointer),
     "nm_training_close": (None, _pointer),
-    "nm_comparison_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text), POINTER(ComparisonEvents), _error),
-    "nm_comparison_open_results": (_status, POINTER(_pointer), _text, POINTER(_text), POINTER(ComparisonEvents), _error),
+    "nm_comparison_open": (_status, POINTER(_pointer), _text, _text, POINTER(_text),
+                           POINTER(ComparisonEvents), _error),
+    "nm_comparison_open_results": (_status, POINTER(_pointer), _text, POINTER(_text),
+                                   POINTER(ComparisonEvents), _error),
     "nm_comparison_run": (_status, _pointer, _error),
     "nm_comparison_stop": (None, _pointer),
     "nm_comparison_close": (None, _pointer),
@@ -356,9 +379,10 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 
 
 def package_path(*names: str) -> str:
-    """Path of a file or folder of the package. In an editable installation, the package has two folders: that of the sources, and
-    that of what was built."""
-    paths = [os.path.join(folder, *names) for folder in (_here, *sys.modules[__name__.rpartition(".")[0]].__path__)]
+    """Path of a file or folder of the package. In an editable installation, the package has two folders: that
+    of the sources, and that of what was built."""
+    paths = [os.path.join(folder, *names) for folder in (_here,
+                                                         *sys.modules[__name__.rpartition(".")[0]].__path__)]
     return next(filter(os.path.exists, paths), paths[0])
 
 
@@ -379,7 +403,9 @@ class Library:
             try:
                 function = getattr(self.loaded, name)
             except AttributeError:
-                raise ImportError(f"norma: {path} is of another version, without {name}; install the package again") from None
+                raise ImportError(
+                    f"norma: {path} is of another version, without {name}; install the package again"
+                ) from None
             function.restype, function.argtypes = result, arguments
             setattr(self, name, function)
 
@@ -408,14 +434,16 @@ _loading_backends = threading.RLock()
 
 
 class Backend:
-    """A backend of a number of threads; one for all layers. Its calls hold ``lock``: they share a workspace."""
+    """A backend of a number of threads; one for all layers. Its calls hold ``lock``: they share a
+    workspace."""
 
     def __init__(self, name: str, dtype: int, threads: int) -> None:
         err = ErrorText()
         self.handle = c_void_p()
         self.lock = threading.RLock()
         options = BackendOptions(name.encode(), dtype, b"auto", False, threads, False)
-        check(library().nm_backend_create(ctypes.byref(self.handle), ctypes.byref(options), ctypes.byref(err)), err)
+        check(library().nm_backend_create(ctypes.byref(self.handle), ctypes.byref(options),
+                                          ctypes.byref(err)), err)
 
 
 def backend(double: bool, threads: int) -> Backend:
@@ -438,8 +466,8 @@ def _hold(lock: Any) -> None:
 
 
 def _before_fork() -> None:
-    """Waits for the calls of other threads. They do not exist in the child process, which would find their locks held and the
-    workspace of a backend as it was in the middle of a call."""
+    """Waits for the calls of other threads. They do not exist in the child process, which would find their
+    locks held and the workspace of a backend as it was in the middle of a call."""
     _hold(_loading_backends)
     for one in list(_backends.values()):
         _hold(one.lock)

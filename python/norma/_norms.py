@@ -39,7 +39,8 @@ class NormType(NamedTuple):
     approximate_gradient: bool  #: by design, backward is not the exact gradient
     has_penalty: bool  #: a term of the loss
     options: Dict[str, NormOption]  #: by name
-    presets: Dict[str, Dict[str, str]] = {}  #: values of the option ``preset``, each with the options that it sets
+    #: values of the option ``preset``, each with the options that it sets
+    presets: Dict[str, Dict[str, str]] = {}
 
 
 _KINDS = bool, int, float, str, str  # enum nm_option_kind
@@ -54,7 +55,8 @@ def _read_options(rows: Any) -> Dict[str, NormOption]:
     i = 0
     while rows and rows[i].name:
         row = rows[i]
-        options[_text(row.name)] = NormOption(_text(row.initial), _text(row.choices) or None, row.min, row.max,
+        options[_text(row.name)] = NormOption(_text(row.initial), _text(row.choices) or None, row.min,
+                                              row.max,
                                               _text(row.help), _KINDS[row.kind])
         i += 1
     return options
@@ -85,20 +87,30 @@ def norm_types() -> Mapping[str, NormType]:
         while table[i]:
             head = table[i].contents
             _types[_text(head.name)] = NormType(
-                _text(head.name), _text(head.title), _text(head.formula), _text(head.source),
-                bool(head.traits & _USES_BATCH), bool(head.traits & _HAS_STATE), bool(head.traits & _APPROX_GRAD),
-                bool(head.traits & _HAS_PENALTY), _read_options(head.options), _read_presets(head.presets))
+                _text(head.name),
+                _text(head.title),
+                _text(head.formula),
+                _text(head.source),
+                bool(head.traits & _USES_BATCH),
+                bool(head.traits & _HAS_STATE),
+                bool(head.traits & _APPROX_GRAD),
+                bool(head.traits & _HAS_PENALTY),
+                _read_options(head.options),
+                _read_presets(head.presets),
+            )
             i += 1
     return _types
 
 
 # ---- names that people type ----
 
-_OTHER_NAMES = {"bn": "batch", "ln": "layer", "batchnorm1d": "batch", "batchrenorm": "renorm", "dynamictanh": "dyt", "identity": "none",
-                "gn": "group", "pn": "power"}
-_OTHER_OPTIONS = {"lambda_": "lambda", "num_groups": "groups", "heads": "groups", "num_heads": "groups", "n_heads": "groups", "eps": "epsilon",
-                  "warmup_iters": "warmup", "alpha_fwd": "decay_forward", "alpha_bkw": "decay_backward", "buffer_size": "window"}
-_HINTS = {"momentum": "use decay = 1 - momentum", "affine": "weight and bias are always learned; freeze them with requires_grad_(False)",
+_OTHER_NAMES = {"bn": "batch", "ln": "layer", "batchnorm1d": "batch", "batchrenorm": "renorm",
+                "dynamictanh": "dyt", "identity": "none", "gn": "group", "pn": "power"}
+_OTHER_OPTIONS = {"lambda_": "lambda", "num_groups": "groups", "heads": "groups", "num_heads": "groups",
+                  "n_heads": "groups", "eps": "epsilon", "warmup_iters": "warmup",
+                  "alpha_fwd": "decay_forward", "alpha_bkw": "decay_backward", "buffer_size": "window"}
+_HINTS = {"momentum": "use decay = 1 - momentum",
+          "affine": "weight and bias are always learned; freeze them with requires_grad_(False)",
           "elementwise_affine": "weight and bias are always learned; freeze them with requires_grad_(False)"}
 
 
@@ -107,14 +119,16 @@ def _bare(name: str) -> str:
 
 
 def find_type(name: Any) -> Optional[NormType]:
-    """The type of that name, title or abbreviation, without regard to case, spaces and hyphens; None: there is none."""
+    """The type of that name, title or abbreviation, without regard to case, spaces and hyphens; None: there
+    is none."""
     types = norm_types()
     if not isinstance(name, str):
         return None
     if name in types:
         return types[name]
     bare = _bare(name)
-    known = {**_OTHER_NAMES, **{_bare(title): key for key, one in types.items() for title in (key, one.title)}}
+    known = {**_OTHER_NAMES, **{_bare(title): key for key, one in types.items()
+                                for title in (key, one.title)}}
     return types.get(known.get(bare) or known.get(re.sub("norm(alization)?$", "", bare), ""))
 
 
@@ -128,7 +142,9 @@ def norm_type(name: str) -> NormType:
     found = find_type(name)
     if found is None:
         types = norm_types()
-        raise UsageError(f"unknown norm {name!r}{_similar(str(name), list(types))}; available: {', '.join(types)}")
+        raise UsageError(
+            f"unknown norm {name!r}{_similar(str(name), list(types))}; available: {', '.join(types)}"
+        )
     return found
 
 
@@ -150,15 +166,19 @@ def _option_names(found: NormType, options: Mapping[str, Any], groups: int) -> T
 
 
 def _setting(value: Any) -> str:
-    text = ("true" if value else "false") if isinstance(value, bool) else repr(float(value)) if isinstance(value, float) \
-        else str(value)
+    text = (
+        ("true" if value else "false")
+        if isinstance(value, bool)
+        else repr(float(value)) if isinstance(value, float) else str(value)
+    )
     if not text or len(text.split()) != 1 or text.split()[0] != text or "\0" in text:
         raise UsageError(f"{value!r}: expected one word")
     return text
 
 
 def _value(kind: type, text: str) -> Any:
-    return text.lower() in ("true", "1", "yes", "on") if kind is bool else int(text) if kind is int else kind(text)
+    return text.lower() in ("true", "1", "yes",
+                            "on") if kind is bool else int(text) if kind is int else kind(text)
 
 
 class LayerSpec(NamedTuple):
@@ -181,11 +201,14 @@ class LayerSpec(NamedTuple):
         return LayerSpec(found, width, groups, text, _WARMUP.get(found.name, 0))
 
     def values(self) -> Dict[str, Any]:
-        """All options of the type with the values of this layer. Those of ``settings`` have been checked by a layer."""
+        """All options of the type with the values of this layer. Those of ``settings`` have been checked by a
+        layer."""
         given = _settings_of(self.settings)
-        preset = self.type.presets.get(given.get("preset", getattr(self.type.options.get("preset"), "default", "")), {})
+        preset = self.type.presets.get(given.get("preset",
+                                                 getattr(self.type.options.get("preset"), "default", "")), {})
         texts = {**{name: option.default for name, option in self.type.options.items()}, **preset, **given}
-        texts = {name: str(self.warmup_updates) if name == "warmup" and text == "lr" else text for name, text in texts.items()}
+        texts = {name: str(self.warmup_updates) if name == "warmup" and text == "lr" else text for name,
+                 text in texts.items()}
         return {name: _value(self.type.options[name].kind, text) for name, text in texts.items()}
 
 
@@ -222,10 +245,13 @@ class Layer:
         finalize(self, _free, lib, self.handle, self.pass_handles, self.backend)
         self.params = {n: self._vector(n, lib.nm_norm_param, lib.nm_norm_param_grad)
                        for n in self._names(lib.nm_norm_param_name)}
-        self.state = {n: self._vector(n, lib.nm_norm_state, None) for n in self._names(lib.nm_norm_state_name)}
+        self.state = {n: self._vector(n, lib.nm_norm_state, None)
+                      for n in self._names(lib.nm_norm_state_name)}
         self.of_gradients = tuple(i for i, n in enumerate(self.state)
-                                  if lib.nm_norm_state_of_gradients(self.handle, n.encode()))  # changed by the backward pass
-        self.counters = {n: int(ctypes.cast(lib.nm_norm_counter(self.handle, n.encode()), c_void_p).value or 0)
+                                  # changed by the backward pass
+                                  if lib.nm_norm_state_of_gradients(self.handle, n.encode()))
+        self.counters = {n: int(ctypes.cast(lib.nm_norm_counter(self.handle, n.encode()), c_void_p).value
+                                or 0)
                          for n in self._names(lib.nm_norm_counter_name)}
 
     def _names(self, function: Any) -> List[str]:
@@ -237,7 +263,8 @@ class Layer:
     def _vector(self, name: str, find: Any, find_grad: Any) -> Vector:
         length = c_int32()
         address = find(self.handle, name.encode(), byref(length))
-        return Vector(address, length.value, find_grad(self.handle, name.encode(), None) if find_grad else None)
+        return Vector(address, length.value, find_grad(self.handle, name.encode(), None) if find_grad
+                      else None)
 
     def memory(self, address: int, length: int) -> Any:
         """A ctypes array over a vector, which keeps the layer alive."""
@@ -261,8 +288,8 @@ class Layer:
         library().nm_norm_zero_grads(self.handle)
 
     def acquire_pass(self) -> "Pass":
-        """A pass for the caller alone, until release_pass. Without a lock: the garbage collector may call release_pass
-        meanwhile, in the same thread."""
+        """A pass for the caller alone, until release_pass. Without a lock: the garbage collector may call
+        release_pass meanwhile, in the same thread."""
         try:
             return self.passes.pop()
         except IndexError:
@@ -284,8 +311,8 @@ class Layer:
 class Pass:
     """An nm_norm_pass: a forward pass and its backward pass. Callers hold the layer and its lock.
 
-    Its memory is freed with that of the layer, and not when the garbage collector finds it: it calls a finalizer of the pass
-    before ``__del__`` of a graph that returns the pass to its layer.
+    Its memory is freed with that of the layer, and not when the garbage collector finds it: it calls a
+    finalizer of the pass before ``__del__`` of a graph that returns the pass to its layer.
     """
 
     def __init__(self, layer: Layer) -> None:

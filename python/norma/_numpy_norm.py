@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class Norm(Closeable):
     """A normalization layer with its parameters, gradients and running state, for numpy arrays.
 
-    Arrays have the shape ``[..., width]`` and the type ``dtype``; every index but the last is a token. They are
-    read and written in place if they are contiguous, otherwise copied. Types with batch statistics compute them
-    over all tokens of a call, except those at which ``padding_mask`` is true.
+    Arrays have the shape ``[..., width]`` and the type ``dtype``; every index but the last is a token. They
+    are read and written in place if they are contiguous, otherwise copied. Types with batch statistics
+    compute them over all tokens of a call, except those at which ``padding_mask`` is true.
 
-    type: name of a type, ``norma.norm_types()``; width: number of features; groups: number of groups of features,
-    for GroupNorm and group scaling (usually the number of attention heads); threads: 0: one per core;
-    dtype: ``float32``, or ``float64`` for checks (slow); name: of the layer in messages; options: of
+    type: name of a type, ``norma.norm_types()``; width: number of features; groups: number of groups of
+    features, for GroupNorm and group scaling (usually the number of attention heads); threads: 0: one per
+    core; dtype: ``float32``, or ``float64`` for checks (slow); name: of the layer in messages; options: of
     ``norma.norm_types()[type].options``.
 
     UsageError: unknown type, option or value, or a width that the groups do not divide.
@@ -64,7 +64,8 @@ class Norm(Closeable):
 
     @property
     def params(self) -> Dict[str, "np.ndarray"]:
-        """The parameters by name, such as ``weight`` [width]. The arrays are the layer's memory: writing changes it."""
+        """The parameters by name, such as ``weight`` [width]. The arrays are the layer's memory: writing
+        changes it."""
         return {name: self._view(v.address, v.length) for name, v in self._layer.params.items()}
 
     @property
@@ -85,7 +86,9 @@ class Norm(Closeable):
     def set_counter(self, name: str, value: int) -> None:
         """Sets a counter. UsageError: none of that name, or a negative value."""
         if name not in self._layer.counters:
-            raise UsageError(f"counter '{name}' = {value}; counters are {', '.join(self._layer.counters) or 'none'}")
+            raise UsageError(
+                f"counter '{name}' = {value}; counters are {', '.join(self._layer.counters) or 'none'}"
+            )
         value = integer(f"counter '{name}'", value, 0, 2**63 - 1)
         c_int64.from_address(self._layer.counters[name]).value = value
 
@@ -99,7 +102,9 @@ class Norm(Closeable):
 
     def _array(self, x: Any, what: str, dtype: Any = None) -> "np.ndarray":
         if isinstance(x, self._numpy.ma.MaskedArray):
-            raise UsageError(f"{what} is a masked array; padding_mask excludes tokens, x.filled() ignores the mask")
+            raise UsageError(
+                f"{what} is a masked array; padding_mask excludes tokens, x.filled() ignores the mask"
+            )
         return self._numpy.asarray(x, dtype)
 
     def _input(self, x: Any, what: str, shape: Any = None) -> "np.ndarray":
@@ -141,22 +146,24 @@ class Norm(Closeable):
         return out
 
     def forward(self, x: "np.ndarray", padding_mask: Any = None) -> "np.ndarray":
-        """y of the shape of x, in training mode: updates the running state. x must stay unchanged until ``backward``.
+        """y of the shape of x, in training mode: updates the running state. x must stay unchanged until
+        ``backward``.
 
-        padding_mask: bool, the shape of x without the last axis, true at padding, where y and dx are 0; types that
-        normalize each token ignore it. UsageError: wrong shape or type. OutOfMemoryError.
+        padding_mask: bool, the shape of x without the last axis, true at padding, where y and dx are 0; types
+        that normalize each token ignore it. UsageError: wrong shape or type. OutOfMemoryError.
         """
         return self._run(True, x, padding_mask)
 
     def infer(self, x: "np.ndarray", padding_mask: Any = None) -> "np.ndarray":
-        """y of the shape of x, at inference: running statistics, which stay unchanged. ``backward`` may follow."""
+        """y of the shape of x, at inference: running statistics, which stay unchanged. ``backward`` may
+        follow."""
         return self._run(False, x, padding_mask)
 
     def backward(self, dy: "np.ndarray", penalty_grad: float = 1.0) -> "np.ndarray":
         """dx, the gradient with respect to x of the last ``forward`` or ``infer``; adds to ``grads``.
 
-        dy: gradient with respect to y, of the same shape. penalty_grad: derivative of the loss with respect to
-        ``penalty``. UsageError: no forward pass before it, or another shape.
+        dy: gradient with respect to y, of the same shape. penalty_grad: derivative of the loss with respect
+        to ``penalty``. UsageError: no forward pass before it, or another shape.
         """
         layer, used = self._handle
         if self._x is None:
@@ -191,8 +198,8 @@ class Norm(Closeable):
             check(function(layer.handle, encoded_path("path", path), byref(err)), err)
 
     def close(self) -> None:
-        """Frees the memory of the layer. Arrays of ``params``, ``grads`` and ``state`` that are still used keep it. Later calls
-        raise UsageError."""
+        """Frees the memory of the layer. Arrays of ``params``, ``grads`` and ``state`` that are still used
+        keep it. Later calls raise UsageError."""
         super().close()
         self._x = self._kept = None
 

@@ -46,13 +46,14 @@ def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[P
     """Prepares a data folder as ``norma prepare``; its files are bitwise identical to those of the program.
 
     options: those of ``norma prepare --help``, as ``norma.prepare(train="corpus/train", valid="corpus/valid",
-    source_lang="de", target_lang="en", output="data/de-en", bpe_merges=8000)``. settings: the path of an INI file with a section
-    [prepare], such as data.ini of a data folder, or its text. progress: called with the name of the step and the number of
-    lines read. Warnings are those of ``warnings``.
+    source_lang="de", target_lang="en", output="data/de-en", bpe_merges=8000)``. settings: the path of an INI
+    file with a section [prepare], such as data.ini of a data folder, or its text. progress: called with the
+    name of the step and the number of lines read. Warnings are those of ``warnings``.
 
-    Ctrl-C and an exception in ``progress`` end the preparation; the data folder is then as before. UsageError: unknown
-    option or value; FormatError with file, line and byte: text that is not UTF-8; MismatchError: files with different numbers
-    of lines, or filters that leave nothing; FileError: a file or folder; UnsupportedError: spm_train is missing.
+    Ctrl-C and an exception in ``progress`` end the preparation; the data folder is then as before.
+    UsageError: unknown option or value; FormatError with file, line and byte: text that is not UTF-8;
+    MismatchError: files with different numbers of lines, or filters that leave nothing; FileError: a file or
+    folder; UnsupportedError: spm_train is missing.
     """
     prepared, err, lib = c_void_p(), ErrorText(), library()
     ended: List[bool] = []
@@ -65,7 +66,8 @@ def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[P
             calls.call(warn, text.decode("utf-8", "replace"))
 
         events = PrepareEvents(None, prepare_progress(on_progress), prepare_message(on_message))
-        status = lib.nm_prepare_folder(byref(prepared), encoded_path("settings", settings) if settings is not None else None,
+        status = lib.nm_prepare_folder(byref(prepared), encoded_path("settings", settings) if settings
+                                       is not None else None,
                                        _options(options, more), byref(events), byref(err))
     try:
         if calls.problem is not None:
@@ -89,6 +91,9 @@ def _read(lib: Any, handle: Any) -> Prepared:
         dropped: Dict[str, int] = {}
         while lib.nm_prepared_get_drop(handle, i, len(dropped), byref(drop)):
             dropped[drop.reason.decode()] = drop.lines
-        splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, split.held_out, dropped, tuple(split.words[:n]),
-                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]), split.links, split.repeated)
-    return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides, lib.nm_prepared_merges(handle))
+        splits[split.name.decode()] = PreparedSplit(split.lines, split.kept, split.held_out, dropped,
+                                                    tuple(split.words[:n]),
+                                                    tuple(split.tokens[:n]), tuple(split.unknown[:n]),
+                                                    split.links, split.repeated)
+    return Prepared(os.fsdecode(lib.nm_prepared_folder(handle)), splits, sides,
+                    lib.nm_prepared_merges(handle))

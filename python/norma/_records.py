@@ -1,8 +1,8 @@
 """Structs of the public headers. scripts/records.py writes this file; do not change it."""
 from __future__ import annotations
 
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_uint, c_uint64, c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int32,
+                    c_int64, c_size_t, c_uint, c_uint64, c_void_p)
 from typing import NamedTuple, Optional
 
 

@@ -10,12 +10,12 @@ import sys
 import tempfile
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
 
 from ._handle import close
 from ._interrupt import Interruptible
-from ._library import (FileError, FormatError, UsageError, check, encoded, encoded_path, error_of, file_error, library,
-                       package_path, warn)
+from ._library import (FileError, FormatError, UsageError, check, encoded, encoded_path, error_of, file_error,
+                       library, package_path, warn)
 from ._models import _option_list, _option_pairs
 from ._records import (ErrorText, Progress, TrainingEvents, Validation, training_message, training_progress,
                        training_validated)
@@ -25,8 +25,8 @@ _here = os.path.dirname(os.path.abspath(__file__))
 
 
 def program_path() -> str:
-    """Path of the program ``norma``: that of the environment variable NORMA_PROGRAM if it is set, otherwise that of the
-    package. FileError: there is no program."""
+    """Path of the program ``norma``: that of the environment variable NORMA_PROGRAM if it is set, otherwise
+    that of the package. FileError: there is no program."""
     path = os.environ.get("NORMA_PROGRAM") or package_path("bin", "norma")
     if not os.access(path, os.X_OK):
         raise FileError(f"{path}: not a program; install the package, or set NORMA_PROGRAM")
@@ -61,8 +61,9 @@ class Log:
         return self.types
 
     def __getitem__(self, type: str) -> Dict[str, Any]:
-        """Columns of the records of a type, such as ``update`` and ``loss``: NumPy arrays if NumPy is installed,
-        otherwise lists, all of one length. Missing numbers and numbers that were not finite are NaN."""
+        """Columns of the records of a type, such as ``update`` and ``loss``: NumPy arrays if NumPy is
+        installed, otherwise lists, all of one length. Missing numbers and numbers that were not finite are
+        NaN."""
         if not isinstance(type, str):
             raise TypeError(f"the type of records is a str such as 'train', not {type!r}")
         chosen = [record for record in self.records if record["type"] == type]
@@ -79,7 +80,8 @@ class Log:
 
 
 def _column(values: List[Any]) -> Any:
-    numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)) for value in values)
+    numbers = all(value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+                  for value in values)
     if numbers and None in values:
         values = [float("nan") if value is None else float(value) for value in values]
     try:
@@ -99,7 +101,8 @@ class Run(os.PathLike[str]):
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         if not self.path.is_dir():
-            raise file_error(f"{self.path}: {'not a folder' if self.path.exists() else os.strerror(errno.ENOENT)}")
+            reason = "not a folder" if self.path.exists() else os.strerror(errno.ENOENT)
+            raise file_error(f"{self.path}: {reason}")
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -121,7 +124,8 @@ class Run(os.PathLike[str]):
 
     @property
     def log(self) -> Log:
-        """``log.jsonl`` as it is now; the last line may be incomplete while the run trains. FileError, FormatError."""
+        """``log.jsonl`` as it is now; the last line may be incomplete while the run trains. FileError,
+        FormatError."""
         file = self.path / "log.jsonl"
         try:
             text = file.read_text(encoding="utf-8")
@@ -131,15 +135,17 @@ class Run(os.PathLike[str]):
 
     @property
     def best(self) -> Dict[str, Any]:
-        """The record of the validation with the lowest loss, as in ``log.jsonl``: ``run.best["loss"]``, ``run.best["update"]``.
-        UsageError: there is no validation yet."""
-        found = [one for one in self.log.records if one["type"] == "valid" and isinstance(one.get("loss"), (int, float))]
+        """The record of the validation with the lowest loss, as in ``log.jsonl``: ``run.best["loss"]``,
+        ``run.best["update"]``. UsageError: there is no validation yet."""
+        found = [one for one in self.log.records if one["type"] == "valid"
+                 and isinstance(one.get("loss"), (int, float))]
         if not found:
             raise UsageError(f"{self.path}: no validation in log.jsonl yet")
         return min(found, key=lambda one: one["loss"])
 
     def model(self, options: Optional[Mapping[str, Any]] = None, **more: Any) -> Any:
-        """The trained model as the class of its task, as ``norma.load``: ``run.model(beam=4).translate([...])``."""
+        """The trained model as the class of its task, as ``norma.load``:
+        ``run.model(beam=4).translate([...])``."""
         from ._models import load
         return load(self.path, options, **more)
 
@@ -191,8 +197,9 @@ class _Recipe:
 
 
 def _follow(process: "subprocess.Popen[bytes]", logs: Any, interval: float) -> None:
-    """Follows logs until the program ends. An exception, such as that of Ctrl-C, ends the program with a checkpoint: by SIGTERM,
-    since a process that ignores SIGINT, such as a job of nohup, starts programs that ignore it, too."""
+    """Follows logs until the program ends. An exception, such as that of Ctrl-C, ends the program with a
+    checkpoint: by SIGTERM, since a process that ignores SIGINT, such as a job of nohup, starts programs that
+    ignore it, too."""
     try:
         while process.poll() is None:
             try:
@@ -213,15 +220,17 @@ def _finish(process: "subprocess.Popen[bytes]", messages: Any) -> None:
     lines = messages.read().decode("utf-8", "replace").replace("\r", "\n").rstrip().split("\n")
     if code:
         text = lines[-1].strip()
-        raise error_of(code, text[len("norma: "):] if text.startswith("norma: ") else text or f"norma ended with {code}")
+        raise error_of(code, text[len("norma: "):] if text.startswith("norma: ") else text
+                       or f"norma ended with {code}")
 
 
 class Callbacks(NamedTuple):
-    """Functions that ``norma.train`` calls, each optional. Without ``message``, warnings are those of ``warnings``, and notes are
-    not shown."""
+    """Functions that ``norma.train`` calls, each optional. Without ``message``, warnings are those of
+    ``warnings``, and notes are not shown."""
     progress: Optional[Callable[[Progress], Any]] = None  #: after every update
     validated: Optional[Callable[[Validation], Any]] = None  #: after every validation
-    message: Optional[Callable[[str], Any]] = None  #: a note, such as a setting that the recipe adapts; or "warning: ..."
+    #: a note, such as a setting that the recipe adapts; or "warning: ..."
+    message: Optional[Callable[[str], Any]] = None
 
 
 _RESUME = {False: 0, True: 1, "override": 2}
@@ -231,30 +240,34 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
           resume: Union[bool, str] = False, callbacks: Optional[Callbacks] = None,
           callback: Optional[Callable[[Dict[str, Any]], None]] = None, process: bool = False,
           interval: float = 0.5) -> Run:
-    """Trains a model like ``norma train RECIPE --run.folder FOLDER``, and returns its run. The tensors are bitwise
-    identical to those of the program.
+    """Trains a model like ``norma train RECIPE --run.folder FOLDER``, and returns its run. The tensors are
+    bitwise identical to those of the program.
 
-    recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by name,
-    ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder; "override": settings replace
-    those of the run. callbacks: ``norma.Callbacks(progress=..., validated=..., message=...)``. callback: called with each
-    new record of ``log.jsonl``, a dict with ``type`` (``train``, ``valid``, ...).
+    recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by
+    name, ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder;
+    "override": settings replace those of the run. callbacks: ``norma.Callbacks(progress=..., validated=...,
+    message=...)``. callback: called with each new record of ``log.jsonl``, a dict with ``type`` (``train``,
+    ``valid``, ...).
 
-    The training runs in this process, without the interpreter lock, and calls the functions in the thread that called
-    ``train``. process: run the program in a separate process instead, whose memory and threads are its own; ``callback`` is
-    then called within ``interval`` seconds, and ``callbacks`` are not available.
+    The training runs in this process, without the interpreter lock, and calls the functions in the thread
+    that called ``train``. process: run the program in a separate process instead, whose memory and threads
+    are its own; ``callback`` is then called within ``interval`` seconds, and ``callbacks`` are not available.
 
-    Ctrl-C, and an exception in a function, end the training after the current update with a checkpoint, from which ``resume``
-    continues bitwise identically; the exception is then raised. UsageError: unknown option or value, a folder with a run;
-    FileError, FormatError: a file; MismatchError: a checkpoint of another configuration; DivergedError: the loss is not finite.
+    Ctrl-C, and an exception in a function, end the training after the current update with a checkpoint, from
+    which ``resume`` continues bitwise identically; the exception is then raised. UsageError: unknown option
+    or value, a folder with a run; FileError, FormatError: a file; MismatchError: a checkpoint of another
+    configuration; DivergedError: the loss is not finite.
     """
     if resume not in _RESUME:
         raise UsageError(f"resume = {resume!r}: expected False, True or 'override'")
     if callbacks is not None and not isinstance(callbacks, Callbacks):
         raise UsageError(f"callbacks = {callbacks!r}: expected norma.Callbacks")
-    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what, path in (("folder", folder), ("recipe", recipe)))
+    folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
+                      path in (("folder", folder), ("recipe", recipe)))
     reader = _LogReader(Path(folder), callback, bool(resume))
     if not process:
-        return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(), reader)
+        return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(),
+                           reader)
     if callbacks is not None:
         raise UsageError("callbacks require training in this process; callback also follows a separate one")
     return _train_process(recipe, Path(folder), settings or {}, resume, reader, interval)
@@ -263,7 +276,8 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
 class _LogReader:
     """Passes new records of the log to a function."""
 
-    def __init__(self, folder: Path, callback: Optional[Callable[[Dict[str, Any]], None]], resume: bool) -> None:
+    def __init__(self, folder: Path, callback: Optional[Callable[[Dict[str, Any]], None]],
+                 resume: bool) -> None:
         self.path, self.callback = folder / "log.jsonl", callback
         self.position = self.path.stat().st_size if resume and self.path.exists() else 0
 
@@ -283,8 +297,8 @@ class _LogReader:
 
 
 def _recipe_file(recipe: PathLike) -> str:
-    """The path of a recipe: of a file, or of a recipe that comes with Norma, such as ``lm`` or ``pn/table3-ptb-ln``. The text of
-    a recipe is returned unchanged. FileError: there is none."""
+    """The path of a recipe: of a file, or of a recipe that comes with Norma, such as ``lm`` or
+    ``pn/table3-ptb-ln``. The text of a recipe is returned unchanged. FileError: there is none."""
     name = os.fspath(recipe)
     if "\n" in name or os.path.isfile(name) or os.path.isabs(name):
         return name
@@ -294,7 +308,9 @@ def _recipe_file(recipe: PathLike) -> str:
             return path
     if os.path.exists(name):
         return name
-    raise file_error(f"{name}: No such file, and no recipe of this name; the command norma recipes lists the recipes")
+    raise file_error(
+        f"{name}: No such file, and no recipe of this name; the command norma recipes lists the recipes"
+    )
 
 
 def _fields(kind: Any, struct: Any) -> Any:
@@ -303,7 +319,8 @@ def _fields(kind: Any, struct: Any) -> Any:
                    for name, value in values.items()})
 
 
-def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], resume: int, callbacks: Callbacks,
+def _train_here(recipe: PathLike, folder: Path, settings: Mapping[str, Any], resume: int,
+                callbacks: Callbacks,
                 log: _LogReader) -> Run:
     lib, training, err = library(), c_void_p(), ErrorText()
     with Interruptible(lambda: lib.nm_training_stop(training)) as calls:
@@ -351,8 +368,8 @@ def _train_process(recipe: PathLike, folder: Path, settings: Mapping[str, Any], 
             words.append("--resume" if resume is True else f"--resume={resume}")
         # The kernel ends the program, with a checkpoint, when this process ends for any reason.
         environment = {**os.environ, "NORMA_PARENT": str(os.getpid())}
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages,
-                                   start_new_session=True, env=environment)
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=messages, start_new_session=True, env=environment)
         _follow(process, log, interval)
         _finish(process, messages)
         log.follow()

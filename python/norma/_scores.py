@@ -29,7 +29,9 @@ class Paired(NamedTuple):
     a: Interval  #: bootstrap interval of the first system
     b: Interval  #: bootstrap interval of the second system
     difference: Interval  #: bootstrap interval of the difference
-    p: float  #: one-sided: the fraction of resamples in which the better system is not better (Koehn 2004); or of ``centered``
+    #: one-sided: the fraction of resamples in which the better system is not better (Koehn 2004); or of
+    #: ``centered``
+    p: float
 
 
 def _interval(struct: Any) -> Interval:
@@ -71,8 +73,8 @@ class Scores(Closeable):
     def compare(self, other: "Scores") -> Paired:
         """Paired bootstrap test against another system, scored with the same options and references.
 
-        UsageError: different metrics or options, or ``bootstrap=0``; MismatchError: references with another number of
-        segments or another text.
+        UsageError: different metrics or options, or ``bootstrap=0``; MismatchError: references with another
+        number of segments or another text.
         """
         if not isinstance(other, Scores):
             raise UsageError(f"expected norma.Scores, got {type(other).__name__}")
@@ -94,26 +96,28 @@ def _is_path(segments: Any) -> bool:
 class Scorer(Closeable):
     """A metric with its options. It may be used by any number of threads at the same time.
 
-    metric: ``bleu``, ``chrf``, ``ter``, ``accuracy`` (a segment is a label) or ``f1`` (a segment is a sentence of
-    space-separated tags such as ``B-PER``). options: those of ``norma score --help``:
+    metric: ``bleu``, ``chrf``, ``ter``, ``accuracy`` (a segment is a label) or ``f1`` (a segment is a
+    sentence of space-separated tags such as ``B-PER``). options: those of ``norma score --help``:
     ``Scorer("bleu", tokenize="zh")``, ``Scorer("chrf", word_order=2, bootstrap=0)``.
 
-    UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is missing. Ctrl-C
-    and any other exception of a signal handler end a call, also of ``Scores.interval`` and ``Scores.compare``.
+    UsageError: unknown metric, option or value, or an option of another metric; UnsupportedError: MeCab is
+    missing. Ctrl-C and any other exception of a signal handler end a call, also of ``Scores.interval`` and
+    ``Scores.compare``.
     """
 
     def __init__(self, metric: str, options: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
         handle, err = c_void_p(), ErrorText()
         lib = library()
-        check(lib.nm_scorer_open(byref(handle), encoded("metric", metric), _options(options, more), byref(err)), err)
+        check(lib.nm_scorer_open(byref(handle), encoded("metric", metric), _options(options, more),
+                                 byref(err)), err)
         self.metric, self._owned = metric, Handle(handle.value or 0, lib.nm_scorer_close)
 
     def score(self, hypotheses: Segments, *references: Segments) -> Scores:
-        """Scores of hypotheses against one or several references: each a list of segments, or the path of a file with one
-        segment per line, but not both in one call.
+        """Scores of hypotheses against one or several references: each a list of segments, or the path of a
+        file with one segment per line, but not both in one call.
 
-        FormatError with the index of the segment or with file and line; MismatchError: different numbers of segments;
-        FileError: a file cannot be read.
+        FormatError with the index of the segment or with file and line; MismatchError: different numbers of
+        segments; FileError: a file cannot be read.
         """
         kinds = {_is_path(segments) for segments in (hypotheses, *references)}
         if len(kinds) > 1:
@@ -121,16 +125,22 @@ class Scorer(Closeable):
         handle, err, lib = c_void_p(), ErrorText(), library()
         if kinds == {True}:
             hypotheses_path = encoded_path("hypotheses", hypotheses)
-            paths = (c_char_p * max(len(references), 1))(*(encoded_path("references", path) for path in references))
-            call = functools.partial(lib.nm_scorer_run_files, self._handle, hypotheses_path, paths, len(references))
+            paths = (c_char_p * max(len(references), 1))(*(encoded_path("references", path)
+                                                           for path in references))
+            call = functools.partial(lib.nm_scorer_run_files, self._handle, hypotheses_path, paths,
+                                     len(references))
         else:
             lists: Sequence[List[str]] = [_list_of(what, segments, "segments") for what, segments in
-                                          (("hypotheses", hypotheses), *(("references", one) for one in references))]
+                                          (("hypotheses", hypotheses),
+                                           *(("references", one) for one in references))]
             n = len(lists[0])
             for one in lists:
                 if one and isinstance(one[0], (list, tuple)):
-                    raise UsageError(f"expected a list of segments, got a list of {type(one[0]).__name__}; each reference is an "
-                                     "argument: score(hypotheses, first, second)")
+                    raise UsageError(
+                        f"expected a list of segments, got a list of {type(one[0]).__name__}; each "
+                        "reference is an "
+                        "argument: score(hypotheses, first, second)"
+                    )
                 if len(one) != n:
                     raise MismatchError(f"{n} hypotheses, {len(one)} references")
             texts, _ = _texts("hypothesis", lists[0])
@@ -149,7 +159,8 @@ class Scorer(Closeable):
         return f"norma.Scorer({self.metric!r})"
 
 
-def score(metric: str, hypotheses: Segments, *references: Segments, options: Optional[Mapping[str, Any]] = None,
+def score(metric: str, hypotheses: Segments, *references: Segments,
+          options: Optional[Mapping[str, Any]] = None,
           **more: Any) -> Scores:
     """Scores of a system as ``norma score``: ``norma.score("bleu", outputs, references).value``.
 

@@ -1,11 +1,12 @@
 """Norms as custom operators of PyTorch, so that ``torch.compile`` keeps them in its graph.
 
     norma::normalize            y, the penalty, and the state before and after the pass
-    norma::normalize_backward   gradients of x and of the parameters, and the running vectors that the backward pass changes
+    norma::normalize_backward   gradients of x and of the parameters, and the running vectors that the
+    backward pass changes
 
-Both are functions of their arguments, so everything that a forward pass keeps for its backward pass is a tensor. The
-backward pass loads the state before the forward pass and repeats that pass inside the layer. ``state`` contains the running
-vectors and the counters, in the order of the module's buffers.
+Both are functions of their arguments, so everything that a forward pass keeps for its backward pass is a
+tensor. The backward pass loads the state before the forward pass and repeats that pass inside the layer.
+``state`` contains the running vectors and the counters, in the order of the module's buffers.
 """
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def load(layer: Layer, params: Sequence[Optional[Tensor]], state: Sequence[Optio
 def store(layer: Layer, state: Sequence[Tensor]) -> None:
     """Copies running vectors and counters of the layer to tensors."""
     for vector, tensor in zip(layer.state.values(), state):
-        target = tensor if tensor.is_contiguous() else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        target = (
+            tensor
+            if tensor.is_contiguous()
+            else torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        )
         ctypes.memmove(target.data_ptr(), vector.address, vector.length * layer.element)
         if target is not tensor:
             tensor.copy_(target)
@@ -67,11 +72,13 @@ def _shared_layer(spec: str, width: int, double: bool, threads: int) -> Layer:
 
 
 def _layer(spec: str, x: Tensor, *others: Tensor) -> Layer:
-    """A layer for a call. Calls with equal arguments share it, and load everything that they read. others: tensors that
-    must be of the type of x."""
+    """A layer for a call. Calls with equal arguments share it, and load everything that they read. others:
+    tensors that must be of the type of x."""
     for tensor in others:
         if tensor.dtype != x.dtype and tensor.is_floating_point():
-            raise UsageError(f"norm '{spec.split(' ')[0]}': tensors of the types {x.dtype} and {tensor.dtype}")
+            raise UsageError(
+                f"norm '{spec.split(' ')[0]}': tensors of the types {x.dtype} and {tensor.dtype}"
+            )
     double = x.dtype == torch.float64
     return _shared_layer(spec, x.shape[-1], double, 1 if double else torch.get_num_threads())
 
@@ -92,7 +99,8 @@ def _copies(tensors: Sequence[Tensor]) -> List[Tensor]:
 
 # ---- operators ----
 
-def _forward(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str,
+def _forward(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], padding_mask: Optional[Tensor],
+             spec: str,
              training: bool) -> Tuple[Tensor, Tensor, List[Tensor], List[Tensor]]:
     layer, packed = _layer(spec, x, *params, *state), _packed(x, padding_mask)
     y, before, after = torch.empty_like(packed), _copies(state), _copies(state)
@@ -109,7 +117,8 @@ def _forward(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], paddi
     return _padded(y, padding_mask, x.shape), penalty, before, after
 
 
-def _forward_shapes(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], padding_mask: Optional[Tensor],
+def _forward_shapes(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor],
+                    padding_mask: Optional[Tensor],
                     spec: str, training: bool) -> Tuple[Tensor, Tensor, List[Tensor], List[Tensor]]:
     before, after = ([one.new_empty(one.shape) for one in state] for _ in range(2))
     return x.new_empty(x.shape), x.new_empty(()), before, after
@@ -118,8 +127,9 @@ def _forward_shapes(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor]
 def _backward(grads: Sequence[Tensor], x: Tensor, params: Sequence[Tensor], before: Sequence[Tensor],
               now: Sequence[Tensor], padding_mask: Optional[Tensor], spec: str, training: bool,
               changes: Sequence[int]) -> Tuple[Tensor, List[Tensor], List[Tensor]]:
-    """grads: of y and of the penalty. before: state before the forward pass; now: before the backward pass, whose counters
-    are not used: those of the forward pass are. changes: places in the state of the running vectors to return."""
+    """grads: of y and of the penalty. before: state before the forward pass; now: before the backward pass,
+    whose counters are not used: those of the forward pass are. changes: places in the state of the running
+    vectors to return."""
     layer, packed = _layer(spec, x, *grads, *params, *before, *now), _packed(x, padding_mask)
     d_params, after = [torch.zeros_like(param) for param in params], _copies(now)
     if not packed.numel():
@@ -152,26 +162,36 @@ def _snapshot(x: Tensor) -> Tensor:
 
 
 def snapshot(x: Tensor) -> Tensor:
-    """A copy of a buffer that the call changes. An operator, because the partition of a graph sees through clone(): it would keep
-    the buffer itself for the backward pass."""
+    """A copy of a buffer that the call changes. An operator, because the partition of a graph sees through
+    clone(): it would keep the buffer itself for the backward pass."""
     copy: Tensor = torch.ops.norma.snapshot(x) if available and is_building_graph() else x.detach().clone()
     return copy
 
 
 def _register() -> bool:
-    """Registers the operators; false: this version of PyTorch is too old. 2.4 has custom operators, but its torch.compile
-    fails in _Normalize; versions between 2.4 and 2.15 have not been tried."""
+    """Registers the operators; false: this version of PyTorch is too old. 2.4 has custom operators, but its
+    torch.compile fails in _Normalize; versions between 2.4 and 2.15 have not been tried."""
     library, version = torch.library, torch.__version__  # type: Any, Any
     if version < (2, 15):
         return False
     for name, run, shapes, schema in (
-            ("norma::snapshot", _snapshot, _snapshot, "(Tensor x) -> Tensor"),
-            ("norma::normalize", _forward, _forward_shapes,
-             "(Tensor x, Tensor[] params, Tensor[] state, Tensor? padding_mask, str spec, bool training)"
-             " -> (Tensor, Tensor, Tensor[], Tensor[])"),
-            ("norma::normalize_backward", _backward, _backward_shapes,
-             "(Tensor[] grads, Tensor x, Tensor[] params, Tensor[] before, Tensor[] now, Tensor? padding_mask, str spec,"
-             " bool training, int[] changes) -> (Tensor, Tensor[], Tensor[])")):
+        ("norma::snapshot", _snapshot, _snapshot, "(Tensor x) -> Tensor"),
+        (
+            "norma::normalize",
+            _forward,
+            _forward_shapes,
+            "(Tensor x, Tensor[] params, Tensor[] state, Tensor? padding_mask, str spec, bool training)"
+            " -> (Tensor, Tensor, Tensor[], Tensor[])",
+        ),
+        (
+            "norma::normalize_backward",
+            _backward,
+            _backward_shapes,
+            "(Tensor[] grads, Tensor x, Tensor[] params, Tensor[] before, Tensor[] now, Tensor? "
+            "padding_mask, str spec,"
+            " bool training, int[] changes) -> (Tensor, Tensor[], Tensor[])",
+        ),
+    ):
         devices = None if name == "norma::snapshot" else "cpu"
         operator = library.custom_op(name, run, mutates_args=(), device_types=devices, schema=schema)
         operator.register_fake(shapes)
@@ -198,7 +218,8 @@ def is_exporting() -> bool:
 
 
 def is_autocast_type(x: Tensor) -> bool:
-    """Whether x is of a type of torch.autocast, and autocast is enabled: then operations in float32 convert their inputs."""
+    """Whether x is of a type of torch.autocast, and autocast is enabled: then operations in float32 convert
+    their inputs."""
     if x.dtype not in (torch.bfloat16, torch.float16):
         return False
     amp: Any = torch
@@ -209,7 +230,8 @@ def is_autocast_type(x: Tensor) -> bool:
 
 
 def in_backward() -> bool:
-    """Whether this thread computes a backward pass, as when activation checkpointing repeats a forward pass."""
+    """Whether this thread computes a backward pass, as when activation checkpointing repeats a forward
+    pass."""
     current: Any = getattr(torch._C, "_current_graph_task_id", None)
     return current is not None and current() != -1
 
@@ -217,11 +239,14 @@ def in_backward() -> bool:
 def have_tangent(*tensors: Tensor) -> bool:
     """Whether one of the tensors has a tangent of forward-mode differentiation."""
     forward: Any = torch.autograd.forward_ad
-    return forward._current_level >= 0 and any(forward.unpack_dual(one).tangent is not None for one in tensors)
+    return forward._current_level >= 0 and any(
+        forward.unpack_dual(one).tangent is not None for one in tensors
+    )
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Whether one of the tensors stands for others in a transform of torch.func, such as the batch of vmap: it has no memory."""
+    """Whether one of the tensors stands for others in a transform of torch.func, such as the batch of vmap:
+    it has no memory."""
     functions: Any = getattr(torch._C, "_functorch", None)
     tests = [getattr(functions, name) for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
              if hasattr(functions, name)]
@@ -235,8 +260,9 @@ def is_tracing() -> bool:
 
 
 def not_compiled(function: _Function) -> _Function:
-    """Without operators, torch.compile breaks the graph at this function and continues after it. torch.compiler.disable
-    would do the same, but its import takes as long as that of PyTorch. Before 2.0 there is no torch.compile."""
+    """Without operators, torch.compile breaks the graph at this function and continues after it.
+    torch.compiler.disable would do the same, but its import takes as long as that of PyTorch. Before 2.0
+    there is no torch.compile."""
     disable: Callable[[_Function], _Function] = getattr(torch, "_disable_dynamo", lambda function: function)
     return function if available else disable(function)
 
@@ -244,10 +270,12 @@ def not_compiled(function: _Function) -> _Function:
 # ---- the operators in a model ----
 
 class _Normalize(torch.autograd.Function):
-    """y, the penalty, and the new state, which has no gradient. The backward pass changes running vectors in place."""
+    """y, the penalty, and the new state, which has no gradient. The backward pass changes running vectors in
+    place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, padding_mask: Optional[Tensor], spec: str, training: bool, changes: Sequence[int],
+    def forward(ctx: Any, x: Tensor, padding_mask: Optional[Tensor], spec: str, training: bool,
+                changes: Sequence[int],
                 n_params: int, *tensors: Tensor) -> Any:
         params, state = tensors[:n_params], tensors[n_params:]
         y, penalty, before, after = torch.ops.norma.normalize(x, params, state, padding_mask, spec, training)
@@ -261,8 +289,9 @@ class _Normalize(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, d_penalty: Tensor, *_: Any) -> Any:
         x, padding_mask, *tensors = ctx.saved_tensors
         params, before = tensors[:ctx.n_params], tensors[ctx.n_params:]
-        dx, d_params, changed = torch.ops.norma.normalize_backward([dy, d_penalty], x, params, before, ctx.state,
-                                                                   padding_mask, ctx.spec, ctx.training, ctx.changes)
+        dx, d_params, changed = torch.ops.norma.normalize_backward(
+            [dy, d_penalty], x, params, before, ctx.state, padding_mask, ctx.spec, ctx.training, ctx.changes
+        )
         for place, value in zip(ctx.changes, changed):
             ctx.state[place].copy_(value)
         return (dx, None, None, None, None, None, *d_params, *(None for _ in ctx.state))
@@ -270,10 +299,11 @@ class _Normalize(torch.autograd.Function):
 
 def normalize(x: Tensor, params: Sequence[Tensor], state: Sequence[Tensor], padding_mask: Optional[Tensor],
               spec: str, training: bool, of_gradients: Sequence[int]) -> Tuple[Tensor, Tensor]:
-    """y and the penalty, for a graph; in training mode also updates the state. of_gradients: places in the state of the
-    running vectors that the backward pass changes."""
+    """y and the penalty, for a graph; in training mode also updates the state. of_gradients: places in the
+    state of the running vectors that the backward pass changes."""
     changes = of_gradients if training else ()
-    y, penalty, *after = _Normalize.apply(x, padding_mask, spec, training, changes, len(params), *params, *state)
+    y, penalty, *after = _Normalize.apply(x, padding_mask, spec, training, changes, len(params), *params,
+                                          *state)
     for place, (buffer, value) in enumerate(zip(state, after)):
         if training and place not in changes:
             buffer.copy_(value)

@@ -33,8 +33,10 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name, n, seed in (("train", 150, 1), ("valid", 8, 2), ("test", 9, 3)):
         write_pairs(folder, name, n, seed)
-    norma_program("prepare", "--train", folder / "train", "--valid", folder / "valid", "--test", folder / "test",
-                  "--source-lang", "de", "--target-lang", "en", "--output", folder / "data", "--joint", "--tokenizer",
+    norma_program("prepare", "--train", folder / "train", "--valid", folder / "valid", "--test",
+                  folder / "test",
+                  "--source-lang", "de", "--target-lang", "en", "--output", folder / "data", "--joint",
+                  "--tokenizer",
                   "moses", "--bpe-merges", "40")
     records = []
     run = norma.train(RECIPE.format(folder=folder), folder / "run", callback=records.append, interval=0.05)

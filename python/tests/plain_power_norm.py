@@ -1,5 +1,6 @@
-"""A re-derivation of PowerNorm in plain PyTorch from the equations: Shen et al. 2020, Algorithm 2, with the warm-up, the group
-scaling and the backward divisor of the released code. For test_torch.py and bench/peers/torch_modules.py."""
+"""A re-derivation of PowerNorm in plain PyTorch from the equations: Shen et al. 2020, Algorithm 2, with the
+warm-up, the group scaling and the backward divisor of the released code. For test_torch.py and
+bench/peers/torch_modules.py."""
 import torch
 from torch import nn
 

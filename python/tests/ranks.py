@@ -1,5 +1,5 @@
-"""Runs norms with the statistics of a group in several processes: ranks.py N FOLDER. Reads FOLDER/given.pt: variants of norms, and
-for each step x and dy of each rank; writes FOLDER/rankR.pt."""
+"""Runs norms with the statistics of a group in several processes: ranks.py N FOLDER. Reads FOLDER/given.pt:
+variants of norms, and for each step x and dy of each rank; writes FOLDER/rankR.pt."""
 import os
 import sys
 
@@ -28,7 +28,8 @@ def work(rank, n, folder):
             y = norm(x)
             ((y * dy).sum() + 0.5 * norm.penalty).backward()
             steps.append({"y": y.detach(), "dx": x.grad, "penalty": norm.penalty.detach(),
-                          "grads": {name: param.grad.clone() for name, param in norm.named_parameters() if param.requires_grad},
+                          "grads": {name: param.grad.clone() for name,
+                                    param in norm.named_parameters() if param.requires_grad},
                           "state": {name: buffer.clone() for name, buffer in norm.named_buffers()}})
         results.append(steps)
     torch.save(results, os.path.join(folder, f"rank{rank}.pt"))

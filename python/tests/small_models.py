@@ -32,7 +32,8 @@ threads = 1
 
 
 def norma_program(*words, **options):
-    return subprocess.run([program_path(), *map(str, words)], capture_output=True, check=True, encoding="utf-8", **options)
+    return subprocess.run([program_path(), *map(str, words)], capture_output=True, check=True,
+                          encoding="utf-8", **options)
 
 
 def write_pairs(folder, name, n, seed):

@@ -1,4 +1,5 @@
-"""norma.compare: the runs are processes, everything else happens in this one; tables are those of the program."""
+"""norma.compare: the runs are processes, everything else happens in this one; tables are those of the
+program."""
 import json
 import os
 import pickle
@@ -59,7 +60,8 @@ def compared(folder, tmp_path_factory):
 
 def test_tables_are_those_of_the_program(folder, compared):
     result, path = compared
-    arguments = ["compare", path / "recipe.ini", "--folder", path, "--norms", "layer,power", "--seeds", 2, "--train.updates", 6,
+    arguments = ["compare", path / "recipe.ini", "--folder", path, "--norms", "layer,power", "--seeds", 2,
+                 "--train.updates", 6,
                  "--tid-batches", 3]
     assert json.loads(norma_program(*arguments, "--format", "json").stdout) == dict(result)
     for name in ("text", "markdown", "latex", "csv"):
@@ -112,7 +114,8 @@ def test_interrupted_by_ctrl_c(folder, tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        norma.compare(RECIPE.format(folder=folder), path, "layer,power", settings, callback=interrupt, interval=0.02)
+        norma.compare(RECIPE.format(folder=folder), path, "layer,power", settings, callback=interrupt,
+                      interval=0.02)
     assert list(path.glob("*/checkpoints/*.safetensors"))
     for run in path.glob("*-1"):
         assert max(norma.Run(run).log["train"].get("update", [0])) < settings["train.updates"]
@@ -124,7 +127,8 @@ def test_interrupted_by_ctrl_c(folder, tmp_path):
 
 def test_runs_end_with_a_killed_process(folder, tmp_path):
     path = tmp_path / "killed"
-    call = f"norma.compare({RECIPE.format(folder=folder)!r}, {str(path)!r}, 'layer', {{'train.updates': 10 ** 7}})"
+    recipe = RECIPE.format(folder=folder)
+    call = f"norma.compare({recipe!r}, {str(path)!r}, 'layer', {{'train.updates': 10 ** 7}})"
     process = subprocess.Popen([sys.executable, "-c", f"import norma; {call}"])
     log = path / "layer-1" / "log.jsonl"
     while not log.exists() or b'"train"' not in log.read_bytes():
@@ -132,7 +136,8 @@ def test_runs_end_with_a_killed_process(folder, tmp_path):
         time.sleep(0.02)
     process.kill()
     process.wait()
-    result = norma.compare(RECIPE.format(folder=folder), path, "power", SHORT)  # waits for the lock of the killed runs
+    # waits for the lock of the killed runs
+    result = norma.compare(RECIPE.format(folder=folder), path, "power", SHORT)
     assert len(result["runs"]) == 1
 
 
@@ -141,7 +146,8 @@ def test_errors(folder, tmp_path):
     for problem, match, norms, settings in (
             (norma.UsageError, "unknown option compare.seed;", "layer", {"seed": 1}),
             (norma.UsageError, "train.updates = many", "layer", {"train.updates": "many"}),
-            (norma.UsageError, "option train.updates = None: expected a text", "layer", {"train.updates": None}),
+            (norma.UsageError, "option train.updates = None: expected a text", "layer",
+             {"train.updates": None}),
             (norma.UsageError, "layer is listed twice", ["layer", "layer"], {}),
             (norma.UsageError, "laier", "laier", {}),
             (norma.UsageError, "norms = 3: expected a list of variants", 3, {}),

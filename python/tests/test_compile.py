@@ -15,11 +15,13 @@ if not ops.available:
     pytest.skip("PyTorch before 2.15: the graph breaks at each norm", allow_module_level=True)
 
 TYPES = sorted(norma.norm_types())
-SOME = ["layer", "batch", "power", "mabn", "un", "rbn"]  # without state, with state, state of the backward pass, a penalty
+# without state, with state, state of the backward pass, a penalty
+SOME = ["layer", "batch", "power", "mabn", "un", "rbn"]
 # The backward pass and the update of the state change after these numbers of updates.
 OPTIONS = {"power": {"warmup": 2}, "mabn": {"warmup": 1, "window": 2, "r_hold": 2},
            "un": {"warmup": 1, "window_forward": 2, "window_backward": 2, "r_hold": 2}}
-BACKEND = "aot_eager_decomp_partition"  # cuts the graph as the default backend, but runs PyTorch's kernels: same bits
+# cuts the graph as the default backend, but runs PyTorch's kernels: same bits
+BACKEND = "aot_eager_decomp_partition"
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,8 @@ def step(call, model, x, *inputs):
     return y, x.grad
 
 
-@pytest.mark.parametrize("type, dtype", [(name, torch.float32) for name in TYPES] + [("power", torch.float64)])
+@pytest.mark.parametrize("type, dtype", [(name, torch.float32) for name in TYPES]
+                         + [("power", torch.float64)])
 def test_training_and_evaluation(type, dtype):
     """Batches of several sizes; gradients accumulate."""
     model = nn.Sequential(nn.Linear(12, 12, dtype=dtype), new(type, dtype=dtype))
@@ -170,7 +173,8 @@ class Checkpointed(nn.Module):
 
 @pytest.mark.parametrize("type", [name for name in SOME if name != "rbn"])
 def test_checkpointing(type):
-    """In a graph the state is updated once. Where y does not depend on it, gradients are those without checkpointing."""
+    """In a graph the state is updated once. Where y does not depend on it, gradients are those without
+    checkpointing."""
     model = Checkpointed(new(type))
     plain = copy.deepcopy(model.inner)
     call = torch.compile(model, backend=BACKEND, fullgraph=True)
@@ -220,7 +224,8 @@ def test_operators(type, masked):
         args = (x, params, state, mask, spec, training)
         torch.library.opcheck(torch.ops.norma.normalize.default, args)
         _, penalty, before, after = torch.ops.norma.normalize(*args)
-        args = ([torch.randn(3, 5, 12).transpose(0, 1).contiguous().transpose(0, 1), penalty], x, params, before, after,
+        args = ([torch.randn(3, 5, 12).transpose(0, 1).contiguous().transpose(0, 1), penalty], x, params,
+                before, after,
                 mask, spec, training, norm._of_gradients if training else ())
         torch.library.opcheck(torch.ops.norma.normalize_backward.default, args)
 
@@ -253,7 +258,8 @@ def test_running_vectors_of_the_backward_pass(type):
         y = norm(torch.randn(n, 12, requires_grad=True)).square().sum()
         before = copy.deepcopy(norm.state_dict())
         (y + norm.penalty).backward()
-    changed = [i for i, name in enumerate(norm._names[1]) if not torch.equal(before[name], norm.state_dict()[name])]
+    changed = [i for i, name in enumerate(norm._names[1])
+               if not torch.equal(before[name], norm.state_dict()[name])]
     assert changed == list(norm._of_gradients)
 
 

@@ -1,4 +1,5 @@
-"""Every public name has a docstring and a type, and the Sphinx pages (make python-docs) have every public name."""
+"""Every public name has a docstring and a type, and the Sphinx pages (make python-docs) have every public
+name."""
 import importlib
 import inspect
 import re
@@ -14,17 +15,19 @@ pages = SOURCE / "python" / "docs" / "index.rst"
 
 
 def undocumented(kind):
-    """Public members of a class, inherited ones included, that have no docstring; fields of a NamedTuple need a comment for
-    Sphinx, `#:`."""
+    """Public members of a class, inherited ones included, that have no docstring; fields of a NamedTuple need
+    a comment for Sphinx, `#:`."""
     source = inspect.getsource(kind) if hasattr(kind, "_fields") else ""
     for key in dir(kind):
         owner = next((base for base in kind.__mro__ if key in vars(base)), object)
         if key.startswith("_") or not owner.__module__.startswith("norma"):
             continue
         if key in getattr(kind, "_fields", ()):
-            found = re.search(rf"^    {key}: .*  #: \S", source, re.MULTILINE)
+            found = re.search(rf"^    (#: \S.*\n    {key}: |{key}: .*  #: \S)", source, re.MULTILINE)
         else:
-            found = isinstance(getattr(kind, key), (bool, int)) or inspect.getdoc(inspect.getattr_static(kind, key))
+            found = isinstance(getattr(kind, key), (bool, int)) or inspect.getdoc(
+                inspect.getattr_static(kind, key)
+            )
         if not found:
             yield key
 
@@ -56,7 +59,8 @@ def test_classes_of_norms_are_those_of_the_library():
     pytest.importorskip("torch")
     torch = importlib.import_module("norma.torch")
     assert sorted(torch._classes.by_type) == sorted(norma.norm_types())
-    done = subprocess.run([sys.executable, str(SOURCE / "scripts" / "torch_classes.py")], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, str(SOURCE / "scripts" / "torch_classes.py")], capture_output=True,
+                          text=True, check=True)
     assert done.stdout == (SOURCE / "python" / "norma" / "torch" / "_classes.py").read_text()
 
 

@@ -55,7 +55,8 @@ def test_scores_of_given_translations(folder, texts):
 def test_prefixes_and_alignments(folder, texts, tmp_path):
     lines, prefixes = texts[:9], ["cat", "", "house cat", *["dog"] * 6]
     (tmp_path / "prefixes").write_text("".join(line + "\n" for line in prefixes))
-    program = norma_program("translate", folder / "run", "--prefix", tmp_path / "prefixes", "--json", "--alignment",
+    program = norma_program("translate", folder / "run", "--prefix", tmp_path / "prefixes", "--json",
+                            "--alignment",
                             input="\n".join(lines) + "\n").stdout
     expected = [json.loads(line)["translations"][0] for line in program.splitlines()]
     translator = norma.Translator(folder / "run", alignment=True)
@@ -63,13 +64,18 @@ def test_prefixes_and_alignments(folder, texts, tmp_path):
     assert [one.text for one in found] == [one["text"] for one in expected]
     assert all(one.text.startswith(prefix) for one, prefix in zip(found, prefixes))
     for one, other in zip(found, expected):
-        assert [(w.begin, w.end, w.source) for w in one.words] == [(w["begin"], w["end"], w["source"]) for w in other["words"]]
-        assert [w.text for w in one.words] == one.text.split() and all(one.text[w.begin:w.end] == w.text for w in one.words)
+        assert [(w.begin, w.end, w.source) for w in one.words] == [
+            (w["begin"], w["end"], w["source"]) for w in other["words"]
+        ]
+        assert [w.text for w in one.words] == one.text.split() and all(
+            one.text[w.begin : w.end] == w.text for w in one.words
+        )
     scored = translator.score(["Ein Haus ."], ["A hoüse ☃ x"])[0]
     assert [(w.text, w.begin) for w in scored.words] == [("A", 0), ("hoüse", 2), ("☃", 8), ("x", 10)]
     assert norma.Translator(folder / "run").run(lines)[0][0].words == []
     assert translator.run(lines[:1], [""])[0][0] == translator.run(lines[:1])[0][0]
-    phrase, with_tab, phrases = (translator.run(lines[:1], None, [one])[0] for one in (["dog red"], ["dog\tred"], ["dog", "red"]))
+    phrase, with_tab, phrases = (translator.run(lines[:1], None, [one])[0]
+                                 for one in (["dog red"], ["dog\tred"], ["dog", "red"]))
     assert with_tab == phrase != phrases
     with pytest.raises(norma.UsageError, match="1 texts and 2 prefixes"):
         translator.run(["a"], ["b", "c"])
@@ -95,7 +101,9 @@ def test_nbest_and_ensembles(folder, texts):
     assert results[0][0].score >= results[0][1].score
     assert results[9] == [] and not results[9].too_long and results[11] == [] and results[11].too_long
     same = norma.Translator([folder / "run", folder / "run" / "best.safetensors"], nbest=2).run(texts[:9])
-    assert [[one.text for one in found] for found in same] == [[one.text for one in found] for found in results[:9]]
+    assert [[one.text for one in found] for found in same] == [
+        [one.text for one in found] for found in results[:9]
+    ]
 
 
 def test_threads_of_one_translator(folder, texts):
@@ -125,16 +133,20 @@ def test_errors_of_models(folder, tmp_path):
         norma.Translator(tmp_path / "x.safetensors")
     translator = norma.Translator(folder / "run")
     for texts, error, message in ((["a", "b\nc"], norma.FormatError, "text 1"),
-                                  (["a", "b\0c"], norma.FormatError, "text 1: the character NUL at position 2"),
-                                  (["é\ud800"], norma.FormatError, "text 0: surrogates not allowed at position 3"),
+                                  (["a", "b\0c"], norma.FormatError,
+                                   "text 1: the character NUL at position 2"),
+                                  (["é\ud800"], norma.FormatError,
+                                   "text 0: surrogates not allowed at position 3"),
                                   ([b"a"], norma.UsageError, "text 0: expected str, got bytes")):
         with pytest.raises(error, match=message):
             translator.translate(texts)
     for arguments, message in ((("haus",), "texts: expected a list of texts, got one text"),
                                ((None,), "texts = None: expected a list of texts"),
                                ((["haus"], "house"), "prefixes: expected a list of texts, got one text"),
-                               ((["haus"], None, "house"), "constraints: expected a list of lists of phrases"),
-                               ((["haus"], None, ["house"]), "constraints 0: expected a list of phrases, got one text")):
+                               ((["haus"], None, "house"),
+                                "constraints: expected a list of lists of phrases"),
+                               ((["haus"], None, ["house"]),
+                                "constraints 0: expected a list of phrases, got one text")):
         with pytest.raises(norma.UsageError, match=message):
             translator.run(*arguments)
     with pytest.raises(norma.UsageError, match="targets = None"):
@@ -145,13 +157,15 @@ def test_errors_of_models(folder, tmp_path):
                 list(stream(texts))
         with pytest.raises(norma.UsageError, match="batch = 0"):
             list(stream(["haus"], batch=0))
-    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"), (["x", ""], "path: empty"),
+    for path, message in ((None, "path = None: expected a list of paths"), ([], "path: empty"),
+                          (["x", ""], "path: empty"),
                           (["a,b", "c"], "must not contain commas"), (3, "path = 3"),
                           ([folder, 3], "path = 3: expected a path"), ("", "path: empty")):
         with pytest.raises(norma.UsageError, match=message):
             norma.Translator(path)
     for options in ("beam=4", ["beam"], {3: 4}):
-        with pytest.raises(norma.UsageError, match="options = .*: expected a dict|name of an option = 3: expected a text"):
+        with pytest.raises(norma.UsageError,
+                           match="options = .*: expected a dict|name of an option = 3: expected a text"):
             norma.Translator(folder / "run", options)
 
 
@@ -163,16 +177,21 @@ def test_the_character_nul(folder, tmp_path, language_model):
                        (lambda: norma.Translator(folder / "run", {"decode.beam\0x": 3}), "name of an option"),
                        (lambda: norma.Translator(folder / "run", beam="3\0"), "option beam"),
                        (lambda: norma.Translator(folder / "run").option("model.norm\0x"), "name"),
-                       (lambda: norma.LanguageModel(language_model).perplexity_of_file(f"{folder}/test.de\0"), "path"),
+                       (lambda: norma.LanguageModel(language_model).perplexity_of_file(f"{folder}/test.de\0"),
+                        "path"),
                        (lambda: norma.train(tiny + "\0", tmp_path / "run"), "recipe"),
                        (lambda: norma.train(tiny, f"{tmp_path}/run\0x"), "folder"),
-                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"}), "option data.folder"),
-                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"}, process=True),
+                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"}),
+                        "option data.folder"),
+                       (lambda: norma.train(tiny, tmp_path / "run", {"data.folder": f"{folder}/data\0x"},
+                                            process=True),
                         "option data.folder"),
                        (lambda: norma.compare(tiny, f"{tmp_path}/run\0x"), "folder"),
                        (lambda: norma.Comparison.open(f"{tmp_path}/run\0x"), "folder"),
-                       (lambda: norma.prepare(train=folder / "train", output=f"{tmp_path}/run\0x"), "option output"),
-                       (lambda: norma.prepare(settings=f"{folder}/data/data.ini\0", output=tmp_path / "run"), "settings"),
+                       (lambda: norma.prepare(train=folder / "train", output=f"{tmp_path}/run\0x"),
+                        "option output"),
+                       (lambda: norma.prepare(settings=f"{folder}/data/data.ini\0", output=tmp_path / "run"),
+                        "settings"),
                        (lambda: norma.Scorer("bleu\0x"), "metric"),
                        (lambda: scorer.score(f"{folder}/test.de\0", folder / "test.de"), "hypotheses"),
                        (lambda: scorer.score(folder / "test.de", f"{folder}/test.de\0"), "references")):
@@ -186,15 +205,26 @@ def test_messages_of_streams_count_from_the_beginning(folder, tagger, classifier
     with pytest.warns(UserWarning, match="text 5 has more than") as caught:
         assert len(list(translator.stream([*texts, "haus " * 200], batch=2))) == 6
     assert caught[0].filename == __file__
-    tagger, classifier, language_model = norma.Tagger(tagger), norma.Classifier(classifier), norma.LanguageModel(language_model)
-    for stream, items, error, message in ((translator.stream, [*texts, "a\nb"], norma.FormatError, "text 5: a line break"),
-                                          (translator.stream_run, [*texts, None], norma.UsageError, "text 5: expected str"),
-                                          (language_model.stream, [*texts, "a\nb"], norma.FormatError, "line 5: a line break"),
-                                          (classifier.stream, [*texts, "a\0b"], norma.FormatError, "text 5: the character"),
-                                          (tagger.stream, [["a"]] * 4 + ["a"], norma.UsageError, "sentence 4: expected a list"),
-                                          (tagger.stream, [["a", "b"]] * 4 + [["a", "a\nb"]], norma.FormatError,
+    tagger, classifier, language_model = (
+        norma.Tagger(tagger),
+        norma.Classifier(classifier),
+        norma.LanguageModel(language_model),
+    )
+    for stream, items, error, message in ((translator.stream, [*texts, "a\nb"], norma.FormatError,
+                                           "text 5: a line break"),
+                                          (translator.stream_run, [*texts, None], norma.UsageError,
+                                           "text 5: expected str"),
+                                          (language_model.stream, [*texts, "a\nb"], norma.FormatError,
+                                           "line 5: a line break"),
+                                          (classifier.stream, [*texts, "a\0b"], norma.FormatError,
+                                           "text 5: the character"),
+                                          (tagger.stream, [["a"]] * 4 + ["a"], norma.UsageError,
+                                           "sentence 4: expected a list"),
+                                          (tagger.stream, [["a", "b"]] * 4 + [["a", "a\nb"]],
+                                           norma.FormatError,
                                            "^sentence 4, token 1: has a line break"),
-                                          (tagger.stream, [["a", "b"]] * 3 + [["a"], ["a", 3]], norma.UsageError,
+                                          (tagger.stream, [["a", "b"]] * 3 + [["a"], ["a", 3]],
+                                           norma.UsageError,
                                            "^sentence 4, token 1: expected str")):
         with pytest.raises(error, match=message):
             list(stream(items, batch=2))
@@ -298,25 +328,48 @@ def test_language_model(language_model, folder):
     model = norma.LanguageModel(language_model, tokens=12, temperature=0.8)
     expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json").stdout)
     assert model.perplexity(lines) == pytest.approx(expected["perplexity"], rel=1e-5)
-    expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json", "--interval").stdout)
+    expected = json.loads(norma_program("perplexity", language_model.path, folder / "lines", "--json",
+                                        "--interval").stdout)
     measured = model.perplexity_of_file(folder / "lines")
-    assert measured._asdict() == {**{key: expected[key] for key in ("perplexity", "per_word", "low", "high", "tokens", "words",
-                                                                    "unknown", "left_out", "bits_per_character", "perplexity_without_unknown", "alphabet")}, "nll": measured.nll}
+    assert measured._asdict() == {
+        **{
+            key: expected[key]
+            for key in (
+                "perplexity",
+                "per_word",
+                "low",
+                "high",
+                "tokens",
+                "words",
+                "unknown",
+                "left_out",
+                "bits_per_character",
+                "perplexity_without_unknown",
+                "alphabet",
+            )
+        },
+        "nll": measured.nll,
+    }
     assert measured.nll == pytest.approx(expected["nll"] * measured.tokens)
     punctuated = 'Er sagte:\t"Ja, (z.B.)\u00a0das" ...\n\n l\'eau 3.5%!\n'  # more tokens of Moses than words
     (folder / "punctuated").write_text(punctuated, encoding="utf-8")
     counted = model.perplexity_of_file(folder / "punctuated")
-    assert counted.words == len(punctuated.split()) + 3 and counted.per_word >= math.exp(counted.nll / counted.words)
+    assert counted.words == len(punctuated.split()) + 3 and counted.per_word >= math.exp(
+        counted.nll / counted.words
+    )
     with pytest.raises(norma.FileError, match="nowhere"):
         model.perplexity_of_file("nowhere")
     with pytest.raises(FileNotFoundError):
         model.perplexity_of_file("nowhere")
     (folder / "one-word").write_text("a-" * 2000 + "\n", encoding="utf-8")
     assert model.perplexity_of_file(folder / "one-word").per_word == math.inf
-    assert json.loads(norma_program("perplexity", language_model.path, folder / "one-word", "--json").stdout)["per_word"] is None
+    assert json.loads(norma_program("perplexity", language_model.path, folder / "one-word",
+                                    "--json").stdout)["per_word"] is None
     scores = model.score(lines)
     for line in scores:
-        assert line.log_probability == pytest.approx(sum(line.token_scores)) and len(line.tokens) == len(line.token_scores)
+        assert line.log_probability == pytest.approx(sum(line.token_scores)) and len(line.tokens) == len(
+            line.token_scores
+        )
     assert model.score(lines[3:4]) == scores[3:4]  # every line is a text
     assert model.score(lines, text=True)[0] == scores[0] and model.score(lines, text=True)[3] != scores[3]
     expected = norma_program("generate", language_model.path, "--prompt", lines[0], "--bare", "--tokens", 12,
@@ -354,12 +407,17 @@ def test_documents(folder):
     stories = [f"Story {i}\n\n  A cat sat.\n\tThe end." for i in range(40)]
     with open(folder / "stories.jsonl", "w", encoding="utf-8") as out:
         out.writelines(json.dumps({"text": story}) + "\n" for story in stories)
-    norma_program("prepare", "--format", "text", "--tokenizer", "byte_level", "--documents", "separated", "--document-separator",
-                  "====", "--bpe-merges", 40, "--train", folder / "stories.jsonl", "--output", folder / "story-data")
-    run = norma.train(LM_RECIPE.format(folder=folder).replace("lm-data", "story-data"), folder / "run-stories")
+    norma_program("prepare", "--format", "text", "--tokenizer", "byte_level", "--documents", "separated",
+                  "--document-separator",
+                  "====", "--bpe-merges", 40, "--train", folder / "stories.jsonl", "--output",
+                  folder / "story-data")
+    run = norma.train(LM_RECIPE.format(folder=folder).replace("lm-data", "story-data"),
+                      folder / "run-stories")
     model = norma.LanguageModel(run, temperature=0, tokens=60)
     scores = model.score([stories[7], stories[7] + "\n"])
-    assert "".join(scores[0].tokens[:-1]).replace("Ġ", " ").replace("Ċ", "\n").replace("ĉ", "\t") == stories[7]
+    assert (
+        "".join(scores[0].tokens[:-1]).replace("Ġ", " ").replace("Ċ", "\n").replace("ĉ", "\t") == stories[7]
+    )
     assert scores[0].tokens[-1] == "</s>" and len(scores[1].tokens) > len(scores[0].tokens)
     (folder / "stories").write_text(f"{stories[7]}\n====\n{stories[8]}\n", encoding="utf-8")
     measured = model.perplexity_of_file(folder / "stories")
@@ -375,8 +433,10 @@ def test_documents(folder):
 def test_tagger(tagger, folder):
     sentences = [line.split() for line in ("Zoë Ek lives in Rom .", "Anna", "Unknown lives in Bonn .")]
     (folder / "names").write_text("".join(" ".join(tokens) + "\n" for tokens in sentences), encoding="utf-8")
-    output = norma_program("tag", tagger.path, folder / "names", "--input-format", "text", "--scheme", "bio").stdout
-    expected = [[line.split()[-1] for line in block.split("\n") if line] for block in output.strip().split("\n\n")]
+    output = norma_program("tag", tagger.path, folder / "names", "--input-format", "text", "--scheme",
+                           "bio").stdout
+    expected = [[line.split()[-1] for line in block.split("\n") if line]
+                for block in output.strip().split("\n\n")]
     model = norma.Tagger(tagger, {"tag.scheme": "bio"})
     results = model.tag(sentences)
     assert [one.tags for one in results] == expected
@@ -394,14 +454,19 @@ def test_tagger(tagger, folder):
 def test_classifier(classifier, folder):
     texts = ["great film", "boring plot and cast", "unknown wörd", "", "awful\nfilm"]
     (folder / "texts").write_text("".join(text.replace("\n", " ") + "\n" for text in texts), encoding="utf-8")
-    output = norma_program("classify", classifier.path, folder / "texts", "--probabilities").stdout.splitlines()
+    output = norma_program("classify", classifier.path, folder / "texts",
+                           "--probabilities").stdout.splitlines()
     names = output[0].split("\t")[1:]
     rows = [line.split("\t") for line in output[1:]]
     model = norma.Classifier(classifier)
     results = model.classify(texts)
-    assert [one.label for one in results] == [row[0] for row in rows] and {"good", "bad"} == {*names} == {*model.labels}
+    assert [one.label for one in results] == [row[0] for row in rows] and {"good", "bad"} == {*names} == {
+        *model.labels
+    }
     for one, row in zip(results, rows):
-        assert [one.probabilities[name] for name in names] == pytest.approx([float(p) for p in row[1:]], abs=1e-5)
+        assert [one.probabilities[name] for name in names] == pytest.approx(
+            [float(p) for p in row[1:]], abs=1e-5
+        )
         assert sum(one.probabilities.values()) == pytest.approx(1) and not one.truncated
     assert model.classify([]) == []
 
@@ -474,16 +539,20 @@ def test_load(folder, language_model, tagger, classifier):
 
 
 def test_load_with_options_of_the_task(folder, language_model, tagger, classifier):
-    assert len(norma.load(language_model, {"perplexity.context": 4}, tokens=3).generate(["haus"])[0].split()) <= 3
+    assert len(norma.load(language_model, {"perplexity.context": 4},
+                          tokens=3).generate(["haus"])[0].split()) <= 3
     assert norma.load(tagger, {"tag.scheme": "bio"}, threads=1).tag([["Anna"]])
-    for path, options, message in ((language_model, {"beam": 2}, "sample.beam"), (tagger, {"tokens": 3}, "tag.tokens"),
+    for path, options, message in ((language_model, {"beam": 2}, "sample.beam"),
+                                   (tagger, {"tokens": 3}, "tag.tokens"),
                                    (classifier, {"scheme": "bio"}, "device.scheme")):
         with pytest.raises(norma.UsageError, match=f"unknown option {message}"):
             norma.load(path, options)
     for path in ([language_model, language_model], [folder / "run", language_model]):
-        with pytest.raises(norma.UnsupportedError, match="run-lm.*: the task of the model is lm, not translation"):
+        with pytest.raises(norma.UnsupportedError,
+                           match="run-lm.*: the task of the model is lm, not translation"):
             norma.load(path)
-    for kind, path in ((norma.LanguageModel, language_model), (norma.Tagger, tagger), (norma.Classifier, classifier)):
+    for kind, path in ((norma.LanguageModel, language_model), (norma.Tagger, tagger),
+                       (norma.Classifier, classifier)):
         with pytest.raises(norma.UsageError, match="path: 2 paths; only translation models form ensembles"):
             kind([path, path])
 
@@ -505,7 +574,8 @@ def test_run_folder(folder):
 
 
 def test_incomplete_and_damaged_logs(tmp_path):
-    (tmp_path / "log.jsonl").write_text('{"type":"train","loss":1.5,"x":null}\n{"type":"train","loss":2,"lr":[1]}\n{"ty')
+    (tmp_path / "log.jsonl").write_text('{"type":"train","loss":1.5,"x":null}\n'
+                                        '{"type":"train","loss":2,"lr":[1]}\n{"ty')
     run = norma.Run(tmp_path)
     assert run.log["train"]["loss"].tolist() == [1.5, 2] and np.isnan(run.log["train"]["x"]).all()
     assert run.log["train"]["lr"].tolist() == [None, [1]]
@@ -594,11 +664,13 @@ def test_training_stops_at_an_exception_and_resumes(folder, tmp_path, process):
         if record["type"] == "valid":
             raise RuntimeError("enough")
     with pytest.raises(RuntimeError, match="enough"):
-        norma.train(recipe, tmp_path / "stopped", {"train.updates": 100000}, callback=stop, interval=0.02, process=process)
+        norma.train(recipe, tmp_path / "stopped", {"train.updates": 100000}, callback=stop, interval=0.02,
+                    process=process)
     assert list((tmp_path / "stopped" / "checkpoints").glob("*.safetensors"))
     reached = norma.Run(tmp_path / "stopped").log["train"]["update"]
     resumed = []
-    run = norma.train(recipe, tmp_path / "stopped", {"train.updates": 6 * (int(max(reached, default=0)) // 6 + 3)},
+    run = norma.train(recipe, tmp_path / "stopped", {"train.updates": 6
+                                                     * (int(max(reached, default=0)) // 6 + 3)},
                       resume=True, callback=resumed.append, process=process)
     assert run.log["valid"]["update"][-1] == 6 * (int(max(reached, default=0)) // 6 + 3)
     whole = norma.train(recipe, tmp_path / "whole", {"train.updates": int(run.log["valid"]["update"][-1])})
@@ -612,8 +684,8 @@ def test_process_stops_where_sigint_is_ignored(folder, tmp_path):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(RuntimeError, match="enough"):
-            norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 2000}, callback=stop, interval=0.02,
-                        process=True)
+            norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 2000},
+                        callback=stop, interval=0.02, process=True)
     finally:
         signal.signal(signal.SIGINT, before)
     assert max(norma.Run(tmp_path / "run").log["train"].get("update", [0])) < 2000
@@ -636,8 +708,8 @@ def test_interrupt_stops_the_training(folder, tmp_path):
 
 @pytest.fixture
 def interrupted(monkeypatch):
-    """interrupted(call, error): a signal interrupts a call of the library soon after its beginning. The library ends it with
-    NM_INTERRUPTED, and the exception of the handler is raised."""
+    """interrupted(call, error): a signal interrupts a call of the library soon after its beginning. The
+    library ends it with NM_INTERRUPTED, and the exception of the handler is raised."""
     lib, statuses = library(), []
 
     def with_signal(function):
@@ -653,8 +725,8 @@ def interrupted(monkeypatch):
         before = signal.signal(signal.SIGINT, handler)
         try:
             with monkeypatch.context() as patch:
-                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate", "nm_scorer_run",
-                             "nm_scorer_run_files", "nm_scores_compare"):
+                for name in ("nm_translator_run", "nm_translator_score", "nm_language_model_generate",
+                             "nm_scorer_run", "nm_scorer_run_files", "nm_scores_compare"):
                     patch.setattr(lib, name, with_signal(getattr(lib, name)))
                 with pytest.raises(error):
                     call()
@@ -695,7 +767,8 @@ def test_interrupt_ends_scoring(tmp_path, interrupted):
         (tmp_path / name).write_text("\n".join(texts * 20) + "\n")
     scorer = norma.Scorer("ter", bootstrap=10**7)
     small = scorer.score(hypotheses[:9], references[:9])
-    for call in (lambda: scorer.score(hypotheses * 20, references * 20), lambda: scorer.score(tmp_path / "hyp", tmp_path / "ref"),
+    for call in (lambda: scorer.score(hypotheses * 20, references * 20),
+                 lambda: scorer.score(tmp_path / "hyp", tmp_path / "ref"),
                  lambda: small.compare(small)):
         interrupted(call, KeyboardInterrupt)
         assert scorer.score(hypotheses[:9], references[:9]).segments == small.segments
@@ -749,7 +822,8 @@ def test_exit_during_the_call_of_a_daemon_thread(folder):
     """The memory of models is not freed when the interpreter exits."""
     code = """if True:
         import sys, threading, norma
-        model, norm, begun = norma.Translator(sys.argv[1], threads=1), norma.Norm("layer", 64, threads=1), threading.Event()
+        model, norm = norma.Translator(sys.argv[1], threads=1), norma.Norm("layer", 64, threads=1)
+        begun = threading.Event()
         rows = __import__("numpy").ones((20000, 64), "float32")
         def work(call, *arguments):
             while True:
@@ -760,7 +834,8 @@ def test_exit_during_the_call_of_a_daemon_thread(folder):
             begun.wait()
             begun.clear()"""
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code, str(folder / "run")], stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([sys.executable, "-c", code, str(folder / "run")], stderr=subprocess.PIPE,
+                              text=True)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -773,7 +848,8 @@ def test_other_threads_run_during_a_training(folder, tmp_path):
             counts[0] += 1
     thread = threading.Thread(target=count)
     thread.start()
-    norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 40, "train.validate_every": 1000})
+    norma.train(RECIPE.format(folder=folder), tmp_path / "run",
+                {"train.updates": 40, "train.validate_every": 1000})
     done.set()
     thread.join()
     assert counts[0] > 5
@@ -789,7 +865,8 @@ def test_exception_of_a_signal_handler_stops_the_training(folder, tmp_path, numb
     try:
         timer.start()
         with pytest.raises(SystemExit, match="75"):
-            norma.train(RECIPE.format(folder=folder), tmp_path / "run", {"train.updates": 20000, "train.validate_every": 100000})
+            norma.train(RECIPE.format(folder=folder), tmp_path / "run",
+                        {"train.updates": 20000, "train.validate_every": 100000})
         assert signal.getsignal(number) is handler
     finally:
         timer.cancel()
@@ -803,15 +880,20 @@ def test_messages_of_training(folder, tmp_path):
     recipe = RECIPE.format(folder=folder).replace("[train]\n", "[train]\nbest_by = score\n")
     recipe += "[size.1000]\ntrain.label_smoothing = 0\n"
     lines = []
-    norma.train(recipe, tmp_path / "callback", {"train.updates": 1}, callbacks=norma.Callbacks(message=lines.append))
+    norma.train(recipe, tmp_path / "callback", {"train.updates": 1},
+                callbacks=norma.Callbacks(message=lines.append))
     expected = [line[len("warning: "):] for line in lines if line.startswith("warning: ")]
-    assert len(lines) > len(expected) > 0 and any("the recipe sets train.label_smoothing = 0" in line for line in lines)
+    assert len(lines) > len(expected) > 0 and any(
+        "the recipe sets train.label_smoothing = 0" in line for line in lines
+    )
     with pytest.warns(UserWarning) as caught:
         norma.train(recipe, tmp_path / "module", {"train.updates": 1})
     assert [(str(one.message), one.filename) for one in caught] == [(line, __file__) for line in expected]
     plain, few = RECIPE.format(folder=folder), {"train.updates": 1, "train.validate_every": 1}
-    for call, match in ((lambda: norma.train(plain, tmp_path / "t", {"train.updates": 1, "device.threads": 500}), "threads"),
-                        (lambda: norma.compare(plain, tmp_path / "compared", "layer,same=layer:train.log_every=2", few),
+    for call, match in ((lambda: norma.train(plain, tmp_path / "t",
+                                             {"train.updates": 1, "device.threads": 500}), "threads"),
+                        (lambda: norma.compare(plain, tmp_path / "compared",
+                                               "layer,same=layer:train.log_every=2", few),
                          "the trained weights are identical")):
         with pytest.warns(UserWarning, match=match) as caught:
             call()
@@ -822,7 +904,8 @@ def test_lists_as_values(folder, tmp_path):
     """Only the last value would have an effect."""
     for call in (lambda: norma.prepare(train=[folder / "train", folder / "valid"], output=tmp_path / "x"),
                  lambda: norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.seed": [1, 2]}),
-                 lambda: norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.seed": [1, 2]}, process=True),
+                 lambda: norma.train(RECIPE.format(folder=folder), tmp_path / "x", {"train.seed": [1, 2]},
+                                     process=True),
                  lambda: norma.compare(RECIPE.format(folder=folder), tmp_path / "x", "layer", seeds=[3, 7])):
         with pytest.raises(norma.UsageError, match=r"option \S+ = \[.*\]: expected a text, a number"):
             call()
@@ -837,7 +920,8 @@ def test_errors_of_training(folder, tmp_path, process):
     for wrong in (print, {"progress": print}):
         with pytest.raises(norma.UsageError, match="callbacks = .*: expected norma.Callbacks"):
             norma.train(RECIPE.format(folder=folder), tmp_path / "x", callbacks=wrong, process=process)
-    for arguments, message in (((None, tmp_path / "x"), "recipe = None: expected a path"), (("translate", None), "folder = None"),
+    for arguments, message in (((None, tmp_path / "x"), "recipe = None: expected a path"),
+                               (("translate", None), "folder = None"),
                                (("translate", ""), "folder: empty"), (("", tmp_path / "x"), "recipe: empty"),
                                (("translate", tmp_path / "x", [("a", "b")]), "expected a dict")):
         with pytest.raises(norma.UsageError, match=message):
@@ -852,13 +936,18 @@ def test_recipes_by_name(folder, tmp_path):
     """The recipe is found, its data are not."""
     for recipe in ("multi30k-de-en", "multi30k-de-en.ini", "pn/table3-ptb-ln"):
         for process in (False, True):
-            with pytest.raises(FileNotFoundError, match="nowhere/data.ini: No such file: data.folder") as missing:
+            with pytest.raises(FileNotFoundError,
+                               match="nowhere/data.ini: No such file: data.folder") as missing:
                 norma.train(recipe, tmp_path / "x", {"data.folder": tmp_path / "nowhere"}, process=process)
-            assert missing.value.filename == f"{tmp_path}/nowhere/data.ini" and missing.value.errno == errno.ENOENT
+            assert (
+                missing.value.filename == f"{tmp_path}/nowhere/data.ini"
+                and missing.value.errno == errno.ENOENT
+            )
         with pytest.raises(norma.FileError, match="nowhere"):
             norma.compare(recipe, tmp_path / "x", "layer", {"data.folder": tmp_path / "nowhere"})
     for call in (norma.train, norma.compare):
-        with pytest.raises(norma.MissingFileError, match="no-such/recipe: No such file, and no recipe of this name"):
+        with pytest.raises(norma.MissingFileError,
+                           match="no-such/recipe: No such file, and no recipe of this name"):
             call("no-such/recipe", tmp_path / "x")
 
 
@@ -867,7 +956,8 @@ def test_version_and_names():
     assert f"norma {norma.__version__}\n" == norma_program("--version").stdout
     with pytest.raises(AttributeError, match="module 'norma' has no attribute 'nothing'"):
         norma.nothing
-    errors = [value for value in map(norma.__dict__.get, norma.__all__) if isinstance(value, type) and issubclass(value, norma.Error)]
+    errors = [value for value in map(norma.__dict__.get, norma.__all__) if isinstance(value, type)
+              and issubclass(value, norma.Error)]
     assert {kind.__module__ for kind in errors} == {"norma"} and norma.MissingFileError in errors
     for kind in errors:
         problem = pickle.loads(pickle.dumps(kind("nowhere: No such file or directory")))
@@ -896,29 +986,40 @@ def test_library_of_another_version():
     """As in an editable installation, when the library was not built again."""
     from norma._library import Library
     with pytest.raises(ImportError, match="is of another version, without nm_backend_create"):
-        Library(next(line.split()[-1] for line in open("/proc/self/maps") if "/libc" in line or "libm.so" in line))
+        Library(next(line.split()[-1] for line in open("/proc/self/maps") if "/libc" in line
+                     or "libm.so" in line))
 
 
 def test_data_folders_are_those_of_the_program(folder, tmp_path):
     steps = []
-    prepared = norma.prepare(train=folder / "train", valid=folder / "valid", test=folder / "test", source_lang="de",
-                             target_lang="en", output=tmp_path / "data", joint=True, tokenizer="moses", bpe_merges=40,
+    prepared = norma.prepare(train=folder / "train", valid=folder / "valid", test=folder / "test",
+                             source_lang="de",
+                             target_lang="en", output=tmp_path / "data", joint=True, tokenizer="moses",
+                             bpe_merges=40,
                              progress=lambda step, lines: steps.append((step, lines)))
     files = sorted(path.name for path in (folder / "data").iterdir())
     assert files == sorted(path.name for path in (tmp_path / "data").iterdir()) and len(files) > 10
     files.remove("checksums.xxh128")  # of data.ini, too, which has the name of the folder
     for name in files:
-        expected = (folder / "data" / name).read_bytes().replace(b"%s/data" % bytes(folder), b"%s/data" % bytes(tmp_path))
+        expected = (
+            (folder / "data" / name)
+            .read_bytes()
+            .replace(b"%s/data" % bytes(folder), b"%s/data" % bytes(tmp_path))
+        )
         assert (tmp_path / "data" / name).read_bytes() == expected, name
-    assert prepared.splits["train"].kept == 150 and prepared.splits["valid"].lines == 8 and prepared.merges == 40
-    assert [side.name for side in prepared.sides] == ["source", "target"] and prepared.folder == str(tmp_path / "data")
+    assert (
+        prepared.splits["train"].kept == 150 and prepared.splits["valid"].lines == 8 and prepared.merges == 40
+    )
+    assert [side.name for side in prepared.sides] == ["source",
+                                                      "target"] and prepared.folder == str(tmp_path / "data")
     assert steps[0] == ("train", 0) and ("train", 150) in steps and steps[-1] == ("ids", 0)
     again = norma.prepare(settings=tmp_path / "data" / "data.ini", output=tmp_path / "again")
     assert again._replace(folder="") == prepared._replace(folder="")
 
 
 def test_preparation_ends_at_an_exception(folder, tmp_path):
-    options = {"train": folder / "train", "source_lang": "de", "target_lang": "en", "output": tmp_path / "data"}
+    options = {"train": folder / "train", "source_lang": "de", "target_lang": "en",
+               "output": tmp_path / "data"}
 
     def fail(step, lines):
         raise RuntimeError(step)
@@ -939,13 +1040,21 @@ def test_scores_are_those_of_the_program(folder, tmp_path):
     reference = (folder / "test.en").read_text(encoding="utf-8").splitlines()
     hypotheses = [line.replace("a", "e") if i % 2 else line for i, line in enumerate(reference)]
     (tmp_path / "hyp").write_text("".join(line + "\n" for line in hypotheses), encoding="utf-8")
-    for metric, options in (("bleu", {}), ("bleu", {"metric_variant": "multi-bleu"}), ("bleu", {"tokenize": "intl"}), ("chrf", {"word_order": 2}), ("ter", {})):
+    for metric, options in (("bleu", {}), ("bleu", {"metric_variant": "multi-bleu"}),
+                            ("bleu", {"tokenize": "intl"}), ("chrf", {"word_order": 2}), ("ter", {})):
         words = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
-        expected = json.loads(norma_program("score", metric, tmp_path / "hyp", "--reference", folder / "test.en", "--json",
+        expected = json.loads(norma_program("score", metric, tmp_path / "hyp", "--reference",
+                                            folder / "test.en", "--json",
                                             *words).stdout)
         scores = norma.score(metric, hypotheses, reference, **options)
-        assert (scores.value, scores.line, scores.signature) == (expected["score"], expected["line"], expected["signature"])
-        assert scores.interval()._asdict() == expected["interval"] and len(scores) == len(scores.segments) == len(reference)
+        assert (scores.value, scores.line, scores.signature) == (
+            expected["score"],
+            expected["line"],
+            expected["signature"],
+        )
+        assert scores.interval()._asdict() == expected["interval"] and len(scores) == len(
+            scores.segments
+        ) == len(reference)
         files = norma.score(metric, tmp_path / "hyp", folder / "test.en", **options)
         assert files.segments == scores.segments and float(files) == scores.value
         perfect = norma.Scorer(metric, options).score(reference, reference)
@@ -988,7 +1097,8 @@ def test_scores_of_labels_and_tags():
 
 def test_a_log_is_finite():
     log = norma.Log([{"type": "start"}, {"type": "train", "loss": 2.0}, {"type": "train", "loss": 1.0}])
-    assert list(log) == log.keys() == ["start", "train"] and len(log) == 2 and "train" in log and "valid" not in log
+    assert list(log) == log.keys() == ["start",
+                                       "train"] and len(log) == 2 and "train" in log and "valid" not in log
     assert list(log["train"]["loss"]) == [2.0, 1.0] and set(dict(log)) == {"start", "train"}
     with pytest.raises(TypeError):
         log[0]

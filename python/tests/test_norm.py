@@ -13,8 +13,8 @@ import norma
 
 TYPES = sorted(norma.norm_types())
 BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
-# For finite differences. The running values of RBN's penalty are constants for the gradient; after the update they depend on x. By
-# default, Partial RMSNorm uses a single one of 12 features.
+# For finite differences. The running values of RBN's penalty are constants for the gradient; after the update
+# they depend on x. By default, Partial RMSNorm uses a single one of 12 features.
 DIFFERENTIABLE = {"rbn": {"reference": "before"}, "prms": {"fraction": 0.5}}
 RNG = np.random.default_rng(7)
 
@@ -37,7 +37,12 @@ def trained(type, width=12, **options):
 
 def test_table_of_types():
     power = norma.norm_types()["power"]
-    assert power.title == "PowerNorm" and power.uses_batch and power.approximate_gradient and not power.has_penalty
+    assert (
+        power.title == "PowerNorm"
+        and power.uses_batch
+        and power.approximate_gradient
+        and not power.has_penalty
+    )
     assert power.options["decay_forward"].default == "0.9"
     assert power.options["scaling"].choices == "none|layer|group"
     assert norma.norm_types()["rbn"].has_penalty
@@ -74,8 +79,8 @@ def test_batch_norm_of_tokens_without_padding():
 
 @pytest.mark.parametrize("type", TYPES)
 def test_gradient_by_finite_differences(type):
-    """In training, except where the gradient is approximate, and at inference. That of AdaNorm, whose inference is its
-    training, is approximate in both."""
+    """In training, except where the gradient is approximate, and at inference. That of AdaNorm, whose
+    inference is its training, is approximate in both."""
     for training in (True, False):
         norm = trained(type, dtype="float64", **DIFFERENTIABLE.get(type, {}))
         if norm.type.approximate_gradient and (training or not norm.type.uses_batch):
@@ -146,7 +151,8 @@ def test_context_manager():
     assert (weight == 1).all() and layer() is not None  # the array keeps the memory
     del weight
     assert layer() is None and "closed" in repr(norm)
-    for use in (lambda: norm.forward(x), lambda: norm.backward(x), lambda: norm.params, lambda: norm.penalty, norm.__enter__):
+    for use in (lambda: norm.forward(x), lambda: norm.backward(x), lambda: norm.params, lambda: norm.penalty,
+                norm.__enter__):
         with pytest.raises(norma.UsageError, match="this Norm is closed"):
             use()
     norm.close()
@@ -235,7 +241,8 @@ def test_errors():
     for call in (norm.save, norm.load):
         with pytest.raises(norma.UsageError, match="path: the character NUL at position 15"):
             call("é.safetensors\0.norm")
-    with pytest.raises(norma.UsageError, match="counter 'iters' = 9223372036854775808: expected an integer from 0"):
+    with pytest.raises(norma.UsageError,
+                       match="counter 'iters' = 9223372036854775808: expected an integer from 0"):
         norma.Norm("power", 8).set_counter("iters", 2**63)
     with pytest.raises(TypeError, match="Norm cannot be copied or pickled"):
         pickle.dumps(norm)
@@ -244,7 +251,10 @@ def test_errors():
     with pytest.raises(FileNotFoundError) as missing:
         norm.load("/no-such-folder/no-such-file")
     assert isinstance(missing.value, norma.FileError) and missing.value.errno == errno.ENOENT
-    assert missing.value.filename == "/no-such-folder/no-such-file" and str(missing.value) == missing.value.args[0]
+    assert (
+        missing.value.filename == "/no-such-folder/no-such-file"
+        and str(missing.value) == missing.value.args[0]
+    )
     with pytest.raises(norma.FileError, match=": is a folder") as folder:
         norm.load("/")
     assert not isinstance(folder.value, FileNotFoundError) and folder.value.errno is None
@@ -303,7 +313,8 @@ def test_golden_case(golden, name):
             continue
         norm.zero_grads()
         np.testing.assert_allclose(norm.forward(x), tensor(step["y"]), rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(norm.backward(tensor(step["dy"])), tensor(step["dx"]), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(norm.backward(tensor(step["dy"])), tensor(step["dx"]), rtol=1e-9,
+                                   atol=1e-9)
         for key, value in step["dparams"].items():
             np.testing.assert_allclose(norm.grads[key], tensor(value).ravel(), rtol=1e-9, atol=1e-9)
         for key, value in step.get("state_after", {}).items():

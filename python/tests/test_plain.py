@@ -18,28 +18,54 @@ from torch import nn  # noqa: E402
 TYPES = sorted(norma.norm_types())
 BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
 EXACT = [name for name in TYPES if not norma.norm_types()[name].approximate_gradient]
-# Options other than the defaults, of which every page must know the meaning; short warm-ups, so that all phases occur.
+# Options other than the defaults, of which every page must know the meaning; short warm-ups, so that all
+# phases occur.
 VARIANTS = [(name, {}) for name in TYPES] + [
-    ("layer", {"unbiased": True}), ("group", {"unbiased": True}), ("group", {"groups": 2}), ("group2d", {"groups": 4}), ("rms", {"epsilon_inside": True, "groups": 3}),
-    ("rms", {"gain": False}), ("scale", {"trainable": False}), ("prms", {"fraction": 0.5, "offset": True}), ("ada", {"variant": "paper"}),
-    ("ada", {"c": 2.0, "k": 0.3}), ("unit", {"k": 0.5}), ("dyt", {"alpha_init": 0.7}), ("derf", {"shift_init": 0.2}),
-    ("batch", {"preset": "pn"}), ("batch", {"preset": "rbn"}), ("batch", {"preset": "framework"}), ("batch", {"preset": "paper", "decay": 0.5}),
-    ("batch", {"scaling": "group"}), ("pnv", {"preset": "rbn"}), ("pnv", {"scaling": "layer"}),
-    ("power", {"warmup": 3}), ("power", {"preset": "paper"}), ("power", {"warmup": 1, "clip": 0.05, "decay_backward": 0.5}),
+    ("layer", {"unbiased": True}),
+    ("group", {"unbiased": True}),
+    ("group", {"groups": 2}),
+    ("group2d", {"groups": 4}),
+    ("rms", {"epsilon_inside": True, "groups": 3}),
+    ("rms", {"gain": False}),
+    ("scale", {"trainable": False}),
+    ("prms", {"fraction": 0.5, "offset": True}),
+    ("ada", {"variant": "paper"}),
+    ("ada", {"c": 2.0, "k": 0.3}),
+    ("unit", {"k": 0.5}),
+    ("dyt", {"alpha_init": 0.7}),
+    ("derf", {"shift_init": 0.2}),
+    ("batch", {"preset": "pn"}),
+    ("batch", {"preset": "rbn"}),
+    ("batch", {"preset": "framework"}),
+    ("batch", {"preset": "paper", "decay": 0.5}),
+    ("batch", {"scaling": "group"}),
+    ("pnv", {"preset": "rbn"}),
+    ("pnv", {"scaling": "layer"}),
+    ("power", {"warmup": 3}),
+    ("power", {"preset": "paper"}),
+    ("power", {"warmup": 1, "clip": 0.05, "decay_backward": 0.5}),
     ("power", {"warmup": 2, "backward_divisor": "running", "scaling": "layer"}),
-    ("rbn", {"penalty": "diff2"}), ("rbn", {"penalty": "reldiff", "reference": "before"}), ("rbn", {"lambda": 2.0, "nu": 1.0, "clamp": False}),
-    ("mabn", {"window": 2, "warmup": 1, "r_hold": 1}), ("mabn", {"window": 3, "warmup": 0, "r_hold": 2, "center_weights": True}),
+    ("rbn", {"penalty": "diff2"}),
+    ("rbn", {"penalty": "reldiff", "reference": "before"}),
+    ("rbn", {"lambda": 2.0, "nu": 1.0, "clamp": False}),
+    ("mabn", {"window": 2, "warmup": 1, "r_hold": 1}),
+    ("mabn", {"window": 3, "warmup": 0, "r_hold": 2, "center_weights": True}),
     ("mabn", {"window": 2, "warmup": 4, "scaling": "group", "r_limit": 1.01, "r_hold": 0}),
-    ("renorm", {"ramp_start": 1, "r_ramp_end": 4, "d_ramp_end": 3}), ("renorm", {"eps_mode": "added", "epsilon": 1e-3, "ramp_start": 0, "r_ramp_end": 0, "d_ramp_end": 0}),
-    ("repbn", {"preset": "llama"}), ("progressive", {"preset": "llama", "lambda_steps": 2, "interval": 2}),
+    ("renorm", {"ramp_start": 1, "r_ramp_end": 4, "d_ramp_end": 3}),
+    ("renorm", {"eps_mode": "added", "epsilon": 1e-3, "ramp_start": 0, "r_ramp_end": 0, "d_ramp_end": 0}),
+    ("repbn", {"preset": "llama"}),
+    ("progressive", {"preset": "llama", "lambda_steps": 2, "interval": 2}),
     ("progressive", {"warmup": 2, "lambda_steps": 3, "lambda_init": 0.9}),
-    ("un", {"window_forward": 2, "window_backward": 2, "warmup": 1, "r_hold": 0}), ("un", {"window_forward": 1, "warmup": 0}),
+    ("un", {"window_forward": 2, "window_backward": 2, "warmup": 1, "r_hold": 0}),
+    ("un", {"window_forward": 1, "warmup": 0}),
     ("un", {"window_forward": 3, "window_backward": 2, "warmup": 2, "r_hold": 2, "outlier_filtration": True}),
     ("un", {"window_forward": 2, "warmup": 3, "r_limit": 1.02, "r_hold": 0}),
 ]
-SMOOTH = {"prms": {"fraction": 0.5}}  # by default, Partial RMSNorm divides by a single one of 12 features, which may be near 0
+# by default, Partial RMSNorm divides by a single one of 12 features, which may be near 0
+SMOOTH = {"prms": {"fraction": 0.5}}
 needs_func = pytest.mark.skipif(not hasattr(torch, "func"), reason="PyTorch before 2.0")
-needs_custom_operators = pytest.mark.skipif(not hasattr(torch, "compile") or torch.__version__ < (2, 15), reason="PyTorch before 2.15")
+needs_custom_operators = pytest.mark.skipif(not hasattr(torch, "compile") or torch.__version__ < (2, 15),
+                                            reason="PyTorch before 2.15")
 
 
 @pytest.fixture(autouse=True)
@@ -77,8 +103,11 @@ def distance(a, b):
 @pytest.mark.parametrize("type, options", VARIANTS, ids=str)
 @pytest.mark.parametrize("rows", [1, 7, 64])
 def test_plain_is_the_kernel_in_double(type, options, rows):
-    """Six training steps and inference in double, where the reference kernels of the library have no rounding to hide behind."""
-    norm, kernel = made(type, options, dtype=torch.float64), norma.Norm(type, 12, dtype="float64", **{"groups": 3, **options})
+    """Six training steps and inference in double, where the reference kernels of the library have no rounding
+    to hide behind."""
+    norm, kernel = made(type, options, dtype=torch.float64), norma.Norm(
+        type, 12, dtype="float64", **{"groups": 3, **options}
+    )
     for name, param in norm.named_parameters():
         kernel.params[name][:] = param.detach().numpy().reshape(-1)
 
@@ -117,13 +146,16 @@ def test_plain_is_the_kernel(type, options, shape):
         assert distance(y, z) < 2e-5
         if not (i == 4 and options.get("center_weights")):  # the kernel has no gradient of it
             (y.sin().sum() + nt.penalty(norm)).backward(), (z.sin().sum() + nt.penalty(kernel)).backward()
-            assert (a.grad - b.grad).abs().max() < 2e-4 * max(1, float(z.detach().abs().max()), float(b.grad.abs().max()))
+            assert (a.grad - b.grad).abs().max() < 2e-4 * max(1, float(z.detach().abs().max()),
+                                                              float(b.grad.abs().max()))
         for (name, one), other in zip(norm.state_dict().items(), kernel.state_dict().values()):
             assert one.shape == other.shape and distance(one, other) < 2e-5, name
 
 
 def test_every_type_has_a_page():
-    assert list(plain.pages) == list(norma.norm_types()) and all(page.name == name for name, page in plain.pages.items())
+    assert list(plain.pages) == list(norma.norm_types()) and all(
+        page.name == name for name, page in plain.pages.items()
+    )
     for name, found in norma.norm_types().items():
         assert bool(plain.pages[name].train) == found.uses_batch
 
@@ -133,7 +165,8 @@ def test_presets_are_those_of_the_library():
         assert ("preset" in found.options) == bool(found.presets)
         if found.presets:
             assert set(found.presets) == set(found.options["preset"].choices.split("|"))
-    assert norma.norm_types()["power"].presets["paper"] == {"warmup": "0", "backward_divisor": "running", "scaling": "none"}
+    assert norma.norm_types()["power"].presets["paper"] == {"warmup": "0", "backward_divisor": "running",
+                                                            "scaling": "none"}
     assert norma.norm_types()["power"].options["clip"].kind is float
 
 
@@ -142,7 +175,8 @@ def test_presets_are_those_of_the_library():
 def test_half_types(type, dtype):
     """The result is that of float32, rounded once; running statistics stay in float32."""
     norm, exact = made(type, SMOOTH.get(type, {})), made(type, SMOOTH.get(type, {}))
-    norm.to(dtype), exact.load_state_dict({name: one.float() if one.is_floating_point() else one for name, one in norm.state_dict().items()})
+    norm.to(dtype), exact.load_state_dict({name: one.float() if one.is_floating_point() else one for name,
+                                           one in norm.state_dict().items()})
     exact.kernel = False
     for training in (True, True, False):
         norm.train(training), exact.train(training)
@@ -150,7 +184,9 @@ def test_half_types(type, dtype):
         a, b = x.clone().requires_grad_(), x.float().requires_grad_()
         y, z = norm(a), exact(b)
         assert y.dtype == dtype and torch.equal(y, z.to(dtype))
-        y.float().mul(torch.linspace(-1, 1, 12)).sum().backward(), z.to(dtype).float().mul(torch.linspace(-1, 1, 12)).sum().backward()
+        y.float().mul(torch.linspace(-1, 1, 12)).sum().backward(), z.to(dtype).float().mul(
+            torch.linspace(-1, 1, 12)
+        ).sum().backward()
         assert distance(a.grad, b.grad) < (0.01 if dtype == torch.bfloat16 else 0.002)
         for name, buffer in norm.named_buffers():
             assert buffer.dtype == (torch.int64 if not buffer.is_floating_point() else torch.float32), name
@@ -247,18 +283,21 @@ def test_second_derivatives(type, training):
     norm(batch(9, 12, 1, torch.float64)), norm.train(training)
     x = torch.randn(2, 3, 12, dtype=torch.float64, requires_grad=True)
     params = [param for param in norm.parameters() if param.requires_grad]
-    loss = restored(norm, lambda x, *_: (norm(x).sin() * torch.linspace(-1, 1, 12, dtype=torch.float64)).sum() + 3 * nt.penalty(norm))
+    loss = restored(norm, lambda x, *_: (norm(x).sin() * torch.linspace(-1, 1, 12, dtype=torch.float64)).sum()
+                    + 3 * nt.penalty(norm))
     assert torch.autograd.gradcheck(loss, (x, *params))
     assert torch.autograd.gradgradcheck(loss, (x, *params), atol=1e-4)
 
 
 @pytest.mark.parametrize("type", TYPES)
 def test_second_derivatives_after_a_kernel(type):
-    """A backward pass with create_graph=True: its values are those of the kernel, and the state changes as with it."""
+    """A backward pass with create_graph=True: its values are those of the kernel, and the state changes as
+    with it."""
     norm = made(type, {})
     kernel, x = copy.deepcopy(norm), batch(9, 12, 1)
     a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
-    for i in range(1 if norm.type.approximate_gradient else 3):  # the second derivative calls their backward pass again
+    # the second derivative calls their backward pass again
+    for i in range(1 if norm.type.approximate_gradient else 3):
         (first,) = torch.autograd.grad(norm(a).sin().sum() + nt.penalty(norm), a, create_graph=True)
         (other,) = torch.autograd.grad(kernel(b).sin().sum() + nt.penalty(kernel), b)
         torch.testing.assert_close(first, other, rtol=1e-4, atol=1e-5)
@@ -286,7 +325,8 @@ def test_transforms_of_functions(type):
     if type != "ada":  # its backward pass is not the derivative
         y, tangent = func.jvp(lambda x: norm(x), (x,), (v,))
         jacobian = func.jacrev(norm)(x[:1, :1])
-        torch.testing.assert_close(tangent[:1, :1], torch.einsum("abcdef,def->abc", jacobian, v[:1, :1]), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(tangent[:1, :1], torch.einsum("abcdef,def->abc", jacobian, v[:1, :1]),
+                                   rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(y, kernel, rtol=1e-5, atol=1e-6)
     norm.train()
     if type not in BATCH_TYPES:
@@ -303,7 +343,12 @@ def test_batches_of_gradients():
     jacobian = torch.autograd.functional.jacobian(norm, x, vectorize=True)
     torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(nn.LayerNorm(12), x))
     hessian = torch.autograd.functional.hessian(lambda x: norm(x).sin().sum(), x)
-    torch.testing.assert_close(hessian, torch.autograd.functional.hessian(lambda x: nn.LayerNorm(12)(x).sin().sum(), x), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        hessian,
+        torch.autograd.functional.hessian(lambda x: nn.LayerNorm(12)(x).sin().sum(), x),
+        rtol=1e-3,
+        atol=1e-5,
+    )
 
 
 # ---- graphs ----
@@ -312,13 +357,14 @@ def test_batches_of_gradients():
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_compiled_plain(type, dtype):
-    """Without a break of the graph; gradients, running statistics and penalties are those of eager mode, also after a call under
-    no_grad (a kernel of another package then computed another gradient)."""
+    """Without a break of the graph; gradients, running statistics and penalties are those of eager mode, also
+    after a call under no_grad (a kernel of another package then computed another gradient)."""
     norm = made(type, {}).to(dtype)
     norm.kernel = False
     eager = copy.deepcopy(norm)
     torch._dynamo.reset()
-    compiled = torch.compile(norm, backend="aot_eager_decomp_partition", fullgraph=True)  # cuts the graph as the default backend
+    # cuts the graph as the default backend
+    compiled = torch.compile(norm, backend="aot_eager_decomp_partition", fullgraph=True)
     for i in range(3):
         x = batch(6, 12, i).to(dtype)
         a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
@@ -400,12 +446,15 @@ def test_more_than_65536_rows(type, kernel):
 
 def run_processes(n, *arguments):
     """The results that ranks.py of n processes saves, see there."""
-    done = subprocess.run([sys.executable, str(SOURCE / "python" / "tests" / "ranks.py"), str(n), *map(str, arguments)], capture_output=True,
+    done = subprocess.run([sys.executable, str(SOURCE / "python" / "tests" / "ranks.py"), str(n),
+                           *map(str, arguments)], capture_output=True,
                           text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-GROUP_VARIANTS = [(name, {}) for name in BATCH_TYPES] + [(name, options) for name, options in VARIANTS if options and name in BATCH_TYPES]
+GROUP_VARIANTS = [(name, {}) for name in BATCH_TYPES] + [(name, options) for name,
+                                                         options in VARIANTS if options
+                                                         and name in BATCH_TYPES]
 
 
 @pytest.fixture(scope="module")
@@ -416,7 +465,8 @@ def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     torch.manual_seed(11)
     counts = [(5, 3), (1, 9), (4, 0), (0, 6), (7, 7)]
-    steps = [[(batch(rows, 12, i, torch.float64), torch.randn(rows, 12, dtype=torch.float64)) for rows in pair] for i, pair in enumerate(counts)]
+    steps = [[(batch(rows, 12, i, torch.float64), torch.randn(rows, 12, dtype=torch.float64))
+              for rows in pair] for i, pair in enumerate(counts)]
     torch.save({"variants": GROUP_VARIANTS, "steps": steps}, folder / "given.pt")
     run_processes(2, folder)
     return steps, [torch.load(folder / f"rank{rank}.pt") for rank in range(2)]
@@ -424,7 +474,8 @@ def ranks(tmp_path_factory):
 
 @pytest.mark.parametrize("i", range(len(GROUP_VARIANTS)), ids=[str(one) for one in GROUP_VARIANTS])
 def test_statistics_of_a_group_of_processes(ranks, i):
-    """Equal to one process with the joined batch: y, gradients of x, sums of the gradients of parameters, penalty and state."""
+    """Equal to one process with the joined batch: y, gradients of x, sums of the gradients of parameters,
+    penalty and state."""
     steps, results = ranks
     type, options = GROUP_VARIANTS[i]
     norm = made(type, options, dtype=torch.float64)

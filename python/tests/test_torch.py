@@ -18,8 +18,8 @@ from torch import nn  # noqa: E402
 
 TYPES = sorted(norma.norm_types())
 BATCH_TYPES = [name for name in TYPES if norma.norm_types()[name].uses_batch]
-# For finite differences. The running values of RBN's penalty are constants for the gradient; after the update they depend on x. By
-# default, Partial RMSNorm uses a single one of 12 features.
+# For finite differences. The running values of RBN's penalty are constants for the gradient; after the update
+# they depend on x. By default, Partial RMSNorm uses a single one of 12 features.
 DIFFERENTIABLE = {"rbn": {"reference": "before"}, "prms": {"fraction": 0.5}}
 
 
@@ -208,12 +208,16 @@ def test_batch_norm_is_that_of_pytorch():
 
 def test_state_dict_of_published_modules():
     shapes = {key: tuple(value.shape) for key, value in nt.PowerNorm(8, groups=2).state_dict().items()}
-    assert shapes == {"weight": (8,), "bias": (8,), "running_phi": (1, 8, 1, 1), "ema_gz": (1, 8, 1, 1), "iters": (1,)}
+    assert shapes == {"weight": (8,), "bias": (8,), "running_phi": (1, 8, 1, 1), "ema_gz": (1, 8, 1, 1),
+                      "iters": (1,)}
     flat = {key: value.flatten() for key, value in trained("power").state_dict().items()}
     norm = nt.PowerNorm(12, groups=3)
     norm.load_state_dict(flat)
     assert torch.equal(norm.running_phi.flatten(), flat["running_phi"]) and int(norm.iters) == 3
-    assert nt.ScaleNorm(8).scale.shape == () and nt.MovingAverageBatchNorm(8, window=4).buffer_x2.shape == (4, 8)
+    assert nt.ScaleNorm(8).scale.shape == () and nt.MovingAverageBatchNorm(8, window=4).buffer_x2.shape == (
+        4,
+        8,
+    )
     with pytest.raises(RuntimeError, match="size mismatch"):
         norm.load_state_dict({**flat, "running_phi": torch.ones(13)})
 
@@ -229,12 +233,14 @@ def test_copies(type):
         other.train()(x)
     assert torch.equal(norm(x), expected)  # the copies have their own state
     named = nt._classes.by_type[type](12, groups=3)
-    assert isinstance(pickle.loads(pickle.dumps(named)), nt.Norm) and repr(named).startswith(nt._classes.by_type[type].__name__)
+    assert isinstance(pickle.loads(pickle.dumps(named)),
+                      nt.Norm) and repr(named).startswith(nt._classes.by_type[type].__name__)
 
 
 @pytest.mark.parametrize("type", ["layer", "batch", "rbn", "power"])
 def test_layer_that_occurs_twice(type):
-    """Two forward passes before the backward passes, in place operations on the output, and a repeated backward pass."""
+    """Two forward passes before the backward passes, in place operations on the output, and a repeated
+    backward pass."""
     norm = trained(type)
     twice = copy.deepcopy(norm)
     x = torch.randn(7, 12)
@@ -258,7 +264,8 @@ def test_layer_that_occurs_twice(type):
 
 
 def test_graphs_in_reference_cycles(monkeypatch):
-    """The garbage collector frees them, with their passes, at any time; the passes of a layer remain valid."""
+    """The garbage collector frees them, with their passes, at any time; the passes of a layer remain
+    valid."""
     freed, lib = [], norma._library.library()
     monkeypatch.setattr(lib, "nm_norm_pass_free", freed.append)
     norm, x = nt.Norm("layer", 12), torch.randn(3, 12)
@@ -291,11 +298,14 @@ def test_functional_call(type):
     """Gradients are those of the given parameters; the module's parameters and state stay unchanged."""
     functional_call = pytest.importorskip("torch.func").functional_call
     norm = trained(type)
-    given = {name: (2 * p.detach() + 0.3).requires_grad_(p.requires_grad) for name, p in norm.named_parameters()}
+    given = {name: (2 * p.detach() + 0.3).requires_grad_(p.requires_grad) for name,
+             p in norm.named_parameters()}
     given.update((name, buffer.clone()) for name, buffer in norm.named_buffers())
     other, before = copy.deepcopy(norm), copy.deepcopy(norm.state_dict())
     other.load_state_dict(given)
-    a, b = (torch.randn(1, 12).expand(7, 12).clone() + torch.linspace(0, 1, 7)[:, None]).requires_grad_(), None
+    a, b = (
+        torch.randn(1, 12).expand(7, 12).clone() + torch.linspace(0, 1, 7)[:, None]
+    ).requires_grad_(), None
     b = a.detach().clone().requires_grad_()
     functional_call(norm, given, (a,)).sin().sum().backward()
     other(b).sin().sum().backward()
@@ -327,7 +337,8 @@ def test_batch_without_tokens(type, masked):
 
 
 def test_autocast():
-    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3), nn.Linear(12, 12), nt.RegularizedBatchNorm(12))
+    model = nn.Sequential(nn.Linear(12, 12), nt.PowerNorm(12, groups=3), nn.Linear(12, 12),
+                          nt.RegularizedBatchNorm(12))
     plain, x = copy.deepcopy(model), torch.randn(7, 12)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         h = model[0](x)
@@ -365,7 +376,8 @@ def test_evaluation_leaves_the_state():
 
 
 def test_penalty():
-    model = nn.Sequential(nn.Linear(12, 12), nt.RegularizedBatchNorm(12, **{"lambda": 3.0}), nn.Linear(12, 12),
+    model = nn.Sequential(nn.Linear(12, 12), nt.RegularizedBatchNorm(12, **{"lambda": 3.0}),
+                          nn.Linear(12, 12),
                           nt.RegularizedBatchNorm(12, nu=2.0))
     x = torch.randn(9, 12)
     model(x)
@@ -498,7 +510,10 @@ def test_replacement_keeps_frozen_and_missing_parameters():
             continue
         for type in ("layer", "dyt"):
             new = replaced(old, type)
-            assert {name for name, one in parameters(new).items() if one} == {*learned, *(["alpha"] if type == "dyt" else [])}
+            assert {name for name, one in parameters(new).items() if one} == {
+                *learned,
+                *(["alpha"] if type == "dyt" else []),
+            }
         torch.testing.assert_close(replaced(old, "layer")(x), old(x))
     fixed = nt.Norm("scale", 8, trainable=False)
     assert parameters(fixed) == {"scale": False}
@@ -522,7 +537,8 @@ def test_tid_of_a_model():
     a, b = nt.tid(model, batches), nt.tid(model, batches, forward=lambda model, batch: model(batch[0]))
     assert a == b and [site.site for site in a] == ["1", "3"]
     assert all(0 < value < 2 for site in a for value in site[1:])
-    assert model.training and all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
+    assert model.training and all(torch.equal(model.state_dict()[key], value) for key,
+                                  value in before.items())
     padded = [{"input": torch.cat([x, torch.full((2, 6), 1e3)])} for (x,) in batches]
     c = nt.tid(model, padded, padding_mask=lambda batch: torch.arange(9) >= 7)
     for site, other in zip(a, c):
@@ -542,7 +558,8 @@ def test_tid_of_a_model():
                 yield self.left.pop()
     with pytest.raises(norma.UsageError, match="loader is traversed twice"):
         nt.tid(model, Once())
-    assert model.training and all(torch.equal(model.state_dict()[key], value) for key, value in before.items())
+    assert model.training and all(torch.equal(model.state_dict()[key], value) for key,
+                                  value in before.items())
 
 
 def test_errors():
@@ -550,15 +567,18 @@ def test_errors():
     for x, error, message in ((torch.zeros(2, 11), norma.UsageError, "expected \\[..., 12\\]"),
                               (torch.zeros(2, 12, dtype=torch.int64), norma.UnsupportedError, "int64"),
                               (torch.zeros(2, 12).to_sparse(), norma.UnsupportedError, "sparse"),
-                              (torch.zeros(2, 12, dtype=torch.float64), norma.UnsupportedError, "the module")):
+                              (torch.zeros(2, 12, dtype=torch.float64), norma.UnsupportedError,
+                               "the module")):
         with pytest.raises(error, match=message):
             norm(x)
-    with pytest.raises(norma.UsageError, match="padding_mask is torch.bool \\[3\\], expected torch.bool \\[2\\]"):
+    with pytest.raises(norma.UsageError,
+                       match="padding_mask is torch.bool \\[3\\], expected torch.bool \\[2\\]"):
         norm(torch.zeros(2, 12), torch.zeros(3, dtype=torch.bool))
     for call in (lambda: norm([[0.0] * 12]), lambda: norm(torch.zeros(2, 12).numpy()), lambda: norm(None)):
         with pytest.raises(TypeError, match="norm 'power': x is a .*, expected a torch.Tensor"):
             call()
-    for call in (lambda: norm(torch.zeros(2, 12), [False, True]), lambda: nt.padding(norm, [False, True]).__enter__()):
+    for call in (lambda: norm(torch.zeros(2, 12), [False, True]),
+                 lambda: nt.padding(norm, [False, True]).__enter__()):
         with pytest.raises(TypeError, match="padding_mask is a builtins.list, expected a torch.Tensor"):
             call()
     with pytest.raises(norma.UsageError, match="dtype"):
@@ -577,14 +597,25 @@ def test_errors():
 def test_names_that_people_type():
     for name in ("PowerNorm", "power", "powernorm", "power_norm", "Power-Norm"):
         assert nt.Norm(name, 12, num_groups=3).type.name == "power"
-    assert nt.RBN is nt.RegularizedBatchNorm and nt.MABN is nt.MovingAverageBatchNorm and nt.BatchNorm1d is nt.BatchNorm
-    assert nt.Norm("group", 12, heads=3)._options["groups"] == 3 and nt.Norm("LayerNorm", 12, eps=0.25)._options["epsilon"] == 0.25
+    assert (
+        nt.RBN is nt.RegularizedBatchNorm
+        and nt.MABN is nt.MovingAverageBatchNorm
+        and nt.BatchNorm1d is nt.BatchNorm
+    )
+    assert (
+        nt.Norm("group", 12, heads=3)._options["groups"] == 3
+        and nt.Norm("LayerNorm", 12, eps=0.25)._options["epsilon"] == 0.25
+    )
     assert nt.RBN(12, lambda_=2.0)._options["lambda"] == 2.0 and norma.Norm("RMSNorm", 12).type.name == "rms"
-    for call, message in ((lambda: nt.Norm("pwer", 12), "unknown norm 'pwer'; did you mean 'power'\\?; available: none, layer"),
-                          (lambda: nt.PowerNorm(12, momentum=0.1), "'power' has no option 'momentum'; use decay = 1 - momentum"),
-                          (lambda: nt.PowerNorm(12, warmpu=3), "has no option 'warmpu'; did you mean 'warmup'\\?; options: preset"),
+    for call, message in ((lambda: nt.Norm("pwer", 12),
+                           "unknown norm 'pwer'; did you mean 'power'\\?; available: none, layer"),
+                          (lambda: nt.PowerNorm(12, momentum=0.1),
+                           "'power' has no option 'momentum'; use decay = 1 - momentum"),
+                          (lambda: nt.PowerNorm(12, warmpu=3),
+                           "has no option 'warmpu'; did you mean 'warmup'\\?; options: preset"),
                           (lambda: nt.LayerNorm(12, eps=0.1, epsilon=0.2), "both mean 'epsilon'"),
-                          (lambda: norma.Norm("power", 12, num_group=3), "has no option 'num_group'; did you mean")):
+                          (lambda: norma.Norm("power", 12, num_group=3),
+                           "has no option 'num_group'; did you mean")):
         with pytest.raises(norma.UsageError, match=message):
             call()
 
@@ -618,7 +649,9 @@ def test_gain_that_is_weight_plus_one():
 
         def forward(self, x):
             x = x.float()
-            return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)) * (1.0 + self.weight.float())
+            return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)) * (
+                1.0 + self.weight.float()
+            )
     old, x = GemmaRMSNorm(8), torch.randn(3, 8)
     new = replaced(copy.deepcopy(old), "rms")
     torch.testing.assert_close(new(x), old(x))
@@ -646,7 +679,8 @@ def test_meta_device_and_reset(type):
     for one in (empty, norm):
         for name, tensor in fresh.state_dict().items():
             assert torch.equal(one.state_dict()[name], tensor), name
-        assert torch.equal(one(torch.ones(2, 12).cumsum(1)), copy.deepcopy(fresh)(torch.ones(2, 12).cumsum(1)))
+        assert torch.equal(one(torch.ones(2, 12).cumsum(1)),
+                           copy.deepcopy(fresh)(torch.ones(2, 12).cumsum(1)))
 
 
 def test_parameters_may_be_replaced():
@@ -680,7 +714,8 @@ def test_penalty_and_checkpointing():
         y = one(a) if reentrant is None else checkpoint(one, a, use_reentrant=reentrant)
         loss = y.square().sum() + 10 * nt.penalty(one)
         if reentrant:
-            with pytest.warns(UserWarning, match="norm 'rbn': the penalty has no gradient.*use_reentrant=False"):
+            with pytest.warns(UserWarning,
+                              match="norm 'rbn': the penalty has no gradient.*use_reentrant=False"):
                 loss.backward()
         else:
             with warnings.catch_warnings():

@@ -11,32 +11,41 @@ import norma  # noqa: E402
 import norma.torch as nt  # noqa: E402
 from torch import nn  # noqa: E402
 
-SMALL = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
-             pad_token_id=0, bos_token_id=1, eos_token_id=2)
+SMALL = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+             max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2)
 LLAMA = {**SMALL, "num_key_value_heads": 2}
 TEXT = torch.randint(3, 60, (3, 9), generator=torch.Generator().manual_seed(1))
 MASK = torch.ones(3, 9, dtype=torch.int64)
 MASK[1, 6:] = MASK[2, 4:] = 0
 LABELS = torch.where(MASK.bool(), TEXT, -100)
 WITH_TEXT = {"input_ids": TEXT, "attention_mask": MASK, "labels": LABELS}
-IMAGES = {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(2)), "labels": torch.tensor([0, 1, 0])}
-SERIES = {"past_values": torch.randn(3, 32, 2, generator=torch.Generator().manual_seed(3)), "future_values": torch.randn(3, 8, 2)}
+IMAGES = {"pixel_values": torch.randn(3, 3, 16, 16, generator=torch.Generator().manual_seed(2)),
+          "labels": torch.tensor([0, 1, 0])}
+SERIES = {"past_values": torch.randn(3, 32, 2, generator=torch.Generator().manual_seed(3)),
+          "future_values": torch.randn(3, 8, 2)}
 # name, class, configuration, inputs, number of norms; whether all of them see tokens [batch, length, width]
 MODELS = [
-    ("GPT2", "GPT2LMHeadModel", dict(vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=64, bos_token_id=1, eos_token_id=2), WITH_TEXT, 5),
+    ("GPT2", "GPT2LMHeadModel", dict(vocab_size=60, n_embd=32, n_layer=2, n_head=4, n_positions=64,
+                                     bos_token_id=1, eos_token_id=2), WITH_TEXT, 5),
     ("Llama", "LlamaForCausalLM", LLAMA, WITH_TEXT, 5),
     ("Mistral", "MistralForCausalLM", LLAMA, WITH_TEXT, 5),
     ("Qwen3", "Qwen3ForCausalLM", {**LLAMA, "head_dim": 8}, WITH_TEXT, 9),
     ("Gemma3Text", "Gemma3ForCausalLM", {**LLAMA, "head_dim": 8, "query_pre_attn_scalar": 8}, WITH_TEXT, 13),
     ("Olmo2", "Olmo2ForCausalLM", LLAMA, WITH_TEXT, 9),
-    ("Bert", "BertForSequenceClassification", SMALL, {"input_ids": TEXT, "attention_mask": MASK, "labels": torch.tensor([0, 1, 0])}, 5),
-    ("T5", "T5ForConditionalGeneration", dict(vocab_size=60, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, pad_token_id=0,
+    ("Bert", "BertForSequenceClassification", SMALL, {"input_ids": TEXT, "attention_mask": MASK,
+                                                      "labels": torch.tensor([0, 1, 0])}, 5),
+    ("T5", "T5ForConditionalGeneration", dict(vocab_size=60, d_model=32, d_kv=8, d_ff=48, num_layers=2,
+                                              num_heads=4, pad_token_id=0,
                                               decoder_start_token_id=0, dropout_rate=0.0),
-     {"input_ids": TEXT, "attention_mask": MASK, "labels": LABELS[:, :7].contiguous(), "decoder_attention_mask": MASK[:, :7]}, 12),
-    ("ViT", "ViTForImageClassification", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16,
+     {"input_ids": TEXT, "attention_mask": MASK, "labels": LABELS[:, :7].contiguous(),
+      "decoder_attention_mask": MASK[:, :7]}, 12),
+    ("ViT", "ViTForImageClassification", dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                              intermediate_size=48, image_size=16,
                                               patch_size=4), IMAGES, 5),
-    ("PatchTST", "PatchTSTForPrediction", dict(num_input_channels=2, context_length=32, patch_length=8, patch_stride=8, prediction_length=8,
-                                               d_model=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=48, norm_type="layernorm"), SERIES, 4),
+    ("PatchTST", "PatchTSTForPrediction", dict(num_input_channels=2, context_length=32, patch_length=8,
+                                               patch_stride=8, prediction_length=8,
+                                               d_model=32, num_hidden_layers=2, num_attention_heads=4,
+                                               ffn_dim=48, norm_type="layernorm"), SERIES, 4),
 ]
 NAMES = [name for name, *_ in MODELS]
 
@@ -63,7 +72,8 @@ def replaced(model, type, **options):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_formula(name):
-    """LayerNorm by `layer`, RMSNorm by `rms`: outputs and gradients as before, and names of the checkpoint."""
+    """LayerNorm by `layer`, RMSNorm by `rms`: outputs and gradients as before, and names of the
+    checkpoint."""
     model, inputs, count = model_of(name)
     new = copy.deepcopy(model)
     form = "rms" if name in ("Llama", "Mistral", "Qwen3", "Gemma3Text", "Olmo2", "T5") else "layer"
@@ -162,13 +172,16 @@ class Lines(torch.utils.data.Dataset):
 def trained_by_trainer(tmp_path, type, **options):
     model, _, _ = model_of("GPT2")
     replaced(model, type, **options)
-    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=6, per_device_train_batch_size=3, logging_steps=2, report_to=[],
-                                               use_cpu=True, save_strategy="no", weight_decay=0.1, disable_tqdm=True)
+    arguments = transformers.TrainingArguments(str(tmp_path), max_steps=6, per_device_train_batch_size=3,
+                                               logging_steps=2, report_to=[],
+                                               use_cpu=True, save_strategy="no", weight_decay=0.1,
+                                               disable_tqdm=True)
     return transformers.Trainer(model, arguments, train_dataset=Lines())
 
 
 def test_callback_of_the_trainer(tmp_path):
-    """The measurements are in the log, and the penalty in the loss: with a large factor the loss grows by it."""
+    """The measurements are in the log, and the penalty in the loss: with a large factor the loss grows by
+    it."""
     pytest.importorskip("accelerate")
     trainer = trained_by_trainer(tmp_path, "rbn")
     seen = []
@@ -182,7 +195,8 @@ def test_callback_of_the_trainer(tmp_path):
     assert {"norma/tid_mean", "norma/tid_variance", "norma/distance", "norma/effective_rank"} <= set(seen[0])
     assert all(value >= 0 for key, value in seen[0].items() if key.startswith("norma/"))
     assert seen[0]["norma/effective_rank"] > 1 and "norma/tid_mean" in trainer.state.log_history[0]
-    assert not any("observe" in str(hook) for module in trainer.model.modules() for hook in module._forward_pre_hooks.values())
+    assert not any("observe" in str(hook) for module in trainer.model.modules()
+                   for hook in module._forward_pre_hooks.values())
     first = []
     for factor in (0.0, 1e4):
         trainer = trained_by_trainer(tmp_path, "rbn", **{"lambda": factor, "nu": factor})
@@ -199,7 +213,8 @@ def test_adapters_and_gradient_checkpointing():
     model, inputs, _ = model_of("Llama")
     replaced(model, "power")
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2, modules_to_save=["norm"]))
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=2,
+                                                         modules_to_save=["norm"]))
     adapted.train()
     adapted(**inputs).loss.backward()  # with the mask of the call in the repeated forward pass, too
     assert any(param.grad is not None for key, param in adapted.named_parameters() if "lora" in key)
@@ -222,8 +237,10 @@ def test_lightning(tmp_path):
     for factor in (0.0, 100.0):
         torch.manual_seed(3)
         module = Module(factor)
-        trainer = lightning.Trainer(max_steps=3, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-                                    callbacks=[nt.Callback()], default_root_dir=tmp_path, enable_model_summary=False)
+        trainer = lightning.Trainer(max_steps=3, accelerator="cpu", logger=False, enable_checkpointing=False,
+                                    enable_progress_bar=False,
+                                    callbacks=[nt.Callback()], default_root_dir=tmp_path,
+                                    enable_model_summary=False)
         trainer.fit(module, torch.utils.data.DataLoader(torch.randn(12, 6), batch_size=4))
         assert "norma/tid_mean" in trainer.logged_metrics
         weights.append(module.model[0].weight.detach().clone())
@@ -231,7 +248,9 @@ def test_lightning(tmp_path):
 
 
 def test_no_norms():
-    with pytest.raises(norma.UsageError, match="no layer of the classes LayerNorm, RMSNorm, Norm in the model$"):
+    with pytest.raises(norma.UsageError,
+                       match="no layer of the classes LayerNorm, RMSNorm, Norm in the model$"):
         nt.replace_norms(nn.Linear(2, 2), "power")
-    with pytest.raises(norma.UsageError, match="kinds=\\[...\\] replaces other classes: the model has BatchNorm1d"):
+    with pytest.raises(norma.UsageError,
+                       match="kinds=\\[...\\] replaces other classes: the model has BatchNorm1d"):
         nt.replace_norms(nn.Sequential(nn.BatchNorm1d(3)), "power")

@@ -20,13 +20,16 @@ def write(path, text):
 def test_unknown_words_are_not_rewarded(tmp_path):
     """https://github.com/kpu/kenlm/issues/67: perplexities of different vocabularies."""
     words = [f"w{i:03d}" for i in range(300)]
-    text = "\n".join(" ".join(words[(i * i * k + k) % (20 if k % 2 else 300)] for k in range(1, 9)) for i in range(1, 120)) + "\n"
+    text = "\n".join(" ".join(words[(i * i * k + k) % (20 if k % 2 else 300)] for k in range(1, 9))
+                     for i in range(1, 120)) + "\n"
     write(tmp_path / "train", text)
     bits = []
     for size in (20, 300):
-        assert norma("prepare", "--format", "text", "--train", tmp_path / "train", "--valid", tmp_path / "train", "--tokenizer", "none",
+        assert norma("prepare", "--format", "text", "--train", tmp_path / "train", "--valid",
+                     tmp_path / "train", "--tokenizer", "none",
                      "--bpe-merges", "0", "--max-words", size, "--output", tmp_path / f"d{size}")[0] == 0
-        assert norma("train", RECIPES / "demo-lm.ini", "--data.folder", tmp_path / f"d{size}", "--train.updates", "40",
+        assert norma("train", RECIPES / "demo-lm.ini", "--data.folder", tmp_path / f"d{size}",
+                     "--train.updates", "40",
                      "--model.preset", "tiny", "--run.folder", tmp_path / f"r{size}", *DEVICE)[0] == 0
         got = json.loads(norma("perplexity", tmp_path / f"r{size}", tmp_path / "train", "--json", *DEVICE)[1])
         bits.append(got["bits_per_character"])
@@ -39,7 +42,8 @@ def test_p_is_never_zero(tmp_path):
     """https://github.com/mjpost/sacrebleu/issues/70: the observed statistic counts."""
     write(tmp_path / "ref", "a small red house\nthe old tree is green\n" * 10)
     write(tmp_path / "bad", "x y z\nq r s\n" * 10)
-    code, out, _ = norma("score", "bleu", tmp_path / "ref", "--reference", tmp_path / "ref", "--against", tmp_path / "bad", "--json")
+    code, out, _ = norma("score", "bleu", tmp_path / "ref", "--reference", tmp_path / "ref", "--against",
+                         tmp_path / "bad", "--json")
     assert code == 0 and json.loads(out)["p"] == pytest.approx(1 / 1001)
 
 
@@ -51,15 +55,18 @@ def test_comma_and_colon_in_paths(tmp_path):
     assert norma("score", "bleu", folder / "ref", "--reference", folder / "ref", "--bootstrap", "0")[0] == 0
     for side in ("aa", "bb"):
         write(tmp_path / f"2026-11-28T10:00,x.{side}", "a house\n")
-    assert norma("prepare", "--train", tmp_path / "2026-11-28T10:00,x", "--source-lang", "aa", "--target-lang", "bb",
+    assert norma("prepare", "--train", tmp_path / "2026-11-28T10:00,x", "--source-lang", "aa",
+                 "--target-lang", "bb",
                  "--bpe-merges", "0", "--output", tmp_path / "data")[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
 def test_batch_systems_signal(models, tmp_path, number):  # noqa: F811
     """https://github.com/facebookincubator/submitit/issues/1697: a checkpoint before the end."""
-    run = subprocess.Popen([NORMA, "train", str(RECIPES / "demo.ini"), "--data.folder", str(models / "pairs"), "--run.folder",
-                            str(tmp_path / "r"), "--model.preset", "tiny", "--train.updates", "1000000", "--train.epochs", "1000000",
+    run = subprocess.Popen([NORMA, "train", str(RECIPES / "demo.ini"), "--data.folder", str(models / "pairs"),
+                            "--run.folder",
+                            str(tmp_path / "r"), "--model.preset", "tiny", "--train.updates", "1000000",
+                            "--train.epochs", "1000000",
                             "--train.score", "false", *DEVICE], stderr=subprocess.DEVNULL)
     log = tmp_path / "r" / "log.jsonl"
     while run.poll() is None and not (log.exists() and log.stat().st_size):
@@ -79,8 +86,10 @@ def test_quoted_empty_row(models, tmp_path):  # noqa: F811
 def test_links_in_archives(tmp_path):
     """GNU tar stores the second name of a hard-linked file as a link."""
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
-        for name, kind, target in [("a/b", tarfile.LNKTYPE, "a/t"), ("a/t", tarfile.REGTYPE, ""), ("a/s", tarfile.SYMTYPE, "../a/t"),
-                                   ("a/out", tarfile.SYMTYPE, "/etc/passwd"), ("a/pipe", tarfile.FIFOTYPE, "")]:
+        for name, kind, target in [("a/b", tarfile.LNKTYPE, "a/t"), ("a/t", tarfile.REGTYPE, ""),
+                                   ("a/s", tarfile.SYMTYPE, "../a/t"),
+                                   ("a/out", tarfile.SYMTYPE, "/etc/passwd"),
+                                   ("a/pipe", tarfile.FIFOTYPE, "")]:
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname, entry.size = kind, target, 6 if kind == tarfile.REGTYPE else 0
             tar.addfile(entry, io.BytesIO(b"hello\n"))
@@ -105,9 +114,11 @@ def test_data_starts_no_program(tmp_path):
 def test_crlf_of_exact_documents(tmp_path):
     """https://github.com/huggingface/tokenizers/issues/231: nothing is trimmed."""
     (tmp_path / "t").write_bytes(b"a\r\nb\r\n" * 20)
-    assert norma("prepare", "--format", "text", "--train", tmp_path / "t", "--valid", tmp_path / "t", "--tokenizer", "byte_level",
+    assert norma("prepare", "--format", "text", "--train", tmp_path / "t", "--valid", tmp_path / "t",
+                 "--tokenizer", "byte_level",
                  "--documents", "file", "--bpe-merges", "0", "--output", tmp_path / "d")[0] == 0
-    assert norma("train", RECIPES / "demo-lm.ini", "--data.folder", tmp_path / "d", "--train.updates", "1", "--model.preset", "tiny",
+    assert norma("train", RECIPES / "demo-lm.ini", "--data.folder", tmp_path / "d", "--train.updates", "1",
+                 "--model.preset", "tiny",
                  "--run.folder", tmp_path / "r", *DEVICE)[0] == 0
     (tmp_path / "t").write_bytes(b"a\r\nb\r\n")
     out = norma("perplexity", tmp_path / "r", tmp_path / "t", "--documents", "file", "--tokens", *DEVICE)[1]
@@ -117,9 +128,11 @@ def test_crlf_of_exact_documents(tmp_path):
 def test_repetitions(models, tmp_path):  # noqa: F811
     """https://github.com/OpenNMT/CTranslate2/issues/601: no n-gram twice."""
     write(tmp_path / "s", "red house green tree old car\n" * 3)
-    forced = ["--min-length", "12", "--max-length-b", "14", "--max-length-a", "0", "--output-format", "subword", *DEVICE]
+    forced = ["--min-length", "12", "--max-length-b", "14", "--max-length-a", "0", "--output-format",
+              "subword", *DEVICE]
     plain = norma("translate", models / "translate", tmp_path / "s", *forced)[1].decode().splitlines()
     assert any(len(set(line.split())) < len(line.split()) for line in plain)
-    for line in norma("translate", models / "translate", tmp_path / "s", "--no-repeat-ngram-size", "2", *forced)[1].decode().splitlines():
+    for line in norma("translate", models / "translate", tmp_path / "s", "--no-repeat-ngram-size", "2",
+                      *forced)[1].decode().splitlines():
         pairs = list(zip(line.split(), line.split()[1:]))
         assert len(pairs) == len(set(pairs)) and len(pairs) >= 11

@@ -1,5 +1,6 @@
-"""Every file that Norma reads, with every contamination that files of other programs have: the result is that of the clean file,
-or an error that names the file (and, for a bad byte, the line); as many records come out as went in."""
+"""Every file that Norma reads, with every contamination that files of other programs have: the result is that
+of the clean file, or an error that names the file (and, for a bad byte, the line); as many records come out
+as went in."""
 import gzip
 import lzma
 import os
@@ -28,18 +29,24 @@ def models(tmp_path_factory):
     text = "\n".join(LINES) + "\n"
     (top / "t.aa").write_text(text)
     (top / "t.bb").write_text(text)
-    (top / "labels.tsv").write_text("".join(f"{'pos' if i % 2 else 'neg'}\t{line}\n" for i, line in enumerate(LINES)))
-    (top / "tags.txt").write_text("".join("".join(f"{w}\t{'B-X' if w == 'dog' else 'O'}\n" for w in line.split()) + "\n"
+    (top / "labels.tsv").write_text("".join(f"{'pos' if i % 2 else 'neg'}\t{line}\n" for i,
+                                            line in enumerate(LINES)))
+    (top / "tags.txt").write_text("".join("".join(f"{w}\t{'B-X' if w == 'dog' else 'O'}\n"
+                                                  for w in line.split()) + "\n"
                                           for line in LINES))
-    assert norma("prepare", "--train", top / "t", "--valid", top / "t", "--source-lang", "aa", "--target-lang", "bb",
+    assert norma("prepare", "--train", top / "t", "--valid", top / "t", "--source-lang", "aa",
+                 "--target-lang", "bb",
                  "--bpe-merges", "20", "--output", top / "pairs")[0] == 0
-    assert norma("prepare", "--format", "text", "--train", top / "t.aa", "--valid", top / "t.aa", "--bpe-merges", "20",
+    assert norma("prepare", "--format", "text", "--train", top / "t.aa", "--valid", top / "t.aa",
+                 "--bpe-merges", "20",
                  "--output", top / "text")[0] == 0
     small = ["--train.updates", "2", "--model.preset", "tiny", *DEVICE]
     for recipe, folder, data in [("demo", "translate", ["--data.folder", top / "pairs"]),
                                  ("demo-lm", "lm", ["--data.folder", top / "text"]),
-                                 ("classify", "classify", ["--data.train", top / "labels.tsv", "--data.valid", top / "labels.tsv"]),
-                                 ("demo-tag", "tag", ["--data.train", top / "tags.txt", "--data.valid", top / "tags.txt",
+                                 ("classify", "classify",
+                                  ["--data.train", top / "labels.tsv", "--data.valid", top / "labels.tsv"]),
+                                 ("demo-tag", "tag", ["--data.train", top / "tags.txt", "--data.valid",
+                                                      top / "tags.txt",
                                                       "--data.test="])]:
         code, _, err = norma("train", RECIPES / f"{recipe}.ini", "--run.folder", top / folder, *data, *small)
         assert code == 0, err
@@ -84,7 +91,8 @@ def text(models):
 
 
 def table(models):
-    return ("label\ttext\n" + "".join(f"{'pos' if i % 2 else 'neg'}\t{line}\n" for i, line in enumerate(LINES[:12]))).encode()
+    return ("label\ttext\n" + "".join(f"{'pos' if i % 2 else 'neg'}\t{line}\n" for i,
+                                      line in enumerate(LINES[:12]))).encode()
 
 
 def columns(models):
@@ -96,8 +104,11 @@ def codes(models):
 
 
 def dictionary(models):
-    return (models / "text" / "dict.source.txt").read_bytes() if (models / "text" / "dict.source.txt").exists() else \
-        next((models / "text").glob("dict*.txt")).read_bytes()
+    return (
+        (models / "text" / "dict.source.txt").read_bytes()
+        if (models / "text" / "dict.source.txt").exists()
+        else next((models / "text").glob("dict*.txt")).read_bytes()
+    )
 
 
 # name: (clean file, suffix, arguments around the path, records are lines of the output)
@@ -105,17 +116,23 @@ READERS = {
     "tokenize": (text, "", lambda m, p: ["tokenize", p], True),
     "translate": (text, "", lambda m, p: ["translate", m / "translate", p, *DEVICE], True),
     "classify": (text, "", lambda m, p: ["classify", m / "classify", p, *DEVICE], True),
-    "classify-table": (table, ".tsv", lambda m, p: ["classify", m / "classify", p, "--header", "yes", *DEVICE], True),
-    "tag-text": (text, "", lambda m, p: ["tag", m / "tag", p, "--input-format", "text", "--json", *DEVICE], True),
+    "classify-table": (table, ".tsv", lambda m, p: ["classify", m / "classify", p, "--header", "yes",
+                                                    *DEVICE], True),
+    "tag-text": (text, "", lambda m, p: ["tag", m / "tag", p, "--input-format", "text", "--json", *DEVICE],
+                 True),
     "tag-columns": (columns, "", lambda m, p: ["tag", m / "tag", p, "--json", *DEVICE], False),
     "perplexity": (text, "", lambda m, p: ["perplexity", m / "lm", p, "--tokens", *DEVICE], True),
     "subword": (text, "", lambda m, p: ["subword", "--like", m / "pairs", p], True),
     "codes": (codes, "", lambda m, p: ["subword", "--codes", p, m / "t.aa"], True),
     "labels": (text, "", lambda m, p: ["score", "accuracy", p, "--reference", p, "--bootstrap", "0"], False),
-    "prefix": (text, "", lambda m, p: ["translate", m / "translate", m / "twelve", "--prefix", p, *DEVICE], True),
-    "constraints": (text, "", lambda m, p: ["translate", m / "translate", m / "twelve", "--constraints", p, *DEVICE], True),
-    "dictionary": (dictionary, "", lambda m, p: ["prepare", "--format", "text", "--train", m / "t.aa", "--codes",
-                                                 m / "text" / "codes.bpe", "--dict-source", p, "--output", p.parent / "out"], False),
+    "prefix": (text, "", lambda m, p: ["translate", m / "translate", m / "twelve", "--prefix", p, *DEVICE],
+               True),
+    "constraints": (text, "", lambda m, p: ["translate", m / "translate", m / "twelve", "--constraints", p,
+                                            *DEVICE], True),
+    "dictionary": (dictionary, "", lambda m, p: ["prepare", "--format", "text", "--train", m / "t.aa",
+                                                 "--codes",
+                                                 m / "text" / "codes.bpe", "--dict-source", p, "--output",
+                                                 p.parent / "out"], False),
 }
 HEADERS = {"classify-table": 1}
 
@@ -127,9 +144,12 @@ def run(models, folder, reader, change, name):
     path = folder / (name + suffix)
     path.write_bytes(change(clean))
     code, out, err = norma(*arguments(models, path))
-    records = lines_of(clean) if reader not in ("codes", "prefix", "constraints") else (40 if reader == "codes" else 12)
+    records = lines_of(clean) if reader not in ("codes", "prefix",
+                                                "constraints") else (40 if reader == "codes" else 12)
     if code == 0 and by_line:
-        assert len(out.split(b"\n")) - 1 == records - HEADERS.get(reader, 0), f"{records} in: {out[-300:]!r} {err}"
+        assert len(out.split(b"\n")) - 1 == records - HEADERS.get(
+            reader, 0
+        ), f"{records} in: {out[-300:]!r} {err}"
     return code, re.sub(rb'"file":"[^"]*",', b"", out).replace(str(path).encode(), b"FILE"), err, path
 
 

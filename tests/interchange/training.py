@@ -1,10 +1,11 @@
-"""Training with Norma against training with transformers and torch.optim: the same weights, batches and optimizer.
+"""Training with Norma against training with transformers and torch.optim: the same weights, batches and
+optimizer.
 
     training.py NORMA FOLDER
 
-Saves small models with random weights in FOLDER with transformers, reads them with norma convert, and trains each for 25 updates on
-both sides: in Norma in float, in PyTorch in double. Compares the losses before every update and, in transformers, the weights after
-the last one. Exit code 1: a difference.
+Saves small models with random weights in FOLDER with transformers, reads them with norma convert, and trains
+each for 25 updates on both sides: in Norma in float, in PyTorch in double. Compares the losses before every
+update and, in transformers, the weights after the last one. Exit code 1: a difference.
 """
 
 import json
@@ -16,14 +17,16 @@ import sys
 
 import torch
 from safetensors.torch import load_file
-from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (Gemma3ForCausalLM, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM)
 from transformers.utils import logging
 
 SIZE, CONTEXT, STREAMS, UPDATES = 61, 12, 4, 25
-ENDS = {"vocab_size": SIZE, "eos_token_id": SIZE - 1, "bos_token_id": SIZE - 1, "pad_token_id": None, "initializer_range": 0.15}
-GPT2 = {**ENDS, "n_positions": CONTEXT, "n_embd": 32, "n_layer": 2, "n_head": 4, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0}
+ENDS = {"vocab_size": SIZE, "eos_token_id": SIZE - 1, "bos_token_id": SIZE - 1, "pad_token_id": None,
+        "initializer_range": 0.15}
+GPT2 = {**ENDS, "n_positions": CONTEXT, "n_embd": 32, "n_layer": 2, "n_head": 4, "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 ROPE = {**ENDS, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
         "max_position_embeddings": CONTEXT, "num_key_value_heads": 2}
 FAMILIES = {
@@ -35,7 +38,8 @@ FAMILIES = {
     "mistral": lambda: MistralForCausalLM(MistralConfig(**ROPE, sliding_window=5)),
     "olmo2": lambda: Olmo2ForCausalLM(Olmo2Config(**ROPE)),
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**ROPE, head_dim=8)),
-    "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**ROPE, head_dim=8, query_pre_attn_scalar=8, sliding_window=5,
+    "gemma3": lambda: Gemma3ForCausalLM(Gemma3TextConfig(**ROPE, head_dim=8, query_pre_attn_scalar=8,
+                                                         sliding_window=5,
                                                          sliding_window_pattern=2)),
 }
 
@@ -72,11 +76,13 @@ def make_model(name):
     with open(f"{name}/vocab.json", "w") as file:
         json.dump({f"w{i}" if i < SIZE - 1 else "<|endoftext|>": i for i in range(SIZE)}, file)
     norma("convert", name, "--from", "huggingface", "-o", f"{name}.safetensors")
-    norma("prepare", "--like", f"{name}.safetensors", "--train", "train.txt", "--valid", "valid.txt", "--output", f"{name}-data")
+    norma("prepare", "--like", f"{name}.safetensors", "--train", "train.txt", "--valid", "valid.txt",
+          "--output", f"{name}-data")
 
 
 def write_texts():
-    """One line whose tokens, with the end of the text, are the segments of all updates; a token depends on the one before it."""
+    """One line whose tokens, with the end of the text, are the segments of all updates; a token depends on
+    the one before it."""
     random.seed(5)
     ids = [0]
     while len(ids) < STREAMS * CONTEXT * UPDATES - 1:
@@ -96,7 +102,8 @@ def batches(ids):
 
 
 def vocabulary_order(folder):
-    """The ids of w0, w1, ... and of the end of a text in a folder of Norma, in which special tokens have the first ids."""
+    """The ids of w0, w1, ... and of the end of a text in a folder of Norma, in which special tokens have the
+    first ids."""
     with open(f"{folder}/tokenizer.json") as file:
         ids = json.load(file)["model"]["vocab"]
     return torch.tensor([*(ids[f"w{i}"] for i in range(SIZE - 1)), ids["</s>"]])
@@ -117,13 +124,15 @@ def optimizers(kind, model, lr, **settings):
         return [torch.optim.AdamW(model.parameters(), lr=lr, **settings)]
     if kind == "adamw-matrices":  # the groups of nanoGPT
         decay = settings.pop("weight_decay")
-        return [torch.optim.AdamW([{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}], lr=lr,
+        return [torch.optim.AdamW([{"params": matrices, "weight_decay": decay},
+                                   {"params": vectors, "weight_decay": 0.0}], lr=lr,
                                   **settings)]
     adamw = {key: settings.pop(key) for key in ("betas", "eps") if key in settings}
     decay = settings.get("weight_decay", 0.0)
     settings["weight_decay"] = decay
     return [torch.optim.Muon([p for n, p in named if is_hidden(n, p)], lr=lr, **settings),
-            torch.optim.AdamW([p for n, p in named if not is_hidden(n, p)], lr=lr, weight_decay=decay, **adamw)]
+            torch.optim.AdamW([p for n, p in named if not is_hidden(n, p)], lr=lr, weight_decay=decay,
+                              **adamw)]
 
 
 def constant(lr):
@@ -164,9 +173,12 @@ def compare(name, ids, kind, lr, options, *, settings=None, clip=0.0, rate=None,
     global failures
     run = f"run-{name}-{label or kind}"
     schedule = [] if rate else ["--schedule.name", "constant"]
-    norma("train", "plain.ini", "--tune", f"{name}.safetensors", "--data.folder", f"{name}-data", "--run.folder", run, "--run.quiet",
-          "--train.updates", str(UPDATES), "--train.max_tokens", str(STREAMS * CONTEXT), "--train.label_smoothing", "0",
-          "--train.score", "false", "--train.log_every", "1", "--train.max_grad_norm", str(clip), "--schedule.lr", str(lr), *schedule, *options)
+    norma("train", "plain.ini", "--tune", f"{name}.safetensors", "--data.folder", f"{name}-data",
+          "--run.folder", run, "--run.quiet",
+          "--train.updates", str(UPDATES), "--train.max_tokens", str(STREAMS * CONTEXT),
+          "--train.label_smoothing", "0",
+          "--train.score", "false", "--train.log_every", "1", "--train.max_grad_norm", str(clip),
+          "--schedule.lr", str(lr), *schedule, *options)
     with open(f"{run}/log.jsonl") as file:
         ours = [line["loss"] for line in map(json.loads, file) if line["type"] == "train"]
     model, theirs = train_torch(name, ids, kind, lr, clip, rate or constant(lr), settings or {})
@@ -177,14 +189,20 @@ def compare(name, ids, kind, lr, options, *, settings=None, clip=0.0, rate=None,
         saved[tensor] = saved[tensor][order]
     loss = max(abs(a - b) for a, b in zip(ours, theirs)) if len(ours) == len(theirs) == UPDATES else math.inf
     same = set(saved) == set(weights)
-    # The gradient of a key bias is 0 in exact arithmetic; Adam turns its rounding into steps that change no output.
+    # The gradient of a key bias is 0 in exact arithmetic; Adam turns its rounding into steps that change no
+    # output.
     keys = [n for n in weights if n in saved and not n.endswith(("c_attn.bias", "k_proj.bias"))]
     # Adam also turns the rounding of other tiny gradients into steps, so that single weights differ by more.
     weight = max((saved[n].double() - weights[n].detach()).square().mean().sqrt().item() for n in keys)
     passed = same and loss < tolerance and weight < 3 * tolerance
     failures += not passed
-    print(f"{'ok    ' if passed else 'FAILED'} {name}, {label or kind}: loss {theirs[0]:.4f} to {theirs[-1]:.4f}, largest difference "
-          f"{loss:.1e} of {len(ours)} losses, root mean square of the weights {weight:.1e}{'' if same else '; other tensors'}", flush=True)
+    print(
+        f"{'ok    ' if passed else 'FAILED'} {name}, {label or kind}: loss {theirs[0]:.4f} to "
+        f"{theirs[-1]:.4f}, largest difference "
+        f"{loss:.1e} of {len(ours)} losses, root mean square of the weights "
+        f"{weight:.1e}{'' if same else '; other tensors'}",
+        flush=True,
+    )
 
 
 ADAM = ["--optim.name", "adam"]
@@ -195,15 +213,19 @@ def check_family(name, ids):
     make_model(name)
     lr = 2e-3
     compare(name, ids, "adam", lr, [*ADAM, "--optim.beta2", "0.999"])
-    compare(name, ids, "adam", lr, [*ADAM, "--optim.beta1", "0.8", "--optim.beta2", "0.95", "--optim.eps", "1e-6", "--optim.weight_decay",
+    compare(name, ids, "adam", lr, [*ADAM, "--optim.beta1", "0.8", "--optim.beta2", "0.95", "--optim.eps",
+                                    "1e-6", "--optim.weight_decay",
                                     "0.05"],
             settings={"betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.05}, label="adam with decay")
-    compare(name, ids, "adamw", lr, [*ADAMW, "--optim.beta2", "0.999", "--optim.weight_decay", "0.1"], settings={"weight_decay": 0.1})
+    compare(name, ids, "adamw", lr, [*ADAMW, "--optim.beta2", "0.999", "--optim.weight_decay", "0.1"],
+            settings={"weight_decay": 0.1})
     compare(name, ids, "adamw-matrices", lr,
-            [*ADAMW, "--optim.beta2", "0.95", "--optim.weight_decay", "0.3", "--optim.decayed_parameters", "matrices"], clip=0.5,
+            [*ADAMW, "--optim.beta2", "0.95", "--optim.weight_decay", "0.3", "--optim.decayed_parameters",
+             "matrices"], clip=0.5,
             settings={"betas": (0.9, 0.95), "weight_decay": 0.3})
     compare(name, ids, "sgd", 0.05, ["--optim.name", "sgd", "--optim.momentum", "0"], label="sgd")
-    compare(name, ids, "sgd", 0.02, ["--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.weight_decay", "0.05"], clip=1.0,
+    compare(name, ids, "sgd", 0.02, ["--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.weight_decay",
+                                     "0.05"], clip=1.0,
             settings={"momentum": 0.9, "weight_decay": 0.05}, label="sgd with momentum and decay")
 
 
@@ -212,18 +234,24 @@ def check_muon(name, ids):
     muon = ["--optim.name", "muon", "--optim.beta2", "0.999"]
     compare(name, ids, "muon", 0.01, muon, settings={"adjust_lr_fn": "match_rms_adamw"}, tolerance=1e-4)
     compare(name, ids, "muon", 0.01,
-            [*muon, "--optim.muon_scale", "original", "--optim.muon_nesterov", "false", "--optim.muon_momentum", "0.8",
+            [*muon, "--optim.muon_scale", "original", "--optim.muon_nesterov", "false",
+             "--optim.muon_momentum", "0.8",
              "--optim.weight_decay", "0.1", "--optim.muon_steps", "4"],
-            settings={"adjust_lr_fn": "original", "nesterov": False, "momentum": 0.8, "weight_decay": 0.1, "ns_steps": 4},
+            settings={"adjust_lr_fn": "original", "nesterov": False, "momentum": 0.8, "weight_decay": 0.1,
+                      "ns_steps": 4},
             tolerance=1e-4, label="muon as in the original code")
 
 
 def check_nanogpt(name, ids):
-    """train.py of nanoGPT: groups of AdamW, betas, clipping, and get_lr with warmup_iters = 5, lr_decay_iters = 25."""
+    """train.py of nanoGPT: groups of AdamW, betas, clipping, and get_lr with warmup_iters = 5, lr_decay_iters
+    = 25."""
     compare(name, ids, "adamw-matrices", 6e-3,
-            [*ADAMW, "--optim.beta2", "0.95", "--optim.weight_decay", "0.1", "--optim.decayed_parameters", "matrices", "--schedule.name",
-             "cosine", "--schedule.warmup", "6", "--schedule.updates", "26", "--schedule.final_fraction", "0.1"],
-            settings={"betas": (0.9, 0.95), "weight_decay": 0.1}, clip=1.0, rate=nanogpt_rate(6e-3, 5, 25, 6e-4),
+            [*ADAMW, "--optim.beta2", "0.95", "--optim.weight_decay", "0.1", "--optim.decayed_parameters",
+             "matrices", "--schedule.name",
+             "cosine", "--schedule.warmup", "6", "--schedule.updates", "26", "--schedule.final_fraction",
+             "0.1"],
+            settings={"betas": (0.9, 0.95), "weight_decay": 0.1}, clip=1.0,
+            rate=nanogpt_rate(6e-3, 5, 25, 6e-4),
             label="recipe of nanoGPT")
 
 

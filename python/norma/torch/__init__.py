@@ -4,9 +4,10 @@
     norm = norma.torch.PowerNorm(512, groups=8, warmup=4000)
     norma.torch.replace_norms(model, "power", groups=8, warmup=4000)
 
-There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``, ``PowerNorm``,
-``RegularizedBatchNorm``, ...; ``dir(norma.torch)`` lists them. All are ``Norm`` with a fixed type. float32 tensors on the CPU are
-normalized by the kernels of Norma, those of other devices and types by plain PyTorch.
+There is a class for every type of ``norma.norm_types()``, named after its title: ``LayerNorm``,
+``PowerNorm``, ``RegularizedBatchNorm``, ...; ``dir(norma.torch)`` lists them. All are ``Norm`` with a fixed
+type. float32 tensors on the CPU are normalized by the kernels of Norma, those of other devices and types by
+plain PyTorch.
 """
 from typing import List, Type
 
@@ -19,8 +20,8 @@ from ._module import Norm
 from ._replace import from_pretrained, replace_norms, synchronize
 from ._tid import SiteTID, tid
 
-__all__ = ["Callback", "Norm", "SiteTID", "from_pretrained", "padding", "penalty", "replace_norms", "synchronize", "take_masks", "tid",
-           *_classes.__all__]
+__all__ = ["Callback", "Norm", "SiteTID", "from_pretrained", "padding", "penalty", "replace_norms",
+           "synchronize", "take_masks", "tid", *_classes.__all__]
 
 
 def __getattr__(name: str) -> Type[Norm]:

@@ -16,11 +16,16 @@ _Moments = Tuple[Tensor, Tensor]  # mean and variance of each feature over the t
 
 
 def _discrepancy(batches: List[_Moments]) -> Tuple[float, float]:
-    """TID of the mean and of the variance (Wang et al. 2022, equation 5) over the last batches of one site."""
-    means, deviations = torch.stack([mean for mean, _ in batches]), torch.stack([variance.sqrt() for _, variance in batches])
+    """TID of the mean and of the variance (Wang et al. 2022, equation 5) over the last batches of one
+    site."""
+    means, deviations = torch.stack([mean for mean, _ in batches]), torch.stack(
+        [variance.sqrt() for _, variance in batches]
+    )
     mean, sigma = means.mean(0), torch.stack([variance for _, variance in batches]).mean(0).sqrt()
     size = sigma.norm() + 1e-12
-    return float(((means - mean).norm(dim=1) / size).mean()), float(((deviations - sigma).norm(dim=1) / size).mean())
+    return float(((means - mean).norm(dim=1) / size).mean()), float(
+        ((deviations - sigma).norm(dim=1) / size).mean()
+    )
 
 
 def _effective_rank(rows: Tensor) -> float:
@@ -38,7 +43,8 @@ class _Sites:
         self.distance: Dict[str, float] = {}
         self.rank: Dict[str, float] = {}
         self.batches, self.wanted = batches, False
-        self.hooks = [module.register_forward_pre_hook(self._observer(name)) for name, module in model.named_modules()
+        self.hooks = [module.register_forward_pre_hook(self._observer(name)) for name,
+                      module in model.named_modules()
                       if name and is_chosen(module, None, nn.BatchNorm1d)]
 
     def _observer(self, name: str) -> Callable[[nn.Module, Any], None]:
@@ -49,7 +55,8 @@ class _Sites:
         return observe
 
     def _measure(self, name: str, module: nn.Module, rows: Tensor) -> None:
-        if isinstance(module, Norm) and module._model_mask is not None and module._model_mask.numel() == len(rows):
+        if isinstance(module,
+                      Norm) and module._model_mask is not None and module._model_mask.numel() == len(rows):
             rows = rows[~module._model_mask.reshape(-1)]
         if len(rows) < 2:
             return
@@ -63,7 +70,8 @@ class _Sites:
     def records(self) -> Dict[str, float]:
         """Means over the sites."""
         pairs = [_discrepancy(list(batches)) for batches in self.moments.values() if len(batches) > 1]
-        found = {"tid_mean": [a for a, _ in pairs], "tid_variance": [b for _, b in pairs], "distance": list(self.distance.values()),
+        found = {"tid_mean": [a for a, _ in pairs], "tid_variance": [b for _, b in pairs],
+                 "distance": list(self.distance.values()),
                  "effective_rank": list(self.rank.values())}
         return {f"norma/{name}": sum(values) / len(values) for name, values in found.items() if values}
 
@@ -96,18 +104,25 @@ class _Callback:
         if not model.training:
             return
         if loss is None:
-            raise ValueError("the penalty of Regularized BatchNorm joins the loss that the model returns, and this model returned "
-                             "none: the Trainer has compute_loss_func or label smoothing; add norma.torch.penalty(model) there")
+            raise ValueError(
+                "the penalty of Regularized BatchNorm joins the loss that the model returns, and this model "
+                "returned "
+                "none: the Trainer has compute_loss_func or label smoothing; add norma.torch.penalty(model) "
+                "there"
+            )
         targets = 1.0
         if self.penalty == "sum":  # the loss is a mean over tokens, the penalty belongs to their sum
             labels, given = kwargs.get("labels"), kwargs.get("num_items_in_batch")
-            targets = given if given is not None else (labels != -100).sum().clamp(min=1) if labels is not None else 1.0
+            targets = given
+            if targets is None:
+                targets = (labels != -100).sum().clamp(min=1) if labels is not None else 1.0
         output["loss"] = loss + penalty(model).to(loss.dtype) / targets
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._next()
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, float]] = None, **kwargs: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, float]] = None,
+               **kwargs: Any) -> None:
         if self._sites is not None and logs is not None and "loss" in logs:
             records = self._sites.records()
             logs.update(records)
@@ -115,7 +130,8 @@ class _Callback:
                 state.log_history[-1].update(records)
 
     def add_to(self, trainer: Any) -> None:
-        """Adds the callback to a Trainer of transformers before those that report to loggers, which then receive the values."""
+        """Adds the callback to a Trainer of transformers before those that report to loggers, which then
+        receive the values."""
         trainer.add_callback(self)
         callbacks = trainer.callback_handler.callbacks
         callbacks.insert(0, callbacks.pop())
@@ -170,14 +186,16 @@ def Callback(*, every: int = 1, batches: int = 8, penalty: str = "sum") -> Any:
 
         trainer = Trainer(model, callbacks=[norma.torch.Callback()], ...)
 
-    It logs, as means over the inputs of all norms, with every loss (transformers) or batch (Lightning): ``norma/tid_mean`` and
-    ``norma/tid_variance``, the training-inference discrepancy over the last ``batches`` batches; ``norma/distance``, the distance
-    between the means of the batch and the running means, relative to the running deviation; ``norma/effective_rank``, exp of the
-    entropy of the singular values of the first 1,024 tokens. every: steps between measurements.
+    It logs, as means over the inputs of all norms, with every loss (transformers) or batch (Lightning):
+    ``norma/tid_mean`` and ``norma/tid_variance``, the training-inference discrepancy over the last
+    ``batches`` batches; ``norma/distance``, the distance between the means of the batch and the running
+    means, relative to the running deviation; ``norma/effective_rank``, exp of the entropy of the singular
+    values of the first 1,024 tokens. every: steps between measurements.
 
-    penalty: how the penalty of Regularized BatchNorm joins the loss. "sum": as in the released code, where the loss is a sum over
-    tokens, so that it is divided by the number of targets (transformers; Lightning adds it as it is); "mean": as it is; "none".
-    ValueError: another word, or a model that returns no loss to join.
+    penalty: how the penalty of Regularized BatchNorm joins the loss. "sum": as in the released code, where
+    the loss is a sum over tokens, so that it is divided by the number of targets (transformers; Lightning
+    adds it as it is); "mean": as it is; "none". ValueError: another word, or a model that returns no loss to
+    join.
     """
     kind = type("Callback", (_Callback, *_bases()), {"__module__": "norma.torch"})
     return kind(every=every, batches=batches, penalty=penalty)

@@ -1,4 +1,4 @@
-"""A class for every norm, with typed options. Written by scripts/torch_classes.py from the tables of the library."""
+"""A class for every norm, with typed options. scripts/torch_classes.py writes this file."""
 from __future__ import annotations
 
 from typing import Any, Dict, Literal, Optional, Type, Union
@@ -12,8 +12,8 @@ class _Fixed(Norm):
     """A norm of a fixed type. Options that are None have the default of the type or of its preset."""
     _shows_type = False
 
-    def _create(self, type: str, width: int, groups: int, device: Any, dtype: Optional[torch.dtype], statistics: str,
-                process_group: Any, given: Dict[str, Any], options: Dict[str, Any]) -> None:
+    def _create(self, type: str, width: int, groups: int, device: Any, dtype: Optional[torch.dtype],
+                statistics: str, process_group: Any, given: Dict[str, Any], options: Dict[str, Any]) -> None:
         chosen = {name: value for name, value in given.items() if value is not None}
         Norm.__init__(self, type, width, groups=groups, device=device, dtype=dtype, statistics=statistics,
                       process_group=process_group, **chosen, **options)

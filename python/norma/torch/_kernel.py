@@ -1,4 +1,5 @@
-"""Norms by the kernels of the library, for float32 on the CPU: forward and backward passes as a function of autograd."""
+"""Norms by the kernels of the library, for float32 on the CPU: forward and backward passes as a function of
+autograd."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
@@ -24,7 +25,8 @@ class Lease:
         self.layer.release_pass(self.used)
 
 
-def run(lease: Lease, training: bool, x: Tensor, params: Sequence[Optional[Tensor]], state: Sequence[Tensor]) -> Tensor:
+def run(lease: Lease, training: bool, x: Tensor, params: Sequence[Optional[Tensor]],
+        state: Sequence[Tensor]) -> Tensor:
     """y of x, [..., width], contiguous; in training mode also updates the state."""
     y, layer = torch.empty_like(x), lease.layer
     if not x.numel():
@@ -50,7 +52,8 @@ class _Forward(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, module: "Norm", training: bool, *params: Tensor) -> Any:
         ctx.lease, ctx.training, ctx.module = Lease(module._layer()), training, module
-        ctx.state = module._named_tensors()[1]  # those of this call: torch.func.functional_call replaces them for a call
+        # those of this call: torch.func.functional_call replaces them for a call
+        ctx.state = module._named_tensors()[1]
         ctx.before = [one.detach().clone() for one in ctx.state] if training else ctx.state
         y = run(ctx.lease, training, x, params, ctx.state)
         ctx.save_for_backward(x, *params)
@@ -79,7 +82,8 @@ class _Forward(torch.autograd.Function):
         return (dx, None, None, *grads)
 
 
-def _by_formulas(ctx: Any, x: Tensor, params: Sequence[Tensor], dy: Tensor, d_penalty: Optional[Tensor]) -> Any:
+def _by_formulas(ctx: Any, x: Tensor, params: Sequence[Tensor], dy: Tensor,
+                 d_penalty: Optional[Tensor]) -> Any:
     """The gradients with a graph: the formulas in plain PyTorch, from the state before the forward pass."""
     needed = [ctx.needs_input_grad[0], *ctx.needs_input_grad[3:]]
     inputs = [one for one, wanted in zip((x, *params), needed) if wanted]
@@ -88,7 +92,8 @@ def _by_formulas(ctx: Any, x: Tensor, params: Sequence[Tensor], dy: Tensor, d_pe
         outputs, upstream = [y], [dy]
         if own_penalty is not None and own_penalty.requires_grad and d_penalty is not None:
             outputs, upstream = [y, own_penalty], [dy, d_penalty]
-        found = iter(torch.autograd.grad(outputs, inputs, upstream, create_graph=torch.is_grad_enabled(), allow_unused=True))
+        found = iter(torch.autograd.grad(outputs, inputs, upstream, create_graph=torch.is_grad_enabled(),
+                                         allow_unused=True))
     grads = [next(found) if wanted else None for wanted in needed]
     return (grads[0], None, None, *grads[1:])
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ._module import Norm, check_tensor
 
 # Names of arguments of forward, and whether the mask is true at padding.
-_MASKS = {"attention_mask": False, "src_key_padding_mask": True, "key_padding_mask": True, "padding_mask": True}
+_MASKS = {"attention_mask": False, "src_key_padding_mask": True, "key_padding_mask": True,
+          "padding_mask": True}
 _DECODER_MASKS = {"decoder_attention_mask": False, "tgt_key_padding_mask": True}
 
 
@@ -27,8 +28,8 @@ def padding(model: nn.Module, padding_mask: Optional[Tensor]) -> Iterator[None]:
         with norma.torch.padding(encoder, mask):
             y = encoder(x, src_key_padding_mask=mask)
 
-    The mask has the shape of the norms' input without the last axis, and is true at padding. None: no mask. For an
-    encoder and a decoder, nest two contexts.
+    The mask has the shape of the norms' input without the last axis, and is true at padding. None: no mask.
+    For an encoder and a decoder, nest two contexts.
     """
     if padding_mask is not None:
         check_tensor("norma.torch.padding", "padding_mask", padding_mask)
@@ -95,7 +96,8 @@ def _set_masks(model: nn.Module, args: Tuple[Any, ...], kwargs: Dict[str, Any]) 
 
 
 def _forget_masks(model: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-    """Not before a backward pass, in which gradient checkpointing calls the norms again; the next call sets new masks."""
+    """Not before a backward pass, in which gradient checkpointing calls the norms again; the next call sets
+    new masks."""
     if model.training and torch.is_grad_enabled():
         return
     for norm in norms_of(model):
@@ -103,9 +105,10 @@ def _forget_masks(model: nn.Module, args: Any, kwargs: Any, output: Any) -> None
 
 
 def take_masks(model: nn.Module) -> bool:
-    """From now on the norms of Norma in ``model`` use the padding mask that its forward receives: ``attention_mask`` [batch, length]
-    (0 at padding) or ``src_key_padding_mask`` (true at padding); in the decoder ``decoder_attention_mask`` or
-    ``tgt_key_padding_mask``. ``replace_norms`` does this. Returns whether this version of PyTorch can (2.0 or later)."""
+    """From now on the norms of Norma in ``model`` use the padding mask that its forward receives:
+    ``attention_mask`` [batch, length] (0 at padding) or ``src_key_padding_mask`` (true at padding); in the
+    decoder ``decoder_attention_mask`` or ``tgt_key_padding_mask``. ``replace_norms`` does this. Returns
+    whether this version of PyTorch can (2.0 or later)."""
     if _set_masks in model._forward_pre_hooks.values():
         return True
     try:

@@ -1,7 +1,7 @@
 """``Norm``: a normalization layer as a PyTorch module.
 
-A call uses the kernels of the library (``_kernel``) for float32 on the CPU, and otherwise the formulas in plain PyTorch
-(``plain``), which work for every device, type and transform.
+A call uses the kernels of the library (``_kernel``) for float32 on the CPU, and otherwise the formulas in
+plain PyTorch (``plain``), which work for every device, type and transform.
 """
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _MAX_ROWS = 2**31 - 1  # of a kernel, times the width
 def check_tensor(name: str, what: str, x: Any) -> None:
     """TypeError unless x is a tensor. name: of the norm or the function."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name}: {what} is a {type(x).__module__}.{type(x).__name__}, expected a torch.Tensor")
+        raise TypeError(
+            f"{name}: {what} is a {type(x).__module__}.{type(x).__name__}, expected a torch.Tensor"
+        )
 
 
 def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
@@ -45,31 +47,36 @@ def _shape(spec: LayerSpec, name: str, length: int) -> Tuple[int, ...]:
 class Norm(nn.Module):
     """A normalization layer of any type: ``Norm("power", 512, groups=8, warmup=4000)``.
 
-    type: name of a type, ``norma.norm_types()``, or its title, such as "PowerNorm"; width: number of features; groups: number
-    of groups of features, for GroupNorm and group scaling (usually the number of attention heads); device, dtype: of the
-    parameters, as in other modules; options: those of ``norma.norm_types()[type].options``.
+    type: name of a type, ``norma.norm_types()``, or its title, such as "PowerNorm"; width: number of
+    features; groups: number of groups of features, for GroupNorm and group scaling (usually the number of
+    attention heads); device, dtype: of the parameters, as in other modules; options: those of
+    ``norma.norm_types()[type].options``.
 
-    statistics: "process", or "group": batch statistics over the tokens of all processes of ``process_group`` (default: all
-    processes), with sums and their gradients exchanged in the forward and in the backward pass. Every process must call the
-    module, also one that has no tokens.
+    statistics: "process", or "group": batch statistics over the tokens of all processes of ``process_group``
+    (default: all processes), with sums and their gradients exchanged in the forward and in the backward pass.
+    Every process must call the module, also one that has no tokens.
 
-    Input and output have the shape ``[..., width]``; all dimensions except the last one are token dimensions. In training
-    mode, types with batch statistics compute them over all tokens of the call except padding, and update the running
-    statistics. In evaluation mode they use the running statistics, and the output of a token does not depend on other
-    tokens. Parameters and buffers have the names and shapes of the published modules, so their ``state_dict`` can be
-    loaded and vice versa. PowerNorm's ``warmup`` is counted in forward passes and should equal the warm-up of the
-    learning rate; the default is that of the published module, 10000.
+    Input and output have the shape ``[..., width]``; all dimensions except the last one are token dimensions.
+    In training mode, types with batch statistics compute them over all tokens of the call except padding, and
+    update the running statistics. In evaluation mode they use the running statistics, and the output of a
+    token does not depend on other tokens. Parameters and buffers have the names and shapes of the published
+    modules, so their ``state_dict`` can be loaded and vice versa. PowerNorm's ``warmup`` is counted in
+    forward passes and should equal the warm-up of the learning rate; the default is that of the published
+    module, 10000.
 
-    float32 tensors on the CPU are normalized by the kernels of Norma, all others by plain PyTorch: other devices, float64,
-    bfloat16, float16, ``torch.func``, derivatives of gradients, ``torch.export``, ONNX. ``kernel = False`` switches the kernels
-    off. Statistics are computed in float32 at least, and running statistics stay in float32 in a module of ``bfloat16()``.
+    float32 tensors on the CPU are normalized by the kernels of Norma, all others by plain PyTorch: other
+    devices, float64, bfloat16, float16, ``torch.func``, derivatives of gradients, ``torch.export``, ONNX.
+    ``kernel = False`` switches the kernels off. Statistics are computed in float32 at least, and running
+    statistics stay in float32 in a module of ``bfloat16()``.
 
-    UsageError (a ValueError): unknown type, option or value, a width that the groups do not divide, a wrong shape.
-    UnsupportedError: an input that is not dense and of floating point, or not of the module's precision; ``torch.func`` of a
-    type with running statistics in training mode. TypeError: x is not a tensor.
+    UsageError (a ValueError): unknown type, option or value, a width that the groups do not divide, a wrong
+    shape. UnsupportedError: an input that is not dense and of floating point, or not of the module's
+    precision; ``torch.func`` of a type with running statistics in training mode. TypeError: x is not a
+    tensor.
     """
 
-    def __init__(self, type: str, width: int, *, groups: int = 1, device: Any = None, dtype: Optional[torch.dtype] = None,
+    def __init__(self, type: str, width: int, *, groups: int = 1, device: Any = None,
+                 dtype: Optional[torch.dtype] = None,
                  statistics: str = "process", process_group: Any = None, **options: Any) -> None:
         nn.Module.__init__(self)
         dtype = torch.get_default_dtype() if dtype is None else dtype
@@ -93,7 +100,8 @@ class Norm(nn.Module):
             self.register_buffer(name, self._copy(layer, name, vector, device, kept))
         counters = list(layer.counters) or ([_BATCH_COUNTER] if self.type.name in _WITH_BATCH_COUNTER else [])
         for name in counters:
-            self.register_buffer(name, torch.zeros(_SHAPES.get(self.type.name, {}).get(name, ()), dtype=torch.int64, device=device))
+            self.register_buffer(name, torch.zeros(_SHAPES.get(self.type.name, {}).get(name, ()),
+                                                   dtype=torch.int64, device=device))
         self._names = tuple(layer.params), (*layer.state, *counters)
         self._sizes = tuple(vector.length for vector in (*layer.params.values(), *layer.state.values()))
         self._of_gradients = layer.of_gradients
@@ -111,8 +119,8 @@ class Norm(nn.Module):
 
     @property
     def eps(self) -> float:
-        """NaN. torch.nn.TransformerEncoderLayer uses fused kernels, which compute LayerNorm, if the norms of a layer have
-        equal ``eps``. NaN is not equal to any number, including itself, and so prevents this."""
+        """NaN. torch.nn.TransformerEncoderLayer uses fused kernels, which compute LayerNorm, if the norms of
+        a layer have equal ``eps``. NaN is not equal to any number, including itself, and so prevents this."""
         return float("nan")
 
     @property
@@ -138,10 +146,12 @@ class Norm(nn.Module):
 
     @property
     def penalty(self) -> Tensor:
-        """Penalty of the last forward pass in training mode, a scalar with gradient; 0 for types without one."""
+        """Penalty of the last forward pass in training mode, a scalar with gradient; 0 for types without
+        one."""
         return self._penalty if self._penalty is not None else torch.zeros(())
 
-    # ---- memory of the layer: parameters and state are the module's tensors, and are copied for each call ----
+    # ---- memory of the layer: parameters and state are the module's tensors, and are copied for each call
+    # ----
 
     def _forget(self) -> None:
         self._layers: Dict[int, Layer] = {}
@@ -169,10 +179,12 @@ class Norm(nn.Module):
         return torch.empty(view.shape, dtype=dtype, device=device).copy_(view)
 
     def _named_tensors(self) -> Tuple[List[Any], List[Any]]:
-        """Parameters and buffers in the order of the layer; None: deleted by the caller. A parameter may be computed by
-        torch.nn.utils.parametrize."""
+        """Parameters and buffers in the order of the layer; None: deleted by the caller. A parameter may be
+        computed by torch.nn.utils.parametrize."""
         if not self._attributes and not self._offset:
-            return [getattr(self, name) for name in self._names[0]], [self._buffers[name] for name in self._names[1]]
+            return [getattr(self, name) for name in self._names[0]], [
+                self._buffers[name] for name in self._names[1]
+            ]
         params = [getattr(self, self._attributes.get(name, name)) for name in self._names[0]]
         if self._offset:  # the gain is the stored weight + 1
             params[0] = (params[0].float() if params[0].dtype in _HALF else params[0]) + self._offset
@@ -185,7 +197,8 @@ class Norm(nn.Module):
         self._attributes = {**self._attributes, name: attribute}
 
     def reset_parameters(self) -> None:
-        """Sets parameters, running statistics and counters to their initial values, in place, also after ``to_empty``."""
+        """Sets parameters, running statistics and counters to their initial values, in place, also after
+        ``to_empty``."""
         layer = self._new_layer()
         vectors = {**layer.params, **layer.state}
         names = {attribute: name for name, attribute in self._attributes.items()}
@@ -201,7 +214,8 @@ class Norm(nn.Module):
         self._penalty = None
 
     def _apply(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
-        """As in other modules, but running statistics stay in float32 where parameters become bfloat16 or float16."""
+        """As in other modules, but running statistics stay in float32 where parameters become bfloat16 or
+        float16."""
         before = dict(self._buffers)
         super()._apply(fn, *args, **kwargs)  # type: ignore[no-untyped-call]
         for name, tensor in self._buffers.items():
@@ -215,26 +229,45 @@ class Norm(nn.Module):
 
     def _check(self, x: Tensor) -> None:
         if x.dtype not in _TYPES or x.layout != torch.strided:
-            raise UnsupportedError(f"norm '{self.type.name}': x is {x.dtype}, {x.layout}; expected a dense tensor of floating point")
+            raise UnsupportedError(
+                f"norm '{self.type.name}': x is {x.dtype}, {x.layout}; expected a dense tensor of floating "
+                "point"
+            )
         if x.dim() < 1 or x.shape[-1] != self.width:
-            raise UsageError(f"norm '{self.type.name}': x has the shape {list(x.shape)}, expected [..., {self.width}]")
+            raise UsageError(
+                f"norm '{self.type.name}': x has the shape {list(x.shape)}, expected [..., {self.width}]"
+            )
         for tensor in (*self._parameters.values(), *self._buffers.values()):
-            if tensor is not None and tensor.is_floating_point() and (tensor.dtype == torch.float64) != (x.dtype == torch.float64):
+            if (
+                tensor is not None
+                and tensor.is_floating_point()
+                and (tensor.dtype == torch.float64) != (x.dtype == torch.float64)
+            ):
                 raise UnsupportedError(f"norm '{self.type.name}': x is {x.dtype}, the module {tensor.dtype}")
 
     def _fits_kernel(self, x: Tensor) -> bool:
         """Whether the kernels can be used; decided by what is known while a graph is built."""
-        if not self.kernel or x.dtype != torch.float32 or x.device.type != "cpu" or (self._group() is not None):
+        if (
+            not self.kernel
+            or x.dtype != torch.float32
+            or x.device.type != "cpu"
+            or (self._group() is not None)
+        ):
             return False
         tensors = [one for one in (*self._parameters.values(), *self._buffers.values()) if one is not None]
-        if any(one.device.type != "cpu" or (one.is_floating_point() and one.dtype != torch.float32) for one in tensors):
+        if any(one.device.type != "cpu" or (one.is_floating_point() and one.dtype != torch.float32)
+               for one in tensors):
             return False
         if _torch_ops.is_exporting() or _torch_ops.is_tracing():
             return False
         if _torch_ops.is_building_graph():
             return _torch_ops.available
         params = [param for param in self._named_tensors()[0] if param is not None]
-        return x.numel() <= _MAX_ROWS and not _torch_ops.have_tangent(x, *params) and not _torch_ops.is_transformed(x, *params)
+        return (
+            x.numel() <= _MAX_ROWS
+            and not _torch_ops.have_tangent(x, *params)
+            and not _torch_ops.is_transformed(x, *params)
+        )
 
     def _group(self) -> Any:
         """The process group of batch statistics; None: this process alone."""
@@ -245,11 +278,20 @@ class Norm(nn.Module):
             return None
         return self.process_group if self.process_group is not None else distributed.group.WORLD
 
-    def _by_page(self, x: Tensor, mask: Optional[Tensor], params: Sequence[Optional[Tensor]], state: Sequence[Tensor],
-                 buffers: Sequence[Tensor], training: bool) -> Tuple[Tensor, Optional[Tensor], Dict[str, Tensor]]:
-        """y, the penalty and the new state, by plain PyTorch. state: before the pass; buffers: those that the backward pass
-        changes."""
-        page, compute = plain.pages[self.type.name], torch.float64 if x.dtype == torch.float64 else torch.float32
+    def _by_page(
+        self,
+        x: Tensor,
+        mask: Optional[Tensor],
+        params: Sequence[Optional[Tensor]],
+        state: Sequence[Tensor],
+        buffers: Sequence[Tensor],
+        training: bool,
+    ) -> Tuple[Tensor, Optional[Tensor], Dict[str, Tensor]]:
+        """y, the penalty and the new state, by plain PyTorch. state: before the pass; buffers: those that the
+        backward pass changes."""
+        page, compute = plain.pages[self.type.name], (
+            torch.float64 if x.dtype == torch.float64 else torch.float32
+        )
         given = [one for one in params if one is not None]
         for name, size, tensor in zip((*self._names[0], *self._names[1]), self._sizes, (*params, *state)):
             if tensor is None or tensor.numel() != size:
@@ -259,7 +301,8 @@ class Norm(nn.Module):
         if kept is not None:
             rows = torch.where(kept, rows, torch.zeros_like(rows))
         call = plain.Call({name: one.to(compute).reshape(-1) for name, one in zip(self._names[0], given)},
-                          {name: self._as_vector(name, one, compute, training) for name, one in zip(self._names[1], state)}, self._options,
+                          {name: self._as_vector(name, one, compute, training) for name,
+                           one in zip(self._names[1], state)}, self._options,
                           self._spec.groups, plain.Rows(rows, kept, self._group() if training else None),
                           dict(zip(self._names[1], buffers)))
         new: Dict[str, Tensor] = {}
@@ -274,7 +317,8 @@ class Norm(nn.Module):
             fresh = call.rows.any
             if isinstance(fresh, Tensor):
                 new = {name: torch.where(fresh, value, call.state[name]) for name, value in new.items()}
-                penalty = torch.where(fresh, penalty, torch.zeros_like(penalty)) if penalty is not None else None
+                penalty = torch.where(fresh, penalty,
+                                      torch.zeros_like(penalty)) if penalty is not None else None
             elif not fresh:
                 new, penalty = {}, torch.zeros_like(penalty) if penalty is not None else None
         else:
@@ -288,7 +332,11 @@ class Norm(nn.Module):
         """A copy if a graph may keep it: later calls change the buffer."""
         if not tensor.is_floating_point():
             return (_torch_ops.snapshot(tensor) if changes else tensor.detach()).reshape(())
-        kept = _torch_ops.snapshot(tensor) if changes else tensor.detach().to(compute, copy=torch.is_grad_enabled())
+        kept = (
+            _torch_ops.snapshot(tensor)
+            if changes
+            else tensor.detach().to(compute, copy=torch.is_grad_enabled())
+        )
         return kept.to(compute).reshape((-1, self.width) if name.startswith("buffer") else (-1,))
 
     def _plain(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
@@ -306,27 +354,35 @@ class Norm(nn.Module):
         return y
 
     def _check_transforms(self, x: Tensor, page: plain.Page, params: Sequence[Optional[Tensor]]) -> None:
-        """In training mode: a transform cannot change running statistics, which vmap would even change for every sample."""
+        """In training mode: a transform cannot change running statistics, which vmap would even change for
+        every sample."""
         given = [one for one in params if one is not None]
         if _torch_ops.is_transformed(x, *given) or (page.own_backward and _torch_ops.have_tangent(x, *given)):
-            raise UnsupportedError(f"norm '{self.type.name}': no transforms of torch.func (vmap, grad, ...) in training mode, which "
-                                   "changes running statistics; use eval(), or torch.autograd")
+            raise UnsupportedError(
+                f"norm '{self.type.name}': no transforms of torch.func (vmap, grad, ...) in training mode, "
+                "which "
+                "changes running statistics; use eval(), or torch.autograd"
+            )
 
     def _normalize(self, x: Tensor) -> Tensor:
         """y of tokens without padding, by the kernels."""
         y, penalty = _kernel.normalize(self, x)
         if self.type.has_penalty:
             before, self._penalty = self._penalty, penalty if self.training else None
-            if self.training and before is not None and not before.requires_grad and _torch_ops.in_backward() and y.requires_grad:
-                warnings.warn(f"norm '{self.type.name}': the penalty has no gradient, because the forward pass of reentrant "
-                              "activation checkpointing computes none; use checkpoint(..., use_reentrant=False)")
+            recomputed = before is not None and not before.requires_grad
+            if self.training and recomputed and _torch_ops.in_backward() and y.requires_grad:
+                warnings.warn(
+                    f"norm '{self.type.name}': the penalty has no gradient, because the forward pass of "
+                    "reentrant "
+                    "activation checkpointing computes none; use checkpoint(..., use_reentrant=False)"
+                )
         return y
 
     def _by_kernels(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         if _torch_ops.is_building_graph():
             params, state = self._named_tensors()
-            y, penalty = _torch_ops.normalize(x, params, state, mask, _torch_ops.text_of(self._spec), self.training,
-                                              self._of_gradients)
+            y, penalty = _torch_ops.normalize(x, params, state, mask, _torch_ops.text_of(self._spec),
+                                              self.training, self._of_gradients)
             if self.type.has_penalty:
                 self._penalty = penalty if self.training else None
             return y
@@ -336,13 +392,17 @@ class Norm(nn.Module):
         return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), self._normalize(x[kept]))
 
     def _mask_for(self, x: Tensor, mask: Tensor) -> Optional[Tensor]:
-        """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length, ...]."""
+        """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length,
+        ...]."""
         tokens = x.shape[:-1]
         if tokens[:2] == mask.shape:
             return mask.reshape(*mask.shape, *[1] * (len(tokens) - 2)).expand(tokens)
         if self.training and self.type.uses_batch and not _torch_ops.is_building_graph() and bool(mask.any()):
-            warnings.warn(f"norm '{self.type.name}': its batch statistics include padding: x has the shape {list(x.shape)}, the "
-                          f"model's mask {list(mask.shape)}; give the mask with norma.torch.padding")
+            warnings.warn(
+                f"norm '{self.type.name}': its batch statistics include padding: x has the shape "
+                f"{list(x.shape)}, the "
+                f"model's mask {list(mask.shape)}; give the mask with norma.torch.padding"
+            )
         return None
 
     @_torch_ops.not_compiled
@@ -353,9 +413,9 @@ class Norm(nn.Module):
         """y of the shape and type of x.
 
         x: [..., width]. padding_mask: bool, the shape of x without the last axis, true at padding, as
-        ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is excluded from all statistics,
-        and y and the gradient are 0 there, whatever x is there. Within ``torch.autocast``, bfloat16 and float16 inputs are
-        converted to float32, and y is float32.
+        ``key_padding_mask`` of PyTorch; default: that of ``norma.torch.padding``. Padding is excluded from
+        all statistics, and y and the gradient are 0 there, whatever x is there. Within ``torch.autocast``,
+        bfloat16 and float16 inputs are converted to float32, and y is float32.
         """
         check_tensor(f"norm '{self.type.name}'", "x", x)
         if _torch_ops.is_autocast_type(x):
@@ -367,8 +427,10 @@ class Norm(nn.Module):
         elif mask is not None:
             check_tensor(f"norm '{self.type.name}'", "padding_mask", mask)
             if mask.dtype != torch.bool or mask.shape != x.shape[:-1]:
-                raise UsageError(f"norm '{self.type.name}': padding_mask is {mask.dtype} {list(mask.shape)}, expected "
-                                 f"torch.bool {list(x.shape[:-1])}")
+                raise UsageError(
+                    f"norm '{self.type.name}': padding_mask is {mask.dtype} {list(mask.shape)}, expected "
+                    f"torch.bool {list(x.shape[:-1])}"
+                )
         if not _torch_ops.is_building_graph():
             return self._without_graph(x, mask)
         if self._fits_kernel(x):
@@ -388,17 +450,22 @@ class Norm(nn.Module):
     def __setstate__(self, state: Dict[str, Any]) -> None:
         name, *rest = state["_spec"]
         spec = LayerSpec(norm_types()[name], *rest)
-        added = {"kernel": True, "_model_mask": None, "_statistics": "process", "process_group": None, "_attributes": {}, "_offset": 0.0}
-        super().__setstate__({**added, **state, "_spec": spec, "_options": spec.values()})  # type: ignore[no-untyped-call]
+        added = {"kernel": True, "_model_mask": None, "_statistics": "process", "process_group": None,
+                 "_attributes": {}, "_offset": 0.0}
+        # type: ignore[no-untyped-call]
+        super().__setstate__({**added, **state, "_spec": spec, "_options": spec.values()})
         if "_sizes" not in state:
             layer = self._new_layer()
             self._sizes = tuple(vector.length for vector in (*layer.params.values(), *layer.state.values()))
 
     def _load_from_state_dict(self, state_dict: Dict[str, Any], prefix: str, *args: Any) -> None:
         own = {**self._parameters, **self._buffers}
-        for other in {"scale": ["weight"], "weight": ["scale"]}.items() if self.type.name in ("rms", "prms") else ():
+        for other in (
+            {"scale": ["weight"], "weight": ["scale"]}.items() if self.type.name in ("rms", "prms") else ()
+        ):
             name, (given,) = other  # of the published module, of PyTorch
-            if name in own and prefix + name not in state_dict and prefix + given in state_dict and given not in own:
+            if (name in own and prefix + name not in state_dict
+                    and prefix + given in state_dict and given not in own):
                 state_dict[prefix + name] = state_dict.pop(prefix + given)
         for name, tensor in own.items():
             found = state_dict.get(prefix + name)

@@ -1,7 +1,9 @@
-"""Which modules of a model are normalization layers over the features of a token, and which formula they have.
+"""Which modules of a model are normalization layers over the features of a token, and which formula they
+have.
 
-Every model of transformers has its own class, such as ``LlamaRMSNorm`` or ``T5LayerNorm``. They are recognized by their name and
-structure: a vector ``weight``, perhaps a vector ``bias``, one input. The formula is found by a call with two tokens.
+Every model of transformers has its own class, such as ``LlamaRMSNorm`` or ``T5LayerNorm``. They are
+recognized by their name and structure: a vector ``weight``, perhaps a vector ``bias``, one input. The formula
+is found by a call with two tokens.
 """
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from ._module import Norm
 
 _NAMED = re.compile("rms_?norm|layer_?norm", re.IGNORECASE)
 _EPSILONS = "eps", "variance_epsilon", "epsilon", "norm_eps", "layer_norm_eps", "rms_norm_eps"
-TOKEN_NORMS: Tuple[Type[nn.Module], ...] = tuple(kind for kind in (nn.LayerNorm, getattr(nn, "RMSNorm", None)) if kind)
+TOKEN_NORMS: Tuple[Type[nn.Module], ...] = tuple(kind for kind in (nn.LayerNorm, getattr(nn, "RMSNorm", None))
+                                                 if kind)
 
 
 class Form(NamedTuple):
@@ -27,7 +30,8 @@ class Form(NamedTuple):
 
 def epsilon_of(module: nn.Module) -> Optional[float]:
     """eps of a layer of PyTorch or transformers; None: it has none."""
-    found = next((getattr(module, name) for name in _EPSILONS if getattr(module, name, None) is not None), None)
+    found = next((getattr(module, name) for name in _EPSILONS if getattr(module, name, None) is not None),
+                 None)
     if found is None and isinstance(module, TOKEN_NORMS[1:]):  # eps of RMSNorm may be None
         found = torch.finfo(next((param.dtype for param in module.parameters()), torch.float32)).eps
     return None if found is None else float(found)
@@ -39,7 +43,9 @@ def shape_of(module: nn.Module) -> Tuple[int, ...]:
     weight = getattr(module, "weight", None)
     if shape is None and isinstance(weight, Tensor):
         shape = weight.shape
-    return tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),) if isinstance(shape, int) else ()
+    return (
+        tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),) if isinstance(shape, int) else ()
+    )
 
 
 def _has_one_input(module: nn.Module) -> bool:
@@ -52,20 +58,29 @@ def _has_one_input(module: nn.Module) -> bool:
 
 def is_token_norm(module: nn.Module) -> bool:
     """Whether it normalizes each token by its features, and can be replaced."""
-    if getattr(module, "data_format", "channels_last") != "channels_last":  # ConvNeXt: over channels of images
+    # ConvNeXt: over channels of images
+    if getattr(module, "data_format", "channels_last") != "channels_last":
         return False
     if isinstance(module, TOKEN_NORMS):
         return True
     params = dict(module.named_parameters())
     vectors = [param.shape for param in params.values()]
-    return (_NAMED.search(type(module).__name__) is not None and not list(module.children()) and set(params) <= {"weight", "bias"}
-            and all(len(shape) == 1 and shape == vectors[0] for shape in vectors) and len(shape_of(module)) == 1
+    return (_NAMED.search(type(module).__name__) is not None and not list(module.children())
+            and set(params) <= {"weight", "bias"}
+            and all(len(shape) == 1 and shape == vectors[0] for shape in vectors)
+            and len(shape_of(module)) == 1
             and _has_one_input(module))
 
 
-def is_chosen(module: nn.Module, kinds: Optional[Sequence[Type[nn.Module]]], *others: Type[nn.Module]) -> bool:
-    """Whether a module is one of ``kinds``; by default every token norm, every norm of Norma, and ``others``."""
-    return isinstance(module, tuple(kinds)) if kinds is not None else isinstance(module, (Norm, *others)) or is_token_norm(module)
+def is_chosen(module: nn.Module, kinds: Optional[Sequence[Type[nn.Module]]],
+              *others: Type[nn.Module]) -> bool:
+    """Whether a module is one of ``kinds``; by default every token norm, every norm of Norma, and
+    ``others``."""
+    return (
+        isinstance(module, tuple(kinds))
+        if kinds is not None
+        else isinstance(module, (Norm, *others)) or is_token_norm(module)
+    )
 
 
 def _formula(kind: str, x: Tensor, epsilon: float) -> Tensor:
@@ -92,8 +107,10 @@ def form_of(module: nn.Module) -> Form:
             return guess
         for form in (Form(kind, offset) for kind in ("layer", "rms") for offset in (0.0, 1.0)):
             gain = 1.0 if weight is None else weight.float() + form.offset
-            expected = gain * _formula(form.kind, x, epsilon_of(module) or 1e-6) + (0.0 if bias is None else bias.float())
-            if torch.allclose(y, expected, rtol=2e-2 if dtype in (torch.bfloat16, torch.float16) else 1e-3, atol=1e-3):
+            expected = gain * _formula(form.kind, x, epsilon_of(module)
+                                       or 1e-6) + (0.0 if bias is None else bias.float())
+            if torch.allclose(y, expected, rtol=2e-2 if dtype in (torch.bfloat16, torch.float16) else 1e-3,
+                              atol=1e-3):
                 return form
     return Form("", 0.0)
 

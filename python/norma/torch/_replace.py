@@ -20,7 +20,8 @@ from ._recognize import Form, class_names, epsilon_of, form_of, is_chosen, shape
 
 _SAME_NAME = {"scale": "weight", "weight": "scale"}  # of RMSNorm: in the published module, in PyTorch
 _LOADING = threading.Lock()
-_STARTS_AS = {"token_weight": "weight", "token_bias": "bias"}  # Progressive RepBN begins as the per-token norm
+# Progressive RepBN begins as the per-token norm
+_STARTS_AS = {"token_weight": "weight", "token_bias": "bias"}
 
 
 class _LayerNormReplacement(Norm, nn.LayerNorm):
@@ -45,37 +46,45 @@ def _class_for(old: nn.Module, keep_class: bool) -> Type[Norm]:
 def _width_of(name: str, module: nn.Module) -> int:
     shape = (module.width,) if isinstance(module, Norm) else shape_of(module)
     if len(shape) != 1:
-        raise UsageError(f"{name or 'the model'}: normalizes over the shape {tuple(shape)}, expected one axis")
+        raise UsageError(
+            f"{name or 'the model'}: normalizes over the shape {tuple(shape)}, expected one axis"
+        )
     return int(shape[0])
 
 
-def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Optional[Iterable[Type[nn.Module]]] = None,
-                  where: Optional[Callable[[str, nn.Module], bool]] = None, keep_class: bool = True, masks: bool = True,
+def replace_norms(model: nn.Module, type: str, *, groups: int = 1,
+                  kinds: Optional[Iterable[Type[nn.Module]]] = None,
+                  where: Optional[Callable[[str, nn.Module], bool]] = None, keep_class: bool = True,
+                  masks: bool = True,
                   **options: Any) -> List[str]:
-    """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups, **options)``.
+    """Replaces the normalization layers of a model, in place, by ``Norm(type, width, groups=groups,
+    **options)``.
 
-    kinds: classes to replace. The default is LayerNorm and RMSNorm of PyTorch, every norm of Norma, and every class with
-    RMSNorm or LayerNorm in its name and the structure of one (a vector ``weight``, perhaps ``bias``, one input), such as those of
-    transformers. where: function of the name and the module that returns true for layers to replace; by default all are
-    replaced. A layer that is shared by several modules remains shared. Returns the names of the replaced layers, in order.
+    kinds: classes to replace. The default is LayerNorm and RMSNorm of PyTorch, every norm of Norma, and every
+    class with RMSNorm or LayerNorm in its name and the structure of one (a vector ``weight``, perhaps
+    ``bias``, one input), such as those of transformers. where: function of the name and the module that
+    returns true for layers to replace; by default all are replaced. A layer that is shared by several modules
+    remains shared. Returns the names of the replaced layers, in order.
 
-    keep_class: where the old layer is a LayerNorm or RMSNorm of PyTorch, the new one is an instance of that class, too: the
-    Trainer of transformers excludes parameters from the weight decay by that class, and so the groups of parameters stay
-    equal. masks: the norms use the padding mask that the model's forward receives, see ``take_masks``.
+    keep_class: where the old layer is a LayerNorm or RMSNorm of PyTorch, the new one is an instance of that
+    class, too: the Trainer of transformers excludes parameters from the weight decay by that class, and so
+    the groups of parameters stay equal. masks: the norms use the padding mask that the model's forward
+    receives, see ``take_masks``.
 
     What is kept of a replaced layer:
 
-    - its weight and bias if the new layer has them, with their names, ``requires_grad``, device and type, and its training mode.
-      Where the formula is (1 + weight) z (Gemma), so it is in the new layer. If all parameters of the layer are frozen, so are
-      those of the new one. A weight or bias that it lacks (``elementwise_affine=False``, ``bias=False``) keeps its initial value
-      in the new layer: it is frozen;
-    - ``eps`` of LayerNorm in ``layer``, and of RMSNorm in ``rms`` (``epsilon`` and ``epsilon_inside``), unless options give
-      them. Elsewhere an ``eps`` that is not the default of its class is dropped with a warning, unless ``epsilon`` is given;
-      the options of a norm of Norma are not kept.
+    - its weight and bias if the new layer has them, with their names, ``requires_grad``, device and type, and
+      its training mode. Where the formula is (1 + weight) z (Gemma), so it is in the new layer. If all
+      parameters of the layer are frozen, so are those of the new one. A weight or bias that it lacks
+      (``elementwise_affine=False``, ``bias=False``) keeps its initial value in the new layer: it is frozen;
+    - ``eps`` of LayerNorm in ``layer``, and of RMSNorm in ``rms`` (``epsilon`` and ``epsilon_inside``),
+      unless options give them. Elsewhere an ``eps`` that is not the default of its class is dropped with a
+      warning, unless ``epsilon`` is given; the options of a norm of Norma are not kept.
 
     A model of transformers also gets ``model.config.norma``, which ``norma.torch.from_pretrained`` reads.
 
-    UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to another type.
+    UsageError: there is no layer to replace, a layer normalizes more than one axis, or an option belongs to
+    another type.
     """
     type = norm_type(type).name
     chosen = tuple(kinds) if kinds is not None else None
@@ -93,8 +102,11 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
         parent, _, key = name.rpartition(".")
         model.get_submodule(parent)._modules[key] = made[old]
     names = [name for name, _ in found]
-    for module in model.modules():  # decided when it was created, by its LayerNorms; its fused kernels compute LayerNorm
-        if isinstance(module, nn.TransformerEncoder) and any(isinstance(one, Norm) for one in module.modules()):
+    # decided when it was created, by its LayerNorms; its fused kernels compute LayerNorm
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder) and any(
+            isinstance(one, Norm) for one in module.modules()
+        ):
             module.use_nested_tensor = False
     if masks:
         take_masks(model)
@@ -102,7 +114,8 @@ def replace_norms(model: nn.Module, type: str, *, groups: int = 1, kinds: Option
     if hasattr(config, "to_json_string"):
         settings = {key: value for key, value in options.items() if key != "process_group"}
         before = getattr(config, "norma", None) or []
-        config.norma = [*before, {"type": type, "groups": groups, "names": names, "keep_class": keep_class, "options": settings}]
+        config.norma = [*before, {"type": type, "groups": groups, "names": names, "keep_class": keep_class,
+                                  "options": settings}]
     return names
 
 
@@ -110,8 +123,11 @@ def _nothing_found(model: nn.Module, chosen: Optional[Sequence[Type[nn.Module]]]
     if chosen is not None:
         return f"no layer of the classes {', '.join(kind.__name__ for kind in chosen)} in the model"
     others = class_names(list(model.modules()))
-    return (f"no layer of the classes LayerNorm, RMSNorm, Norm in the model{' that where() selects' if filtered else ''}" +
-            (f"; kinds=[...] replaces other classes: the model has {', '.join(others)}" if others else ""))
+    return (
+        "no layer of the classes LayerNorm, RMSNorm, Norm in the "
+        f"model{' that where() selects' if filtered else ''}"
+        + (f"; kinds=[...] replaces other classes: the model has {', '.join(others)}" if others else "")
+    )
 
 
 def _epsilon_options(name: str, old: nn.Module, form: Form, type: str, options: Dict[str, Any],
@@ -134,8 +150,12 @@ def _warn_of_epsilon(dropped: Sequence[Tuple[str, float]], type: str) -> None:
     for eps in dict.fromkeys(value for _, value in dropped):
         names = [name for name, value in dropped if value == eps]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        warnings.warn(f"replace_norms: eps = {eps} of {names[0]}{more} is not kept; give epsilon for another one than the default of "
-                      f"'{type}'", stacklevel=3)
+        warnings.warn(
+            f"replace_norms: eps = {eps} of {names[0]}{more} is not kept; give epsilon for another one than "
+            "the default of "
+            f"'{type}'",
+            stacklevel=3,
+        )
 
 
 def _keep(new: Norm, old: nn.Module) -> None:
@@ -157,7 +177,9 @@ def _keep(new: Norm, old: nn.Module) -> None:
 
 def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dict[str, Any], keep_class: bool,
                  dropped: List[Tuple[str, float]]) -> Norm:
-    form = Form("", 0.0) if isinstance(old, Norm) else form_of(old) if len(shape_of(old)) == 1 else Form("", 0.0)
+    form = (
+        Form("", 0.0) if isinstance(old, Norm) else form_of(old) if len(shape_of(old)) == 1 else Form("", 0.0)
+    )
     first = next(iter(old.parameters()), None)
     dtype, device = (torch.float32, None) if first is None else (first.dtype, first.device)
     width = _width_of(name, old)
@@ -181,12 +203,13 @@ def _replacement(name: str, old: nn.Module, type: str, groups: int, options: Dic
 # ---- models of transformers ----
 
 def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
-    """A model of transformers that ``save_pretrained`` wrote after ``replace_norms``, with its norms of Norma:
+    """A model of transformers that ``save_pretrained`` wrote after ``replace_norms``, with its norms of
+    Norma:
 
         model = norma.torch.from_pretrained(AutoModelForCausalLM, "folder")
 
-    kind: the class, whose ``from_pretrained`` is called with the other arguments; folder: a local one. UsageError: it is none,
-    or its config.json has no norms of Norma.
+    kind: the class, whose ``from_pretrained`` is called with the other arguments; folder: a local one.
+    UsageError: it is none, or its config.json has no norms of Norma.
     """
     folder = os.fspath(folder)
     if not os.path.isfile(os.path.join(folder, "config.json")):
@@ -194,7 +217,10 @@ def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         replaced = json.load(file).get("norma")
     if not replaced:
-        raise UsageError(f"{folder}: config.json has no norms of Norma; use {getattr(kind, '__name__', kind)}.from_pretrained")
+        raise UsageError(
+            f"{folder}: config.json has no norms of Norma; use "
+            f"{getattr(kind, '__name__', kind)}.from_pretrained"
+        )
     with _replacing(replaced):
         model = kind.from_pretrained(folder, *args, **kwargs)
     model.config.norma = replaced
@@ -207,12 +233,14 @@ def _replace_again(model: nn.Module, replaced: Sequence[Dict[str, Any]]) -> None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of eps, which was said before
             replace_norms(model, one["type"], groups=one["groups"], keep_class=one["keep_class"],
-                          where=lambda name, _, names=names: name in names, **one["options"])  # type: ignore[misc]
+                          # type: ignore[misc]
+                          where=lambda name, _, names=names: name in names, **one["options"])
 
 
 @contextlib.contextmanager
 def _replacing(replaced: Sequence[Dict[str, Any]]) -> Iterator[None]:
-    """Models that transformers creates get their norms before it loads the weights, with all that it does to names and types."""
+    """Models that transformers creates get their norms before it loads the weights, with all that it does to
+    names and types."""
     from transformers import PreTrainedModel
     wanted = {name for one in replaced for name in one["names"]}
     original = PreTrainedModel.post_init

@@ -57,7 +57,8 @@ def _call(model: nn.Module, batch: Any) -> None:
 
 @contextlib.contextmanager
 def _measuring(model: nn.Module) -> Iterator[None]:
-    """Disables dropout, and makes batch norms use batch statistics; the state of all modules is restored afterwards."""
+    """Disables dropout, and makes batch norms use batch statistics; the state of all modules is restored
+    afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     model.eval()
@@ -75,25 +76,31 @@ def _measuring(model: nn.Module) -> Iterator[None]:
             buffer.copy_(before)
 
 
-def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Optional[Iterable[Type[nn.Module]]] = None,
-        where: Optional[Callable[[str, nn.Module], bool]] = None, forward: Optional[Callable[[nn.Module, Any], Any]] = None,
+def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1,
+        kinds: Optional[Iterable[Type[nn.Module]]] = None,
+        where: Optional[Callable[[str, nn.Module], bool]] = None,
+        forward: Optional[Callable[[nn.Module, Any], Any]] = None,
         padding_mask: Optional[Callable[[Any], Tensor]] = None) -> List[SiteTID]:
-    """Training-inference discrepancy of batch statistics (Wang et al. 2022, equation 5) at the input of every norm of
-    any PyTorch model, with fixed parameters, over all batches of ``loader``, which is traversed twice::
+    """Training-inference discrepancy of batch statistics (Wang et al. 2022, equation 5) at the input of every
+    norm of any PyTorch model, with fixed parameters, over all batches of ``loader``, which is traversed
+    twice::
 
         mean, sigma^2   average over the batches of the mean and the variance of each feature
         mean TID        average over the batches of |batch mean - mean| / |sigma|
         variance TID    average over the batches of |batch sigma - sigma| / |sigma|
 
-    and the same for the quadratic mean that PowerNorm divides by, of rows scaled to unit mean square per group.
+    and the same for the quadratic mean that PowerNorm divides by, of rows scaled to unit mean square per
+    group.
 
-    loader: batches; a tuple or list is the model's positional arguments, a dict its keyword arguments; forward:
-    ``forward(model, batch)`` replaces that call. padding_mask: ``padding_mask(batch)`` is true at padding, in the shape
-    of the norms' input without the last axis; the norms of Norma use it, too. kinds, where: the layers, as in
-    ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of Norma.
+    loader: batches; a tuple or list is the model's positional arguments, a dict its keyword arguments;
+    forward: ``forward(model, batch)`` replaces that call. padding_mask: ``padding_mask(batch)`` is true at
+    padding, in the shape of the norms' input without the last axis; the norms of Norma use it, too. kinds,
+    where: the layers, as in ``replace_norms``; default: LayerNorm, RMSNorm, BatchNorm1d and the norms of
+    Norma.
 
-    Returns one entry per layer in the order of the model. Parameters, running statistics and mode are unchanged.
-    UsageError: no such layer, no batch, or a loader that can be traversed only once, such as a generator.
+    Returns one entry per layer in the order of the model. Parameters, running statistics and mode are
+    unchanged. UsageError: no such layer, no batch, or a loader that can be traversed only once, such as a
+    generator.
     """
     chosen = tuple(kinds) if kinds is not None else None
     sites = {name: module for name, module in model.named_modules()
@@ -132,14 +139,18 @@ def tid(model: nn.Module, loader: Iterable[Any], *, groups: int = 1, kinds: Opti
     try:
         with _measuring(model):
             traverse()
-            overall = {name: _Moments(*(total / counts[name] for total in values)) for name, values in sums.items()}
+            overall = {name: _Moments(*(total / counts[name] for total in values)) for name,
+                       values in sums.items()}
             traverse()
     finally:
         for hook in hooks:
             hook.remove()
     if overall and not counts or isinstance(loader, Iterator):
-        raise UsageError("loader is traversed twice, and has no batches the second time; give a list or a DataLoader")
+        raise UsageError(
+            "loader is traversed twice, and has no batches the second time; give a list or a DataLoader"
+        )
     if not ratios:
         raise UsageError("no norm of the model was called: no batch, or no layer of the classes " +
                          ", ".join(kind.__name__ for kind in chosen or (nn.LayerNorm, nn.BatchNorm1d, Norm)))
-    return [SiteTID(name, *(float(value) / counts[name] for value in ratios[name])) for name in sites if name in ratios]
+    return [SiteTID(name, *(float(value) / counts[name] for value in ratios[name]))
+            for name in sites if name in ratios]

@@ -1,5 +1,5 @@
-"""Writes the scores of this folder: CTranslate2's log probabilities in float32 for a copy of the model with exactly dequantized
-int8 weights and positions that are not rounded to float16.
+"""Writes the scores of this folder: CTranslate2's log probabilities in float32 for a copy of the model with
+exactly dequantized int8 weights and positions that are not rounded to float16.
 
     exact_scores.py FOLDER SOURCE TARGET COPY >scores
 """
@@ -41,7 +41,8 @@ def write(path, head, variables, aliases):
     with open(path, "wb") as file:
         file.write(struct.pack("<I", head[0]) + text(head[1]) + struct.pack("<II", head[2], len(variables)))
         for name, value in variables.items():
-            file.write(text(name) + struct.pack("<B", value.ndim) + struct.pack(f"<{value.ndim}I", *value.shape) +
+            file.write(text(name) + struct.pack("<B", value.ndim)
+                       + struct.pack(f"<{value.ndim}I", *value.shape) +
                        struct.pack("<BI", TYPES.index(value.dtype), value.nbytes) + value.tobytes())
         file.write(struct.pack("<I", len(aliases)) + b"".join(text(a) + text(of) for a, of in aliases))
 
@@ -63,8 +64,11 @@ def exact(name, value, variables):
 def main(folder, source, target, copy):
     head, variables, aliases = read(os.path.join(folder, "model.bin"))
     shutil.copytree(folder, copy)
-    kept = {name: exact(name, value, variables) for name, value in variables.items() if not name.endswith("_scale")}
-    write(os.path.join(copy, "model.bin"), head, kept, [pair for pair in aliases if not pair[0].endswith("_scale")])
+    kept = {name: exact(name, value, variables) for name,
+            value in variables.items() if not name.endswith("_scale")}
+    write(os.path.join(copy, "model.bin"), head, kept, [pair
+                                                        for pair in aliases
+                                                        if not pair[0].endswith("_scale")])
     sides = []
     for path in (source, target):
         with open(path, encoding="utf-8") as file:

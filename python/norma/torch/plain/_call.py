@@ -1,8 +1,10 @@
-"""What the pages share: the arguments and the result of a forward pass, statistics over rows, scaling of rows.
+"""What the pages share: the arguments and the result of a forward pass, statistics over rows, scaling of
+rows.
 
-A page is one norm in plain PyTorch. Its functions get x, [rows, width], in the type of the computation, with zeros at padding,
-and return y of that shape, without side effects. Conditions on counters are values of tensors (``torch.where``), not
-branches: a graph of ``torch.compile`` or a CUDA graph contains both sides, and no call waits for the device.
+A page is one norm in plain PyTorch. Its functions get x, [rows, width], in the type of the computation, with
+zeros at padding, and return y of that shape, without side effects. Conditions on counters are values of
+tensors (``torch.where``), not branches: a graph of ``torch.compile`` or a CUDA graph contains both sides, and
+no call waits for the device.
 """
 from __future__ import annotations
 
@@ -37,16 +39,19 @@ def sum_over_processes(vector: Tensor, group: Any) -> Tensor:
 
 
 class Rows:
-    """The rows that enter batch statistics: those of x that are not padding, of all processes of ``group``."""
+    """The rows that enter batch statistics: those of x that are not padding, of all processes of
+    ``group``."""
 
     def __init__(self, x: Tensor, kept: Optional[Tensor], group: Any) -> None:
-        """kept: bool [rows, 1], false at padding; None: no padding. group: a process group; None: this process alone."""
+        """kept: bool [rows, 1], false at padding; None: no padding. group: a process group; None: this
+        process alone."""
         self.kept, self.group = kept, group
         self.own: Number = x.shape[0] if kept is None else kept.sum().to(x.dtype)  #: rows of this process
         self._total: Optional[Tensor] = None
 
     def _own_sum(self, values: Tensor) -> Tensor:
-        return (values if self.kept is None else torch.where(self.kept, values, torch.zeros_like(values))).sum(0)
+        return (values if self.kept is None else torch.where(self.kept, values,
+                                                             torch.zeros_like(values))).sum(0)
 
     @property
     def total(self) -> Number:
@@ -84,7 +89,8 @@ class Rows:
 class Call(NamedTuple):
     """A forward pass of a layer."""
     params: Dict[str, Tensor]
-    state: Dict[str, Tensor]  #: running vectors [width] or [length, width], and counters []; as before the pass
+    #: running vectors [width] or [length, width], and counters []; as before the pass
+    state: Dict[str, Tensor]
     options: Dict[str, Any]  #: values of the options of the type, the preset included
     groups: int  #: groups of features, for scaling per group
     rows: Rows
@@ -99,7 +105,8 @@ class Result(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A type of norm: its functions. Per-token types have ``token`` alone, the others ``train`` and ``infer``."""
+    """A type of norm: its functions. Per-token types have ``token`` alone, the others ``train`` and
+    ``infer``."""
     name: str
     token: Optional[Callable[[Tensor, Call], Tensor]] = None
     train: Optional[Callable[[Tensor, Call], Result]] = None
@@ -112,7 +119,8 @@ class Page(NamedTuple):
 def safe_root(square: Tensor) -> Tensor:
     """sqrt(square) whose gradient at 0 is 0."""
     positive = square > 0
-    return torch.where(positive, torch.where(positive, square, torch.ones_like(square)).sqrt(), torch.zeros_like(square))
+    return torch.where(positive, torch.where(positive, square, torch.ones_like(square)).sqrt(),
+                       torch.zeros_like(square))
 
 
 def grouped(x: Tensor, groups: int) -> Tensor:
@@ -121,7 +129,8 @@ def grouped(x: Tensor, groups: int) -> Tensor:
 
 
 def scaled_rows(x: Tensor, call: Call) -> Tensor:
-    """h = x / sqrt(mean(x^2) + epsilon), means over the row, or over each group of features (option scaling)."""
+    """h = x / sqrt(mean(x^2) + epsilon), means over the row, or over each group of features (option
+    scaling)."""
     scaling = call.options["scaling"]
     if scaling == "none":
         return x
@@ -148,8 +157,8 @@ def into_slot(ring: Tensor, t: Tensor, value: Tensor) -> Tensor:
 
 
 def write(buffer: Tensor, value: Tensor, rows: Number) -> None:
-    """buffer = value, in a backward pass; unchanged if there were no rows, or if value has an infinity or a NaN, as in a step that
-    a gradient scaler will skip."""
+    """buffer = value, in a backward pass; unchanged if there were no rows, or if value has an infinity or a
+    NaN, as in a step that a gradient scaler will skip."""
     value = value.detach().to(buffer.dtype).reshape(buffer.shape)
     valid = torch.isfinite(value).all()
     if isinstance(rows, Tensor):
@@ -161,7 +170,8 @@ def write(buffer: Tensor, value: Tensor, rows: Number) -> None:
 
 def joined_mean(total: Tensor, rows: Number, group: Any) -> Tensor:
     """The sum ``total`` of this process over all processes, divided by their rows; for backward passes."""
-    return sum_over_processes(total, group) / (rows.clamp(min=1) if isinstance(rows, Tensor) else max(rows, 1))
+    return sum_over_processes(total, group) / (rows.clamp(min=1) if isinstance(rows, Tensor)
+                                               else max(rows, 1))
 
 
 def warmup(options: Dict[str, Any]) -> int:

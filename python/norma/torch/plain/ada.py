@@ -1,4 +1,5 @@
-"""AdaNorm (Xu et al. 2019, section 4): LayerNorm whose weight is a function of the normalized value, without parameters.
+"""AdaNorm (Xu et al. 2019, section 4): LayerNorm whose weight is a function of the normalized value, without
+parameters.
 
 Per row of d features:
 

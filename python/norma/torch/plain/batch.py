@@ -4,10 +4,12 @@ n rows (tokens); h = x, or x scaled per row and group (option scaling):
 
     mu           = mean(h)
     s2           = mean((h - mu)^2)
-    y            = weight (h - mu) / sqrt(s2 + epsilon) + bias               option clamp: / sqrt(max(s2, epsilon))
+    y            = weight (h - mu) / sqrt(s2 + epsilon) + bias               option clamp: / sqrt(max(s2,
+    epsilon))
 
     running_mean = decay running_mean + (1 - decay) mu
-    running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)             n/(n - 1): option unbiased_running
+    running_var  = decay running_var  + (1 - decay) s2 n/(n - 1)             n/(n - 1): option
+    unbiased_running
 
 Inference: running_mean and running_var replace mu and s2.
 """
@@ -38,7 +40,8 @@ def running(mean: Tensor, variance: Tensor, call: Call) -> Dict[str, Tensor]:
     decay, count = call.options["decay"], call.rows.count
     fresh = variance.detach()
     if call.options["unbiased_running"]:
-        fresh = fresh * (count / (count - 1).clamp(min=1) if isinstance(count, Tensor) else count / max(count - 1, 1))
+        fresh = fresh * (count / (count - 1).clamp(min=1) if isinstance(count, Tensor) else count
+                         / max(count - 1, 1))
     return {"running_mean": average(call.state["running_mean"], mean, decay),
             "running_var": average(call.state["running_var"], fresh, decay)}
 
@@ -46,11 +49,14 @@ def running(mean: Tensor, variance: Tensor, call: Call) -> Dict[str, Tensor]:
 def train(x: Tensor, call: Call) -> Result:
     h = scaled_rows(x, call)
     mean, variance = moments(h, call)
-    return Result(affine((h - mean) * inverse_root(variance, call.options), call.params), running(mean, variance, call))
+    return Result(affine((h - mean) * inverse_root(variance, call.options), call.params),
+                  running(mean, variance, call))
 
 
 def infer(x: Tensor, call: Call) -> Tensor:
-    z = (scaled_rows(x, call) - call.state["running_mean"]) * inverse_root(call.state["running_var"], call.options)
+    z = (scaled_rows(x, call) - call.state["running_mean"]) * inverse_root(
+        call.state["running_var"], call.options
+    )
     return affine(z, call.params)
 
 

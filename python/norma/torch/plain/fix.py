@@ -2,7 +2,8 @@
 
 Per row:
 
-    y = x / max(|x|, epsilon)                      |x|: L2 norm; where |x| <= epsilon, the divisor is a constant
+    y = x / max(|x|, epsilon)                      |x|: L2 norm; where |x| <= epsilon, the divisor is a
+    constant
 """
 import torch
 from torch import Tensor

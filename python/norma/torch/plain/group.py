@@ -1,4 +1,5 @@
-"""GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G features.
+"""GroupNorm over the features of one token (Wu and He 2018): LayerNorm within each of G groups of d/G
+features.
 
 Per row and group; means over the d/G features of the group:
 

@@ -1,5 +1,5 @@
-"""GroupNorm of images (Wu and He 2018) at a place without images, as in a module: a row is one token, and the formula is that of
-GroupNorm over its features. Over all positions of an image, use ``torch.nn.GroupNorm``.
+"""GroupNorm of images (Wu and He 2018) at a place without images, as in a module: a row is one token, and the
+formula is that of GroupNorm over its features. Over all positions of an image, use ``torch.nn.GroupNorm``.
 
 Per row and group; means over the d/G features of the group:
 

@@ -1,6 +1,8 @@
-"""Moving Average Batch Normalization (Yan et al. 2020), as in the standalone module of github.com/megvii-model/MABN.
+"""Moving Average Batch Normalization (Yan et al. 2020), as in the standalone module of
+github.com/megvii-model/MABN.
 
-Update t (from 1); h = x, or x scaled per row and group (option scaling); L = window; W is the length of the warm-up:
+Update t (from 1); h = x, or x scaled per row and group (option scaling); L = window; W is the length of the
+warm-up:
 
     p    = mean(h^2)
     v    = p                                   while t <= L or t < W
@@ -27,14 +29,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._call import Call, Number, Page, Result, affine, average, into_slot, joined_mean, scaled_rows, warmup, write
-
+from ._call import (
+    Call,
+    Number,
+    Page,
+    Result,
+    affine,
+    average,
+    into_slot,
+    joined_mean,
+    scaled_rows,
+    warmup,
+    write,
+)
 
 class _MovingAverage(torch.autograd.Function):
-    """y of h. scale: 1 / sqrt(v + epsilon); ring: buffer_gz, which backward changes; full: whether its mean is used."""
+    """y of h. scale: 1 / sqrt(v + epsilon); ring: buffer_gz, which backward changes; full: whether its mean
+    is used."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, r: Tensor, ring: Tensor, t: Tensor,
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, r: Tensor, ring: Tensor,
+                t: Tensor,
                 full: Tensor, rows: Number, group: Any) -> Tensor:
         ctx.save_for_backward(h, weight, scale, r, t, full)
         ctx.ring, ctx.rows, ctx.group = ring, rows, group
@@ -66,12 +81,16 @@ def train(x: Tensor, call: Call) -> Result:
         ring = into_slot(call.state["buffer_x2"], t, square)
         full = (t > options["window"]) & (t >= warmup(options))
         v = torch.where(full, ring.mean(0), square)
-        ratio = ((v + epsilon) / (call.state["running_var"] + epsilon)).sqrt().clamp(1 / options["r_limit"], options["r_limit"])
+        ratio = (
+            ((v + epsilon) / (call.state["running_var"] + epsilon))
+            .sqrt()
+            .clamp(1 / options["r_limit"], options["r_limit"])
+        )
         r = torch.where(t > max(options["r_hold"], warmup(options)), ratio, torch.ones_like(ratio))
     y: Tensor = _MovingAverage.apply(h, call.params["weight"], call.params["bias"], (v + epsilon).rsqrt(), r,
                                      call.buffers["buffer_gz"], t, full, call.rows.total, call.rows.group)
-    return Result(centered(y, call), {"running_var": average(call.state["running_var"], v, options["decay"]), "buffer_x2": ring,
-                                      "iters": t})
+    return Result(centered(y, call), {"running_var": average(call.state["running_var"], v, options["decay"]),
+                                      "buffer_x2": ring, "iters": t})
 
 
 def infer(x: Tensor, call: Call) -> Tensor:

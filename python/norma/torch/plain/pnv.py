@@ -1,10 +1,11 @@
-"""PN-V (Shen et al. 2020, Definition 1): divides by the quadratic mean of the batch, without subtracting the mean.
+"""PN-V (Shen et al. 2020, Definition 1): divides by the quadratic mean of the batch, without subtracting the
+mean.
 
 h = x, or x scaled per row and group (option scaling):
 
     p           = mean(h^2)
-    y           = weight h / sqrt(p + epsilon) + bias                        option clamp: / sqrt(max(p, epsilon))
-    running_var = decay running_var + (1 - decay) p
+    y           = weight h / sqrt(p + epsilon) + bias                        option clamp: / sqrt(max(p,
+    epsilon)) running_var = decay running_var + (1 - decay) p
 
 Inference: running_var replaces p.
 """

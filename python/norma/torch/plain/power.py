@@ -32,10 +32,12 @@ from ._call import Call, Number, Page, Result, affine, average, joined_mean, sca
 
 
 class _Power(torch.autograd.Function):
-    """y of h. scale: 1 / sqrt(p or phi + epsilon); divisor: 1 / sqrt(D + epsilon); e: the buffer, which backward changes."""
+    """y of h. scale: 1 / sqrt(p or phi + epsilon); divisor: 1 / sqrt(D + epsilon); e: the buffer, which
+    backward changes."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, divisor: Tensor, square: Tensor, e: Tensor,
+    def forward(ctx: Any, h: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, divisor: Tensor,
+                square: Tensor, e: Tensor,
                 rows: Number, group: Any, fresh: float, clip: float) -> Tensor:
         ctx.save_for_backward(h, weight, scale, divisor, square)
         ctx.e, ctx.rows, ctx.group, ctx.fresh, ctx.clip = e, rows, group, fresh, clip
@@ -65,13 +67,15 @@ def train(x: Tensor, call: Call) -> Result:
         divisor = scale if options["backward_divisor"] == "running" else (square + options["epsilon"]).rsqrt()
         part = 1 / t.to(h.dtype)
         phi = torch.where(t < warmup(options), phi * (1 - part) + square * part, phi)
-    y: Tensor = _Power.apply(h, call.params["weight"], call.params["bias"], scale, divisor, square, call.buffers["ema_gz"],
+    y: Tensor = _Power.apply(h, call.params["weight"], call.params["bias"], scale, divisor, square,
+                             call.buffers["ema_gz"],
                              call.rows.total, call.rows.group, 1 - options["decay_backward"], options["clip"])
     return Result(y, {"running_phi": average(phi, square, options["decay_forward"]), "iters": t})
 
 
 def infer(x: Tensor, call: Call) -> Tensor:
-    return affine(scaled_rows(x, call) * (call.state["running_phi"] + call.options["epsilon"]).rsqrt(), call.params)
+    return affine(scaled_rows(x, call) * (call.state["running_phi"] + call.options["epsilon"]).rsqrt(),
+                  call.params)
 
 
 page = Page("power", train=train, infer=infer, own_backward=True)

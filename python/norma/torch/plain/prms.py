@@ -1,10 +1,11 @@
-"""Partial RMSNorm, pRMSNorm (Zhang and Sennrich 2019, section 4): RMSNorm whose root mean square is that of the first p of the d
-features.
+"""Partial RMSNorm, pRMSNorm (Zhang and Sennrich 2019, section 4): RMSNorm whose root mean square is that of
+the first p of the d features.
 
 Per row; p = floor(fraction d), at least 1:
 
     r = sqrt(mean of x^2 over the first p features)
-    y = g x / (r + epsilon) + o                    g: parameter "scale"; o: parameter "offset" (option offset), otherwise 0
+    y = g x / (r + epsilon) + o                    g: parameter "scale"; o: parameter "offset" (option
+    offset), otherwise 0
 """
 from torch import Tensor
 

@@ -1,5 +1,5 @@
-"""Progressive re-parameterized BatchNorm, PRepBN (Guo et al. 2024, section 3.2): training begins with a per-token norm T and ends
-with RepBN.
+"""Progressive re-parameterized BatchNorm, PRepBN (Guo et al. 2024, section 3.2): training begins with a
+per-token norm T and ends with RepBN.
 
 Call n (from 0); W is the length of the warm-up, S that of the transition, both in steps of `interval` calls:
 

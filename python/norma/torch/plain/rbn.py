@@ -1,8 +1,9 @@
-"""Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm with a penalty on the distance between batch statistics and
-running statistics, which is added to the loss.
+"""Regularized BatchNorm (Wang et al. 2022, equation 7): BatchNorm with a penalty on the distance between
+batch statistics and running statistics, which is added to the loss.
 
-mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update with this batch
-(option reference), constants for the gradient. Sums are over features; sigma and s have no epsilon:
+mu and sigma^2 are the statistics of the batch, m and s^2 the running statistics, after or before their update
+with this batch (option reference), constants for the gradient. Sums are over features; sigma and s have no
+epsilon:
 
     penalty  = lambda d_mean + nu d_variance
 
@@ -39,7 +40,8 @@ def train(x: Tensor, call: Call) -> Result:
     state = running(mean, variance, call)
     reference = state if call.options["reference"] == "after" else call.state
     y = affine((h - mean) * inverse_root(variance, call.options), call.params)
-    return Result(y, state, penalty(mean, variance, reference["running_mean"], reference["running_var"], call))
+    return Result(y, state, penalty(mean, variance, reference["running_mean"], reference["running_var"],
+                                    call))
 
 
 page = Page("rbn", train=train, infer=infer)

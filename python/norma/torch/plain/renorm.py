@@ -1,6 +1,7 @@
 """Batch Renormalization (Ioffe 2017, Algorithm 1).
 
-Update n (counted from 0); h = x, or x scaled per row and group (option scaling); m, s: running values of mu and sigma_B:
+Update n (counted from 0); h = x, or x scaled per row and group (option scaling); m, s: running values of mu
+and sigma_B:
 
     mu      = mean(h)
     sigma_B = sqrt(mean((h - mu)^2) + epsilon)                eps_mode added: sqrt(mean((h - mu)^2)) + epsilon
@@ -26,7 +27,8 @@ def ramp(n: Tensor, start: int, end: int, first: float, last: float, like: Tenso
     if end <= start:
         share = (n >= end).to(like.dtype)
     else:
-        share = ((n - start).to(torch.float64 if like.dtype == torch.float64 else torch.float32) / (end - start)).clamp(0, 1)
+        share = ((n - start).to(torch.float64 if like.dtype == torch.float64 else torch.float32)
+                 / (end - start)).clamp(0, 1)
     return first + (last - first) * share.to(like.dtype)
 
 
@@ -34,19 +36,25 @@ def train(x: Tensor, call: Call) -> Result:
     options, state = call.options, call.state
     h = scaled_rows(x, call)
     mean, variance = moments(h, call)
-    sigma = safe_root(variance) + options["epsilon"] if options["eps_mode"] == "added" else (variance + options["epsilon"]).sqrt()
+    sigma = (
+        safe_root(variance) + options["epsilon"]
+        if options["eps_mode"] == "added"
+        else (variance + options["epsilon"]).sqrt()
+    )
     n, m, s = state["num_batches_tracked"], state["running_mean"], state["running_std"]
     r_max = ramp(n, options["ramp_start"], options["r_ramp_end"], 1, options["r_max"], h)
     d_max = ramp(n, options["ramp_start"], options["d_ramp_end"], 0, options["d_max"], h)
     r = torch.minimum(torch.maximum(sigma.detach() / s, 1 / r_max), r_max)
     d = torch.minimum(torch.maximum((mean.detach() - m) / s, -d_max), d_max)
     y = affine(r * ((h - mean) / sigma) + d, call.params)
-    return Result(y, {"running_mean": average(m, mean, options["decay"]), "running_std": average(s, sigma, options["decay"]),
+    return Result(y, {"running_mean": average(m, mean, options["decay"]),
+                      "running_std": average(s, sigma, options["decay"]),
                       "num_batches_tracked": n + 1})
 
 
 def infer(x: Tensor, call: Call) -> Tensor:
-    return affine((scaled_rows(x, call) - call.state["running_mean"]) / call.state["running_std"], call.params)
+    return affine((scaled_rows(x, call) - call.state["running_mean"]) / call.state["running_std"],
+                  call.params)
 
 
 page = Page("renorm", train=train, infer=infer)

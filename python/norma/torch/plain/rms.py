@@ -14,7 +14,11 @@ def normalize(x: Tensor, call: Call) -> Tensor:
     options, epsilon = call.options, float(call.options["epsilon"])
     parts = grouped(x, options["groups"])
     square = parts.square().mean(-1, keepdim=True)
-    z = parts * (square + epsilon).rsqrt() if options["epsilon_inside"] else parts / (safe_root(square) + epsilon)
+    z = (
+        parts * (square + epsilon).rsqrt()
+        if options["epsilon_inside"]
+        else parts / (safe_root(square) + epsilon)
+    )
     y = z.reshape(x.shape)
     return call.params["scale"] * y if options["gain"] else y
 

@@ -11,8 +11,8 @@ Update t (from 1); M = window_forward, B = window_backward, a = decay; W is the 
 Backward, z = x / sqrt(v + epsilon), q = weight r dy; r does not enter y:
 
     r    = 1                                             while t <= max(r_hold, W)
-    r    = clip(sqrt(v + epsilon) / sqrt(rv + epsilon), 1/r_limit, r_limit)     afterwards; rv before the update
-    g    = mean(q z)
+    r    = clip(sqrt(v + epsilon) / sqrt(rv + epsilon), 1/r_limit, r_limit)     afterwards; rv before the
+    update g    = mean(q z)
     m    = g                                             while t <= B or t < W
     m    = mean of the last B values of g                afterwards        buffer_gz
     e    = a e + (1 - a) m                               before dx         ema_gz
@@ -21,10 +21,11 @@ Backward, z = x / sqrt(v + epsilon), q = weight r dy; r does not enter y:
 
 Running state: the buffers advance by one slot (t mod M, t mod B), and rv = a rv + (1 - a) v.
 
-With outlier_filtration, a batch with t >= W is an outlier if in any feature the arithmetic mean of the last M values of p exceeds
-their geometric mean by more than M times the unbiased variance of all M d numbers sqrt(buffer_x2) before the update. Then v = p,
-r = 1, dx = (q - m z) / sqrt(v + epsilon) with m = g, and the buffers receive rv and e instead of p and g. With M = 1 every batch
-is treated in this way, but buffer_x2 receives p.
+With outlier_filtration, a batch with t >= W is an outlier if in any feature the arithmetic mean of the last M
+values of p exceeds their geometric mean by more than M times the unbiased variance of all M d numbers
+sqrt(buffer_x2) before the update. Then v = p, r = 1, dx = (q - m z) / sqrt(v + epsilon) with m = g, and the
+buffers receive rv and e instead of p and g. With M = 1 every batch is treated in this way, but buffer_x2
+receives p.
 
 Inference: y = weight x / sqrt(rv + epsilon) + bias. By design, the backward pass is not the exact gradient.
 """
@@ -37,11 +38,12 @@ from ._call import Call, Number, Page, Result, affine, average, into_slot, joine
 
 
 class _Unified(torch.autograd.Function):
-    """y of x. scale: 1 / sqrt(v + epsilon); e, ring: ema_gz and buffer_gz, which backward changes; skipped: whether the batch
-    stands for itself; full: whether the mean of the ring is used."""
+    """y of x. scale: 1 / sqrt(v + epsilon); e, ring: ema_gz and buffer_gz, which backward changes; skipped:
+    whether the batch stands for itself; full: whether the mean of the ring is used."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, r: Tensor, e: Tensor, ring: Tensor, t: Tensor,
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, r: Tensor, e: Tensor,
+                ring: Tensor, t: Tensor,
                 full: Tensor, skipped: Tensor, rows: Number, group: Any, decay: float) -> Tensor:
         ctx.save_for_backward(x, weight, scale, r, t, full, skipped)
         ctx.e, ctx.ring, ctx.rows, ctx.group, ctx.decay = e, ring, rows, group, decay
@@ -86,12 +88,17 @@ def train(x: Tensor, call: Call) -> Result:
             ring = torch.where(skipped, into_slot(ring, t, rv), ring)
         v = torch.where((t > window) & (t >= warmup(options)) & ~skipped, geometric, square)
         ratio = ((v + epsilon) / (rv + epsilon)).sqrt().clamp(1 / options["r_limit"], options["r_limit"])
-        r = torch.where((t > max(options["r_hold"], warmup(options))) & ~skipped, ratio, torch.ones_like(ratio))
+        r = torch.where((t > max(options["r_hold"], warmup(options))) & ~skipped, ratio,
+                        torch.ones_like(ratio))
         full = (t > options["window_backward"]) & (t >= warmup(options))
-        counted = state["skip_counter"] + (skipped if window > 1 else torch.zeros_like(skipped)).to(torch.int64)
-    y: Tensor = _Unified.apply(x, call.params["weight"], call.params["bias"], (v + epsilon).rsqrt(), r, call.buffers["ema_gz"],
-                               call.buffers["buffer_gz"], t, full, skipped, call.rows.total, call.rows.group, options["decay"])
-    return Result(y, {"running_var": average(rv, v, options["decay"]), "buffer_x2": ring, "iters": t, "skip_counter": counted})
+        counted = state["skip_counter"] + (skipped if window > 1
+                                           else torch.zeros_like(skipped)).to(torch.int64)
+    y: Tensor = _Unified.apply(x, call.params["weight"], call.params["bias"], (v + epsilon).rsqrt(), r,
+                               call.buffers["ema_gz"],
+                               call.buffers["buffer_gz"], t, full, skipped, call.rows.total, call.rows.group,
+                               options["decay"])
+    return Result(y, {"running_var": average(rv, v, options["decay"]), "buffer_x2": ring, "iters": t,
+                      "skip_counter": counted})
 
 
 def infer(x: Tensor, call: Call) -> Tensor:
