@@ -34,8 +34,8 @@ static const backend_row *find_row(const char *name)
     return NULL;
 }
 
-/* Kernels that the backend does not have: those of ref with fallback_ref, which needs memory that the host can access; otherwise
- * NM_UNSUPPORTED, which names the first one. */
+/* Kernels that the backend does not have: those of ref with fallback_ref, which needs memory that the host
+ * can access; otherwise NM_UNSUPPORTED, which names the first one. */
 static nm_status fill_missing_kernels(nm_backend *made, const nm_backend_options *options, nm_error *err)
 {
     const nm_kernels *ref = nm_ref_kernels(options->dtype, options->bf16);
