@@ -322,16 +322,16 @@ written() { # CODE TEXT FILE CONTENTS
 }
 written 4 'dict.source.txt:1: expected' dict.source.txt 'x\n'
 written 4 'dict.source.txt' dict.source.txt 'x\0 1\n'
-written 4 'dict.source.txt: not UTF-8' dict.source.txt '\xfe 1\n'
+written 4 'bad/dict.source.txt:1: not UTF-8: byte 0xfe' dict.source.txt '\xfe 1\n'
 written 4 'dict.target.txt:2: duplicate symbol "a"' dict.target.txt 'a 1\na 1\n'
 written 5 'train.source.ids: token' dict.source.txt ''
 written 4 'data.ini:1: expected' data.ini 'garbage\n'
 written 2 'data.ini:2: unknown option prepare.ordre' data.ini '[prepare]\nordre = tears\n'
-written 4 'data.ini: not UTF-8' data.ini '[prepare]\ntrain = \xff\n'
-written 4 'data.ini: not text' data.ini '[prepare]\n\0\n'
+written 4 'bad/data.ini:2: not UTF-8: byte 0xff' data.ini '[prepare]\ntrain = \xff\n'
+written 4 'bad/data.ini:2: not text: contains a zero byte' data.ini '[prepare]\n\0\n'
 written 4 'is not allowed here' data.ini 'include = /etc/passwd\n'
 written 4 'codes.bpe:1: expected' codes.bpe 'one two three four\n'
-written 4 'codes.bpe: not UTF-8' codes.bpe '\xff\n'
+written 4 'bad/codes.bpe:1: not UTF-8: byte 0xff' codes.bpe '\xff\n'
 written 4 'codes.bpe: empty' codes.bpe ''
 
 # ---- recipes
@@ -435,30 +435,41 @@ fresh base run
 truncate -s 100 run/checkpoints/00000004.safetensors
 cp run/checkpoints/00000004.safetensors run/checkpoints/00000009.safetensors
 accepts 'resumed at update 3' train recipe.ini --run.folder run --resume --train.keep_last 1
-[ "$(ls -I '*.damaged' run/checkpoints)" = "$(printf '00000004.safetensors\n00000004.state.safetensors')" ] ||
+[ "$(ls -I '*.damaged' run/checkpoints)" = "$(printf '%s\n' 00000004.{intoto.json,safetensors,state.safetensors})" ] ||
     fail "not the newest checkpoint is kept: $(ls run/checkpoints)"
 fresh base run
 rm -r run/checkpoints
 resumes 'done: 4 updates'
-state_forged() { # CODE TEXT PERL
+forge_state() { # PERL: of run/, without a manifest, which would find any change
     fresh base run
-    rm run/checkpoints/00000003*
-    forge run/checkpoints/00000004.state.safetensors "$3"
+    rm run/checkpoints/00000003* run/checkpoints/00000004.intoto.json
+    forge run/checkpoints/00000004.state.safetensors "$1"
+}
+state_forged() { # CODE TEXT PERL
+    forge_state "$3"
     resume "$1" "$2"
 }
 state_forged 5 "has no tensor 'optimizer.m'" 's/optimizer.m/optimizer.x/'
-state_forged 5 "has no tensor 'state'" 's/"state"/"stage"/'
+state_forged 4 'run/checkpoints: no checkpoint can be used' 's/"state.update"/"stage.update"/'
+has err 'run/checkpoints/00000004.state.safetensors: no training state'
 state_forged 5 'trained on other data' 's/"data":"./"data":"x/'
 # No value of any byte of the state may crash the program.
-for ((i = 0; i < 20; i++)); do
-    fresh base run
-    rm run/checkpoints/00000003*
-    forge run/checkpoints/00000004.state.safetensors '
-        my ($at) = /"state":\{[^}]*"data_offsets":\[(\d+)/ or die;
-        substr($data, $at + 8 * '"$i"', 8) = "\xff" x 8;'
+perl -e 'local $/; $_ = <>; $_ = substr($_, 8, unpack("Q<", $_)); print "$1\n" while /"(state\.[a-z_.]+)":\{/g' \
+    base/checkpoints/00000004.state.safetensors >members
+[ "$(wc -l <members)" -gt 20 ] || fail "the training state has only $(wc -l <members) values"
+while read -r member; do
+    forge_state '
+        my ($at, $end) = /"'"$member"'":\{[^}]*"data_offsets":\[(\d+),(\d+)/ or die;
+        substr($data, $at, $end - $at) = "\xff" x ($end - $at);'
     try train recipe.ini --run.folder run --resume
-    case $got in 0 | 4 | 5 | 8) ;; *) fail "state word $i forged: exit code $got: $(tail -n 2 err)" ;; esac
-done
+    case $got in 0 | 4 | 5 | 8) ;; *) fail "$member forged: exit code $got: $(tail -n 2 err)" ;; esac
+done <members
+# With its manifest, a checkpoint with another state is damaged.
+fresh base run
+rm run/checkpoints/00000003*
+forge run/checkpoints/00000004.state.safetensors 's/"data":"./"data":"x/'
+resume 4 'run/checkpoints: no checkpoint can be used'
+has err 'checkpoint 4 is damaged: run/checkpoints/00000004.state.safetensors: not the file of its manifest'
 fresh base run
 resume 2 'model.width = 32: the run in run uses 16; omit the option' --model.width 32
 resume 5 "tensor '" --model.width 32 --run.resume=override

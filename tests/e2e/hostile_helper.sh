@@ -79,10 +79,12 @@ forge() {
         our $data = substr($all, 8 + $length);
         $_ = substr($all, 8, $length);
         s/,?"xxh3":"[0-9a-f ]*"//;
+        my $before = $_ . $data;
         eval $code; die $@ if $@;
+        die "nothing changed\n" if $before eq $_ . $data;
         unlink $path; # the other names of a hard link stay unchanged
         open(my $out, ">:raw", $path); print $out pack("Q<", length($_)), $_, $data; close($out);
-    ' "$1" "$2"
+    ' "$1" "$2" || fail "$1 cannot be forged: $2"
 }
 
 # poke FILE OFFSET BYTES: overwrites bytes (printf syntax) in the middle.
