@@ -234,7 +234,7 @@ while read -r name; do
     n_recipes=$((n_recipes + 1))
     # In the sample: one profile each of language models, tagging and classification.
     case $recipes+$(task_of "$name")+$name in
-        all+translation+* | all+*+classify | all+*+tag | all+*+lm | all+*+demo*) ;;
+        all+translation+* | all+*+classify | all+*+tag | all+*+lm | all+*+image | all+*+demo*) ;;
         all+* | sample+*+pn/table3-wt103-pn | sample+*+rbn/resume-post-pn-ls | sample+*+rbn/imdb-pre-rbn)
             check_in_background "$name --profile small" check_recipe "$name" small
             ;;

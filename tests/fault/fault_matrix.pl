@@ -211,7 +211,8 @@ sub copy_tree {
 # Parts of a file that differ between equal runs: times, load, process ids.
 sub plain {
     my ($path, $text) = @_;
-    return '' if $path =~ /\.state\.safetensors$|(?:compare|runs)\/[^\/]*\.txt$/;    # contain times
+    # contain times, and digests of files with times
+    return '' if $path =~ /\.state\.safetensors$|\.intoto\.json$|(?:compare|runs)\/[^\/]*\.txt$/;
     if ($path =~ /\.safetensors$/ and length $text > 8) {    # the tensors; the metadata contains settings of a resumed run
         my $length = unpack 'Q<', $text;
         return $text if 8 + $length > length $text;    # damaged

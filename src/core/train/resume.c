@@ -185,6 +185,11 @@ static nm_status write_checkpoint(nm_trainer *trainer, const char *model, nm_err
     const int64_t update = trainer->state.update;
     char *state = checkpoint_path(trainer, update, "state.safetensors"),
          *unnamed = nm_format("%s.%08x.new", model, (unsigned)update);
+    /* A checkpoint that is written again is without a manifest until the new one is complete: otherwise a
+     * failure in between would leave a manifest of other files. */
+    char *manifest = nm_manifest_path(trainer->folder, update);
+    unlink(manifest);
+    free(manifest);
     nm_status status = write_state(trainer, state, err);
     if (status == NM_OK)
         status = nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err);
