@@ -43,6 +43,11 @@ static inline struct dmat nm_device_mat(nm_mat m)
     return (struct dmat){nm_device_address(m.data), m.stride, m.rows, m.cols};
 }
 
+static inline bool nm_device_same_shape(nm_mat a, nm_mat b)
+{
+    return a.rows == b.rows && a.cols == b.cols;
+}
+
 struct ddrop nm_device_drop(const nm_dropout *drop);
 /* NULL: without data */
 struct dresidual nm_device_sum(const nm_residual_sum *sum);

@@ -16,35 +16,30 @@ _Static_assert((int)INIT_UNIFORM == (int)NM_INIT_UNIFORM &&
                "kinds of initialization");
 _Static_assert((int)DOT_BLOCK == (int)NM_DOT_BLOCK, "blocks of dot");
 
-static bool same_shape(nm_mat a, nm_mat b)
-{
-    return a.rows == b.rows && a.cols == b.cols;
-}
-
 static void device_scale(nm_backend *b, const nm_scale_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
            .alpha = (float)args->alpha);
 }
 
 static void device_add(nm_backend *b, const nm_add_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
            .alpha = (float)args->alpha, .add = true);
 }
 
 static void device_add_dropout(nm_backend *b, const nm_add_dropout_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y) && same_shape(args->f, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y) && nm_device_same_shape(args->f, args->y));
     LAUNCH(b, add_dropout, nm_device_elements(args->y), 1, .x = nm_device_mat(args->x),
            .f = nm_device_mat(args->f), .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
 }
 
 static void device_dropout(nm_backend *b, const nm_dropout_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, add_dropout, nm_device_elements(args->y), 1,
            .x = args->add ? nm_device_mat(args->y) : (struct dmat){0}, .f = nm_device_mat(args->x),
            .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
@@ -64,7 +59,7 @@ static void device_load_bf16(nm_backend *b, const nm_load_bf16_args *args)
 
 static void device_act_grad(nm_backend *b, const nm_act_grad_args *args)
 {
-    NM_ASSERT(same_shape(args->y, args->dy) && same_shape(args->y, args->dz));
+    NM_ASSERT(nm_device_same_shape(args->y, args->dy) && nm_device_same_shape(args->y, args->dz));
     LAUNCH(b, act_grad, nm_device_elements(args->y), 1, .y = nm_device_mat(args->y),
            .dy = nm_device_mat(args->dy), .dz = nm_device_mat(args->dz), .drop = nm_device_drop(args->drop),
            .relu = args->act == NM_ACT_RELU);
@@ -72,7 +67,7 @@ static void device_act_grad(nm_backend *b, const nm_act_grad_args *args)
 
 static void device_map(nm_backend *b, const nm_map_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, map, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
            .alpha = nm_device_address(args->alpha), .shift = nm_device_address(args->shift),
            .weight = nm_device_address(args->weight), .bias = nm_device_address(args->bias),
@@ -84,7 +79,7 @@ static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
     enum { PLANES = 4 };
     const nm_map_args *forward = &args->forward;
     const nm_mat x = forward->x;
-    NM_ASSERT(same_shape(x, args->dy) && same_shape(x, args->dx));
+    NM_ASSERT(nm_device_same_shape(x, args->dy) && nm_device_same_shape(x, args->dx));
     const bool sums = args->d_weight || args->d_bias || args->d_alpha || args->d_shift;
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
     LAUNCH(b, map_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .x = nm_device_mat(x),
@@ -100,7 +95,7 @@ static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
 
 static void device_gate(nm_backend *b, const nm_gate_args *args)
 {
-    NM_ASSERT(same_shape(args->gate, args->y) && same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->gate, args->y) && nm_device_same_shape(args->x, args->y));
     LAUNCH(b, gate, nm_device_elements(args->y), 1, .gate = nm_device_mat(args->gate),
            .x = nm_device_mat(args->x), .y = nm_device_mat(args->y), .op = (int)args->op);
 }
@@ -108,8 +103,8 @@ static void device_gate(nm_backend *b, const nm_gate_args *args)
 static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
 {
     const nm_gate_args *forward = &args->forward;
-    NM_ASSERT(same_shape(forward->gate, args->dy) && same_shape(forward->x, args->dy));
-    NM_ASSERT(same_shape(args->dgate, args->dy) && same_shape(args->dx, args->dy));
+    NM_ASSERT(nm_device_same_shape(forward->gate, args->dy) && nm_device_same_shape(forward->x, args->dy));
+    NM_ASSERT(nm_device_same_shape(args->dgate, args->dy) && nm_device_same_shape(args->dx, args->dy));
     LAUNCH(b, gate_grad, nm_device_elements(args->dy), 1, .gate = nm_device_mat(forward->gate),
            .x = nm_device_mat(forward->x), .dy = nm_device_mat(args->dy), .dgate = nm_device_mat(args->dgate),
            .dx = nm_device_mat(args->dx), .op = (int)forward->op);

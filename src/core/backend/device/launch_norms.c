@@ -7,11 +7,6 @@ _Static_assert((int)TOKEN_CENTER_UNBIASED == (int)NM_TOKEN_CENTER_UNBIASED &&
                    (int)TOKEN_CENTER_OUTSIDE == (int)NM_TOKEN_CENTER_OUTSIDE,
                "kinds of token norms");
 
-static bool same_shape(nm_mat a, nm_mat b)
-{
-    return a.rows == b.rows && a.cols == b.cols;
-}
-
 static void check_token_norm(const nm_token_norm *spec, nm_mat x)
 {
     NM_ASSERT(spec->groups > 0 && x.cols % spec->groups == 0 && spec->n_used <= x.cols / spec->groups);
@@ -24,7 +19,7 @@ static void device_token_norm(nm_backend *b, const nm_token_norm_args *args)
     const nm_token_norm *spec = args->spec;
     const nm_mat x = args->x;
     check_token_norm(spec, x);
-    NM_ASSERT(same_shape(x, args->y));
+    NM_ASSERT(nm_device_same_shape(x, args->y));
     const double group = x.cols / spec->groups;
     LAUNCH(b, token_norm, nm_device_blocks((int64_t)x.rows * spec->groups, ROW_WARPS), 1,
            .x = nm_device_mat(x), .y = nm_device_mat(args->y), .weight = nm_device_address(args->weight),
@@ -41,7 +36,7 @@ static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args 
     const nm_token_norm *spec = args->spec;
     const nm_mat x = args->x;
     check_token_norm(spec, x);
-    NM_ASSERT(same_shape(x, args->dy) && same_shape(x, args->dx));
+    NM_ASSERT(nm_device_same_shape(x, args->dy) && nm_device_same_shape(x, args->dx));
     const bool sums = (args->d_weight && spec->weight_len) || (args->d_bias && spec->bias_len);
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
     const double group = x.cols / spec->groups;
@@ -58,7 +53,7 @@ static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args 
 
 static void device_seed_norm(nm_backend *b, const nm_seed_norm_args *args)
 {
-    NM_ASSERT(same_shape(args->x, args->y));
+    NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, seed_norm, nm_device_blocks(args->x.rows, ROW_WARPS), 1, .x = nm_device_mat(args->x),
            .y = nm_device_mat(args->y), .weight = nm_device_address(args->weight),
            .alpha = nm_device_address(args->alpha), .beta = nm_device_address(args->beta),
@@ -70,7 +65,7 @@ static void device_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *a
 {
     enum { PLANES = 3 };
     const nm_mat x = args->x;
-    NM_ASSERT(same_shape(x, args->dy) && same_shape(x, args->dx));
+    NM_ASSERT(nm_device_same_shape(x, args->dy) && nm_device_same_shape(x, args->dx));
     const bool sums = args->d_weight || args->d_alpha || args->d_beta;
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
     LAUNCH(b, seed_norm_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .dy = nm_device_mat(args->dy),
@@ -143,7 +138,7 @@ static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
 {
     const nm_mat x = args->x, none = {0};
     prepare_rows(b, args->spec, x, args->row_scale);
-    NM_ASSERT(same_shape(x, args->y));
+    NM_ASSERT(nm_device_same_shape(x, args->y));
     if (args->square) {
         dptr partial = feature_partials(b, args->spec, x, none, args->row_scale, NULL, NULL);
         store_plane(b, partial, x, 1, 1.0 / x.rows, args->square);
@@ -157,7 +152,7 @@ static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
 static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
 {
     const nm_mat x = args->x, dx = args->dx;
-    NM_ASSERT(same_shape(x, args->dy) && (!dx.data || same_shape(x, dx)));
+    NM_ASSERT(nm_device_same_shape(x, args->dy) && (!dx.data || nm_device_same_shape(x, dx)));
     const int32_t groups = args->spec->groups;
     if (args->sum_dy || args->sum_dy_z) {
         dptr partial =
