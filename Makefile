@@ -1,6 +1,6 @@
 # CMake builds; scripts/ do the rest. Each target first names and installs missing Debian packages (asking before sudo,
 # unless YES=1 or CI is set).
-#     make            build into build/              make demo      train and compare five variants, about 10 minutes
+#     make            build into build/              make demo      train and compare four variants, about 4 minutes
 #     make test       build, run the tests           make lint      formatting, includes, language, clang-tidy, cppcheck ...
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
@@ -37,13 +37,13 @@ build:
 	@cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF)
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# The build without its output, for the demos.
+# The program alone, without the output of the build.
 quiet-build:
 	@scripts/packages.sh build
 	@echo "building in $(BUILD)"
 	@mkdir -p $(BUILD)
 	@{ cmake -S . -B $(BUILD) $(GENERATOR) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DNORMA_TESTS=OFF) && \
-	    cmake --build $(BUILD) -j $(JOBS); } > $(BUILD)/build.log 2>&1 || { tail -n 40 $(BUILD)/build.log >&2; exit 1; }
+	    cmake --build $(BUILD) -j $(JOBS) --target norma_program; } > $(BUILD)/build.log 2>&1 || { tail -n 40 $(BUILD)/build.log >&2; exit 1; }
 
 test-slurm: build
 	@NORMA=$(BUILD)/norma SOURCE=. bash tests/slurm/real_slurm.sh
