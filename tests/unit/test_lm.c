@@ -68,6 +68,44 @@ static void test_inputs_are_preceding_tokens(void **state)
     nm_arena_release(&arena);
 }
 
+/* The clusters of a vocabulary of some size, or the message of the error. */
+static nm_adaptive_clusters clusters_of(int32_t words, nm_error *err)
+{
+    nm_backend *backend;
+    nm_backend_options device = {.name = "cpu", .threads = 1};
+    check(nm_backend_create(&backend, &device, err), err);
+    nm_options *options = nm_options_create();
+    nm_model_options_add(options, &nm_model_lm);
+    check(nm_options_set(options, "model.preset", "tiny", NM_ORIGIN_FILE, err), err);
+    check(nm_options_set(options, "model.adaptive", "true", NM_ORIGIN_COMMAND, err), err);
+    nm_model_sizes sizes = {.source = words, .target = words};
+    nm_adaptive_clusters clusters = {0};
+    nm_model *model;
+    if (nm_model_create(&model, &nm_model_lm, backend, options, &sizes, false, err) == NM_OK) {
+        clusters = ((const nm_lm *)model->parts)->clusters;
+        nm_model_free(model);
+    }
+    nm_options_free(options);
+    nm_backend_free(backend);
+    return clusters;
+}
+
+static void test_cutoffs_adapt_to_the_vocabulary(void **state)
+{
+    (void)state;
+    static const int32_t expected[][4] = {
+        {14, 1, 2, 10}, {64008, 4800, 9601, 48006}, {267735, 20000, 40000, 200000}};
+    nm_error err = {0};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        nm_adaptive_clusters clusters = clusters_of(expected[i][0], &err);
+        assert_int_equal(clusters.n, 3);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(clusters.first[k], expected[i][k + 1]);
+    }
+    assert_int_equal(clusters_of(13, &err).n, 0);
+    assert_non_null(strstr(err.text, "13 tokens"));
+}
+
 /* All blocks have NM_LM_BLOCK_TOKENS tokens, except the last one. */
 static nm_lm_scored score_blocks(rig *r, int64_t n, int64_t context, int64_t max_tokens)
 {
@@ -318,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_segments_cover_the_text),
         cmocka_unit_test(test_long_contexts_of_block_term_attention_are_warned_about),
         cmocka_unit_test(test_inputs_are_preceding_tokens),
+        cmocka_unit_test(test_cutoffs_adapt_to_the_vocabulary),
         cmocka_unit_test(test_scores_equal_single_tokens),
         cmocka_unit_test(test_scores_do_not_depend_on_batches),
         cmocka_unit_test(test_blocks_do_not_depend_on_batches),

@@ -51,8 +51,9 @@ static const nm_option lm_options[] = {
         "original Transformer, Gemma)."),
     ROW(output_bias, "true", 0, 1, "Bias of the output projection."),
     ROW(adaptive, "false", 0, 1, "Adaptive softmax: frequent tokens in the head, the others in clusters."),
-    ROW(cutoffs, "20000,40000,200000", 0, 0,
-        "First token ids of the adaptive softmax's clusters, comma-separated."),
+    ROW(cutoffs, "auto", 0, 0,
+        "First token ids of the adaptive softmax's clusters, comma-separated; auto: 7.5, 15 and 75 % of the "
+        "vocabulary, at most 20000, 40000 and 200000 (WikiText-103's)."),
     PICK(positions, "sinusoid", NM_LM_POSITIONS, "Position embeddings."),
     PICK(first_input, "eos", NM_LM_FIRST_INPUTS,
         "Input from which the first token of a text is predicted: </s>, as after an earlier text (eos), or "
@@ -167,10 +168,28 @@ static nm_stack_config stack_config(const nm_model *model)
     return config;
 }
 
+/* The cutoffs of WikiText-103's 267,735 words (Ma et al. 2019, released code), at the same fractions of fewer. */
+static nm_status choose_cutoffs(int32_t words, nm_adaptive_clusters *clusters, nm_error *err)
+{
+    static const struct {
+        double fraction;
+        int32_t most;
+    } cuts[] = {{0.075, 20000}, {0.15, 40000}, {0.75, 200000}};
+    if (words < 14)
+        return nm_fail(err, NM_USAGE, "model.adaptive: a vocabulary of %d tokens has no rare ones", words);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        int32_t cut = (int32_t)(cuts[i].fraction * words);
+        clusters->first[clusters->n++] = cut < cuts[i].most ? cut : cuts[i].most;
+    }
+    return NM_OK;
+}
+
 static nm_status parse_cutoffs(const nm_model *model, nm_adaptive_clusters *clusters, nm_error *err)
 {
     const char *text = nm_lm_config_of(model)->cutoffs, *at = text;
     int32_t words = model->target_size, last = 0;
+    if (strcmp(text, "auto") == 0)
+        return choose_cutoffs(words, clusters, err);
     for (bool more = true; more;) {
         char *end;
         long long cut = strtoll(at, &end, 10);
