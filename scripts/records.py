@@ -22,7 +22,9 @@ HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "la
 LISTS = ["include/norma/train.h", "include/norma/compare.h", "src/core/train/trainer.h",
          "src/core/train/trainer_private.h",
          "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c",
-         "src/app/cli/tag.c", "src/app/cli/classify.c"]
+         "src/app/cli/tag.c", "src/app/cli/classify.c", "src/app/cli/score.c", "src/app/cli/baseline.c",
+         "src/app/cli/inspect_print.c", "src/core/probe/tid.h", "src/core/probe/tid.c",
+         "src/core/probe/conditioning.h", "src/core/probe/gradient_bounds.h", "src/core/probe/confidence.h"]
 # C struct: Python class. Structs that others contain come first.
 STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset",
            "nm_backend_options": "BackendOptions", "nm_norm_plan": "NormPlan", "nm_norm_site": "NormSite",
@@ -162,11 +164,14 @@ def python(lists, headers):
 
 
 def table(names, lists):
-    prefix = names.pop(0)[len("prefix="):] if names[0].startswith("prefix=") else ""
+    prefixes = names.pop(0)[len("prefix="):].split(",") if names[0].startswith("prefix=") else [""]
     suffix = names.pop(0)[len("suffix="):] if names[0].startswith("suffix=") else ""
-    rows = [f"| `{prefix}{key.rstrip('?')}{suffix}` | {help.replace('|', chr(92) + '|')} |"
-            for name in names for kind, _, help, key in lists.rows(name) if key
-            and not kind.startswith("other")]
+    rows = []
+    for name in names:
+        for kind, _, help, key in lists.rows(name):
+            if key and not kind.startswith("other"):
+                keys = ", ".join(f"`{prefix}{key.rstrip('?')}{suffix}`" for prefix in prefixes)
+                rows.append(f"| {keys} | {help.replace('|', chr(92) + '|')} |")
     return "\n".join(rows) + "\n"
 
 

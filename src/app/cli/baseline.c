@@ -8,6 +8,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "baseline/baseline.h"
 #include "cli/cli.h"
 #include "cli/model_command.h"
@@ -62,31 +63,52 @@ static nm_interval interval_of(const job *self, const nm_task_score *score)
     return nm_bootstrap_interval(score->counts, score->of_counts, score->context, &resamples);
 }
 
+#define BASELINE_SCORE(F)                                                                                    \
+    F(real, low, "95 % bootstrap interval", "low?")                                                          \
+    F(real, high, "Upper end of the interval", "high?")                                                      \
+    F(text, signature, "How the score was computed")
+NM_RECORD(baseline_score, BASELINE_SCORE)
+static NM_FIELDS(baseline_score, BASELINE_SCORE)
+
+#define BASELINE(F)                                                                                          \
+    F(text, name, "Name")                                                                                    \
+    F(text, title, "Description")                                                                            \
+    F(text, settings, "Chosen settings", "settings?")                                                        \
+    F(json, valid, "Score of the validation set", "valid?")                                                  \
+    F(json, test, "Score of the test set", "test?")
+NM_RECORD(baseline_line, BASELINE)
+static NM_FIELDS(baseline_line, BASELINE)
+
+#define BASELINES(F)                                                                                         \
+    F(text, task, "Task of the recipe")                                                                      \
+    F(json, baselines, "An object for each baseline")
+NM_RECORD(baselines_line, BASELINES)
+static NM_FIELDS(baselines_line, BASELINES)
+
+/* The key of the score is the name of the metric. NULL: the split has none. */
 static json_t *score_json(const job *self, const nm_task_score *score)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, score->name, json_real(score->value));
+    if (!score->name)
+        return NULL;
+    baseline_score line = {NAN, NAN, score->signature};
     if (self->output->bootstrap) {
-        nm_interval interval = interval_of(self, score);
-        json_object_set_new(root, "low", json_real(interval.low));
-        json_object_set_new(root, "high", json_real(interval.high));
+        const nm_interval interval = interval_of(self, score);
+        line.low = interval.low;
+        line.high = interval.high;
     }
-    json_object_set_new(root, "signature", json_string(score->signature));
+    json_t *root = json_pack("{s:f}", score->name, score->value);
+    nm_record_add_json(root, baseline_score_fields(), &line);
     return root;
 }
 
 static void add_json(job *self, const nm_baseline_type *type, const nm_baseline_result *result)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, "name", json_string(type->name));
-    json_object_set_new(root, "title", json_string(type->title));
-    if (result->settings)
-        json_object_set_new(root, "settings", json_string(result->settings));
-    for (int split = NM_SPLIT_VALID; split <= NM_SPLIT_TEST; split++)
-        if (result->scores[split].name)
-            json_object_set_new(root, nm_prepare_split_names[split],
-                                score_json(self, &result->scores[split]));
-    json_array_append_new(self->results, root);
+    const baseline_line line = {.name = type->name,
+                                .title = type->title,
+                                .settings = result->settings,
+                                .valid = score_json(self, &result->scores[NM_SPLIT_VALID]),
+                                .test = score_json(self, &result->scores[NM_SPLIT_TEST])};
+    json_array_append_new(self->results, nm_record_json(baseline_line_fields(), &line));
 }
 
 /* Prints a row of the table. */
@@ -153,9 +175,8 @@ static nm_status run_all(job *self, nm_error *err)
 
 static nm_status print_json(const job *self, nm_error *err)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, "task", json_string(self->task.type->name));
-    json_object_set(root, "baselines", self->results);
+    const baselines_line line = {self->task.type->name, json_incref(self->results)};
+    json_t *root = nm_record_json(baselines_line_fields(), &line);
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(root);

@@ -113,112 +113,68 @@ void inspect_print_advice(const nm_advice *advice, int n, FILE *out)
                 advice[i].verdict == NM_VERDICT_INDICATED ? advice[i].setting : "");
 }
 
+#define SPECTRUM(F)                                                                                          \
+    F(text, matrix, "Name of the embedding matrix")                                                          \
+    F(real, largest, "Largest singular value")                                                               \
+    F(json, values, "All singular values, divided by the largest")
+NM_RECORD(spectrum_line, SPECTRUM)
+static NM_FIELDS(spectrum_line, SPECTRUM)
+
 static json_t *json_spectrum(const nm_inspection *inspection)
 {
     json_t *values = json_array();
     for (int32_t i = 0; i < inspection->n_singular; i++)
         json_array_append_new(values, nm_json_number(inspection->singular[i] / inspection->singular[0]));
-    return json_pack("{s:s, s:o, s:o}", "matrix", inspection->table, "largest",
-                     nm_json_number(inspection->singular[0]), "values", values);
+    const spectrum_line line = {
+        .matrix = inspection->table, .largest = inspection->singular[0], .values = values};
+    return nm_record_json(spectrum_line_fields(), &line);
 }
 
-static json_t *json_conditioning(const nm_conditioning *c)
-{
-    json_t *layers = json_array();
-    for (size_t i = 0; i < c->n; i++)
-        json_array_append_new(
-            layers, json_pack("{s:s, s:i, s:o, s:o, s:o, s:I}", "stack", c->layers[i].stack, "layer",
-                              c->layers[i].layer, "c50", nm_json_number(c->layers[i].c50), "c80",
-                              nm_json_number(c->layers[i].c80), "cmax", nm_json_number(c->layers[i].c_max),
-                              "tokens", (json_int_t)c->layers[i].rows));
-    return layers;
-}
+#define INSPECTION(F)                                                                                        \
+    F(json, tid, "Training-inference discrepancy", "tid?")                                                   \
+    F(json, spectrum, "Singular values of the embeddings", "spectrum?")                                      \
+    F(json, condition, "Condition numbers of the input of each layer", "condition?")                         \
+    F(json, lemma2, "Lemma 2 at each site with batch statistics", "lemma2?")                                 \
+    F(json, theorem4, "Theorem 4 at each site with PowerNorm", "theorem4?")                                  \
+    F(json, gradient, "Gradient norm of each group of parameters", "gradient?")                              \
+    F(json, confidence, "Confidence and calibration", "confidence?")
+NM_RECORD(inspection_line, INSPECTION)
+static NM_FIELDS(inspection_line, INSPECTION)
 
-static json_t *json_lemma(const nm_gradient_bounds *b)
-{
-    json_t *sites = json_array();
-    for (size_t i = 0; i < b->n_lemma; i++) {
-        const nm_lemma_site *s = &b->lemma[i];
-        json_array_append_new(sites,
-                              json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
-                                        nm_json_number(s->ratio), "equality", nm_json_number(s->equality),
-                                        "below_one", nm_json_number(s->below_one), "shrink",
-                                        nm_json_number(s->shrink), "backward", nm_json_number(s->backward)));
-    }
-    return sites;
-}
-
-static json_t *json_theorem(const nm_gradient_bounds *b)
-{
-    json_t *sites = json_array();
-    for (size_t i = 0; i < b->n_theorem; i++) {
-        const nm_theorem_site *s = &b->theorem[i];
-        json_array_append_new(sites, json_pack("{s:s, s:o, s:o, s:o, s:o, s:o}", "site", s->name, "ratio",
-                                               nm_json_number(s->ratio), "nu", nm_json_number(s->nu),
-                                               "lambda", nm_json_number(s->lambda), "gamma_least",
-                                               nm_json_number(s->gamma_least), "assumption",
-                                               nm_json_number(s->assumption)));
-    }
-    return sites;
-}
-
-static json_t *json_groups(const nm_gradient_bounds *b)
-{
-    json_t *groups = json_array();
-    for (size_t i = 0; i < b->n_groups; i++)
-        json_array_append_new(groups, json_pack("{s:s, s:o}", "site", b->groups[i].name, "norm",
-                                                nm_json_number(b->groups[i].norm)));
-    return groups;
-}
-
-static json_t *json_confidence(const nm_confidence *c)
-{
-    const struct {
-        const char *key;
-        double value;
-    } numbers[] = {{"confidence", c->confidence},
-                   {"accuracy", c->accuracy},
-                   {"target_probability", c->target_probability},
-                   {"entropy", c->entropy},
-                   {"nll", c->nll},
-                   {"smoothed_nll", c->smoothed_nll},
-                   {"calibration_error", c->calibration_error},
-                   {"label_smoothing", c->epsilon},
-                   {"smoothed_target", c->smoothed_target}};
-    json_t *object = json_object();
-    json_object_set_new(object, "targets", json_integer(c->targets));
-    json_object_set_new(object, "masked_targets", json_integer(c->masked));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(object, numbers[i].key, nm_json_number(numbers[i].value));
-    return object;
-}
+#define LIST_OF(fields, list, n) ((n) ? nm_record_array(fields, list, sizeof *(list), n) : NULL)
 
 json_t *inspect_json(const nm_inspection *inspection)
 {
-    json_t *object = json_object();
-    if (inspection->tid.n)
-        json_object_set_new(object, "tid", nm_tid_json(&inspection->tid));
-    if (inspection->n_singular)
-        json_object_set_new(object, "spectrum", json_spectrum(inspection));
-    if (inspection->conditioning.n)
-        json_object_set_new(object, "condition", json_conditioning(&inspection->conditioning));
-    if (inspection->bounds.n_lemma)
-        json_object_set_new(object, "lemma2", json_lemma(&inspection->bounds));
-    if (inspection->bounds.n_theorem)
-        json_object_set_new(object, "theorem4", json_theorem(&inspection->bounds));
-    if (inspection->bounds.n_groups)
-        json_object_set_new(object, "gradient", json_groups(&inspection->bounds));
-    if (inspection->confidence.measured)
-        json_object_set_new(object, "confidence", json_confidence(&inspection->confidence));
-    return object;
+    const nm_gradient_bounds *b = &inspection->bounds;
+    const nm_conditioning *c = &inspection->conditioning;
+    const inspection_line line = {.tid = inspection->tid.n ? nm_tid_json(&inspection->tid) : NULL,
+                                  .spectrum = inspection->n_singular ? json_spectrum(inspection) : NULL,
+                                  .condition = LIST_OF(nm_layer_condition_fields(), c->layers, c->n),
+                                  .lemma2 = LIST_OF(nm_lemma_site_fields(), b->lemma, b->n_lemma),
+                                  .theorem4 = LIST_OF(nm_theorem_site_fields(), b->theorem, b->n_theorem),
+                                  .gradient = LIST_OF(nm_group_gradient_fields(), b->groups, b->n_groups),
+                                  .confidence =
+                                      inspection->confidence.measured
+                                          ? nm_record_json(nm_confidence_fields(), &inspection->confidence)
+                                          : NULL};
+    return nm_record_json(inspection_line_fields(), &line);
 }
+
+#define ADVICE(F)                                                                                            \
+    F(text, remedy, "Remedy")                                                                                \
+    F(text, setting, "Setting that enables it")                                                              \
+    F(text, verdict, "`indicated`, `enabled`, `not needed` or `unknown`")                                    \
+    F(text, why, "Values on which the verdict is based")
+NM_RECORD(advice_line, ADVICE)
+static NM_FIELDS(advice_line, ADVICE)
 
 json_t *inspect_json_advice(const nm_advice *advice, int n)
 {
     json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "remedy", advice[i].remedy, "setting",
-                                              advice[i].setting, "verdict",
-                                              nm_verdict_text(advice[i].verdict), "why", advice[i].why));
+    for (int i = 0; i < n; i++) {
+        const advice_line line = {advice[i].remedy, advice[i].setting, nm_verdict_text(advice[i].verdict),
+                                  advice[i].why};
+        json_array_append_new(list, nm_record_json(advice_line_fields(), &line));
+    }
     return list;
 }

@@ -1,12 +1,14 @@
 /* norma score: scores a file of system outputs, with bootstrap intervals, a paired test against a second
  * system, or scores of single lines. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/archive.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/record.h"
 #include "cli/model_command.h"
 #include "metric/score_metric.h"
 #include "norma/score.h"
@@ -146,61 +148,99 @@ static nm_status print_corpus(const score_job *job, nm_error *err)
     return NM_OK;
 }
 
-static json_t *json_interval(nm_interval interval)
+#define INTERVAL(F)                                                                                          \
+    F(real, low, "95 % bootstrap interval")                                                                  \
+    F(real, high, "Upper end of the interval")                                                               \
+    F(real, mean, "Mean over the resamples")
+static NM_FIELDS_OF(interval, nm_interval, INTERVAL)
+
+#define RESAMPLES(F)                                                                                         \
+    F(int, draws, "Number of resamples")                                                                     \
+    F(int, seed, "Random seed")
+NM_RECORD(resamples, RESAMPLES)
+static NM_FIELDS(resamples, RESAMPLES)
+
+#define OTHER_SYSTEM(F)                                                                                      \
+    F(real, score, "Score of the other system")                                                              \
+    F(text, line, "Line that is printed without `--json`")                                                   \
+    F(json, interval, "95 % bootstrap interval")                                                             \
+    F(text, file, "Name of the file")
+NM_RECORD(other_system, OTHER_SYSTEM)
+static NM_FIELDS(other_system, OTHER_SYSTEM)
+
+#define SCORE(F)                                                                                             \
+    F(real, score, "Score")                                                                                  \
+    F(text, line, "Line that is printed without `--json`")                                                   \
+    F(text, signature, "Signature, as sacreBLEU's")                                                          \
+    F(text, metric, "Name of the metric")                                                                    \
+    F(int, lines, "Number of lines")                                                                         \
+    F(json, line_scores, "Score of each line, with `--sentence`", "line_scores?")                            \
+    F(json, bootstrap, "How the intervals were computed; not with `--bootstrap 0`", "bootstrap?")            \
+    F(json, interval, "95 % bootstrap interval", "interval?")                                                \
+    F(json, against, "The other system, with `--against`", "against?")                                       \
+    F(json, difference, "Difference of the two scores, with its interval", "difference?")                    \
+    F(text, test, "Paired test: `koehn` or `centered`", "test?")                                             \
+    F(real, p,                                                                                               \
+      "Its p value. `koehn` is one-sided: the fraction of resamples in which the better system is "          \
+      "not better",                                                                                          \
+      "p?")
+NM_RECORD(score_line, SCORE)
+static NM_FIELDS(score_line, SCORE)
+
+static json_t *json_interval(nm_interval of)
 {
-    return json_pack("{s:f, s:f, s:f}", "low", interval.low, "high", interval.high, "mean", interval.mean);
+    return nm_record_json(interval_fields(), &of);
 }
 
-static json_t *json_system(const nm_scores *scores)
+static nm_status add_bootstrap(const score_job *job, score_line *line, nm_error *err)
 {
-    return json_pack("{s:f, s:s}", "score", nm_scores_value(scores), "line", nm_scores_line(scores));
-}
-
-static nm_status json_add_bootstrap(const score_job *job, json_t *root, nm_error *err)
-{
-    nm_interval interval;
+    nm_interval own;
     nm_paired paired;
     if (!job->options->bootstrap)
         return NM_OK;
-    json_object_set_new(root, "bootstrap",
-                        json_pack("{s:I, s:I}", "draws", (json_int_t)job->options->bootstrap, "seed",
-                                  (json_int_t)job->options->seed));
-    if (!job->other) {
-        nm_scores_interval(job->scores, &interval);
-        json_object_set_new(root, "interval", json_interval(interval));
-        return NM_OK;
+    const resamples drawn = {job->options->bootstrap, job->options->seed};
+    if (job->other) {
+        NM_TRY(nm_scores_compare(job->scores, job->other, &paired, err));
+        own = paired.a;
+        const other_system other = {nm_scores_value(job->other), nm_scores_line(job->other),
+                                    json_interval(paired.b), job->options->against};
+        line->against = nm_record_json(other_system_fields(), &other);
+        line->difference = json_interval(paired.difference);
+        line->test = job->options->centered ? "centered" : "koehn";
+        line->p = paired.p;
+    } else {
+        nm_scores_interval(job->scores, &own);
     }
-    NM_TRY(nm_scores_compare(job->scores, job->other, &paired, err));
-    json_t *other = json_system(job->other);
-    json_object_set_new(other, "interval", json_interval(paired.b));
-    json_object_set_new(other, "file", json_string(job->options->against));
-    json_object_set_new(root, "interval", json_interval(paired.a));
-    json_object_set_new(root, "against", other);
-    json_object_set_new(root, "difference", json_interval(paired.difference));
-    json_object_set_new(root, "test", json_string(job->options->centered ? "centered" : "koehn"));
-    json_object_set_new(root, "p", json_real(paired.p));
+    line->bootstrap = nm_record_json(resamples_fields(), &drawn);
+    line->interval = json_interval(own);
     return NM_OK;
+}
+
+static json_t *line_scores(const nm_scores *scores)
+{
+    json_t *lines = json_array();
+    for (size_t i = 0; i < nm_scores_n(scores); i++)
+        json_array_append_new(lines, json_real(nm_scores_segment(scores, i)));
+    return lines;
 }
 
 static nm_status print_json(const score_job *job, const char *metric, nm_error *err)
 {
-    nm_status status = NM_OK;
-    json_t *root = json_system(job->scores);
-    json_object_set_new(root, "signature", json_string(nm_scores_signature(job->scores)));
-    json_object_set_new(root, "metric", json_string(metric));
-    json_object_set_new(root, "lines", json_integer((json_int_t)nm_scores_n(job->scores)));
-    if (job->options->sentence) {
-        json_t *lines = json_array();
-        for (size_t i = 0; i < nm_scores_n(job->scores); i++)
-            json_array_append_new(lines, json_real(nm_scores_segment(job->scores, i)));
-        json_object_set_new(root, "line_scores", lines);
-    } else {
-        status = json_add_bootstrap(job, root, err);
-    }
+    score_line line = {.score = nm_scores_value(job->scores),
+                       .line = nm_scores_line(job->scores),
+                       .signature = nm_scores_signature(job->scores),
+                       .metric = metric,
+                       .lines = (int64_t)nm_scores_n(job->scores),
+                       .p = NAN};
+    if (job->options->sentence)
+        line.line_scores = line_scores(job->scores);
+    else
+        NM_TRY(add_bootstrap(job, &line, err));
+    json_t *root = nm_record_json(score_line_fields(), &line);
     json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putchar('\n');
     json_decref(root);
-    return status;
+    return NM_OK;
 }
 
 static nm_status print(const score_job *job, const char *metric, nm_error *err)

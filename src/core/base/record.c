@@ -124,6 +124,14 @@ json_t *nm_record_json(const nm_field *fields, const void *record)
     return object;
 }
 
+json_t *nm_record_array(const nm_field *fields, const void *records, size_t bytes, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, nm_record_json(fields, (const char *)records + i * bytes));
+    return list;
+}
+
 static bool read_reals(const nm_field *field, char *to, const json_t *from)
 {
     if (!json_is_array(from) || json_array_size(from) * sizeof(double) != field->bytes)

@@ -65,6 +65,8 @@ const nm_field *nm_record_find(const nm_field *fields, const char *name);
 /* A new object, and the keys of a record in an object that exists. Numbers that are not finite are null. */
 json_t *nm_record_json(const nm_field *fields, const void *record);
 void nm_record_add_json(json_t *object, const nm_field *fields, const void *record);
+/* A new array of n records of `bytes` bytes each. */
+json_t *nm_record_array(const nm_field *fields, const void *records, size_t bytes, size_t n);
 /* Sets all members to not known. */
 void nm_record_clear(const nm_field *fields, void *record);
 /* Sets the members whose keys exist; the others keep their values. Texts are those of the object, which must

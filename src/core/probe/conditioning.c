@@ -8,6 +8,8 @@
 #include "probe/eval_pass.h"
 #include "probe/spectrum.h"
 
+NM_FIELDS(nm_layer_condition, NM_LAYER_CONDITION)
+
 typedef struct condition_pass {
     nm_conditioning *conditioning;
     nm_gram *grams; /* of conditioning->layers */

@@ -9,14 +9,18 @@
 #ifndef NM_CONDITIONING_H
 #define NM_CONDITIONING_H
 
+#include "base/record.h"
 #include "train/task.h"
 
-typedef struct nm_layer_condition {
-    char stack[32];
-    int layer;    /* from 0 */
-    int64_t rows; /* number of tokens */
-    double c50, c80, c_max;
-} nm_layer_condition;
+#define NM_LAYER_CONDITION(F)                                                                                \
+    F(chars(32), stack, "Name of the stack")                                                                 \
+    F(code, layer, "Number of the layer, from 0")                                                            \
+    F(real, c50, "C_50 = s_1 / s_ceil(0.5 d)")                                                               \
+    F(real, c80, "C_80 = s_1 / s_ceil(0.8 d)")                                                               \
+    F(real, c_max, "C_max = s_1, the largest singular value of the input", "cmax")                           \
+    F(int, rows, "Number of tokens", "tokens")
+NM_RECORD(nm_layer_condition, NM_LAYER_CONDITION)
+const nm_field *nm_layer_condition_fields(void);
 
 typedef struct nm_conditioning {
     nm_layer_condition *layers; /* [n], in the order of the forward pass */

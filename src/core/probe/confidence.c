@@ -8,6 +8,8 @@
 #include "probe/eval_pass.h"
 #include "train/train_options.h"
 
+NM_FIELDS(nm_confidence, NM_CONFIDENCE)
+
 enum { BLOCK_ROWS = 64, BINS = 10 };
 
 typedef struct bin {

@@ -6,25 +6,29 @@
 #ifndef NM_CONFIDENCE_H
 #define NM_CONFIDENCE_H
 
+#include "base/record.h"
 #include "train/task.h"
 
-typedef struct nm_confidence {
-    /* false: the model's output is not a softmax with one target per row, or there are no targets */
-    bool measured;
-    int64_t targets, batches;
-    /* targets that the model may not output (data.mask_words) or that are ignored; not in `targets` */
-    int64_t masked;
-    double confidence;         /* mean of the largest probability */
-    double accuracy;           /* fraction of the targets that have the largest probability */
-    double target_probability; /* mean of p(target) */
-    double entropy;            /* mean, in nats */
-    double nll;                /* mean of -ln p(target), in nats */
-    double smoothed_nll;       /* mean loss with the label smoothing of the training, in nats */
-    /* expected calibration error: weighted mean of |confidence - accuracy| over ten bins */
-    double calibration_error;
-    double epsilon;         /* label smoothing of the training */
-    double smoothed_target; /* mean of the target probability at which the smoothed loss is minimal */
-} nm_confidence;
+/* clang-format off */
+#define NM_CONFIDENCE(F)                                                                                     \
+    F(flag, measured, "False: the output is not a softmax with one target per row, or there are no targets", "") \
+    F(int, batches, "Number of batches", "")                                                                 \
+    F(int, targets, "Number of targets")                                                                     \
+    F(int, masked, "Number of further targets that are ignored or outside the output vocabulary "            \
+        "(`data.mask_words`)", "masked_targets")                                                             \
+    F(real, confidence, "Mean of the largest probability")                                                   \
+    F(real, accuracy, "Fraction of the targets that have the largest probability")                           \
+    F(real, target_probability, "Mean probability of the targets")                                           \
+    F(real, entropy, "Mean entropy in nats")                                                                 \
+    F(real, nll, "Mean negative log-likelihood of the targets in nats")                                      \
+    F(real, smoothed_nll, "The same with the label smoothing of the training")                               \
+    F(real, calibration_error, "Expected calibration error: weighted mean of the difference of confidence "  \
+        "and accuracy over ten bins")                                                                        \
+    F(real, epsilon, "Label smoothing of the training", "label_smoothing")                                   \
+    F(real, smoothed_target, "Mean target probability at which the smoothed loss is minimal")
+/* clang-format on */
+NM_RECORD(nm_confidence, NM_CONFIDENCE)
+const nm_field *nm_confidence_fields(void);
 
 /* max_batches 0: all. Errors as nm_eval_pass_run, and NM_DIVERGED if log probabilities are not finite. */
 nm_status nm_confidence_measure(nm_confidence *confidence, nm_task *task, nm_model *model, nm_split split,

@@ -8,6 +8,10 @@
 #include "probe/numbers.h"
 #include "probe/eval_pass.h"
 
+NM_FIELDS(nm_lemma_site, NM_LEMMA_SITE)
+NM_FIELDS(nm_theorem_site, NM_THEOREM_SITE)
+NM_FIELDS(nm_group_gradient, NM_GROUP_GRADIENT)
+
 typedef struct nu_history { /* of one site, [width] each: |nu_0|, maximum |Lambda|, minimum Gamma */
     double *start, *lambda, *gamma_least;
 } nu_history;

@@ -22,34 +22,41 @@
 #ifndef NM_GRADIENT_BOUNDS_H
 #define NM_GRADIENT_BOUNDS_H
 
+#include "base/record.h"
 #include "train/task.h"
 
-/* Relative values are divided by the bound (gamma / psi_B)^2 |dL/dy|^2 of the feature. */
-typedef struct nm_lemma_site {
-    char name[128];
-    int64_t batches;
-    double equality;  /* maximum difference between the two sides of the equation, relative */
-    double ratio;     /* maximum of |dL/dh|^2, relative; at most 1 by the lemma */
-    double below_one; /* fraction of the features with |gamma| / psi_B <= 1, mean over the batches */
-    double shrink;    /* |dL/dh|_2 / |dL/dy|_2 over all elements of the site, mean over the batches */
-    /* maximum difference between the norm's dL/dx and the formula, relative to the largest |dL/dx| */
-    double backward;
-} nm_lemma_site;
+/* The bound of Lemma 2 is (gamma / psi_B)^2 |dL/dy|^2 of the feature. */
+#define NM_LEMMA_SITE(F)                                                                                     \
+    F(chars(128), name, "Name of the site", "site")                                                          \
+    F(int, batches, "Number of batches", "")                                                                 \
+    F(real, ratio, "Maximum of |dL/dh|^2, relative to the bound; at most 1 by the lemma")                    \
+    F(real, equality, "Maximum difference between the two sides of the equation, relative to the bound")     \
+    F(real, below_one, "Fraction of the features with |gamma| / psi_B <= 1, mean over the batches")          \
+    F(real, shrink, "|dL/dh| / |dL/dy| over all elements of the site, mean over the batches")                \
+    F(real, backward,                                                                                        \
+      "Maximum difference between the norm's dL/dx and the formula, relative to the "                        \
+      "largest |dL/dx|")
+NM_RECORD(nm_lemma_site, NM_LEMMA_SITE)
+const nm_field *nm_lemma_site_fields(void);
 
-typedef struct nm_theorem_site {
-    char name[128];
-    int64_t batches;
-    /* maximum of |nu| / bound over the features, after the first batch; at most 1 by the theorem */
-    double ratio;
-    double nu, lambda;  /* maximum of |nu| and |Lambda| */
-    double gamma_least; /* minimum of Gamma */
-    double assumption;  /* fraction of the features and batches with k Gamma <= 1 */
-} nm_theorem_site;
+#define NM_THEOREM_SITE(F)                                                                                   \
+    F(chars(128), name, "Name of the site", "site")                                                          \
+    F(int, batches, "Number of batches", "")                                                                 \
+    F(real, ratio,                                                                                           \
+      "Maximum of |nu| / bound over the features after the first batch; at most 1 by the "                   \
+      "theorem")                                                                                             \
+    F(real, nu, "Maximum of |nu|")                                                                           \
+    F(real, lambda, "Maximum of |Lambda|")                                                                   \
+    F(real, gamma_least, "Minimum of Gamma")                                                                 \
+    F(real, assumption, "Fraction of the features and batches with k Gamma <= 1")
+NM_RECORD(nm_theorem_site, NM_THEOREM_SITE)
+const nm_field *nm_theorem_site_fields(void);
 
-typedef struct nm_group_gradient {
-    char name[96]; /* "enc.0", "dec.final", "embed" */
-    double norm;   /* root mean square over the batches of the group's gradient norm */
-} nm_group_gradient;
+#define NM_GROUP_GRADIENT(F)                                                                                 \
+    F(chars(96), name, "Group of parameters: enc.0, dec.final, embed", "site")                               \
+    F(real, norm, "Root mean square of its gradient norm over the batches")
+NM_RECORD(nm_group_gradient, NM_GROUP_GRADIENT)
+const nm_field *nm_group_gradient_fields(void);
 
 typedef struct nm_gradient_bounds {
     nm_lemma_site *lemma; /* sites in the order of the forward pass */

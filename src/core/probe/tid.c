@@ -252,20 +252,23 @@ nm_tid_site nm_tid_average(const nm_tid *tid)
     return average;
 }
 
-static json_t *site_json(const nm_tid_site *site)
-{
-    return json_pack("{s:s, s:o, s:o, s:o, s:b}", "site", site->name, "mean", nm_json_number(site->mean),
-                     "variance", nm_json_number(site->variance), "quadratic_mean",
-                     nm_json_number(site->square), "averaged", site->averaged);
-}
+static NM_FIELDS(nm_tid_site, NM_TID_SITE)
+
+#define TID(F)                                                                                               \
+    F(int, batches, "Number of batches of each pass")                                                        \
+    F(json, last, "TID of the last layer")                                                                   \
+    F(json, average, "Average over the selected sites")                                                      \
+    F(json, sites, "TID of each norm site")
+NM_RECORD(tid_line, TID)
+static NM_FIELDS(tid_line, TID)
 
 json_t *nm_tid_json(const nm_tid *tid)
 {
+    const nm_field *fields = nm_tid_site_fields();
     const nm_tid_site average = nm_tid_average(tid), *last = nm_tid_last(tid);
-    json_t *sites = json_array();
-    for (size_t i = 0; i < tid->n; i++)
-        json_array_append_new(sites, site_json(&tid->sites[i]));
-    return json_pack("{s:I, s:o, s:o, s:o}", "batches", (json_int_t)tid->batches, "last",
-                     last ? site_json(last) : json_null(), "average",
-                     last ? site_json(&average) : json_null(), "sites", sites);
+    const tid_line line = {.batches = tid->batches,
+                           .last = last ? nm_record_json(fields, last) : json_null(),
+                           .average = last ? nm_record_json(fields, &average) : json_null(),
+                           .sites = nm_record_array(fields, tid->sites, sizeof *tid->sites, tid->n)};
+    return nm_record_json(tid_line_fields(), &line);
 }

@@ -18,14 +18,17 @@
 
 #include <jansson.h>
 
+#include "base/record.h"
 #include "train/task.h"
 
-typedef struct nm_tid_site {
-    char name[128];
-    bool uses_batch;               /* the norm uses statistics of the batch in training */
-    bool averaged;                 /* part of nm_tid_average */
-    double mean, variance, square; /* ratios, not percent; square is the quadratic TID */
-} nm_tid_site;
+#define NM_TID_SITE(F)                                                                                       \
+    F(chars(128), name, "Name of the site, or average", "site")                                              \
+    F(flag, uses_batch, "Whether the norm uses statistics of the batch in training", "")                     \
+    F(real, mean, "TID of the mean, a ratio")                                                                \
+    F(real, variance, "TID of the variance")                                                                 \
+    F(real, square, "TID of the quadratic mean", "quadratic_mean")                                           \
+    F(flag, averaged, "Whether the site is part of the average")
+NM_RECORD(nm_tid_site, NM_TID_SITE)
 
 typedef struct nm_tid {
     nm_tid_site *sites; /* in the order of the forward pass */
