@@ -66,8 +66,8 @@ def signature(found):
              "process_group: Any = None", "**options: Any"]
     yield textwrap.fill(f"def __init__({', '.join(given)}) -> None:", 108, initial_indent="    ",
                         subsequent_indent=" " * 17, break_long_words=False, break_on_hyphens=False)
-    yield "        given = dict(" + textwrap.fill(", ".join(f"{name}={name}" for name in own), 86,
-                                                  subsequent_indent=" " * 21) + ")"
+    yield textwrap.fill(f"given: Dict[str, Any] = dict({', '.join(f'{name}={name}' for name in own)})", 108,
+                        initial_indent=" " * 8, subsequent_indent=" " * 37, break_long_words=False)
     yield (
         f'        self._create("{found.name}", width, groups, device, dtype, statistics, process_group, '
         "given, options)"
@@ -93,7 +93,8 @@ def main():
         print("\n".join(signature(found)))
     print("\n\nby_type: Dict[str, Type[Norm]] = {")
     print("\n".join(f'    "{found.name}": {class_name(found)},' for found in types))
-    print("}\n__all__ = [kind.__name__ for kind in by_type.values()]")
+    listed = ", ".join(f'"{class_name(found)}"' for found in types)
+    print("}\n" + textwrap.fill(f"__all__ = [{listed}]", 108, subsequent_indent=" " * 11))
     print("for _kind in by_type.values():\n    _kind.__module__ = \"norma.torch\"")
 
 

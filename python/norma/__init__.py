@@ -15,7 +15,8 @@ from ._models import (Classification, Classifier, ImageClassifier, LanguageModel
 from ._norms import NormOption, NormType, norm_types
 from ._numpy_norm import Norm
 from ._prepare import Prepared, PreparedSide, PreparedSplit, prepare
-from ._runs import Callbacks, Log, Progress, Run, Validation, train
+from ._records import Progress, Validation
+from ._runs import Callbacks, Log, Run, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
 __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DivergedError", "Error", "FileError",

@@ -244,13 +244,23 @@ def have_tangent(*tensors: Tensor) -> bool:
     )
 
 
-def is_transformed(*tensors: Tensor) -> bool:
-    """Whether one of the tensors stands for others in a transform of torch.func, such as the batch of vmap:
-    it has no memory."""
+def _tests_of_transforms() -> List[Callable[[Tensor], bool]]:
     functions: Any = getattr(torch._C, "_functorch", None)
     tests = [getattr(functions, name) for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor")
              if hasattr(functions, name)]
-    return any(test(one) for one in tensors for test in tests)
+    if len(tests) == 1:  # before PyTorch 2.2: batches of gradients are known by their dispatch key
+        key = torch._C._dispatch_key_parse("Batched")
+        tests.append(lambda one: torch._C._dispatch_keys(one).has(key))
+    return tests
+
+
+_transform_tests = _tests_of_transforms()
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Whether one of the tensors stands for others in a transform of torch.func, such as the batch of vmap:
+    it has no memory."""
+    return any(test(one) for one in tensors for test in _transform_tests)
 
 
 def is_tracing() -> bool:

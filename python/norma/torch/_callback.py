@@ -110,7 +110,7 @@ class _Callback:
                 "none: the Trainer has compute_loss_func or label smoothing; add norma.torch.penalty(model) "
                 "there"
             )
-        targets = 1.0
+        targets: Any = 1.0
         if self.penalty == "sum":  # the loss is a mean over tokens, the penalty belongs to their sum
             labels, given = kwargs.get("labels"), kwargs.get("num_items_in_batch")
             targets = given

@@ -37,7 +37,7 @@ class AdaNorm(_Fixed):
                  None, c: Optional[float] = None, k: Optional[float] = None, epsilon: Optional[float] =
                  None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(variant=variant, c=c, k=k, epsilon=epsilon)
+        given: Dict[str, Any] = dict(variant=variant, c=c, k=k, epsilon=epsilon)
         self._create("ada", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -63,8 +63,8 @@ class BatchNorm(_Fixed):
                  Optional[Literal["none", "layer", "group"]] = None, device: Any = None, dtype:
                  Optional[torch.dtype] = None, statistics: str = "process", process_group: Any = None,
                  **options: Any) -> None:
-        given = dict(preset=preset, decay=decay, epsilon=epsilon, clamp=clamp,
-                     unbiased_running=unbiased_running, scaling=scaling)
+        given: Dict[str, Any] = dict(preset=preset, decay=decay, epsilon=epsilon, clamp=clamp,
+                                     unbiased_running=unbiased_running, scaling=scaling)
         self._create("batch", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -97,9 +97,9 @@ class BatchRenormalization(_Fixed):
                  Optional[bool] = None, scaling: Optional[Literal["none", "layer", "group"]] = None, device:
                  Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(decay=decay, eps_mode=eps_mode, epsilon=epsilon, r_max=r_max, d_max=d_max,
-                     ramp_start=ramp_start, r_ramp_end=r_ramp_end,
-                     d_ramp_end=d_ramp_end, shorten_ramp=shorten_ramp, scaling=scaling)
+        given: Dict[str, Any] = dict(decay=decay, eps_mode=eps_mode, epsilon=epsilon, r_max=r_max,
+                                     d_max=d_max, ramp_start=ramp_start, r_ramp_end=r_ramp_end,
+                                     d_ramp_end=d_ramp_end, shorten_ramp=shorten_ramp, scaling=scaling)
         self._create("renorm", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -117,7 +117,7 @@ class Derf(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, alpha_init: Optional[float] = None, shift_init:
                  Optional[float] = None, device: Any = None, dtype: Optional[torch.dtype] = None,
                  statistics: str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(alpha_init=alpha_init, shift_init=shift_init)
+        given: Dict[str, Any] = dict(alpha_init=alpha_init, shift_init=shift_init)
         self._create("derf", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -134,7 +134,7 @@ class DyT(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, alpha_init: Optional[float] = None, device: Any =
                  None, dtype: Optional[torch.dtype] = None, statistics: str = "process", process_group: Any
                  = None, **options: Any) -> None:
-        given = dict(alpha_init=alpha_init)
+        given: Dict[str, Any] = dict(alpha_init=alpha_init)
         self._create("dyt", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -151,7 +151,7 @@ class FixNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, device: Any = None,
                  dtype: Optional[torch.dtype] = None, statistics: str = "process", process_group: Any =
                  None, **options: Any) -> None:
-        given = dict(epsilon=epsilon)
+        given: Dict[str, Any] = dict(epsilon=epsilon)
         self._create("fix", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -170,7 +170,7 @@ class GroupNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, unbiased:
                  Optional[bool] = None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics:
                  str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(epsilon=epsilon, unbiased=unbiased)
+        given: Dict[str, Any] = dict(epsilon=epsilon, unbiased=unbiased)
         self._create("group", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -188,7 +188,7 @@ class GroupNorm2d(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, device: Any = None,
                  dtype: Optional[torch.dtype] = None, statistics: str = "process", process_group: Any =
                  None, **options: Any) -> None:
-        given = dict(epsilon=epsilon)
+        given: Dict[str, Any] = dict(epsilon=epsilon)
         self._create("group2d", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -206,7 +206,7 @@ class LayerNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, unbiased:
                  Optional[bool] = None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics:
                  str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(epsilon=epsilon, unbiased=unbiased)
+        given: Dict[str, Any] = dict(epsilon=epsilon, unbiased=unbiased)
         self._create("layer", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -236,8 +236,9 @@ class MovingAverageBatchNorm(_Fixed):
                  Optional[bool] = None, scaling: Optional[Literal["none", "layer", "group"]] = None, device:
                  Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(window=window, warmup=warmup, decay=decay, epsilon=epsilon, r_limit=r_limit,
-                     r_hold=r_hold, center_weights=center_weights, scaling=scaling)
+        given: Dict[str, Any] = dict(window=window, warmup=warmup, decay=decay, epsilon=epsilon,
+                                     r_limit=r_limit, r_hold=r_hold, center_weights=center_weights,
+                                     scaling=scaling)
         self._create("mabn", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -247,7 +248,7 @@ class NoNorm(_Fixed):
 
     def __init__(self, width: int, *, groups: int = 1, device: Any = None, dtype: Optional[torch.dtype] =
                  None, statistics: str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict()
+        given: Dict[str, Any] = dict()
         self._create("none", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -271,7 +272,8 @@ class PNV(_Fixed):
                  scaling: Optional[Literal["none", "layer", "group"]] = None, device: Any = None, dtype:
                  Optional[torch.dtype] = None, statistics: str = "process", process_group: Any = None,
                  **options: Any) -> None:
-        given = dict(preset=preset, decay=decay, epsilon=epsilon, clamp=clamp, scaling=scaling)
+        given: Dict[str, Any] = dict(preset=preset, decay=decay, epsilon=epsilon, clamp=clamp,
+                                     scaling=scaling)
         self._create("pnv", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -291,7 +293,7 @@ class PartialRMSNorm(_Fixed):
                  Optional[float] = None, offset: Optional[bool] = None, device: Any = None, dtype:
                  Optional[torch.dtype] = None, statistics: str = "process", process_group: Any = None,
                  **options: Any) -> None:
-        given = dict(fraction=fraction, epsilon=epsilon, offset=offset)
+        given: Dict[str, Any] = dict(fraction=fraction, epsilon=epsilon, offset=offset)
         self._create("prms", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -322,9 +324,9 @@ class PowerNorm(_Fixed):
                  Optional[Literal["none", "layer", "group"]] = None, clip: Optional[float] = None, device:
                  Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(preset=preset, decay_forward=decay_forward, decay_backward=decay_backward,
-                     epsilon=epsilon, warmup=warmup,
-                     backward_divisor=backward_divisor, scaling=scaling, clip=clip)
+        given: Dict[str, Any] = dict(preset=preset, decay_forward=decay_forward,
+                                     decay_backward=decay_backward, epsilon=epsilon, warmup=warmup,
+                                     backward_divisor=backward_divisor, scaling=scaling, clip=clip)
         self._create("power", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -359,11 +361,11 @@ class ProgressiveRepBN(_Fixed):
                  unbiased_running: Optional[bool] = None, alpha_init: Optional[float] = None, weight_init:
                  Optional[float] = None, device: Any = None, dtype: Optional[torch.dtype] = None,
                  statistics: str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(preset=preset, token_norm=token_norm, token_epsilon=token_epsilon, warmup=warmup,
-                     lambda_init=lambda_init, lambda_steps=lambda_steps,
-                     shorten_lambda=shorten_lambda, interval=interval, decay=decay,
-                     epsilon=epsilon, unbiased_running=unbiased_running,
-                     alpha_init=alpha_init, weight_init=weight_init)
+        given: Dict[str, Any] = dict(preset=preset, token_norm=token_norm, token_epsilon=token_epsilon,
+                                     warmup=warmup, lambda_init=lambda_init, lambda_steps=lambda_steps,
+                                     shorten_lambda=shorten_lambda, interval=interval, decay=decay,
+                                     epsilon=epsilon, unbiased_running=unbiased_running,
+                                     alpha_init=alpha_init, weight_init=weight_init)
         self._create("progressive", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -386,7 +388,8 @@ class RMSNorm(_Fixed):
                  Optional[bool] = None, gain: Optional[bool] = None, decay_to_one: Optional[bool] = None,
                  device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(epsilon=epsilon, epsilon_inside=epsilon_inside, gain=gain, decay_to_one=decay_to_one)
+        given: Dict[str, Any] = dict(epsilon=epsilon, epsilon_inside=epsilon_inside, gain=gain,
+                                     decay_to_one=decay_to_one)
         self._create("rms", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -419,9 +422,9 @@ class RegularizedBatchNorm(_Fixed):
                  unbiased_running: Optional[bool] = None, scaling: Optional[Literal["none", "layer",
                  "group"]] = None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str
                  = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(penalty=penalty, nu=nu, reference=reference, scale=scale, decay=decay,
-                     epsilon=epsilon, clamp=clamp, unbiased_running=unbiased_running,
-                     scaling=scaling)
+        given: Dict[str, Any] = dict(penalty=penalty, nu=nu, reference=reference, scale=scale, decay=decay,
+                                     epsilon=epsilon, clamp=clamp, unbiased_running=unbiased_running,
+                                     scaling=scaling)
         self._create("rbn", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -445,8 +448,9 @@ class RepBN(_Fixed):
                  Optional[bool] = None, alpha_init: Optional[float] = None, weight_init: Optional[float] =
                  None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(preset=preset, decay=decay, epsilon=epsilon, unbiased_running=unbiased_running,
-                     alpha_init=alpha_init, weight_init=weight_init)
+        given: Dict[str, Any] = dict(preset=preset, decay=decay, epsilon=epsilon,
+                                     unbiased_running=unbiased_running, alpha_init=alpha_init,
+                                     weight_init=weight_init)
         self._create("repbn", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -465,7 +469,7 @@ class ScaleNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, trainable:
                  Optional[bool] = None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics:
                  str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(epsilon=epsilon, trainable=trainable)
+        given: Dict[str, Any] = dict(epsilon=epsilon, trainable=trainable)
         self._create("scale", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -483,7 +487,7 @@ class SeeDNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, alpha_init:
                  Optional[float] = None, device: Any = None, dtype: Optional[torch.dtype] = None,
                  statistics: str = "process", process_group: Any = None, **options: Any) -> None:
-        given = dict(epsilon=epsilon, alpha_init=alpha_init)
+        given: Dict[str, Any] = dict(epsilon=epsilon, alpha_init=alpha_init)
         self._create("seed", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -512,9 +516,9 @@ class UnifiedNormalization(_Fixed):
                  r_hold: Optional[int] = None, outlier_filtration: Optional[bool] = None, device: Any =
                  None, dtype: Optional[torch.dtype] = None, statistics: str = "process", process_group: Any
                  = None, **options: Any) -> None:
-        given = dict(window_forward=window_forward, window_backward=window_backward, warmup=warmup,
-                     decay=decay, epsilon=epsilon, r_limit=r_limit, r_hold=r_hold,
-                     outlier_filtration=outlier_filtration)
+        given: Dict[str, Any] = dict(window_forward=window_forward, window_backward=window_backward,
+                                     warmup=warmup, decay=decay, epsilon=epsilon, r_limit=r_limit,
+                                     r_hold=r_hold, outlier_filtration=outlier_filtration)
         self._create("un", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -532,7 +536,7 @@ class UnitNorm(_Fixed):
     def __init__(self, width: int, *, groups: int = 1, k: Optional[float] = None, epsilon: Optional[float] =
                  None, device: Any = None, dtype: Optional[torch.dtype] = None, statistics: str = "process",
                  process_group: Any = None, **options: Any) -> None:
-        given = dict(k=k, epsilon=epsilon)
+        given: Dict[str, Any] = dict(k=k, epsilon=epsilon)
         self._create("unit", width, groups, device, dtype, statistics, process_group, given, options)
 
 
@@ -560,6 +564,9 @@ by_type: Dict[str, Type[Norm]] = {
     "un": UnifiedNormalization,
     "unit": UnitNorm,
 }
-__all__ = [kind.__name__ for kind in by_type.values()]
+__all__ = ["AdaNorm", "BatchNorm", "BatchRenormalization", "Derf", "DyT", "FixNorm", "GroupNorm",
+           "GroupNorm2d", "LayerNorm", "MovingAverageBatchNorm", "NoNorm", "PNV", "PartialRMSNorm",
+           "PowerNorm", "ProgressiveRepBN", "RMSNorm", "RegularizedBatchNorm", "RepBN", "ScaleNorm",
+           "SeeDNorm", "UnifiedNormalization", "UnitNorm"]
 for _kind in by_type.values():
     _kind.__module__ = "norma.torch"

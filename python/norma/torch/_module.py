@@ -450,10 +450,10 @@ class Norm(nn.Module):
     def __setstate__(self, state: Dict[str, Any]) -> None:
         name, *rest = state["_spec"]
         spec = LayerSpec(norm_types()[name], *rest)
-        added = {"kernel": True, "_model_mask": None, "_statistics": "process", "process_group": None,
-                 "_attributes": {}, "_offset": 0.0}
-        # type: ignore[no-untyped-call]
-        super().__setstate__({**added, **state, "_spec": spec, "_options": spec.values()})
+        added: Dict[str, Any] = {"kernel": True, "_model_mask": None, "_statistics": "process",
+                                 "process_group": None, "_attributes": {}, "_offset": 0.0}
+        added.update(state, _spec=spec, _options=spec.values())
+        super().__setstate__(added)  # type: ignore[no-untyped-call]
         if "_sizes" not in state:
             layer = self._new_layer()
             self._sizes = tuple(vector.length for vector in (*layer.params.values(), *layer.state.values()))

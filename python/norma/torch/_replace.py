@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import json
 import os
 import threading
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Type
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +25,15 @@ _LOADING = threading.Lock()
 _STARTS_AS = {"token_weight": "weight", "token_bias": "bias"}
 
 
-class _LayerNormReplacement(Norm, nn.LayerNorm):
+class _LayerNormReplacement(Norm, nn.LayerNorm):  # type: ignore[misc,override,unused-ignore]
     """For programs that look for the class, as the weight decay of transformers."""
-    __constants__: List[str] = []  # type: ignore[misc]
+    __constants__: List[str] = []
 
 
 if hasattr(nn, "RMSNorm"):
-    class _RMSNormReplacement(Norm, nn.RMSNorm):
+    class _RMSNormReplacement(Norm, nn.RMSNorm):  # type: ignore[misc,override,unused-ignore]
         """As _LayerNormReplacement."""
-        __constants__: List[str] = []  # type: ignore[misc]
+        __constants__: List[str] = []
 
 
 def _class_for(old: nn.Module, keep_class: bool) -> Type[Norm]:
@@ -227,14 +228,17 @@ def from_pretrained(kind: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
     return model
 
 
+def _is_named(names: Set[str], name: str, _: nn.Module) -> bool:
+    return name in names
+
+
 def _replace_again(model: nn.Module, replaced: Sequence[Dict[str, Any]]) -> None:
     for one in replaced:
         names = set(one["names"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of eps, which was said before
             replace_norms(model, one["type"], groups=one["groups"], keep_class=one["keep_class"],
-                          # type: ignore[misc]
-                          where=lambda name, _, names=names: name in names, **one["options"])
+                          where=functools.partial(_is_named, names), **one["options"])
 
 
 @contextlib.contextmanager
@@ -243,7 +247,7 @@ def _replacing(replaced: Sequence[Dict[str, Any]]) -> Iterator[None]:
     names and types."""
     from transformers import PreTrainedModel
     wanted = {name for one in replaced for name in one["names"]}
-    original = PreTrainedModel.post_init
+    original: Any = PreTrainedModel.post_init
 
     def post_init(self: Any, *args: Any, **kwargs: Any) -> Any:
         found = {name for name, _ in self.named_modules(remove_duplicate=False)}
@@ -251,11 +255,11 @@ def _replacing(replaced: Sequence[Dict[str, Any]]) -> Iterator[None]:
             _replace_again(self, replaced)
         return original(self, *args, **kwargs)
     with _LOADING:
-        PreTrainedModel.post_init = post_init
+        setattr(PreTrainedModel, "post_init", post_init)
         try:
             yield
         finally:
-            PreTrainedModel.post_init = original
+            setattr(PreTrainedModel, "post_init", original)
 
 
 def synchronize(model: nn.Module, process_group: Any = None) -> nn.Module:
