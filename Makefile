@@ -5,6 +5,7 @@
 #     make demo-lm    the same for language models   make bench     run the benchmarks [QUICK=1]
 #     make format     reformat the sources                       make bench-peers  compare with PyTorch and CTranslate2
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
+#     make test-python-oldest  the modules for PyTorch with version 2.1 of PyPI
 #     make test-python-latest  the same and norma convert with the newest packages of PyPI
 #     make python-docs  Sphinx pages of the Python package in build/python-docs
 #     make test-interchange  norma convert against CTranslate2, transformers and Marian from PyPI
@@ -29,7 +30,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest python-docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest test-python-oldest python-docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
 all: build
 
 build:
@@ -66,17 +67,29 @@ test-python:
 test-python-latest:
 	@scripts/packages.sh build
 	@[ -x $(BUILD)/latest-venv/bin/python ] || python3 -m venv $(BUILD)/latest-venv
-	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest mypy
+	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest mypy ruff \
+	    accelerate peft lightning onnxruntime onnxscript
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps -C build-dir=$(BUILD)-wheel .
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \
 	    grep -iE '^(ctranslate2|mypy|norma|numpy|pandas|pymarian|sentencepiece|torch|transformers) '
 	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/norma
 	@$(BUILD)/latest-venv/bin/mypy --strict --cache-dir $(BUILD)/mypy-cache python/tests/typed_program.py
+	@$(BUILD)/latest-venv/bin/ruff check --no-cache python
 	@cd $(BUILD) && latest-venv/bin/python -m pytest -q -p no:cacheprovider $(CURDIR)/python/tests
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/training.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange/training
+
+# The oldest PyTorch for which the package is tested; needs Python 3.8 to 3.11.
+test-python-oldest:
+	@scripts/packages.sh build
+	@cmake -S . -B $(BUILD) $(GENERATOR)
+	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
+	@[ -x $(BUILD)/oldest-venv/bin/python ] || python3 -m venv $(BUILD)/oldest-venv
+	@$(BUILD)/oldest-venv/bin/pip install -q 'torch==2.1.*' 'numpy<2' pytest
+	@NORMA_LIBRARY=$(abspath $(BUILD))/python/libnorma.so NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) \
+	    PYTHON=$(BUILD)/oldest-venv/bin/python bash python/tests/run.sh
 
 # Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
 python-docs:
