@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The tables of results/*.md agree with the archived logs of their runs (scripts/results_tables.pl), and a page with another
+# The tables of results/*.md agree with the archived logs of their runs (scripts/results_tables.py), and a page with another
 # number is reported.
 set -uo pipefail
 # shellcheck source=tests/e2e/hostile_helper.sh
 . "${SOURCE:?}/tests/e2e/hostile_helper.sh"
 export NORMA
 
-tables="$SOURCE/scripts/results_tables.pl"
+tables="$SOURCE/scripts/results_tables.py"
 "$tables" --check >out 2>err || fail "--check: $(cat out err)"
 # The archives contain no text of the corpora.
 for archive in "$SOURCE"/results/logs/*.tar.xz; do
@@ -21,9 +21,9 @@ page=$(grep -l '^<!-- results: ' copy/results/*.md | head -n 1)
 # The first number with two decimal places after the first marker.
 awk '/^<!-- results: / { found = 1 } found == 1 && /^\| [^n]/ && sub(/[0-9]\.[0-9][0-9] /, "9.99 ") { found = 2 } { print }' \
     "$page" >changed && mv changed "$page"
-copy/scripts/results_tables.pl --check >out 2>err
+copy/scripts/results_tables.py --check >out 2>err
 [ $? = 1 ] || fail "a changed number was not found: $(cat out err)"
 has out "differs from its logs"
-copy/scripts/results_tables.pl --write 2>err || fail "--write: $(cat err)"
+copy/scripts/results_tables.py --write 2>err || fail "--write: $(cat err)"
 cmp -s "$page" "$SOURCE/results/${page##*/}" || fail "--write does not restore the page"
 echo "all tables agree with their logs"
