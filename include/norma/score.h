@@ -8,7 +8,7 @@
  *     ter       translation edit rate, Snover et al. 2006, as sacreBLEU; lower is better
  *     accuracy  a segment is a label; leading and trailing spaces are ignored
  *     f1        a segment is a sentence of space-separated tags such as "B-PER I-PER O"; micro average of the
- *               spans, as conlleval
+ *               spans, as seqeval; with the option score.tag_scheme = none the accuracy of classes of tokens
  *
  * All scores are percentages. A scorer may be used by any number of threads at the same time. Scores do not
  * depend on the number of threads. */

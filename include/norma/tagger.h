@@ -1,5 +1,5 @@
-/* Tagging of sentences with spans, such as named entities, with a trained model. examples/tag.c is a complete
- * program.
+/* Tagging of sentences with spans, such as named entities, or of tokens with classes, such as parts of
+ * speech, with a trained model. examples/tag.c is a complete program.
  *
  * A tagger may be used by any number of threads at the same time: they share the weights, and each call has
  * its own workspace, which is kept for later calls. The tags of a sentence depend on the sentence only; they
@@ -17,11 +17,12 @@ typedef struct nm_tagger nm_tagger;
 typedef struct nm_tagged nm_tagged; /* the sentences of one call */
 
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. options:
- * alternating names and values that end with NULL, or NULL: tag.scheme (bio, iob1, bioes, bmeso, bilou) and
- * those of [device], see norma/translator.h.
+ * alternating names and values that end with NULL, or NULL: tag.scheme (auto: that of the model's training
+ * file; bio, iob1, bioes, bmeso, bilou, io) and those of [device], see norma/translator.h.
  *
  * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed;
- * NM_UNSUPPORTED: a model of another task; NM_MEMORY. err may be NULL. */
+ * NM_UNSUPPORTED: a model of another task; NM_MISMATCH: tag.scheme has spans and the tags of the model are
+ * classes, or the reverse; NM_MEMORY. err may be NULL. */
 NM_API nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const *options,
                                 nm_error *err);
 /* No call may be in progress. Results remain valid. NULL is accepted. */
@@ -40,6 +41,10 @@ NM_API void nm_tagger_stop(nm_tagger *tagger);
  * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
  * A thread removes its function before it ends. */
 NM_API void nm_tagger_set_proceed(nm_tagger *tagger, bool (*proceed)(void *user), void *user);
+
+/* Tagging scheme of the model's training file, such as "bio", or "none" for classes without spans. Models of
+ * earlier versions: "bio". */
+NM_API const char *nm_tagger_file_scheme(const nm_tagger *tagger);
 
 /* Number of tags of the model in its scheme, and each of them; NULL for one that does not exist. Valid until
  * nm_tagger_close. */
@@ -60,7 +65,7 @@ NM_API void nm_tagged_free(nm_tagged *tagged);
 /* A span of tokens first .. end - 1 of a sentence. */
 typedef struct nm_tagged_span {
     size_t first, end;
-    const char *label; /* "PER" */
+    const char *label; /* "PER"; "" of tags that are marks alone */
 } nm_tagged_span;
 
 /* The accessors below return 0, NULL or false for a sentence, token or span that does not exist. What they
@@ -69,9 +74,9 @@ typedef struct nm_tagged_span {
 /* Number of sentences of the call, and of the tokens of a sentence. */
 NM_API size_t nm_tagged_n(const nm_tagged *tagged);
 NM_API size_t nm_tagged_length(const nm_tagged *tagged, size_t sentence);
-/* The tag of a token: "O", or a mark of tag.scheme, a hyphen and a label, as "B-PER". */
+/* The tag of a token as the training file has it, or in tag.scheme: "B-PER", "O", "B", "NN". */
 NM_API const char *nm_tagged_tag(const nm_tagged *tagged, size_t sentence, size_t token);
-/* Number of spans of a sentence, and each of them. */
+/* Number of spans of a sentence, and each of them; no spans if the tags are classes. */
 NM_API size_t nm_tagged_n_spans(const nm_tagged *tagged, size_t sentence);
 NM_API bool nm_tagged_get_span(const nm_tagged *tagged, size_t sentence, size_t index, nm_tagged_span *span);
 /* Whether the sentence has more tokens than the model has positions and was therefore tagged in pieces. */

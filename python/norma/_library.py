@@ -306,6 +306,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "nm_tagger_close": (None, _pointer),
     "nm_tagger_option": (_text, _pointer, _text),
     "nm_tagger_warning": (_text, _pointer),
+    "nm_tagger_file_scheme": (_text, _pointer),
     "nm_tagger_set_proceed": (None, _pointer, call_proceed, _pointer),
     "nm_tagger_n_tags": (c_size_t, _pointer),
     "nm_tagger_tag": (_text, _pointer, c_size_t),

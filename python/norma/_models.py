@@ -510,11 +510,16 @@ def _token_of_sentence(lists: Sequence[Sequence[Any]]) -> Iterator[None]:
 class Tagger(_Model):
     """A tagging model. It may be used by any number of threads at the same time.
 
-    path: a model file, a run folder or ``norma.Run``. options: ``{"tag.scheme": "bio"}`` and [device]. Errors
-    as ``Translator``.
+    path: a model file, a run folder or ``norma.Run``. options: ``{"tag.scheme": "bio"}``, without which tags
+    are those of the training file, and [device]. Errors as ``Translator``.
     """
 
     _name = "tagger"
+
+    @property
+    def file_scheme(self) -> str:
+        """The tagging scheme of the model's training file, such as "bio", or "none" for classes of tokens."""
+        return library().nm_tagger_file_scheme(self._handle).decode()
 
     @property
     def tags(self) -> List[str]:

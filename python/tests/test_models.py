@@ -442,6 +442,7 @@ def test_tagger(tagger, folder):
     assert [one.tags for one in results] == expected
     assert results[0].spans == [(0, 2, "PER"), (4, 5, "LOC")] and not results[0].in_pieces
     assert {"O", "B-PER", "I-PER", "B-LOC"} <= set(model.tags)
+    assert model.file_scheme == "bio"
     assert model.tag([]) == []
     with pytest.raises(norma.FormatError, match="^sentence 2, token 1: is empty"):
         model.tag([["a"], [], ["a", ""]])
@@ -1088,7 +1089,7 @@ def test_scores_of_labels_and_tags():
             (norma.UsageError, "hypotheses: empty", ("bleu", "", "text")),
             (norma.UsageError, "metric = None", (None, ["a"], ["a"])),
             (norma.UsageError, "no segments", ("bleu", [], [])),
-            (norma.FormatError, 'hypothesis 0: "B" is not a tag', ("f1", ["B"], ["O"])),
+            (norma.FormatError, 'hypothesis 0: "Bad" is not a tag', ("f1", ["Bad"], ["O"])),
             (norma.FormatError, "reference 0: a line break", ("ter", ["B"], ["O\nO"])),
             (norma.FileError, "nowhere", ("bleu", "/nowhere", "/nowhere"))):
         with pytest.raises(problem, match=match):

@@ -102,7 +102,7 @@ accepts 'done: 1 update,' train tag --run.folder of_recipe --data.train train.tx
 
 # ---- inference ----
 
-accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate
+accepts 'precision 100.00  recall 100.00  F1 100.00' tag run test.txt --evaluate --scheme bio
 cut -d ' ' -f 1-3 <out >kept
 same kept test.txt
 has out '-DOCSTART- X O O'
@@ -125,8 +125,8 @@ input=text try tag run --scheme iob1 --output file
 has file $'Davidson\tI-PER'
 printf '%s\n' Anna lives in Rom . >words
 input=words try tag run
-has out $'Anna\tB-PER'
-input=words accepts $'Anna\tB-PER' tag run -
+has out $'Anna\tI-PER' # as in the training file
+input=words accepts $'Anna\tB-PER' tag run - --scheme bio
 printf 'Anna Emilson\tX\nlives\tX\n' >tabbed
 accepts $'Anna Emilson\tX\t' tag run tabbed
 : >empty
@@ -222,7 +222,9 @@ bad() { # CODE TEXT CONTENTS [OPTIONS...]
 bad 4 'bad.txt:2: 2 columns, the preceding lines have 3' 'a X O\nb X\n'
 bad 4 'bad.txt:4: 4 columns, the preceding lines have 3' 'a X O\n\na X O\nb X O O\n'
 bad 4 "bad.txt:2: 'Q-PER' is not a tag" 'a O\nb Q-PER\n'
-bad 4 "bad.txt:1: 'NNP' is not a tag" 'a NNP\n'
+bad 4 "bad.txt:2: 'B_PER' is not a tag" 'a O\nb B_PER\n'
+bad 4 'bad.txt: every token has the tag NNP' 'a NNP\n'
+bad 4 "bad.txt:2: 'NNP' is not a tag" 'a O\nb NNP\n' --data.file-scheme bio
 bad 4 'bad.txt:2: tag I-PER is illegal in scheme bio after O' 'a O\nb I-PER\n' --data.file-scheme bio
 bad 4 'bad.txt:1: tag I-PER is illegal in scheme bio at the beginning of a sentence' 'b I-PER\n' --data.file-scheme bio
 bad 4 'bad.txt:1: tag B-PER is illegal in scheme bioes at the end of a sentence' 'b B-PER\n\na S-PER\n'
@@ -240,7 +242,7 @@ refuses 3 'is a folder' train tiny.ini --run.folder no --data.train .
 refuses 2 'data.train is not set' train tiny.ini --run.folder no --data.train ''
 refuses 2 'data.max_length' train tiny.ini --run.folder no --data.max-length 600
 head -c 3000000 /dev/zero | tr '\0' 'a' >huge
-bad 4 "bad.txt:1: 'aaaa" "x $(head -c 100000 huge)\n"
+bad 4 "bad.txt:1: 'aaaa" "x $(head -c 100000 huge)\n" --data.file-scheme bio
 refuses 4 'huge:1' train tiny.ini --run.folder no --data.train huge
 printf 'anna 1 2\nrom 1\n' >narrow
 refuses 4 'narrow:2: 1 numbers, the preceding lines have 2' train tiny.ini --run.folder no --data.vectors narrow

@@ -2,6 +2,7 @@
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import tarfile
@@ -136,3 +137,120 @@ def test_repetitions(models, tmp_path):  # noqa: F811
                       *forced)[1].decode().splitlines():
         pairs = list(zip(line.split(), line.split()[1:]))
         assert len(pairs) == len(set(pairs)) and len(pairs) >= 11
+
+
+# ---- tags without marks or labels ----
+
+NOUNS, VERBS, PLACES = ["cat", "dog", "tree", "house"], ["sat", "ran", "saw"], ["China", "Peru", "Chad"]
+SEGMENTS = ["我", "喜欢", "北京", "天安门"]
+
+
+def tagged(kind, n, seed):
+    """Sentences of (token, tag): parts of speech, word segmentation, labels without marks."""
+    chance = random.Random(seed)
+    for _ in range(n):
+        if kind == "pos":
+            yield [("the", "DT"), (chance.choice(NOUNS), "NN"), (chance.choice(VERBS), "VBD"), (".", ".")]
+        elif kind == "bmes":
+            yield [(c, "S" if len(w) == 1 else "BME"[(i > 0) + (i == len(w) - 1)])
+                   for w in chance.choices(SEGMENTS, k=4) for i, c in enumerate(w)]
+        else:
+            more = [("and", "O"), ("New", "City"), ("York", "City")] if chance.random() < 0.5 else []
+            yield [("live", "O"), ("in", "O"), (chance.choice(PLACES), "Country"), *more]
+
+
+def columns_of(sentences):
+    return "".join("".join(f"{w} {t}\n" for w, t in s) + "\n" for s in sentences)
+
+
+def spans_of(kind, tags):
+    """What the score counts, computed from the tags as the file has them."""
+    if kind == "pos":
+        return {(i, i + 1, t) for i, t in enumerate(tags)}
+    starts = [i for i, t in enumerate(tags)
+              if (t in "BS" if kind == "bmes" else t != "O" and (not i or tags[i - 1] != t))]
+    spans = set()
+    for i in starts:
+        end = i + 1
+        while end < len(tags) and (tags[end] not in "BS" if kind == "bmes" else tags[end] == tags[i]):
+            end += 1
+        spans.add((i, end, "" if kind == "bmes" else tags[i]))
+    return spans
+
+
+@pytest.mark.parametrize("kind", ["pos", "bmes", "io"])
+def test_tags_without_prefix(tmp_path, kind):
+    """https://github.com/fastnlp/TENER/issues/25, https://github.com/chakki-works/seqeval/issues/46"""
+    write(tmp_path / "train", columns_of(tagged(kind, 200, 1)))
+    valid = list(tagged(kind, 30, 2))
+    if kind == "pos":
+        valid[0][1] = ("ox", "XX")  # an unseen word with an unseen class
+    write(tmp_path / "valid", columns_of(valid))
+    code, _, err = norma("train", RECIPES / "demo-tag.ini", "--data.train", tmp_path / "train",
+                         "--data.valid", tmp_path / "valid", "--data.test=", "--train.updates", "90",
+                         "--model.preset", "tiny", "--run.folder", tmp_path / "r", *DEVICE)
+    assert code == 0, err
+    assert {"pos": "(data.file_scheme = none)", "bmes": "the scheme bmeso",
+            "io": "(data.file_scheme = io)"}[kind] in err
+    model = (tmp_path / "r" / "best.safetensors").read_bytes()
+    header = json.loads(model[8:8 + int.from_bytes(model[:8], "little")])["__metadata__"]
+    assert header["file_scheme"] == {"pos": "none", "bmes": "bmeso", "io": "io"}[kind]
+    assert ("O" in header["tags.txt"].split()) == (kind == "io")
+    code, out, err = norma("tag", tmp_path / "r", tmp_path / "valid", *DEVICE)
+    assert code == 0, err
+    found = [[line.split() for line in part.split("\n")]
+             for part in out.decode().strip("\n").split("\n\n")]
+    seen = {t for s in tagged(kind, 200, 1) for _, t in s}
+    assert len(found) == len(valid)
+    gold_spans, found_spans, correct = 0, 0, 0
+    for rows, sentence in zip(found, valid):
+        assert [row[:2] for row in rows] == [list(pair) for pair in sentence]
+        assert {row[2] for row in rows} <= seen  # in the user's own encoding
+        gold, predicted = spans_of(kind, [row[1] for row in rows]), spans_of(kind, [row[2] for row in rows])
+        gold_spans, found_spans = gold_spans + len(gold), found_spans + len(predicted)
+        correct += len(gold & predicted)
+    assert correct > gold_spans / 3
+    for line, rows in zip(norma("tag", tmp_path / "r", tmp_path / "valid", "--json",
+                                *DEVICE)[1].decode().splitlines(), found):
+        one = json.loads(line)
+        assert one["tags"] == [row[2] for row in rows]
+        assert {(s["begin"], s["end"], s["label"]) for s in one["spans"]} == (
+            set() if kind == "pos" else spans_of(kind, one["tags"]))
+    scores = json.loads(norma("tag", tmp_path / "r", tmp_path / "valid", "--evaluate", "--json", *DEVICE)[1])
+    assert (scores["gold"], scores["predicted"], scores["correct"]) == (gold_spans, found_spans, correct)
+    assert scores["unknown_tags"] == (kind == "pos")
+    assert (scores["accuracy"] is None) == (kind != "pos")
+    text = "\n".join(" ".join(w for w, _ in s) for s in valid) + "\n"
+    assert norma("tag", tmp_path / "r", *DEVICE, stdin=text.encode())[1].decode().split() == [
+        word for rows in found for row in rows for word in (row[0], row[2])]
+    other = "bio" if kind == "pos" else "none"
+    code, _, err = norma("tag", tmp_path / "r", tmp_path / "valid", "--scheme", other, *DEVICE)
+    assert code == 5 and "tag.scheme" in err
+    write(tmp_path / "gold", "\n".join(" ".join(t for _, t in s) for s in valid) + "\n")
+    write(tmp_path / "found", "\n".join(" ".join(row[2] for row in rows) for rows in found) + "\n")
+    scheme = {"pos": "none", "bmes": "marks", "io": "io"}[kind]
+    line = norma("score", "f1", tmp_path / "found", "--reference", tmp_path / "gold", "--tag-scheme", scheme,
+                 "--bootstrap", "0")[1].decode()
+    value = 200 * correct / (gold_spans + found_spans)
+    assert line.startswith(f"{'accuracy' if kind == 'pos' else 'F1'} = {value:.2f} "), line
+    if kind != "bmes":
+        code, _, err = norma("score", "f1", tmp_path / "found", "--reference", tmp_path / "gold")
+        assert code == 4 and "--tag-scheme" in err
+
+
+@pytest.mark.parametrize("tags", ["O B_PER O", "O PER-B PER-I", "O B-PER I-PER OO O"])
+def test_other_notations_are_no_labels(tmp_path, tags):
+    """A mistake in a file with marks does not make another kind of tagger."""
+    write(tmp_path / "t", "".join(f"w{i} {t}\n" for i, t in enumerate(tags.split())))
+    code, _, err = norma("train", RECIPES / "demo-tag.ini", "--data.train", tmp_path / "t", "--data.valid",
+                         tmp_path / "t", "--data.test=", "--run.folder", tmp_path / "r", *DEVICE)
+    assert code == 4 and "is not a tag" in err and "/t:" in err
+
+
+def test_spans_are_those_of_seqeval(tmp_path):
+    """In the scheme IOBES, whose S conlleval.pl does not know: the signature names the one that agrees."""
+    write(tmp_path / "gold", "S-A S-A\n")
+    write(tmp_path / "found", "S-A O\n")
+    out = norma("score", "f1", tmp_path / "found", "--reference", tmp_path / "gold", "--json")[1].decode()
+    got = json.loads(out)
+    assert got["score"] == pytest.approx(200 / 3) and "spans:seqeval" in got["signature"]

@@ -19,7 +19,7 @@ static void check_tags(const nm_columns *c)
         valid &= nm_tag_valid(tags[i]);
     }
     int32_t n = valid ? nm_tag_spans(tags, c->n, spans) : 0;
-    for (int scheme = 0; valid && scheme < NM_TAG_SCHEMES_COUNT; scheme++) {
+    for (int scheme = 0; valid && scheme < NM_SPAN_SCHEMES_COUNT; scheme++) {
         char **made = nm_allocate((size_t)c->n * sizeof *made);
         nm_tags_convert((nm_tag_scheme)scheme, tags, c->n, made);
         const char *const *names = (const char *const *)made;

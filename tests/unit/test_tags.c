@@ -141,6 +141,61 @@ static void guesses_schemes(void **state)
     assert_int_equal(guessed("B-X I-X L-X O U-Y"), NM_TAGS_BILOU);
     assert_int_equal(guessed("O U-X"), NM_TAGS_BILOU);
     assert_int_equal(guessed("O O"), NM_TAGS_BIO);
+    /* without labels or marks */
+    assert_int_equal(guessed("S S B E S"), NM_TAGS_BMESO);
+    assert_int_equal(guessed("S B I E S"), NM_TAGS_BIOES);
+    assert_int_equal(guessed("B I B B I I"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O B I O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O O O Country"), NM_TAGS_IO);
+    assert_int_equal(guessed("DT NN VBD"), NM_TAGS_NONE);
+    assert_int_equal(guessed("N O V D N V P D N ,"), NM_TAGS_NONE); /* O is a rare class */
+    assert_int_equal(guessed("NN VV M-x NN VV"), NM_TAGS_NONE);
+    /* mistakes and other notations are not another scheme */
+    assert_int_equal(guessed("O B-X I-X O BX O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O B_X I_X O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O X-B X-I O"), NM_TAGS_BIO);
+    assert_int_equal(guessed("O Q-X"), NM_TAGS_BIO);
+}
+
+/* From the tags of a file to span tags and back. */
+static void reads_and_writes_tags(void **state)
+{
+    (void)state;
+    static const struct {
+        nm_tag_scheme scheme;
+        const char *text, *tag;
+    } cases[] = {{NM_TAGS_BIO, "B-X", "B-X"},
+                 {NM_TAGS_BIO, "O", "O"},
+                 {NM_TAGS_BMESO, "M", "M"},
+                 {NM_TAGS_BIO, "DT", NULL},
+                 {NM_TAGS_BIO, "", NULL},
+                 {NM_TAGS_IO, "O", "O"},
+                 {NM_TAGS_IO, "Country", "I-Country"},
+                 {NM_TAGS_IO, "I", "I-I"},
+                 {NM_TAGS_NONE, "DT", "S-DT"},
+                 {NM_TAGS_NONE, "O", "S-O"},
+                 {NM_TAGS_NONE, "-", "S--"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *tag = nm_tag_read(cases[i].scheme, cases[i].text);
+        if (!cases[i].tag) {
+            assert_null(tag);
+            continue;
+        }
+        assert_string_equal(tag, cases[i].tag);
+        char *text = nm_tag_written(cases[i].scheme, tag);
+        assert_string_equal(text, cases[i].text);
+        free(text);
+        free(tag);
+    }
+    check_spans("B E S B M M E", ":0-2 :2-3 :3-7");
+    check_spans("I-A I-A I-B O I-B", "A:0-2 B:2-3 B:4-5");
+    check_convert(NM_TAGS_BIOES, "B I B O", "B E S O");
+    check_convert(NM_TAGS_BMESO, "B I I B", "B M E S");
+    check_convert(NM_TAGS_IO, "B-A E-A S-A O S-B", "I-A I-A I-A O I-B");
+    check_convert(NM_TAGS_NONE, "S-DT S-NN", "S-DT S-NN");
+    assert_int_equal(first_bad(NM_TAGS_NONE, "S-DT S-NN"), -1);
+    assert_int_equal(first_bad(NM_TAGS_IO, "I-A I-B O I-A"), -1);
+    assert_int_equal(first_bad(NM_TAGS_BMESO, "B S"), 1);
 }
 
 static void counts_spans(void **state)
@@ -235,8 +290,9 @@ static void finds_the_best_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_spans),         cmocka_unit_test(converts),
-        cmocka_unit_test(knows_what_is_legal), cmocka_unit_test(guesses_schemes),
-        cmocka_unit_test(counts_spans),        cmocka_unit_test(finds_the_best_path)};
+        cmocka_unit_test(reads_spans),          cmocka_unit_test(converts),
+        cmocka_unit_test(knows_what_is_legal),  cmocka_unit_test(guesses_schemes),
+        cmocka_unit_test(counts_spans),         cmocka_unit_test(finds_the_best_path),
+        cmocka_unit_test(reads_and_writes_tags)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,8 @@ static nm_status configure(nm_scorer *self, const char *name, nm_error *err)
                                      .ter = {.normalized = score->ter_normalized,
                                              .no_punctuation = score->ter_no_punctuation,
                                              .asian = score->ter_asian,
-                                             .case_sensitive = score->ter_case_sensitive}};
+                                             .case_sensitive = score->ter_case_sensitive},
+                                     .tags = score->tag_scheme};
     self->resampling = nm_bootstrap_default();
     self->resampling.n_resamples = (int)score->bootstrap;
     self->resampling.seed = (uint64_t)score->seed;

@@ -61,7 +61,8 @@
 
 /* [tag] */
 #define NM_TAG_ROWS(T) \
-    NM_WORD(T, scheme, "bio", NM_CHOICE_WORDS(NM_TAG_SCHEMES), "Scheme of the predicted tags.")
+    NM_WORD(T, scheme, "auto", "auto" NM_TAG_SCHEMES(NM_CHOICE_TEXT), \
+        "Scheme of the predicted tags; auto: that of the training file.")
 
 /* clang-format on */
 

@@ -29,7 +29,8 @@ typedef struct workspace {
 struct nm_tagger {
     nm_inference inference;
     const nm_tagging_parts *parts;
-    nm_tag_scheme scheme;
+    nm_tag_scheme scheme; /* of results */
+    char **tags;          /* [parts->n_tags], as files have them */
     nm_workspaces pool;
 };
 
@@ -100,7 +101,17 @@ nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const
     }
     const tag_config *config = nm_options_find(self->inference.options, "tag");
     self->parts = self->inference.models[0].task.parts;
-    self->scheme = nm_tag_scheme_find(config->scheme);
+    self->tags = nm_allocate(((size_t)self->parts->n_tags + 1) * sizeof *self->tags);
+    for (int32_t t = 0; t < self->parts->n_tags; t++)
+        self->tags[t] = nm_tag_written(self->parts->scheme, self->parts->tags[t]);
+    self->scheme =
+        strcmp(config->scheme, "auto") ? nm_tag_scheme_find(config->scheme) : self->parts->file_scheme;
+    if ((self->scheme == NM_TAGS_NONE) != (self->parts->scheme == NM_TAGS_NONE)) {
+        status = nm_fail(err, NM_MISMATCH, "%s: the tags are %s, so tag.scheme = %s is not possible", path,
+                         self->scheme == NM_TAGS_NONE ? "spans" : "classes without spans", config->scheme);
+        nm_tagger_close(self);
+        return status;
+    }
     *tagger = self;
     return NM_OK;
 }
@@ -110,6 +121,8 @@ void nm_tagger_close(nm_tagger *self)
     if (!self)
         return;
     nm_workspaces_release(&self->pool, workspace_free);
+    if (self->tags)
+        nm_tags_free(self->tags, self->parts->n_tags);
     nm_inference_close(&self->inference);
     free(self);
 }
@@ -136,6 +149,11 @@ void nm_tagger_set_proceed(nm_tagger *self, bool (*proceed)(void *user), void *u
         nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
 }
 
+const char *nm_tagger_file_scheme(const nm_tagger *self)
+{
+    return self ? nm_tag_scheme_name(self->parts->file_scheme) : NULL;
+}
+
 size_t nm_tagger_n_tags(const nm_tagger *self)
 {
     return self ? (size_t)self->parts->n_tags : 0;
@@ -143,7 +161,7 @@ size_t nm_tagger_n_tags(const nm_tagger *self)
 
 const char *nm_tagger_tag(const nm_tagger *self, size_t index)
 {
-    return index < nm_tagger_n_tags(self) ? self->parts->tags[index] : NULL;
+    return index < nm_tagger_n_tags(self) ? self->tags[index] : NULL;
 }
 
 static nm_status check_tokens(const char *const *tokens, const size_t *lengths, size_t n, nm_error *err)
@@ -172,11 +190,21 @@ static void name_tags(const nm_tagger *self, const int32_t *tags, struct tagged_
     const char **names = nm_allocate(n * sizeof *names);
     for (size_t i = 0; i < n; i++)
         names[i] = self->parts->tags[tags[i]];
-    sentence->tags = nm_allocate(n * sizeof *sentence->tags);
-    sentence->spans = nm_allocate(n * sizeof *sentence->spans);
+    sentence->tags = nm_allocate((n + 1) * sizeof *sentence->tags);
+    sentence->spans = nm_allocate((n + 1) * sizeof *sentence->spans);
     nm_tags_convert(self->scheme, names, (int32_t)n, sentence->tags);
-    sentence->n_spans =
-        (size_t)nm_tag_spans((const char *const *)sentence->tags, (int32_t)n, sentence->spans);
+    if (self->scheme != NM_TAGS_NONE)
+        sentence->n_spans =
+            (size_t)nm_tag_spans((const char *const *)sentence->tags, (int32_t)n, sentence->spans);
+    for (size_t i = 0; i < n; i++) {
+        char *tag = sentence->tags[i];
+        sentence->tags[i] = nm_tag_written(self->scheme, tag);
+        free(tag);
+    }
+    for (size_t i = 0; i < sentence->n_spans; i++) {
+        const char *written = sentence->tags[sentence->spans[i].first];
+        sentence->spans[i].label = self->scheme == NM_TAGS_IO ? written : nm_tag_label(written);
+    }
     free(names);
 }
 

@@ -284,7 +284,8 @@ const nm_command nm_command_score = {
         "signature; with --metric-variant multi-bleu BLEU is that of multi-bleu.perl, of tokenized text, "
         "as in papers that report it. accuracy compares lines that are labels; f1 compares the spans of "
         "lines of "
-        "space-separated tags such as B-PER, as conlleval. The interval is a bootstrap over the "
+        "space-separated tags such as B-PER, as seqeval, or with --tag-scheme none the classes of tokens. "
+        "The interval is a bootstrap over the "
         "lines. With --against, p is that of a "
         "paired bootstrap test between the two systems (Koehn 2004), one-sided: the fraction of resamples in "
         "which the better system is not better.",

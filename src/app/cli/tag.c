@@ -1,6 +1,7 @@
 /* norma tag: tags tokenized text or files in CoNLL columns; the columns are kept, and the predicted tag is
  * appended. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,14 +39,15 @@ static const nm_option tag_rows[] = {
     NM_TEXT_ENCODING_OPTION(tag_config),
     NM_CHOICE(tag_config, input_format, "auto", INPUT_FORMATS,
         "Format of the input: columns with one token per line, or text with one sentence of tokens per line. "
-        "auto: columns if the first line has a tab, a single token, or a tag as its last token."),
+        "auto: columns if the first line has a tab, a single token, or a tag as its last token, such as "
+        "B-PER or one of the model with a letter."),
     NM_TAG_ROWS(tag_config),
     NM_OPTION(tag_config, token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, counted from 1."),
     NM_OPTION(tag_config, tag_column, "0", 0, NM_COLUMNS_MAX,
         "Column of the gold tags for --evaluate, counted from 1; 0: the last column."),
     NM_OPTION(tag_config, evaluate, "false", 0, 1,
         "Compare with the gold tags of the columns and print precision, recall and F1, of all spans and by "
-        "label, to standard error, or with --json to the output."),
+        "label, or the accuracy of tags that are classes, to standard error, or with --json to the output."),
     NM_OPTION(tag_config, json, "false", 0, 1,
         "Write one JSON object per sentence instead of columns, or one for the evaluation."),
     NM_CHOICE(tag_config, on_invalid, "error", NM_ON_INVALID_CHOICES,
@@ -69,6 +71,8 @@ typedef struct job {
     const tag_config *config;
     nm_model_session *session;
     nm_tagger *tagger;
+    /* schemes of the model's tags, of its training file and thus of gold tags, and of the output */
+    nm_tag_scheme model_scheme, file_scheme, output_scheme;
     FILE *input;
     nm_columns columns;
     bool text;           /* the input has one sentence per line */
@@ -101,8 +105,24 @@ static nm_status open_tagger(nm_model_session *session, void *state, const char 
     return status;
 }
 
-/* Whether the current line has a tab, a single token, or a tag as its last token. */
-static bool looks_like_columns(const nm_lines *lines)
+static bool has_letter(const char *tag)
+{
+    while (*tag && !((*tag | 32) >= 'a' && (*tag | 32) <= 'z'))
+        tag++;
+    return *tag;
+}
+
+static bool is_tag_of_model(const job *self, const char *tag)
+{
+    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
+        if (!strcmp(nm_tagger_tag(self->tagger, i), tag))
+            return true;
+    return false;
+}
+
+/* Whether the current line has a tab, a single token, or a tag as its last token. The tags of a model of
+ * parts of speech contain punctuation, which ends sentences of text. */
+static bool looks_like_columns(const job *self, const nm_lines *lines)
 {
     const char *word, *last = NULL;
     size_t at = 0, bytes, last_bytes = 0;
@@ -116,7 +136,7 @@ static bool looks_like_columns(const nm_lines *lines)
         return true;
     char *tag = nm_allocate(last_bytes + 1);
     memcpy(tag, last, last_bytes);
-    bool valid = nm_tag_valid(tag);
+    bool valid = nm_tag_valid(tag) || (has_letter(tag) && is_tag_of_model(self, tag));
     free(tag);
     return valid;
 }
@@ -130,7 +150,7 @@ static nm_status open_input(job *self, const char *path, nm_error *err)
     if (self->config->input_format == FORMAT_AUTO) {
         bool more;
         NM_TRY(nm_columns_peek(&self->columns, &more, &self->blank_lines, err));
-        self->text = more && !looks_like_columns(&self->columns.lines);
+        self->text = more && !looks_like_columns(self, &self->columns.lines);
     }
     if (self->text && self->config->evaluate)
         return nm_fail(err, NM_USAGE, "tag.evaluate needs columns with gold tags, not text");
@@ -165,6 +185,7 @@ static void add_text(nm_line_list *list, const char *text)
     nm_line_list_add(list, text, strlen(text) + 1);
 }
 
+/* tag: a span tag (text/tags.h). */
 static void add_label(job *self, const char *tag)
 {
     if (nm_tag_outside(tag))
@@ -190,12 +211,14 @@ static nm_status add_columns(job *self, nm_error *err)
                         err);
     for (int32_t i = 0; i < c->n; i++) {
         const char *gold = nm_columns_field(c, i, (int32_t)config->tag_column - 1);
-        if (config->evaluate && !nm_tag_valid(gold))
+        char *tag = config->evaluate ? nm_tag_read(self->file_scheme, gold) : NULL;
+        if (config->evaluate && !tag)
             return nm_fail(err, NM_FORMAT,
                            "%s:%lld: '%.60s' is not a tag such as O or B-PER (tag.tag_column)",
                            self->columns.lines.path, (long long)(c->line + i), gold);
-        if (config->evaluate)
-            add_label(self, gold);
+        if (tag)
+            add_label(self, tag);
+        free(tag);
         add_text(&self->tokens, nm_columns_field(c, i, (int32_t)config->token_column - 1));
         add_text(&self->gold, gold);
         add_text(&self->lines, nm_columns_line(c, i));
@@ -266,32 +289,29 @@ static nm_status read_sentences(job *self, nm_error *err)
     return NM_OK;
 }
 
-static bool is_tag_of_model(const job *self, const char *tag)
-{
-    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
-        if (!strcmp(nm_tagger_tag(self->tagger, i), tag))
-            return true;
-    return false;
-}
-
-/* Adds the spans of a sentence of n tokens to the counts. found: [n], predicted tags; first: index of its
- * first token. */
+/* Adds the spans of a sentence of n tokens to the counts; classes are spans of one token. found: [n],
+ * predicted tags; first: index of its first token. */
 static void count_spans(job *self, size_t first, const char *const *found, size_t n)
 {
-    const char **gold = nm_allocate(n * sizeof *gold);
-    char **converted = nm_allocate(n * sizeof *converted);
+    const char **texts = nm_allocate((n + 1) * sizeof *texts);
+    char **converted = nm_allocate((n + 1) * sizeof *converted);
     size_t bytes;
     for (size_t i = 0; i < n; i++)
-        gold[i] = nm_line_list_get(&self->gold, first + i, &bytes);
-    nm_tags_convert(nm_tag_scheme_find(nm_tagger_option(self->tagger, "data.scheme")), gold, (int32_t)n,
-                    converted);
+        texts[i] = nm_line_list_get(&self->gold, first + i, &bytes);
+    char **gold = nm_tags_read(self->file_scheme, texts, (int32_t)n),
+         **predicted = nm_tags_read(self->output_scheme, found, (int32_t)n);
+    nm_tags_convert(self->model_scheme, (const char *const *)gold, (int32_t)n, converted);
     for (size_t i = 0; i < n; i++) {
-        self->unknown += !is_tag_of_model(self, converted[i]);
-        free(converted[i]);
+        char *written = nm_tag_written(self->model_scheme, converted[i]);
+        self->unknown += !is_tag_of_model(self, written);
+        free(written);
     }
-    nm_span_count_labels(found, gold, (int32_t)n, &self->labels, self->counts);
-    free(gold);
-    free(converted);
+    nm_span_count_labels((const char *const *)predicted, (const char *const *)gold, (int32_t)n, &self->labels,
+                         self->counts);
+    nm_tags_free(gold, (int32_t)n);
+    nm_tags_free(predicted, (int32_t)n);
+    nm_tags_free(converted, (int32_t)n);
+    free(texts);
 }
 
 static void write_columns(const job *self, size_t s, size_t first, const char *const *found)
@@ -434,12 +454,20 @@ static void print_evaluation(const job *self)
     size_t n;
     const nm_count **labels = sorted_labels(self, &n);
     int width = (int)strlen("label");
-    fprintf(stderr, "precision %.2f  recall %.2f  F1 %.2f  (%lld gold spans, %lld predicted, %lld correct)\n",
-            100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)sum.gold,
-            (long long)sum.predicted, (long long)sum.correct);
+    if (self->file_scheme == NM_TAGS_NONE)
+        fprintf(stderr, "accuracy %.2f  (%lld of %lld tags are correct)\n", 100 * score.f1,
+                (long long)sum.correct, (long long)sum.gold);
+    else
+        fprintf(stderr,
+                "precision %.2f  recall %.2f  F1 %.2f  (%lld gold spans, %lld predicted, %lld correct)\n",
+                100 * score.precision, 100 * score.recall, 100 * score.f1, (long long)sum.gold,
+                (long long)sum.predicted, (long long)sum.correct);
+    if (n == 1 && !*labels[0]->text)
+        n = 0; /* the spans have no labels */
     for (size_t i = 0; i < n; i++)
         width = nm_utf8_count(labels[i]->text) > width ? nm_utf8_count(labels[i]->text) : width;
-    fprintf(stderr, "%-*s  precision  recall      F1    gold  predicted  correct\n", width, "label");
+    if (n)
+        fprintf(stderr, "%-*s  precision  recall      F1    gold  predicted  correct\n", width, "label");
     for (size_t i = 0; i < n; i++) {
         const nm_span_counts *counts = counts_of_label(self, labels[i]);
         score = nm_span_compute(counts);
@@ -462,6 +490,7 @@ NM_RECORD(span_scores, SPAN_SCORES)
 static NM_FIELDS(span_scores, SPAN_SCORES)
 
 #define TAG_EVALUATION(F)                                                                                    \
+    F(real, accuracy, "Percentage of correct tags if the tags are classes, otherwise null")                  \
     F(int, sentences, "Number of sentences")                                                                 \
     F(int, unknown_tags, "Number of gold tags that are not among the tags of the model")                     \
     F(json, labels, "Labels of gold and predicted spans, sorted by name")
@@ -489,7 +518,9 @@ static void write_evaluation(const job *self)
         add_scores(label, counts_of_label(self, labels[i]));
         json_array_append_new(each, label);
     }
-    const tag_evaluation record = {(int64_t)self->sentences, (int64_t)self->unknown, each};
+    bool classes = self->file_scheme == NM_TAGS_NONE;
+    const tag_evaluation record = {classes ? 100 * nm_span_compute(&sum).f1 : NAN, (int64_t)self->sentences,
+                                   (int64_t)self->unknown, each};
     nm_record_add_json(root, tag_evaluation_fields(), &record);
     json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
     putc('\n', self->session->output.stream);
@@ -530,6 +561,16 @@ static nm_status sum_results(job *self, nm_error *err)
     return nm_cli_line_numbers_gather(&self->in_pieces, comm, err);
 }
 
+static void set_schemes(job *self)
+{
+    const char *output = self->config->scheme;
+    self->file_scheme = nm_tag_scheme_find(nm_tagger_file_scheme(self->tagger));
+    self->output_scheme = strcmp(output, "auto") ? nm_tag_scheme_find(output) : self->file_scheme;
+    self->model_scheme = self->file_scheme == NM_TAGS_NONE
+                             ? NM_TAGS_NONE
+                             : nm_tag_scheme_find(nm_tagger_option(self->tagger, "data.scheme"));
+}
+
 static nm_status tag(nm_model_session *session, void *state, nm_error *err)
 {
     job *self = state;
@@ -538,8 +579,12 @@ static nm_status tag(nm_model_session *session, void *state, nm_error *err)
     self->joined = nm_allocate(BUFFER_SENTENCES * sizeof *self->joined);
     self->lengths = nm_allocate(BUFFER_SENTENCES * sizeof *self->lengths);
     self->numbers = nm_allocate(BUFFER_SENTENCES * sizeof *self->numbers);
-    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++)
-        add_label(self, nm_tagger_tag(self->tagger, i));
+    set_schemes(self);
+    for (size_t i = 0; i < nm_tagger_n_tags(self->tagger); i++) {
+        char *tag = nm_tag_read(self->model_scheme, nm_tagger_tag(self->tagger, i));
+        add_label(self, tag);
+        free(tag);
+    }
     NM_TRY(open_input(self, session->inputs[0], err));
     nm_comm *comm = session->comm;
     do {
@@ -580,7 +625,7 @@ static int tag_run(nm_cli *cli, int argc, char **argv)
 
 const nm_command nm_command_tag = {
     .name = "tag",
-    .summary = "tag spans such as named entities in text or in CoNLL columns",
+    .summary = "tag named entities, words or parts of speech in text or in CoNLL columns",
     .usage = "MODEL [FILE] [--evaluate] [--json] [--output FILE] [OPTION ...]",
     .details =
         "Reads tokenized text with one sentence per line, or CoNLL columns with one token per line and a "
@@ -588,7 +633,9 @@ const nm_command nm_command_tag = {
         "input, unchanged, and the predicted tag as the last one; with --json an object per sentence. MODEL "
         "is a model file or a run folder, "
         "of which the best model is used, or else the last one.\n\n"
-        "With --evaluate precision, recall and F1 of the spans, of all and by label, are printed to standard "
+        "The tags are written as the training file has them, or in another scheme with --scheme.\n\n"
+        "With --evaluate precision, recall and F1 of the spans, of all and by label, or the accuracy of tags "
+        "that are classes, are printed to standard "
         "error, computed against the gold tags in --tag-column; with --json the output is an object with "
         "these figures instead of the tags.\n",
     .section = "tag,device",

@@ -229,6 +229,7 @@ typedef struct tag_lines {
         size_t tags_capacity;
         int32_t n;
     } predicted, gold;
+    nm_tag_notation notation;
     int32_t longest;           /* number of gold tags of the longest line */
     bool has_empty, continues; /* an empty line; a gold tag that continues a span in some scheme */
 } tag_lines;
@@ -241,8 +242,9 @@ static int f1_n_counts(const nm_score_config *config)
 
 static void *f1_create(const nm_score_config *config)
 {
-    (void)config;
-    return nm_allocate(sizeof(tag_lines));
+    tag_lines *self = nm_allocate(sizeof *self);
+    self->notation = config->tags;
+    return self;
 }
 
 static void f1_free(void *workspace)
@@ -255,18 +257,31 @@ static void f1_free(void *workspace)
     free(self);
 }
 
-static nm_status split_tags(struct tag_line *line, const char *text, nm_error *err)
+/* Writes a word of a line as a span tag with its final zero byte, and returns the end. */
+static char *put_tag(nm_tag_notation notation, const char *word, size_t bytes, char *out)
 {
-    size_t bytes = strlen(text) + 1, at = 0, word_bytes, n = 0;
+    bool outside = notation == NM_TAG_NOTATION_IO && bytes == 1 && *word == 'O';
+    if (notation != NM_TAG_NOTATION_MARKS && !outside) {
+        *out++ = notation == NM_TAG_NOTATION_IO ? 'I' : 'S';
+        *out++ = '-';
+    }
+    memcpy(out, word, bytes);
+    out[bytes] = 0;
+    return out + bytes + 1;
+}
+
+static nm_status split_tags(nm_tag_notation notation, struct tag_line *line, const char *text, nm_error *err)
+{
+    size_t bytes = strlen(text), at = 0, word_bytes, n = 0;
     const char *word;
-    NM_RESERVE(line->text, bytes, line->text_capacity);
-    memcpy(line->text, text, bytes);
-    while (nm_word_next(line->text, bytes - 1, &at, &word, &word_bytes)) {
-        char *tag = line->text + (word - line->text);
-        at = (size_t)(tag - line->text) + word_bytes + 1;
-        tag[word_bytes] = 0;
-        if (!nm_tag_valid(tag))
-            return nm_fail(err, NM_FORMAT, "\"%.40s\" is not a tag such as O or B-PER", tag);
+    NM_RESERVE(line->text, 3 * bytes + 4, line->text_capacity); /* "a " becomes "S-a" and a zero byte */
+    for (char *tag = line->text, *end; nm_word_next(text, bytes, &at, &word, &word_bytes); tag = end) {
+        end = put_tag(notation, word, word_bytes, tag);
+        if (notation == NM_TAG_NOTATION_MARKS && !nm_tag_valid(tag) && !nm_tag_bare(tag))
+            return nm_fail(err, NM_FORMAT,
+                           "\"%.40s\" is not a tag such as O or B-PER (--tag-scheme io or none reads tags "
+                           "without marks)",
+                           tag);
         if (n == INT32_MAX)
             return nm_fail(err, NM_FORMAT, "too many tags");
         NM_GROW(line->tags, n, line->tags_capacity);
@@ -281,15 +296,16 @@ static nm_status f1_count(void *workspace, const char *hypothesis, const char *c
 {
     (void)n_references;
     tag_lines *self = workspace;
-    NM_TRY(split_tags(&self->predicted, hypothesis, err));
-    NM_TRY(split_tags(&self->gold, references[0], err));
+    NM_TRY(split_tags(self->notation, &self->predicted, hypothesis, err));
+    NM_TRY(split_tags(self->notation, &self->gold, references[0], err));
     if (self->predicted.n != self->gold.n)
         return nm_fail(err, NM_MISMATCH, "%" PRId32 " tags, the reference has %" PRId32, self->predicted.n,
                        self->gold.n);
     int32_t n = self->gold.n;
     self->longest = n > self->longest ? n : self->longest;
     self->has_empty |= !n;
-    self->continues |= n == 1 && strchr("IME", *self->gold.tags[0]);
+    self->continues |=
+        self->notation == NM_TAG_NOTATION_MARKS && n == 1 && strchr("IME", *self->gold.tags[0]);
     nm_span_counts counts = nm_span_count(self->predicted.tags, self->gold.tags, n);
     memcpy(row, &counts, sizeof counts);
     return NM_OK;
@@ -314,9 +330,12 @@ static double f1_score(const nm_score_config *config, const int64_t *counts)
 
 static char *f1_line(const nm_score_config *config, const int64_t *sum, int n_references)
 {
-    (void)config, (void)n_references;
+    (void)n_references;
     const nm_span_counts counts = {sum[0], sum[1], sum[2]};
     nm_span_score score = nm_span_compute(&counts);
+    if (config->tags == NM_TAG_NOTATION_NONE)
+        return nm_format("accuracy = %.2f (%" PRId64 " of %" PRId64 " tags)", 100 * score.f1, counts.correct,
+                         counts.gold);
     return nm_format("F1 = %.2f (precision %.2f, recall %.2f; %" PRId64 " gold spans, %" PRId64
                      " predicted, %" PRId64 " correct)",
                      100 * score.f1, 100 * score.precision, 100 * score.recall, counts.gold, counts.predicted,
@@ -325,14 +344,14 @@ static char *f1_line(const nm_score_config *config, const int64_t *sum, int n_re
 
 static char *f1_signature(const nm_score_config *config, int n_references)
 {
-    (void)config;
-    return nm_format("nrefs:%d|spans:conlleval|version:norma-" NORMA_VERSION, n_references);
+    static const char *const spans[] = {"spans:seqeval", "spans:io", "tokens"};
+    return nm_format("nrefs:%d|%s|version:norma-" NORMA_VERSION, n_references, spans[config->tags]);
 }
 
 static const nm_score_metric metric_f1 = {.name = "f1",
                                           .labels = true,
                                           .one_reference = true,
-                                          .options = "",
+                                          .options = "tag_scheme ",
                                           .n_counts = f1_n_counts,
                                           .create = f1_create,
                                           .free = f1_free,

@@ -10,6 +10,11 @@
 #include "metric/ter.h"
 #include "norma/option.h"
 
+/* How lines of tags are read: spans of marked tags, runs of equal labels, or a class of each token. */
+#define NM_TAG_NOTATIONS(C)                                                                                  \
+    C(NM_TAG_NOTATION_MARKS, "marks") C(NM_TAG_NOTATION_IO, "io") C(NM_TAG_NOTATION_NONE, "none")
+NM_CHOICES(nm_tag_notation, NM_TAG_NOTATIONS);
+
 typedef struct nm_score_metric nm_score_metric;
 
 /* A metric and the configurations of all metrics, of which only its own is used. */
@@ -18,6 +23,7 @@ typedef struct nm_score_config {
     nm_bleu_config bleu;
     nm_chrf_config chrf;
     nm_ter_config ter;
+    nm_tag_notation tags;
     const nm_stop *stop; /* of the counting of segments; NULL: none */
 } nm_score_config;
 
@@ -54,6 +60,7 @@ double nm_score_of_config(const int64_t *counts, const void *context);
 /* Options of [score]: fields of a configuration and option rows of its section. */
 #define NM_SCORE_FIELDS                                                                                      \
     nm_bleu_variant metric_variant;                                                                          \
+    nm_tag_notation tag_scheme;                                                                              \
     const char *tokenize, *spm_model, *mecab_dictionary, *mecab_library;                                     \
     bool lowercase, split_compounds;                                                                         \
     int64_t char_order, word_order;                                                                          \
@@ -91,6 +98,9 @@ double nm_score_of_config(const int64_t *counts, const void *context);
         "With --ter-normalized, split CJK characters; with --ter-no-punctuation, remove their punctuation " \
         "(TER)."), \
     NM_OPTION(T, ter_case_sensitive, "false", 0, 0, "Distinguish upper and lower case (TER)."), \
+    NM_CHOICE(T, tag_scheme, "marks", NM_TAG_NOTATIONS, \
+        "Tags: marks: B-PER, O or B alone; io: labels without marks, a run of equal ones is a span; none: " \
+        "classes such as parts of speech, whose score is the accuracy (F1)."), \
     NM_OPTION(T, bootstrap, "1000", 0, 10000000, \
         "Number of bootstrap resamples for interval and test; 0: no interval."), \
     NM_OPTION(T, seed, "1", 0, 9e15, "Random seed of the bootstrap."), \

@@ -1,5 +1,6 @@
 /* Precision, recall and F1 of spans over all sentences (micro average), as in conlleval (Tjong Kim Sang and
- * De Meulder 2003): a span is correct if its first token, last token and label are correct. */
+ * De Meulder 2003) and, for the other schemes, seqeval: a span is correct if its first token, last token
+ * and label are correct. */
 #ifndef NM_SPAN_F1_H
 #define NM_SPAN_F1_H
 

@@ -20,16 +20,16 @@ static const nm_option tagging_options[] = {
     ROW(encoding, "utf-8", 0, 0, "Encoding of the files in columns, a name of iconv such as latin1."),
     ROW(valid_encoding, "", 0, 0, "Encoding of the validation file; empty: that of data.encoding."),
     ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
-    ROW(valid_encoding, "", 0, 0, "Encoding of the validation file; empty: that of data.encoding."),
-    ROW(test_encoding, "", 0, 0, "Encoding of the test file; empty: that of data.encoding."),
     ROW(token_column, "1", 1, NM_COLUMNS_MAX, "Column of the tokens, from 1."),
     ROW(tag_column, "0", 0, NM_COLUMNS_MAX, "Column of the tags, from 1; 0: the last column."),
     PICK(file_scheme, "auto", NM_FILE_SCHEMES,
-        "Tagging scheme of the files; auto: the one in which the fewest transitions between tags are "
-        "illegal."),
-    PICK(scheme, "bioes", NM_TAG_SCHEMES, "Tagging scheme of the model; tags of the files are converted."),
+        "Tagging scheme of the files: io: labels without marks; none: a class of each token, such as its "
+        "part of speech; auto: recognized in the training file, of marked tags the scheme in which the "
+        "fewest transitions are illegal."),
+    PICK(scheme, "bioes", NM_MODEL_TAG_SCHEMES,
+        "Tagging scheme of a model with spans; tags of the files are converted."),
     ROW(repair, "false", 0, 1,
-        "Read tag sequences that are illegal in the scheme as conlleval does; false: they are an error."),
+        "Read tag sequences that are illegal in the scheme as seqeval does; false: they are an error."),
     ROW(lowercase, "true", 0, 1, "Lowercase words for the vocabulary; characters keep their case."),
     ROW(zero_digits, "true", 0, 1, "Replace every digit by 0 in words and characters."),
     ROW(min_count, "1", 1, 1e9,
@@ -86,7 +86,7 @@ static void tagging_close(nm_task *task)
     nm_word_vectors_release(&parts->vectors);
     nm_word_vectors_release(&parts->bigram_vectors);
     free(parts->tags);
-    free(parts->coverage);
+    free(parts->note);
     free(parts->form_words);
     free(parts->form_chars);
     free(parts->char_starts);
@@ -96,7 +96,7 @@ static void tagging_close(nm_task *task)
 
 static const char *tagging_note(const nm_task *task)
 {
-    return nm_tagging_parts_of(task)->coverage;
+    return nm_tagging_parts_of(task)->note;
 }
 
 /* Files of different corpora have other labels; no model of the one can score well on the other. */
@@ -105,9 +105,9 @@ static char *unknown_tags_warning(const nm_tagging_parts *parts)
     enum { WARN_PERCENT = 10 };
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++) {
         const nm_tag_corpus *corpus = &parts->splits[split];
-        int64_t n = 0; /* tags other than O, which is tag 0 */
+        int64_t n = 0; /* tags other than O */
         for (uint64_t at = 0; corpus->forms.n && at < corpus->offsets[corpus->forms.n]; at++)
-            n += corpus->gold[at] != 0;
+            n += !nm_tag_outside(parts->gold_names.items[corpus->gold[at]].text);
         if (100 * corpus->unknown_tags > WARN_PERCENT * n)
             return nm_format(
                 "%lld of %lld gold tags of the %s set other than O do not occur in the training text; "

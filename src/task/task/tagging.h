@@ -1,4 +1,4 @@
-/* Tagging of sentences with spans (named entity recognition). */
+/* Tagging of sentences with spans (named entities, words) or classes of tokens (parts of speech). */
 #ifndef NM_TAGGING_H
 #define NM_TAGGING_H
 
@@ -16,7 +16,7 @@ typedef int NM_FILE_SCHEMES_ENUM;
 
 typedef struct nm_tagging_config { /* section [data] */
     const char *train, *valid, *test, *encoding, *valid_encoding, *test_encoding, *vectors, *bigram_vectors;
-    nm_tag_scheme scheme;
+    NM_MODEL_TAG_SCHEMES_ENUM scheme;
     NM_FILE_SCHEMES_ENUM file_scheme;
     nm_example_order order;
     int64_t token_column, tag_column, batch, max_length, max_chars, min_count, min_char_count, valid_seed;
@@ -34,10 +34,11 @@ typedef struct nm_tag_corpus { /* sentences: token t of sentence s is at index o
 } nm_tag_corpus;
 
 typedef struct nm_tagging_parts {
-    nm_tag_scheme scheme;
+    nm_tag_scheme scheme;      /* of the tags below: data.scheme, or none */
+    nm_tag_scheme file_scheme; /* of the training file; files with tags of the model are written in it */
     /* vocabularies: item i has id i + 1, or i + NM_CHAR_FIRST for characters */
     nm_counter words, chars, bigrams;
-    char **tags; /* [n_tags]: O, then each label with every prefix of the scheme */
+    char **tags; /* [n_tags]: O if it occurs, then each label with every mark of the scheme */
     int32_t n_tags;
     nm_tagger_model_sizes sizes;
     nm_counter forms; /* word forms: distinct tokens of all splits, as in the files */
@@ -50,7 +51,7 @@ typedef struct nm_tagging_parts {
     size_t n_forms, forms_capacity, starts_capacity, n_chars, chars_capacity;
     nm_tag_corpus splits[NM_TAGGING_SPLITS];
     nm_word_vectors vectors, bigram_vectors; /* released after they have initialized the model */
-    char *coverage;                          /* heap text: how many words have a vector; NULL: no vectors */
+    char *note; /* heap text: kind of the tags, how many words have a vector; NULL: nothing to say */
 } nm_tagging_parts;
 
 enum { NM_WORD_UNKNOWN = 0, NM_CHAR_OUTSIDE = 0, NM_CHAR_UNKNOWN = 1, NM_CHAR_FIRST = 2 };

@@ -103,10 +103,25 @@ nm_status nm_tagging_predict(const nm_task *task, nm_model *model, const nm_tag_
     return status;
 }
 
+/* "the/DT cat/NN" */
+static void write_classes(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,
+                          const char *const *tags, FILE *out)
+{
+    uint64_t first = corpus->offsets[s], end = corpus->offsets[s + 1];
+    for (uint64_t at = first; at < end; at++)
+        fprintf(out, "%s%s/%s", at > first ? " " : "", parts->forms.items[corpus->ids[at]].text,
+                nm_tag_label(tags[at - first]));
+    fputc('\n', out);
+}
+
 static void write_spans(const nm_tagging_parts *parts, const nm_tag_corpus *corpus, int64_t s,
                         const char *const *tags, FILE *out)
 {
     int32_t n = (int32_t)nm_corpus_length(&corpus->forms, s);
+    if (parts->scheme == NM_TAGS_NONE) {
+        write_classes(parts, corpus, s, tags, out);
+        return;
+    }
     nm_span *spans = nm_allocate(((size_t)n + 1) * sizeof *spans);
     int32_t found = nm_tag_spans(tags, n, spans), next = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -150,16 +165,21 @@ void nm_tagging_count(const nm_tagging_parts *parts, const nm_tag_corpus *corpus
     }
     nm_text_stream_close(samples);
     nm_span_score total = nm_span_compute(&sum);
-    score->name = "f1";
-    score->title = "F1";
+    bool classes = parts->scheme == NM_TAGS_NONE; /* each token is a span: F1 is the accuracy */
+    score->name = classes ? "accuracy" : "f1";
+    score->title = classes ? "accuracy" : "F1";
     score->value = 100 * total.f1;
     score->counts = (nm_counts){(const int64_t *)each, (size_t)n, NM_SPAN_COUNTS};
     score->of_counts = nm_span_f1_of_counts;
     locale_t before = nm_c_locale_enter();
-    snprintf(score->signature, sizeof score->signature,
-             "f1|spans|scheme:%s|unknown tags:%lld|precision:%.2f|recall:%.2f",
-             nm_tag_scheme_name(parts->scheme), (long long)corpus->unknown_tags, 100 * total.precision,
-             100 * total.recall);
+    if (classes)
+        snprintf(score->signature, sizeof score->signature, "accuracy|tokens|unknown tags:%lld",
+                 (long long)corpus->unknown_tags);
+    else
+        snprintf(score->signature, sizeof score->signature,
+                 "f1|spans|scheme:%s|unknown tags:%lld|precision:%.2f|recall:%.2f",
+                 nm_tag_scheme_name(parts->scheme), (long long)corpus->unknown_tags, 100 * total.precision,
+                 100 * total.recall);
     nm_c_locale_leave(before);
     free(found);
 }

@@ -147,8 +147,10 @@ typedef struct reader {
     nm_tagging_parts *parts;
     const nm_tagging_config *config;
     nm_tag_scheme scheme; /* of the file */
-    const char **tokens, **tags;
-    size_t tokens_capacity, tags_capacity;
+    const char **tokens, **texts;
+    char **tags; /* [n_tags], heap: the texts of the last sentence as span tags */
+    int32_t n_tags;
+    size_t tokens_capacity, texts_capacity;
 } reader;
 
 static nm_status check_column(const nm_columns *c, const char *option, int64_t column, nm_error *err)
@@ -159,7 +161,7 @@ static nm_status check_column(const nm_columns *c, const char *option, int64_t c
                    c->n_columns, option, (long long)column);
 }
 
-/* Sets the tokens and tags of the current sentence. NM_FORMAT for tags other than O and PREFIX-LABEL. */
+/* Sets the tokens of the current sentence and the texts of its tags. */
 static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
 {
     NM_ASSERT(c->n > 0);
@@ -172,32 +174,45 @@ static nm_status read_fields(reader *r, const nm_columns *c, nm_error *err)
                        c->lines.path, (long long)c->line, (long long)r->config->token_column, c->n_columns);
     for (int32_t i = 0; i < c->n; i++) {
         NM_GROW(r->tokens, (size_t)i, r->tokens_capacity);
-        NM_GROW(r->tags, (size_t)i, r->tags_capacity);
+        NM_GROW(r->texts, (size_t)i, r->texts_capacity);
         r->tokens[i] = nm_columns_field(c, i, (int32_t)r->config->token_column - 1);
-        r->tags[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
-        if (!nm_tag_valid(r->tags[i]))
+        r->texts[i] = nm_columns_field(c, i, (int32_t)r->config->tag_column - 1);
+    }
+    return NM_OK;
+}
+
+/* Sets the tags of the current sentence. NM_FORMAT for a text that is no tag of the scheme. */
+static nm_status read_tags(reader *r, const nm_columns *c, nm_error *err)
+{
+    nm_tags_free(r->tags, r->n_tags);
+    r->tags = nm_allocate(((size_t)c->n + 1) * sizeof *r->tags);
+    for (r->n_tags = 0; r->n_tags < c->n; r->n_tags++) {
+        const char *text = r->texts[r->n_tags];
+        if (!(r->tags[r->n_tags] = nm_tag_read(r->scheme, text)))
             return nm_fail(err, NM_FORMAT,
-                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, L, U, "
-                           "a hyphen and a label)",
-                           c->lines.path, (long long)c->line + i, r->tags[i]);
+                           "%s:%lld: '%.60s' is not a tag (expected O, or one of B, I, M, E, S, L, U, alone "
+                           "or with a hyphen and a label; for tags without such marks set data.file_scheme "
+                           "to io or none)",
+                           c->lines.path, (long long)c->line + r->n_tags, text);
     }
     return NM_OK;
 }
 
 static nm_status check_legal(const reader *r, const nm_columns *c, nm_error *err)
 {
-    int32_t bad = r->config->repair ? c->n : nm_tags_check(r->scheme, r->tags, c->n);
+    const char *const *tags = (const char *const *)r->tags;
+    int32_t bad = r->config->repair ? c->n : nm_tags_check(r->scheme, tags, c->n);
     if (bad == c->n)
         return NM_OK;
-    bool follows = nm_tag_allowed(r->scheme, bad ? r->tags[bad - 1] : NULL, r->tags[bad]);
+    bool follows = nm_tag_allowed(r->scheme, bad ? tags[bad - 1] : NULL, tags[bad]);
     return nm_fail(err, NM_FORMAT,
                    "%s:%lld: tag %.60s is illegal in scheme %s %s%.60s; data.file_scheme names another one, "
-                   "data.repair = true reads it as conlleval does",
-                   c->lines.path, (long long)c->line + bad, r->tags[bad], nm_tag_scheme_name(r->scheme),
+                   "data.repair = true reads it as seqeval does",
+                   c->lines.path, (long long)c->line + bad, tags[bad], nm_tag_scheme_name(r->scheme),
                    follows ? "at the end of a sentence"
                    : bad   ? "after "
                            : "at the beginning of a sentence",
-                   follows || !bad ? "" : r->tags[bad - 1]);
+                   follows || !bad ? "" : tags[bad - 1]);
 }
 
 /* One pass over a file: counts its tag prefixes in guess, or appends its sentences to corpus; either may be
@@ -220,11 +235,13 @@ static nm_status pass(reader *r, const char *path, nm_tag_guess *guess, nm_tag_c
         bool out = held && nm_held_out(r->config->valid_seed, r->config->valid_fraction, ++sentence);
         status = read_fields(r, &columns, err);
         if (status == NM_OK && guess)
-            nm_tag_guess_add(guess, r->tags, columns.n);
+            nm_tag_guess_add(guess, r->texts, columns.n);
+        if (status == NM_OK && corpus)
+            status = read_tags(r, &columns, err);
         if (status == NM_OK && corpus)
             status = check_legal(r, &columns, err);
         if (status == NM_OK && corpus)
-            nm_tagging_add(r->parts, out ? held : corpus, r->tokens, r->tags, columns.n);
+            nm_tagging_add(r->parts, out ? held : corpus, r->tokens, (const char *const *)r->tags, columns.n);
     }
     nm_columns_release(&columns);
     fclose(stream);
@@ -258,20 +275,39 @@ nm_status nm_tagging_measure(const void *config, int64_t *n_sentences, nm_error 
     return status;
 }
 
+static bool has_marks(nm_tag_scheme scheme)
+{
+    return scheme != NM_TAGS_IO && scheme != NM_TAGS_NONE;
+}
+
+/* Sets the scheme of a file. The validation and test files have marks if the training file has. */
+static nm_status find_scheme(reader *r, const char *path, bool train, nm_error *err)
+{
+    nm_tag_guess guess = {0};
+    if (r->config->file_scheme != NM_FILE_SCHEME_AUTO) {
+        r->scheme = (nm_tag_scheme)(r->config->file_scheme - 1);
+        return NM_OK;
+    }
+    r->scheme = r->parts->file_scheme;
+    if (!train && !has_marks(r->scheme))
+        return NM_OK;
+    NM_TRY(nm_file_check_rereadable(path, err));
+    NM_TRY(pass(r, path, &guess, NULL, NULL, err));
+    r->scheme = train ? nm_tag_guess_scheme(&guess) : nm_tag_guess_spans(&guess);
+    return NM_OK;
+}
+
 static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *config, const char *path,
                            const char *encoding, nm_tag_corpus *corpus, nm_tag_corpus *held, nm_error *err)
 {
     reader r = {.parts = parts, .config = config, .encoding = *encoding ? encoding : config->encoding};
-    nm_tag_guess guess = {0};
-    nm_status status = NM_OK;
+    bool train = corpus == &parts->splits[NM_SPLIT_TRAIN];
     if (!strcmp(path, "-"))
         return nm_fail(err, NM_USAGE, "training data comes from files, not from standard input");
-    if (config->file_scheme != NM_FILE_SCHEME_AUTO) {
-        r.scheme = (nm_tag_scheme)(config->file_scheme - 1);
-    } else {
-        NM_TRY(nm_file_check_rereadable(path, err));
-        status = pass(&r, path, &guess, NULL, NULL, err);
-        r.scheme = nm_tag_guess_scheme(&guess);
+    nm_status status = find_scheme(&r, path, train, err);
+    if (train) {
+        parts->file_scheme = r.scheme;
+        parts->scheme = r.scheme == NM_TAGS_NONE ? NM_TAGS_NONE : config->scheme;
     }
     if (status == NM_OK)
         status = pass(&r, path, NULL, corpus, held, err);
@@ -281,12 +317,14 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
     if (status == NM_OK && !corpus->forms.n)
         status = nm_fail(err, NM_FORMAT, "%s: contains no sentence", path);
     free(r.tokens);
-    free(r.tags);
+    free(r.texts);
+    nm_tags_free(r.tags, r.n_tags);
     return status;
 }
 
 static const char *const text_names[] = {"words.txt", "chars.txt", "bigrams.txt",
                                          "tags.txt"}; /* of a model file */
+static const char *const file_scheme_key = "file_scheme";
 
 /* Adds the items with at least this count to `kept`, in descending order of count. */
 static void keep_frequent(const nm_counter *counted, int64_t least, nm_counter *kept)
@@ -322,13 +360,37 @@ static void count_split(const nm_tagging_parts *parts, const nm_tagging_config *
     nm_buffer_release(&text);
 }
 
-/* A line about the words of the vocabulary that have a vector; heap. */
-static char *describe_coverage(const nm_counter *vocabulary, const nm_word_vectors *vectors, const char *path)
+/* A line about tags that were recognized as tags without marks or labels; heap. NULL: they have both. */
+static char *describe_tags(const nm_tagging_parts *parts, const nm_tagging_config *config)
 {
+    if (config->file_scheme != NM_FILE_SCHEME_AUTO)
+        return NULL;
+    if (parts->file_scheme == NM_TAGS_NONE)
+        return nm_format(
+            "%s: each tag is a class of its token; the score is the accuracy (data.file_scheme = "
+            "none)",
+            config->train);
+    if (parts->file_scheme == NM_TAGS_IO)
+        return nm_format("%s: tags are labels without marks; a span is a run of equal labels "
+                         "(data.file_scheme = io)",
+                         config->train);
+    if (nm_tag_bare(parts->tags[parts->n_tags - 1]))
+        return nm_format("%s: tags are marks without labels; the spans are those of the scheme %s",
+                         config->train, nm_tag_scheme_name(parts->file_scheme));
+    return NULL;
+}
+
+/* Adds to the note how many words of the vocabulary have a vector. */
+static void add_coverage(nm_tagging_parts *parts, const char *path)
+{
+    const nm_counter *vocabulary = &parts->words;
+    char *before = parts->note;
     size_t n = 0;
     for (size_t i = 0; i < vocabulary->n; i++)
-        n += nm_word_vectors_find(vectors, vocabulary->items[i].text) != NULL;
-    return nm_format("%s: %zu of %zu words of the training text have a vector", path, n, vocabulary->n);
+        n += nm_word_vectors_find(&parts->vectors, vocabulary->items[i].text) != NULL;
+    parts->note = nm_format("%s%s%s: %zu of %zu words of the training text have a vector",
+                            before ? before : "", before ? "; " : "", path, n, vocabulary->n);
+    free(before);
 }
 
 /* Adds the items that have a vector to the vocabulary, also those that occur in the validation or test data
@@ -359,8 +421,9 @@ static nm_status make_vocabularies(nm_task *task, nm_error *err)
         status = nm_word_vectors_read(&parts->vectors, config->vectors, &words, err);
     if (status == NM_OK && *config->bigram_vectors)
         status = nm_word_vectors_read(&parts->bigram_vectors, config->bigram_vectors, &bigrams, err);
+    parts->note = describe_tags(parts, config);
     if (status == NM_OK && *config->vectors)
-        parts->coverage = describe_coverage(&parts->words, &parts->vectors, config->vectors);
+        add_coverage(parts, config->vectors);
     if (status == NM_OK) {
         add_with_vectors(&words, &parts->vectors, &parts->words);
         add_with_vectors(&bigrams, &parts->bigram_vectors, &parts->bigrams);
@@ -385,7 +448,7 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* O, then every label of the training text in byte order, with every prefix of the scheme. */
+/* O if it occurs, then every label of the training text in byte order, with every mark of the scheme. */
 static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
 {
     const char **labels = nm_allocate((names->n + 1) * sizeof *labels);
@@ -394,11 +457,12 @@ static void make_tags(nm_tagging_parts *parts, const nm_counter *names)
         if (!nm_tag_outside(names->items[i].text))
             labels[n++] = nm_tag_label(names->items[i].text);
     qsort(labels, n, sizeof *labels, compare_texts);
-    add_tag(parts, "O");
+    if (n < names->n)
+        add_tag(parts, "O");
     for (size_t i = 0; i < n; i++)
         for (const char *mark = nm_tag_marks(parts->scheme);
              *mark && (!i || strcmp(labels[i - 1], labels[i])); mark++) {
-            char *tag = nm_format("%c-%s", *mark, labels[i]);
+            char *tag = nm_format("%c%s%s", *mark, *labels[i] ? "-" : "", labels[i]);
             add_tag(parts, tag);
             free(tag);
         }
@@ -457,9 +521,10 @@ static nm_status read_train(nm_task *task, nm_error *err)
     nm_tag_corpus *train = &parts->splits[NM_SPLIT_TRAIN];
     nm_tag_corpus *held = *config->valid ? NULL : &parts->splits[NM_SPLIT_VALID];
     NM_TRY(read_file(parts, config, config->train, "", train, held, err));
-    if (parts->gold_names.n == 1 && nm_tag_outside(parts->gold_names.items[0].text))
-        return nm_fail(err, NM_FORMAT, "%s: every token has the tag O: there is nothing to learn",
-                       config->train);
+    const char *only = parts->gold_names.n == 1 ? parts->gold_names.items[0].text : "";
+    if (nm_tag_outside(only) || (*only && parts->scheme == NM_TAGS_NONE))
+        return nm_fail(err, NM_FORMAT, "%s: every token has the tag %.60s: there is nothing to learn",
+                       config->train, nm_tag_outside(only) ? only : nm_tag_label(only));
     nm_counter names = parts->gold_names;
     parts->gold_names = (nm_counter){0};
     make_tags(parts, &names);
@@ -478,7 +543,6 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     const nm_tagging_config *config = task->config;
     const char *const paths[] = {config->train, config->valid, config->test};
     const char *const encodings[] = {"", config->valid_encoding, config->test_encoding};
-    parts->scheme = config->scheme;
     NM_TRY(check_train(config, err));
     NM_TRY(read_train(task, err));
     for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
@@ -506,6 +570,7 @@ void nm_tagging_save(const nm_task *task, nm_safetensors_writer *writer)
         nm_safetensors_add_metadata(writer, text_names[i], names);
         free(names);
     }
+    nm_safetensors_add_metadata(writer, file_scheme_key, nm_tag_scheme_name(parts->file_scheme));
     nm_buffer text = {0};
     nm_buffer_clear(&text);
     for (int32_t t = 0; t < parts->n_tags; t++) {
@@ -528,7 +593,8 @@ static nm_status parse_tags(nm_tagging_parts *parts, const nm_safetensors *file,
     NM_TRY(parse_names(file, text_names[3], names, err));
     for (size_t i = 0; i < names->n; i++) {
         const char *tag = names->items[i].text;
-        if (!nm_tag_valid(tag) || (*tag != 'O' && !strchr(nm_tag_marks(parts->scheme), *tag)))
+        bool valid = nm_tag_valid(tag) || nm_tag_bare(tag);
+        if (!valid || (*tag != 'O' && !strchr(nm_tag_marks(parts->scheme), *tag)))
             return nm_fail(err, NM_FORMAT, "%s: %s:%zu: '%.60s' is not a tag of the scheme %s",
                            nm_safetensors_path(file), text_names[3], i + 1, tag,
                            nm_tag_scheme_name(parts->scheme));
@@ -539,12 +605,24 @@ static nm_status parse_tags(nm_tagging_parts *parts, const nm_safetensors *file,
                : nm_fail(err, NM_FORMAT, "%s: %s is empty", nm_safetensors_path(file), text_names[3]);
 }
 
+/* Models of earlier versions do not name the scheme of their training file. */
+static nm_status parse_scheme(nm_tagging_parts *parts, const nm_tagging_config *config,
+                              const nm_safetensors *file, nm_error *err)
+{
+    const char *name = nm_safetensors_metadata(file, file_scheme_key);
+    if (!nm_tag_scheme_parse(name ? name : "bio", &parts->file_scheme))
+        return nm_fail(err, NM_FORMAT, "%s: %s: '%.60s' is not a tagging scheme", nm_safetensors_path(file),
+                       file_scheme_key, name);
+    parts->scheme = parts->file_scheme == NM_TAGS_NONE ? NM_TAGS_NONE : config->scheme;
+    return NM_OK;
+}
+
 nm_status nm_tagging_parse(nm_task *task, const nm_safetensors *file, nm_error *err)
 {
     nm_tagging_parts *parts = task->parts;
     const nm_tagging_config *config = task->config;
     nm_counter *const counters[] = {&parts->words, &parts->chars, &parts->bigrams};
-    parts->scheme = config->scheme;
+    NM_TRY(parse_scheme(parts, config, file, err));
     for (int i = 0; i < 3; i++)
         NM_TRY(parse_names(file, text_names[i], counters[i], err));
     NM_TRY(parse_tags(parts, file, err));

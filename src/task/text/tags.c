@@ -14,12 +14,21 @@ const char *nm_tag_scheme_name(nm_tag_scheme scheme)
     return scheme_names[scheme];
 }
 
-nm_tag_scheme nm_tag_scheme_find(const char *name)
+bool nm_tag_scheme_parse(const char *name, nm_tag_scheme *scheme)
 {
     int i = 0;
-    while (strcmp(scheme_names[i], name))
-        NM_ASSERT(++i < NM_TAG_SCHEMES_COUNT);
-    return (nm_tag_scheme)i;
+    while (i < NM_TAG_SCHEMES_COUNT && strcmp(scheme_names[i], name))
+        i++;
+    *scheme = i < NM_TAG_SCHEMES_COUNT ? (nm_tag_scheme)i : NM_TAGS_BIO;
+    return i < NM_TAG_SCHEMES_COUNT;
+}
+
+nm_tag_scheme nm_tag_scheme_find(const char *name)
+{
+    nm_tag_scheme scheme;
+    bool found = nm_tag_scheme_parse(name, &scheme);
+    NM_ASSERT(found);
+    return scheme;
 }
 
 const char *nm_tag_marks(nm_tag_scheme scheme)
@@ -30,6 +39,45 @@ const char *nm_tag_marks(nm_tag_scheme scheme)
 bool nm_tag_valid(const char *tag)
 {
     return nm_tag_outside(tag) || (*tag && strchr("BIMESLU", *tag) && tag[1] == '-' && tag[2]);
+}
+
+bool nm_tag_bare(const char *tag)
+{
+    return *tag && strchr("BIMESLU", *tag) && !tag[1];
+}
+
+char *nm_tag_read(nm_tag_scheme scheme, const char *text)
+{
+    if (!*text)
+        return NULL;
+    if (scheme == NM_TAGS_NONE)
+        return nm_format("S-%s", text);
+    if (scheme == NM_TAGS_IO)
+        return nm_tag_outside(text) ? nm_duplicate("O") : nm_format("I-%s", text);
+    return nm_tag_valid(text) || nm_tag_bare(text) ? nm_duplicate(text) : NULL;
+}
+
+char *nm_tag_written(nm_tag_scheme scheme, const char *tag)
+{
+    bool marked = scheme != NM_TAGS_NONE && scheme != NM_TAGS_IO;
+    return nm_duplicate(marked || nm_tag_outside(tag) || !tag[1] ? tag : nm_tag_label(tag));
+}
+
+char **nm_tags_read(nm_tag_scheme scheme, const char *const *texts, int32_t n)
+{
+    char **tags = nm_allocate(((size_t)n + 1) * sizeof *tags);
+    for (int32_t i = 0; i < n; i++) {
+        tags[i] = nm_tag_read(scheme, texts[i]);
+        NM_ASSERT(tags[i]);
+    }
+    return tags;
+}
+
+void nm_tags_free(char **tags, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        free(tags[i]);
+    free(tags);
 }
 
 static bool has_mark(const char *tag, const char *marks)
@@ -76,6 +124,8 @@ bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to)
         return false;
     bool outside = !to || nm_tag_outside(to);
     switch (scheme) {
+    case NM_TAGS_IO:
+        return true;
     case NM_TAGS_IOB1: /* B requires a span of its label before it */
         return outside || *to == 'I' || (from && !nm_tag_outside(from) && same_label(from, to));
     case NM_TAGS_BIO:
@@ -97,6 +147,8 @@ char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool join
 {
     bool first = i == span->first, last = i == span->end - 1;
     switch (scheme) {
+    case NM_TAGS_IO:
+        return 'I';
     case NM_TAGS_IOB1:
         return first && joins ? 'B' : 'I';
     case NM_TAGS_BIO:
@@ -117,28 +169,58 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
         for (; done < spans[s].first; done++)
             tags[done] = nm_duplicate("O");
         for (; done < spans[s].end; done++)
-            tags[done] = nm_format("%c-%s", nm_tag_mark(scheme, &spans[s], done, joins), spans[s].label);
+            tags[done] = nm_format("%c%s%s", nm_tag_mark(scheme, &spans[s], done, joins),
+                                   *spans[s].label ? "-" : "", spans[s].label);
     }
     for (; done < n; done++)
         tags[done] = nm_duplicate("O");
     free(spans);
 }
 
-void nm_tag_guess_add(nm_tag_guess *guess, const char *const *tags, int32_t n)
+/* Whether a text that is no span tag looks like one in another notation: B_PER, Q-PER, PER-B. */
+static bool is_other_notation(const char *text)
 {
-    for (int scheme = 0; scheme < NM_TAG_SCHEMES_COUNT; scheme++)
+    size_t n = strlen(text);
+    bool before = n > 2 && text[0] >= 'A' && text[0] <= 'Z' && strchr("-_:./|", text[1]);
+    return before || (n > 2 && strchr("-_:./|", text[n - 2]) && nm_tag_bare(text + n - 1));
+}
+
+void nm_tag_guess_add(nm_tag_guess *guess, const char *const *texts, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        bool outside = nm_tag_outside(texts[i]), labeled = !outside && nm_tag_valid(texts[i]),
+             bare = nm_tag_bare(texts[i]), other = !outside && !labeled && !bare;
+        guess->outside += outside;
+        guess->labeled += labeled;
+        guess->bare += bare;
+        guess->other += other;
+        guess->notation += other && is_other_notation(texts[i]);
+    }
+    for (int scheme = 0; scheme < NM_SPAN_SCHEMES_COUNT; scheme++)
         for (int32_t i = 0; i <= n; i++)
             guess->illegal[scheme] +=
-                !nm_tag_allowed((nm_tag_scheme)scheme, i ? tags[i - 1] : NULL, i < n ? tags[i] : NULL);
+                !nm_tag_allowed((nm_tag_scheme)scheme, i ? texts[i - 1] : NULL, i < n ? texts[i] : NULL);
+}
+
+nm_tag_scheme nm_tag_guess_spans(const nm_tag_guess *guess)
+{
+    /* word segmentation, whose files usually have M */
+    bool words = !guess->outside && !guess->labeled;
+    const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, words ? NM_TAGS_BMESO : NM_TAGS_BIOES,
+                                          words ? NM_TAGS_BIOES : NM_TAGS_BMESO, NM_TAGS_BILOU};
+    nm_tag_scheme best = by_frequency[0];
+    for (int i = 1; i < NM_SPAN_SCHEMES_COUNT; i++)
+        if (guess->illegal[by_frequency[i]] < guess->illegal[best])
+            best = by_frequency[i];
+    return best;
 }
 
 nm_tag_scheme nm_tag_guess_scheme(const nm_tag_guess *guess)
 {
-    static const nm_tag_scheme by_frequency[] = {NM_TAGS_BIO, NM_TAGS_IOB1, NM_TAGS_BIOES, NM_TAGS_BMESO,
-                                                 NM_TAGS_BILOU};
-    nm_tag_scheme best = by_frequency[0];
-    for (int i = 1; i < NM_TAG_SCHEMES_COUNT; i++)
-        if (guess->illegal[by_frequency[i]] < guess->illegal[best])
-            best = by_frequency[i];
-    return best;
+    int64_t tokens = guess->outside + guess->labeled + guess->bare + guess->other;
+    bool frequent = 5 * guess->outside >= tokens;
+    bool spans = guess->labeled && (guess->outside || guess->labeled >= guess->other);
+    if (!guess->other || spans || guess->notation == guess->other || (frequent && guess->notation))
+        return nm_tag_guess_spans(guess);
+    return frequent ? NM_TAGS_IO : NM_TAGS_NONE;
 }
