@@ -168,7 +168,8 @@ static nm_stack_config stack_config(const nm_model *model)
     return config;
 }
 
-/* The cutoffs of WikiText-103's 267,735 words (Ma et al. 2019, released code), at the same fractions of fewer. */
+/* The cutoffs for WikiText-103's 267,735 words (Ma et al. 2019, released code); the same fractions of fewer
+ * words. */
 static nm_status choose_cutoffs(int32_t words, nm_adaptive_clusters *clusters, nm_error *err)
 {
     static const struct {

@@ -94,8 +94,8 @@ void nm_params_from_int8(nm_params *params);
 size_t nm_params_bytes(const nm_params *params); /* bytes of the value slab */
 
 /* Updates the running state of all norms from the micro-batches since the last call, see
- * nm_norm_update_state. grad_scale is that of the tape (nm_tape.grad_scale): with another value PowerNorm, MABN
- * and Unified Normalization misread their own gradients and do not learn. */
+ * nm_norm_update_state. grad_scale: nm_tape.grad_scale of the backward pass. With another value PowerNorm,
+ * MABN and Unified Normalization misread their own gradients and do not learn. */
 void nm_params_update_norms(nm_params *params, double grad_scale);
 
 /* Combines the statistics of earlier micro-batches with those of the norms, in this order, into the norms.

@@ -11,7 +11,7 @@
 
 /* clang-format off */
 #define NM_CONFIDENCE(F)                                                                                     \
-    F(flag, measured, "False: the output is not a softmax with one target per row, or there are no targets", "") \
+    F(flag, measured, "False: no softmax with one target per row, or no targets", "")                        \
     F(int, batches, "Number of batches", "")                                                                 \
     F(int, targets, "Number of targets")                                                                     \
     F(int, masked, "Number of further targets that are ignored or outside the output vocabulary "            \
