@@ -5,7 +5,7 @@
 #include "kernel_levels.h"
 #include "support/sanitizer.h"
 
-#include "backend/device/emulator.h"
+#include "backend/device/launch.h"
 
 static const char *only; /* the kernel to check; NULL: all */
 
@@ -116,8 +116,34 @@ static void test_ref_float_fenced(void **state)
     check_level((nm_backend_options){.name = "ref", .dtype = NM_F32, .fenced = true}, "ref");
 }
 
+static const nm_device_kernel *const device_kernels[] = {
+#define K(name) &nm_device_##name,
+    NM_DEVICE_KERNELS(K)
+#undef K
+};
+enum { N_DEVICE_KERNELS = sizeof device_kernels / sizeof *device_kernels };
+
+static int64_t count_launches(void)
+{
+    int64_t n = 0;
+    for (int i = 0; i < N_DEVICE_KERNELS; i++)
+        n += *device_kernels[i]->launches;
+    return n;
+}
+
+/* Rows that move bytes or only report a size launch nothing. */
+static bool launches(const char *row)
+{
+    static const char *const plain[] = {"upload", "download", "copy", "zero", "pack"};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (!strcmp(plain[i], row))
+            return false;
+    return true;
+}
+
 /* The device kernels, in three orders of the threads of a block, whose results must be bitwise identical.
- * Sanitized fibers are slow: there is one order, and none under the thread sanitizer. */
+ * Sanitized fibers are slow: there is one order, and none under the thread sanitizer. Every row launches
+ * kernels of the dialect, and every kernel is launched. */
 static void test_emulated(void **state)
 {
     (void)state;
@@ -125,19 +151,57 @@ static void test_emulated(void **state)
         skip();
     const int last = ADDRESS_SANITIZER ? NM_EMULATOR_ASCENDING : NM_EMULATOR_SHUFFLED;
     nm_backend *reference = level_create((nm_backend_options){.name = "ref", .dtype = NM_F64});
-    uint64_t hashes[3][N_KERNEL_CHECKS] = {{0}};
-    for (int order = NM_EMULATOR_ASCENDING; order <= last; order++) {
-        nm_emulator_set_order((nm_emulator_order)order);
-        nm_backend *backend = level_create((nm_backend_options){
-            .name = "emulated", .threads = order == NM_EMULATOR_ASCENDING ? 2 : 1, .fallback_ref = true});
-        hash_results(backend, reference, "emulated", hashes[order]);
-        nm_backend_free(backend);
-        for (int i = 0; i < N_KERNEL_CHECKS; i++)
+    const char *const named = only;
+    for (int i = 0; i < N_KERNEL_CHECKS; i++) {
+        if (named && strcmp(named, kernel_checks[i].name) != 0)
+            continue;
+        only = kernel_checks[i].name;
+        const int64_t before = count_launches();
+        uint64_t hashes[3][N_KERNEL_CHECKS] = {{0}};
+        for (int order = NM_EMULATOR_ASCENDING; order <= last; order++) {
+            nm_emulator_set_order((nm_emulator_order)order);
+            nm_backend *backend = level_create(
+                (nm_backend_options){.name = "emulated", .threads = order == NM_EMULATOR_ASCENDING ? 2 : 1});
+            hash_results(backend, reference, "emulated", hashes[order]);
+            nm_backend_free(backend);
             if (hashes[order][i] != hashes[0][i])
-                fail_msg("%s: results depend on the order of threads", kernel_checks[i].name);
+                fail_msg("%s: results depend on the order of threads", only);
+        }
+        assert_true(hashes[0][i] != 0);
+        if (launches(only) && count_launches() == before)
+            fail_msg("%s launches no device kernel", only);
     }
+    only = named;
     nm_emulator_set_order(NM_EMULATOR_ASCENDING);
     nm_backend_free(reference);
+    for (int i = 0; i < N_DEVICE_KERNELS && !only; i++)
+        if (*device_kernels[i]->launches == 0)
+            fail_msg("no check launches the device kernel %s", device_kernels[i]->name);
+}
+
+/* No row of the backend `emulated` is a row of `ref` or of a level of `cpu`. */
+static void test_emulated_rows(void **state)
+{
+    (void)state;
+    static const nm_backend_options hosts[] = {
+        {.name = "ref", .dtype = NM_F32}, {.name = "ref", .dtype = NM_F32, .bf16 = true},
+        {.name = "ref", .dtype = NM_F64}, {.name = "cpu", .isa = "base"},
+        {.name = "cpu", .isa = "avx2"},   {.name = "cpu", .isa = "avx512"},
+        {.name = "cpu", .isa = "vnni"},   {.name = "cpu", .isa = "auto", .bf16 = true},
+        {.name = "cpu", .isa = "neon"}};
+    nm_backend *emulated = level_create((nm_backend_options){.name = "emulated"});
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        nm_backend *host = level_create(hosts[i]);
+        if (!host)
+            continue;
+#define K(kernel)                                                                                            \
+    if (emulated->k.kernel == host->k.kernel)                                                                \
+        fail_msg("the row " #kernel " of emulated is that of %s", host->name);
+        NM_KERNELS(K)
+#undef K
+        nm_backend_free(host);
+    }
+    nm_backend_free(emulated);
 }
 
 static void test_cpu_base(void **state)
@@ -181,11 +245,12 @@ int main(int argc, char **argv)
 {
     only = argc > 2 ? argv[2] : NULL;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_emulated),
-        cmocka_unit_test(test_cpu_base),         cmocka_unit_test(test_cpu_avx2),
-        cmocka_unit_test(test_cpu_avx512),       cmocka_unit_test(test_cpu_vnni),
-        cmocka_unit_test(test_cpu_neon),         cmocka_unit_test(test_cpu_dotprod),
-        cmocka_unit_test(test_levels),           cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_ref_float_fenced), cmocka_unit_test(test_emulated_rows),
+        cmocka_unit_test(test_emulated),         cmocka_unit_test(test_cpu_base),
+        cmocka_unit_test(test_cpu_avx2),         cmocka_unit_test(test_cpu_avx512),
+        cmocka_unit_test(test_cpu_vnni),         cmocka_unit_test(test_cpu_neon),
+        cmocka_unit_test(test_cpu_dotprod),      cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

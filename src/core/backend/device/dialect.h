@@ -12,6 +12,8 @@
  *     SHARED(type, name, n)  memory of the block
  *     BARRIER()              all threads of the block reach it, and none of them has returned
  *     UNROLL                 before a loop over an array in registers
+ *     DOT4(a, b, c)          c + the sum of the products of the four signed bytes of a and b
+ *     WARP_SYNC()            as BARRIER, for the threads of a warp
  *     WARP_XOR(v, mask)      v of the thread of the warp whose lane differs in the bits of mask */
 #ifndef NM_DIALECT_H
 #define NM_DIALECT_H
@@ -37,6 +39,8 @@ typedef long long i64;
 #define SQRT(x)               __fsqrt_rn(x)
 #define SQRT64(x)             __dsqrt_rn(x)
 #define LOG(x)                logf(x)
+#define CEIL(x)               ceilf(x)
+#define RINT(x)               rintf(x)
 #define POW(x, y)             powf(x, y)
 #define LOG64(x)              log(x)
 #define COSPI64(x)            cospi(x)
@@ -45,7 +49,9 @@ typedef long long i64;
 #define AS_U32(x)             __float_as_uint(x)
 #define AS_F32(x)             __uint_as_float(x)
 #define MUL_HI(a, b)          __umulhi(a, b)
+#define DOT4(a, b, c)         __dp4a((int)(a), (int)(b), (int)(c))
 #define WARP_XOR(v, mask)     __shfl_xor_sync(0xffffffffu, v, mask)
+#define WARP_SYNC()           __syncwarp()
 #define INF                   __int_as_float(0x7f800000)
 #define UNROLL                _Pragma("unroll")
 #else
@@ -56,8 +62,9 @@ typedef long long i64;
     {                                                                                                        \
         name##_body(*(const struct name##_args *)args);                                                      \
     }                                                                                                        \
-    const nm_device_kernel nm_device_##name = {#name, threads, meets, sizeof(struct name##_args),            \
-                                               name##_entry};                                                \
+    static int64_t name##_launches;                                                                          \
+    const nm_device_kernel nm_device_##name = {                                                              \
+        #name, threads, meets, sizeof(struct name##_args), name##_entry, &name##_launches};                  \
     static void name##_body(const struct name##_args a)
 #define KERNEL(name, threads) DIALECT_KERNEL(name, threads, true)
 #define EACH(name, threads)   DIALECT_KERNEL(name, threads, false)
@@ -72,6 +79,8 @@ typedef long long i64;
 #define SQRT(x)               sqrtf(x)
 #define SQRT64(x)             sqrt(x)
 #define LOG(x)                logf(x)
+#define CEIL(x)               ceilf(x)
+#define RINT(x)               rintf(x)
 #define POW(x, y)             powf(x, y)
 #define LOG64(x)              log(x)
 #define COSPI64(x)            cos(3.14159265358979323846 * (x))
@@ -80,7 +89,9 @@ typedef long long i64;
 #define AS_U32(x)             nm_emulator_bits(x)
 #define AS_F32(x)             nm_emulator_float(x)
 #define MUL_HI(a, b)          ((u32)(((u64)(u32)(a) * (u32)(b)) >> 32))
+#define DOT4(a, b, c)         nm_emulator_dot4(a, b, c)
 #define WARP_XOR(v, mask)     nm_emulator_warp_xor(v, mask)
+#define WARP_SYNC()           nm_emulator_warp_sync()
 #define INF                   INFINITY
 #define UNROLL                /* arrays in registers are a matter of the GPU */
 #endif
@@ -168,10 +179,10 @@ FN float drop_factor(struct ddrop drop, int row, int col)
     const u32 column = (u32)col, slot = column / 16 % 8;
     const struct dwords words =
         philox(column / 128 * 16 + column % 16, (u32)row, 2u << 24 | drop.site, drop.step, drop.seed);
-    const u32 pair = slot / 2, word = pair == 0   ? words.w[0]
-                                      : pair == 1 ? words.w[1]
-                                      : pair == 2 ? words.w[2]
-                                                  : words.w[3];
+    const u32 index = slot / 2, word = index == 0   ? words.w[0]
+                                       : index == 1 ? words.w[1]
+                                       : index == 2 ? words.w[2]
+                                                    : words.w[3];
     return (slot & 1 ? word >> 16 : word & 0xFFFFu) >= drop.threshold ? drop.scale : 0;
 }
 

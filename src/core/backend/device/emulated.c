@@ -1,7 +1,33 @@
-/* The backend `emulated`: the device kernels, run by the emulator. */
+/* The backend `emulated`: the device kernels, run by the emulator. Its memory is the memory of the host. */
 #include "backend/device/launch.h"
 
-#include "backend/ref/ref.h"
+static void emulated_upload(nm_backend *b, const nm_upload_args *args)
+{
+    (void)b;
+    if (args->bytes)
+        memmove(args->device, args->host, args->bytes);
+}
+
+static void emulated_download(nm_backend *b, const nm_download_args *args)
+{
+    (void)b;
+    if (args->bytes)
+        memmove(args->host, args->device, args->bytes);
+}
+
+static void emulated_copy(nm_backend *b, const nm_copy_args *args)
+{
+    (void)b;
+    if (args->bytes)
+        memmove(args->to, args->from, args->bytes);
+}
+
+static void emulated_zero(nm_backend *b, const nm_zero_args *args)
+{
+    (void)b;
+    if (args->bytes)
+        memset(args->data, 0, args->bytes);
+}
 
 nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
 {
@@ -10,18 +36,17 @@ nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options
 #endif
     if (options->dtype != NM_F32 || options->bf16)
         return nm_fail(err, NM_UNSUPPORTED, "backend emulated computes in float32 only");
-    const nm_kernels *ref = nm_ref_kernels(NM_F32, false);
     nm_kernels *k = &backend->k;
-    *k = (nm_kernels){.upload = ref->upload,
-                      .download = ref->download,
-                      .copy = ref->copy,
-                      .zero = ref->zero,
-                      .pack = ref->pack,
-                      .pack_int8 = ref->pack_int8};
+    *k = (nm_kernels){.upload = emulated_upload,
+                      .download = emulated_download,
+                      .copy = emulated_copy,
+                      .zero = emulated_zero};
     nm_device_elementwise(k);
     nm_device_sequences(k);
     nm_device_norms(k);
     nm_device_products(k);
     nm_device_loss(k);
+    nm_device_attentions(k);
+    nm_device_structures(k);
     return NM_OK;
 }

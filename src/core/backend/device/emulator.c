@@ -265,6 +265,7 @@ void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t b
     NM_ASSERT(kernel->threads % WARP_THREADS == 0 && kernel->threads <= MAX_THREADS);
     /* limits of CUDA's grids */
     NM_ASSERT(blocks_x > 0 && blocks_x <= INT32_MAX && blocks_y > 0 && blocks_y <= 65535);
+    __atomic_add_fetch(kernel->launches, 1, __ATOMIC_RELAXED);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
     for (int64_t i = 0; i < blocks_x * blocks_y; i++) {
         nm_emulator_block = (int)(i % blocks_x);
@@ -296,16 +297,28 @@ void nm_emulator_barrier(void)
     TSAN(__tsan_acquire(&m->barrier));
 }
 
-float nm_emulator_warp_xor(float v, int mask)
+/* The threads of a warp wait for each other. */
+static void meet_warp(machine *m)
 {
-    machine *m = self;
+    const int me = m->current;
     if (!m->kernel->meets)
         fail(m, "a warp operation in a kernel whose threads do not meet");
-    const int me = m->current, parity = m->parity[me] ^= 1;
-    m->values[parity][me] = v;
     m->state[me] = FIBER_AT_WARP;
     TSAN(__tsan_release(&m->warp[me / WARP_THREADS]));
     leave(m);
     TSAN(__tsan_acquire(&m->warp[me / WARP_THREADS]));
+}
+
+void nm_emulator_warp_sync(void)
+{
+    meet_warp(self);
+}
+
+float nm_emulator_warp_xor(float v, int mask)
+{
+    machine *m = self;
+    const int me = m->current, parity = m->parity[me] ^= 1;
+    m->values[parity][me] = v;
+    meet_warp(m);
     return m->values[parity][me ^ mask];
 }

@@ -23,6 +23,7 @@ typedef struct nm_device_kernel {
     bool meets;        /* has barriers or warp operations; otherwise its threads run without fibers */
     size_t args_bytes; /* size of the struct of arguments */
     void (*entry)(const void *args);
+    int64_t *launches; /* by the emulator, of this process */
 } nm_device_kernel;
 
 /* Order in which the threads of a block run between barriers. Results that depend on it show a missing
@@ -43,6 +44,7 @@ extern _Thread_local int nm_emulator_thread, nm_emulator_block, nm_emulator_bloc
 /* The n-th call of every thread of a block returns the same memory. */
 void *nm_emulator_shared(size_t bytes);
 void nm_emulator_barrier(void);
+void nm_emulator_warp_sync(void);
 float nm_emulator_warp_xor(float v, int mask);
 
 static inline u32 nm_emulator_bits(float x)
@@ -57,6 +59,13 @@ static inline float nm_emulator_float(u32 bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+static inline int nm_emulator_dot4(int a, int b, int c)
+{
+    for (int i = 0; i < 4; i++)
+        c += (int8_t)((u32)a >> 8 * i) * (int8_t)((u32)b >> 8 * i);
+    return c;
 }
 
 #endif

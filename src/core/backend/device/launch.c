@@ -17,6 +17,16 @@ dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes)
     return nm_device_address(nm_backend_scratch(b, slot, bytes));
 }
 
+dptr nm_device_offsets(nm_backend *b, const nm_packing *packing, int number)
+{
+    if (packing->device_offsets)
+        return nm_device_address(packing->device_offsets);
+    const size_t bytes = ((size_t)packing->n_seqs + 1) * sizeof(int32_t);
+    const dptr copy = nm_device_scratch(b, NM_DEVICE_ROWS, 2 * bytes) + (dptr)((size_t)number * bytes);
+    NM_CALL(b, upload, .host = packing->offsets, .bytes = bytes, .device = (void *)(uintptr_t)copy);
+    return copy;
+}
+
 struct ddrop nm_device_drop(const nm_dropout *drop)
 {
     if (!drop || nm_dropout_threshold(drop->rate) == 0)

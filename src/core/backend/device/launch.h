@@ -11,7 +11,7 @@
 NM_DEVICE_KERNELS(K)
 #undef K
 
-/* The backend `emulated`: fills the rows of NM_KERNELS that have kernels of the dialect. The others are NULL.
+/* The backend `emulated`: every row of NM_KERNELS.
  * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
 nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
@@ -21,6 +21,8 @@ void nm_device_sequences(nm_kernels *k);
 void nm_device_norms(nm_kernels *k);
 void nm_device_products(nm_kernels *k);
 void nm_device_loss(nm_kernels *k);
+void nm_device_attentions(nm_kernels *k);
+void nm_device_structures(nm_kernels *k);
 
 /* Launches a kernel on blocks_x * blocks_y blocks; nothing if there are none. */
 void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
@@ -30,7 +32,13 @@ void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blo
                      sizeof(struct kernel##_args))
 
 /* Scratch memory of the device, as nm_backend_scratch. */
-enum { NM_DEVICE_PARTIALS, NM_DEVICE_TOTALS, NM_DEVICE_LOGITS, NM_DEVICE_ROWS };
+enum {
+    NM_DEVICE_PARTIALS,
+    NM_DEVICE_TOTALS,
+    NM_DEVICE_LOGITS,
+    NM_DEVICE_WORK = NM_DEVICE_LOGITS, /* of kernels that have no logits */
+    NM_DEVICE_ROWS
+};
 dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes);
 
 static inline dptr nm_device_address(const void *memory)
@@ -47,6 +55,10 @@ static inline bool nm_device_same_shape(nm_mat a, nm_mat b)
 {
     return a.rows == b.rows && a.cols == b.cols;
 }
+
+/* The offsets of a packing in device memory: its device_offsets, or a copy in scratch memory. A kernel with
+ * two packings numbers them 0 and 1; both have the same number of sequences. */
+dptr nm_device_offsets(nm_backend *b, const nm_packing *packing, int number);
 
 struct ddrop nm_device_drop(const nm_dropout *drop);
 /* NULL: without data */

@@ -245,6 +245,136 @@ struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
     int k, also, log_sum, ignored;
 };
 
+enum { TILE_ROWS = 32 }; /* queries, or keys, of a tile */
+/* Queries, keys and scores of an attention. */
+struct dattention {
+    struct dmat q, k, positions; /* positions.data 0: no relative positions */
+    dptr q_offsets, k_offsets, key_bias, distance_bias;
+    struct ddrop drop;
+    float scale;
+    int heads, causal, window, zero_row, bf16;
+};
+struct attention_args {
+    struct dattention x;
+    struct dmat v, out; /* out.data 0: only lse */
+    dptr lse;
+    int tiles, pad; /* of the longest sequence */
+};
+struct attention_delta_args {
+    struct dmat out, dout;
+    dptr delta;
+    int heads, pad;
+};
+struct attention_gradients {
+    struct dattention x;
+    struct dmat v, dout, dq, dk, dv;
+    struct dmat dq_distances; /* the part of dq that relative positions contribute */
+    dptr lse, delta;
+    dptr given, given_keys; /* of guided alignment, which has no v */
+    float grad_factor;
+    int tiles, add, pad; /* add: dq +=, dk += */
+};
+struct attention_grad_q_args {
+    struct attention_gradients g;
+};
+struct attention_grad_kv_args {
+    struct attention_gradients g;
+};
+struct guided_loss_args {
+    struct dmat q, k;
+    dptr q_offsets, k_offsets, given, given_keys, lse, loss;
+    double weight;
+    float scale;
+    int pad;
+};
+struct attention_cached_args {
+    struct dmat q, k, v, out;
+    dptr rows, offsets;
+    float scale;
+    int heads, key_heads, bf16;
+};
+
+struct dterm {
+    struct dmat q, k, v, positions, core;
+    dptr offsets, content_bias, position_bias;
+    int length, causal;
+};
+struct term_weights_args {
+    struct dterm x;
+    struct dmat t; /* [tokens, length^2] */
+};
+struct term_key_grad_args {
+    struct dterm x;
+    struct dmat dt, dc; /* dc: [tokens, length * h] */
+};
+struct term_grad_args {
+    struct dterm x;
+    struct dmat dt, dc, dq, dk, dv, dp; /* dp: [tokens, h] */
+    struct dmat sums;                   /* [tokens, 3 h] */
+};
+struct term_positions_grad_args {
+    struct dmat dp, dpositions;
+    dptr offsets;
+    int segments, pad;
+};
+struct crf_sums_args {
+    struct dmat emissions;
+    dptr transitions, start, end, offsets, gold;
+    dptr alpha, beta; /* float [tokens, tags] */
+    dptr loss;        /* double [sequences] */
+};
+struct crf_tags_grad_args {
+    struct dmat emissions;
+    dptr alpha, beta, gold, d_emissions, norm; /* norm: float [tokens] */
+    float grad_scale;
+    int pad;
+};
+struct crf_counts_grad_args {
+    struct dmat emissions;
+    dptr transitions, alpha, beta, norm, offsets, gold, d_emissions, d_transitions, d_start, d_end;
+    float grad_scale;
+    int sequences;
+};
+
+struct round_int8_args {
+    struct dmat m;
+};
+struct pack_int8_args {
+    struct dmat weight;
+    dptr packed;
+    i64 panels;
+};
+struct quantize_rows_args {
+    struct dmat x;
+    dptr out, scales; /* out: 4-byte words [rows, fours] */
+};
+struct linear_int8_args {
+    struct dmat y;
+    dptr x, scales, packed, bias; /* x, scales: of quantize_rows */
+    i64 panels;
+    int fours, first, relu, pad;
+};
+
+struct dwindows {
+    int height, width, size, stride, padding;
+    int down, across; /* windows of an image */
+    int pad;
+};
+struct patches_args {
+    struct dmat x, out;
+    struct dwindows w;
+};
+struct window_mean_args {
+    struct dmat x, out;
+    struct dwindows w;
+};
+struct windows_grad_args {
+    struct dmat dout, dx;
+    struct dwindows w;
+    float divisor;
+    int part, add, pad;
+};
+
 /* All kernels, by name. */
 /* clang-format off */
 #define NM_DEVICE_KERNELS(K)                                                                             \
@@ -253,7 +383,11 @@ struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
     K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max) K(pool_max_grad)                                \
     K(token_norm) K(token_norm_grad) K(seed_norm) K(seed_norm_grad) K(row_scale) K(feature_sums)           \
     K(feature_norm) K(feature_norm_grad) K(gemm) K(linear_selected)                                        \
-    K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)
+    K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)                                             \
+    K(attention) K(attention_delta) K(attention_grad_q) K(attention_grad_kv) K(guided_loss)                \
+    K(attention_cached) K(term_weights) K(term_key_grad) K(term_grad) K(term_positions_grad)               \
+    K(crf_sums) K(crf_tags_grad) K(crf_counts_grad)                                                        \
+    K(round_int8) K(pack_int8) K(quantize_rows) K(linear_int8) K(patches) K(window_mean) K(windows_grad)
 /* clang-format on */
 
 #endif
