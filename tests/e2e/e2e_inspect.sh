@@ -23,7 +23,8 @@ write_recipe small.ini data.folder=data data.max_length=40 model.preset=tiny mod
 # ---- during training ----
 "$NORMA" train small.ini 2>err || fail "train: $(cat err)"
 log=runs/small/log.jsonl
-for instrument in distance deviation gradient_parts gain gradient scale update_ratio moments; do
+for instrument in distance deviation gradient_parts gain gradient scale update_ratio effective_rate moments residual_share massive \
+    attention_entropy; do
     has $log "{\"type\":\"probe\",\"update\":30,\"instrument\":\"$instrument\",\"site\":\""
 done
 grep '"type":"probe"' $log | grep -v '"update":[123]0,' && fail "an instrument recorded another update"

@@ -133,7 +133,7 @@ static struct recording {
     const nm_train_hooks *hooks;
     site sites[MAX_SITES];
     int n;
-    double *params, *grads, units;
+    double *params, *grads, units, learning_rate;
     json_t *lines;
 } record;
 
@@ -197,7 +197,19 @@ static void record_norm(void *user, const nm_norm_call *call, bool backward)
     record.hooks->on_norm(record.hooks->user, call, backward);
 }
 
-static void record_gradients(void *user, const nm_model *model, double units)
+static void record_residual(void *user, const nm_residual_call *call)
+{
+    (void)user;
+    record.hooks->on_residual(record.hooks->user, call);
+}
+
+static void record_attention(void *user, const nm_attention_call *call)
+{
+    (void)user;
+    record.hooks->on_attention(record.hooks->user, call);
+}
+
+static void record_gradients(void *user, const nm_model *model, double units, double learning_rate)
 {
     (void)user;
     record.grads = copy_floats(model->backend, model->params.grads, model->params.n_elements);
@@ -207,7 +219,8 @@ static void record_gradients(void *user, const nm_model *model, double units)
             s->after[k] = copy_floats(model->backend, s->norm->state[k], (size_t)s->width);
     }
     record.units = units;
-    record.hooks->on_gradients(record.hooks->user, model, units);
+    record.learning_rate = learning_rate;
+    record.hooks->on_gradients(record.hooks->user, model, units, learning_rate);
 }
 
 static json_t *record_updated(void *user, const nm_model *model)
@@ -356,7 +369,7 @@ static void check_penalty(const site *s)
 
 static void check_parameters(const nm_model *model)
 {
-    double gradient = 0, layer = 0, moved = 0, length = 0;
+    double gradient = 0, layer = 0, moved = 0, length = 0, after = 0, dot = 0;
     for (size_t p = 0; p < model->params.n; p++) {
         const nm_param *param = model->params.list[p];
         size_t n = (size_t)param->tensor.rows * (size_t)param->tensor.cols;
@@ -367,11 +380,23 @@ static void check_parameters(const nm_model *model)
             layer += !strncmp(param->tensor.name, "enc.0.ffn.", 10) ? g * g : 0;
             moved += step * step;
             length += w * w;
+            after += (w + step) * (w + step);
+            dot += w * (w + step);
         }
     }
     check_value(line_of("gradient", ""), "norm", sqrt(gradient));
     check_value(line_of("gradient", "enc.0.ffn"), "norm", sqrt(layer));
     check_value(line_of("update_ratio", ""), "ratio", sqrt(moved / length));
+    assert_true(record.learning_rate > 0);
+    const json_t *effective = line_of("effective_rate", "");
+    check_value(effective, "by_square", record.learning_rate / length);
+    check_value(effective, "by_norm", record.learning_rate / sqrt(length));
+    /* The angle from its definition. In double, the cosine of an angle of 1e-2 is exact to 1e-12 of 1 - cos. */
+    const double angle = json_number_value(json_object_get(effective, "angle")),
+                 expected = acos(dot / sqrt(length * after));
+    assert_true(expected > 1e-4 && expected < 1);
+    if (!(fabs(angle - expected) < 1e-3 * expected))
+        fail_msg("angle %.9g, expected %.9g", angle, expected);
 }
 
 static void check_scale(const site *s)
@@ -415,7 +440,9 @@ static void record_run(const char *norm, const char *updates, void (*check)(void
     char *folder = tiny_folder();
     assert_int_equal(nm_probe_create(&probe, options, &err), NM_OK);
     record.hooks = nm_probe_hooks(probe);
-    nm_train_hooks around = {NULL, record_is_due, record_norm, record_gradients, record_updated};
+    nm_train_hooks around = {
+        NULL,          record_is_due, record_norm, record_residual, record_attention, record_gradients,
+        record_updated};
     nm_train_callbacks callbacks = {.hooks = &around};
     if (nm_trainer_open(&record.trainer, &nm_task_translation, options, folder, false, &callbacks, &err) !=
         NM_OK)

@@ -150,7 +150,8 @@ static nm_tensor *joined_key_values(nm_tape *tape, nm_key_values kv, nm_head_wid
 
 /* Keys are the columns from k_first of their tensor, followed by the values. The scale is 1/sqrt(width of a
  * value head) even if keys have another width, as in declare-lab's classifier. */
-static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, bool causal, int32_t window)
+static nm_attention_shape attention_shape(nm_head_widths w, const nm_sublayer_attention *attention,
+                                          int32_t k_first, bool causal)
 {
     return (nm_attention_shape){.key_width = w.heads * w.key,
                                 .value_width = w.heads * w.value,
@@ -158,8 +159,9 @@ static nm_attention_shape attention_shape(nm_head_widths w, int32_t k_first, boo
                                 .v_first = k_first + w.heads * w.key,
                                 .heads = w.heads,
                                 .causal = causal,
-                                .window = window,
-                                .scale = 1 / sqrt((double)w.value)};
+                                .window = attention->window,
+                                .scale = 1 / sqrt((double)w.value),
+                                .site = attention->norm->site.name};
 }
 
 nm_tensor *nm_softmax_output(nm_tape *tape, const nm_sublayer_attention *attention, nm_tensor *h)
@@ -188,7 +190,7 @@ nm_tensor *nm_softmax_self(nm_tape *tape, const nm_stack *stack, const nm_sublay
         kv = joined_key_values(tape, parts, w);
         nm_tape_discard(tape, qkv);
     }
-    const nm_attention_shape shape = attention_shape(w, q == kv ? queries : 0, c->decoder, self->window);
+    const nm_attention_shape shape = attention_shape(w, self, q == kv ? queries : 0, c->decoder);
     h = nm_attention(tape, q, kv, &shape, packing, packing, c->attention_drop);
     nm_tape_keep_operand(tape, q);
     if (kv != q)
@@ -212,7 +214,7 @@ nm_tensor *nm_softmax_cross(nm_tape *tape, const nm_stack *stack, const nm_subla
                                                  nm_column_copy(tape, kv, keys, w.heads * w.value), NULL),
                                w);
     }
-    const nm_attention_shape shape = attention_shape(w, 0, false, 0);
+    const nm_attention_shape shape = attention_shape(w, cross, 0, false);
     if (guide)
         nm_guided_attention(tape, q, kv, &shape, packing, memory->packing, guide);
     h = nm_attention(tape, q, kv, &shape, packing, memory->packing, c->attention_drop);

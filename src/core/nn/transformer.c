@@ -449,6 +449,7 @@ static void end_sublayer(nm_tape *tape, const layer_call *call, const nm_sublaye
     } else {
         s->x = s->h = nm_residual(tape, x, f, drop);
     }
+    nm_tape_report_residual(tape, sublayer->norm->site.name, x, f, s->x, NULL);
     /* F's linear layers read h in the backward pass, and nothing reads f. */
     nm_tape_keep_operand(tape, h);
     nm_tape_discard(tape, f);

@@ -15,6 +15,9 @@ typedef struct nm_instrument { /* any function may be NULL */
     const char *name;
     /* after each call of a norm */
     void (*norm)(nm_probe_record *record, const nm_norm_call *call, bool backward);
+    /* after each residual connection, and each softmax attention */
+    void (*residual)(nm_probe_record *record, const nm_residual_call *call);
+    void (*attention)(nm_probe_record *record, const nm_attention_call *call);
     void (*gradients)(nm_probe_record *record, const nm_model *model); /* before the optimizer step */
     void (*updated)(nm_probe_record *record, const nm_model *model);   /* after the optimizer step */
     void (*release)(nm_probe_record *record);
@@ -26,9 +29,10 @@ struct nm_probe_record {
     /* Number of target tokens or examples that the gradients are summed over; set for `gradients` and
      * `updated`. */
     double n_targets;
-    json_t *lines;       /* array of the lines of this update */
-    nm_backend *backend; /* NULL before the first call */
-    void *state;         /* of the instrument, kept between updates, freed by its release */
+    double learning_rate; /* of the schedule; set for `gradients` and `updated` */
+    json_t *lines;        /* array of the lines of this update */
+    nm_backend *backend;  /* NULL before the first call */
+    void *state;          /* of the instrument, kept between updates, freed by its release */
 };
 
 /* A new line of the log, owned by the record. */

@@ -20,7 +20,11 @@
     I(scale) \
     I(penalty) \
     I(update_ratio) \
-    I(moments)
+    I(effective_rate) \
+    I(moments) \
+    I(residual_share) \
+    I(massive) \
+    I(attention_entropy)
 
 #define I(name) extern const nm_instrument nm_instrument_##name;
 INSTRUMENTS(I)
@@ -91,13 +95,34 @@ static void on_norm(void *user, const nm_norm_call *call, bool backward)
     }
 }
 
-static void on_gradients(void *user, const nm_model *model, double n_targets)
+static void on_residual(void *user, const nm_residual_call *call)
+{
+    nm_probe *probe = user;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_probe_record *record = &probe->records[i];
+        if (record->instrument && record->instrument->residual)
+            record->instrument->residual(record, call);
+    }
+}
+
+static void on_attention(void *user, const nm_attention_call *call)
+{
+    nm_probe *probe = user;
+    for (int i = 0; i < N_INSTRUMENTS; i++) {
+        nm_probe_record *record = &probe->records[i];
+        if (record->instrument && record->instrument->attention)
+            record->instrument->attention(record, call);
+    }
+}
+
+static void on_gradients(void *user, const nm_model *model, double n_targets, double learning_rate)
 {
     nm_probe *probe = user;
     for (int i = 0; i < N_INSTRUMENTS; i++) {
         nm_probe_record *record = &probe->records[i];
         record->backend = model->backend;
         record->n_targets = n_targets;
+        record->learning_rate = learning_rate;
         if (record->instrument && record->instrument->gradients)
             record->instrument->gradients(record, model);
     }
@@ -152,7 +177,8 @@ nm_status nm_probe_create(nm_probe **out, const nm_options *options, nm_error *e
     *out = NULL;
     nm_probe *probe = nm_allocate(sizeof *probe);
     probe->config = *config;
-    probe->hooks = (nm_train_hooks){probe, is_due, on_norm, on_gradients, on_updated};
+    probe->hooks =
+        (nm_train_hooks){probe, is_due, on_norm, on_residual, on_attention, on_gradients, on_updated};
     /* An unknown name is an error even if no measurements are enabled. */
     nm_status status = select_instruments(probe, config->instruments, err);
     if (status == NM_OK && (config->every || config->checkpoints))

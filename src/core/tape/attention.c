@@ -61,12 +61,22 @@ nm_tensor *nm_attention(nm_tape *tape, nm_tensor *q, nm_tensor *kv, const nm_att
     NM_ASSERT(q->rows == q_packing->n_tokens && kv->rows == k_packing->n_tokens);
     *s = (attention_saved){*shape, *q_packing, *k_packing, drop, lse};
     nm_backend *b = tape->backend;
-    NM_CALL(b, attention, .q = nm_mat_columns(b, nm_tensor_mat(q), 0, shape->key_width),
-            .k = nm_mat_columns(b, nm_tensor_mat(kv), shape->k_first, shape->key_width),
-            .v = nm_mat_columns(b, nm_tensor_mat(kv), shape->v_first, shape->value_width),
-            .q_packing = q_packing, .k_packing = k_packing, .heads = shape->heads, .causal = shape->causal,
-            .window = shape->window, .scale = shape->scale, .drop = &s->drop, .out = nm_tensor_mat(out),
-            .lse = lse);
+    const nm_attention_args args = {
+        .q = nm_mat_columns(b, nm_tensor_mat(q), 0, shape->key_width),
+        .k = nm_mat_columns(b, nm_tensor_mat(kv), shape->k_first, shape->key_width),
+        .v = nm_mat_columns(b, nm_tensor_mat(kv), shape->v_first, shape->value_width),
+        .q_packing = q_packing,
+        .k_packing = k_packing,
+        .heads = shape->heads,
+        .causal = shape->causal,
+        .window = shape->window,
+        .scale = shape->scale,
+        .drop = &s->drop,
+        .out = nm_tensor_mat(out),
+        .lse = lse};
+    b->k.attention(b, &args);
+    if (tape->listen_attention && shape->site && !tape->recomputed)
+        tape->listen_attention(tape->listener, &(nm_attention_call){b, shape->site, &args});
     nm_node *node = nm_tape_record(tape, &attention_op, out, s);
     node->in[0] = q;
     node->in[1] = kv;

@@ -50,6 +50,23 @@ typedef struct nm_gradient_observer {
     void (*node_finished)(struct nm_gradient_observer *observer);
 } nm_gradient_observer;
 
+/* A residual connection of a stack, for instruments. Matrices are [tokens, d] and contiguous. */
+typedef struct nm_residual_call {
+    nm_backend *backend;
+    const char *site; /* its norm, "enc.0.self.norm" */
+    nm_mat stream,
+        branch;       /* the terms of the sum, x and F, as scaled by the residual form; F without dropout */
+    nm_mat out;       /* the residual stream after the sublayer; with post-norm, normalized */
+    nm_tensor *omega; /* parameter of the residual form admin; NULL for others */
+} nm_residual_call;
+
+/* Softmax attention, for instruments. */
+typedef struct nm_attention_call {
+    nm_backend *backend;
+    const char *site; /* the norm of its sublayer, "enc.0.self.norm" */
+    const nm_attention_args *args;
+} nm_attention_call;
+
 typedef struct nm_penalty nm_penalty;
 struct nm_penalty {      /* an additional term of the loss */
     const double *value; /* device [1] */
@@ -83,6 +100,9 @@ struct nm_tape {
     bool batch_stats; /* for instruments: norms use batch statistics although the tape is not training */
     /* Called by instruments after each forward and backward call of a norm; NULL: none. */
     void (*listen)(void *listener, const nm_norm_call *call, bool backward);
+    /* The same for residual connections and softmax attention, in forward passes (tape/listen.c). */
+    void (*listen_residual)(void *listener, const nm_residual_call *call);
+    void (*listen_attention)(void *listener, const nm_attention_call *call);
     void *listener;
     nm_gradient_observer *observer; /* or NULL */
     nm_node unrecorded;             /* result of nm_tape_record if nothing is recorded */
@@ -148,6 +168,12 @@ void nm_tape_truncate(nm_tape *tape, int first, const nm_tensor *kept);
 nm_tensor *nm_recomputed_segment(nm_tape *tape, nm_tensor *(*segment)(nm_tape *tape, const void *context),
                                  const void *context, size_t bytes);
 
+/* Passes a residual connection to the instruments that listen, unless a recomputed segment repeats it. */
+void nm_tape_report_residual(nm_tape *tape, const char *site, const nm_tensor *stream,
+                             const nm_tensor *branch, const nm_tensor *out, nm_tensor *omega);
+/* Variance over all elements of a matrix, computed on the host in double. */
+double nm_mat_variance(nm_backend *backend, nm_mat mat);
+
 nm_mat nm_tensor_mat(const nm_tensor *tensor);
 /* A view of the columns first .. first + cols - 1. */
 nm_mat nm_mat_columns(const nm_backend *backend, nm_mat mat, int32_t first, int32_t cols);
@@ -200,6 +226,7 @@ typedef struct nm_attention_shape {
     bool causal;
     int32_t window; /* see nm_attention_args; 0: none */
     double scale;
+    const char *site; /* for instruments, see nm_attention_call; NULL: they do not measure this attention */
 } nm_attention_shape;
 /* Multi-head scaled dot-product attention, [query tokens, value_width]. No other operation may read q or kv,
  * except nm_guided_attention. */

@@ -252,16 +252,22 @@ static nm_status compare_checked(nm_trainer *trainer, nm_error *err)
                          update, shard, owner, checker);
 }
 
+/* hooks NULL: none. */
+static void listen(nm_tape *tape, const nm_train_hooks *hooks)
+{
+    tape->listen = hooks ? hooks->on_norm : NULL;
+    tape->listen_residual = hooks ? hooks->on_residual : NULL;
+    tape->listen_attention = hooks ? hooks->on_attention : NULL;
+    tape->listener = hooks ? hooks->user : NULL;
+}
+
 static void start_hooks(nm_trainer *trainer)
 {
     const nm_train_hooks *hooks = trainer->callbacks.hooks;
     trainer->hooks_due =
         hooks && hooks->is_due(hooks->user, trainer->state.update + 1, checkpoint_is_due(trainer));
-    if (trainer->hooks_due) {
-        nm_tape *first = trainer->lockstep ? &trainer->lanes[0].tape : &trainer->tape;
-        first->listen = hooks->on_norm;
-        first->listener = hooks->user;
-    }
+    if (trainer->hooks_due)
+        listen(trainer->lockstep ? &trainer->lanes[0].tape : &trainer->tape, hooks);
 }
 
 static double chance_loss(const nm_trainer *trainer)
@@ -315,7 +321,7 @@ static nm_status compute_separately(nm_trainer *trainer, nm_error *err)
         if (draw.last && !trainer->check.due)
             trainer->tape.observer = nm_shard_tree_send_during(&trainer->shards, shard);
         nm_status status = pass(trainer, &trainer->tape, &batch, draw.step, &sums, err);
-        trainer->tape.listen = NULL;
+        listen(&trainer->tape, NULL);
         trainer->tape.observer = NULL;
         NM_TRY(status);
         if (trainer->check.due && shard == trainer->check.shard)
@@ -348,7 +354,7 @@ static nm_status compute_in_lockstep(nm_trainer *trainer, nm_error *err)
         lane->batch = read_batch(trainer, &draw, &lane->host);
     }
     nm_status status = nm_lockstep_run(trainer->lockstep, run_lane, trainer, err);
-    trainer->lanes[0].tape.listen = NULL;
+    listen(&trainer->lanes[0].tape, NULL);
     for (int32_t i = 0; status == NM_OK && i < trainer->n_lanes; i++) {
         nm_lane *lane = &trainer->lanes[i];
         if (lane->status != NM_OK && !lane->tape.joiner->failed) {
@@ -421,7 +427,7 @@ static nm_status update(nm_trainer *trainer, nm_training_progress *progress, nm_
     double scale = 1 / n_targets, lr = nm_schedule_lr(&trainer->schedule, state->update + 1);
     scale *= nm_optimizer_clip_factor(trainer->config->max_grad_norm, norm);
     if (trainer->hooks_due)
-        trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets);
+        trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets, lr);
     NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));
     add_update(state, &total, norm);
     *progress = (nm_training_progress){.update = state->update,
