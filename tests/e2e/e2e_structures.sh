@@ -62,8 +62,10 @@ done <<'EOF'
 --model.rope half --model.positions none --model.key_value_heads 2 --model.qk_norm head
 --model.rope interleaved --model.qk_norm full --model.v_norm head --model.qk_norm_after_rope true
 --model.head_width 6 --model.qk_norm head --model.qk_norm_type layer
+--model.norm_position post --model.residual admin --model.init admin
+--model.preset tfixup --model.width 16 --model.ff 32 --model.heads 2
 EOF
-[ $n = 11 ] || fail "$n structures"
+[ $n = 13 ] || fail "$n structures"
 
 # ---- formats without these parts ----
 refuses 7 "CTranslate2's Transformer has no model.norm_position other than pre and post" convert run1 -o x --to ctranslate2
@@ -72,6 +74,13 @@ refuses 7 'has no model.rope' convert run10 -o x --to ctranslate2
 
 # ---- combinations and options without effect ----
 refuses 2 'model.residual = deepnorm needs model.norm_position = post' train small.ini --model.residual deepnorm --run.folder x
+refuses 2 'needs model.residual = admin' train small.ini --model.norm_position post --model.init admin --run.folder x
+"$NORMA" train small.ini --model.norm_position post --model.residual deepnorm --train.updates 1 --run.folder warned 2>err ||
+    fail "train: $(cat err)"
+has err 'warning: model.residual = deepnorm without its initialization: deep models may not train; set model.init = deepnorm'
+"$NORMA" train small.ini --model.norm_position post --model.residual deepnorm --model.init torchscale --train.updates 1 \
+    --run.folder silent 2>err || fail "train: $(cat err)"
+grep 'without its initialization' err && fail "a warning about the initialization of the released code"
 refuses 2 'only mix has layers of both positions' train small.ini --model.post_layers 1 --run.folder x
 refuses 2 'not a multiple of model.key_value_heads = 3' train small.ini --model.key_value_heads 3 --run.folder x
 

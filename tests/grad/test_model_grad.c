@@ -101,6 +101,7 @@ static void test_structures(void **state)
         {"model.norm_position", "mix", "model.norm", "batch", "model.decoder_norm", "batch"},
         {"model.norm_position", "sub", "model.init", "subln", "model.residual", "depth-scaled"},
         {"model.norm_position", "post", "model.residual", "deepnorm", "model.init", "deepnorm"},
+        {"model.norm_position", "post", "model.residual", "admin", "model.init", "admin"},
         {"model.norm_position", "post", "model.residual", "resi-dual", "model.init", "torchscale"},
         {"model.residual", "layerscale", "model.layer_scale", "0.7", "model.norm_position", "sandwich"},
         {"model.residual", "rezero", "model.norm", "none", "model.init", "tfixup"},

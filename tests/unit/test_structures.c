@@ -340,6 +340,8 @@ static void test_refused(void **state)
         {&nm_model_lm, "residual=deepnorm", "deepnorm needs model.norm_position = post"},
         {&nm_model_lm, "residual=resi-dual norm_position=sandwich",
          "resi-dual needs model.norm_position = post"},
+        {&nm_model_lm, "residual=admin", "admin needs model.norm_position = post"},
+        {&nm_model_lm, "init=admin norm_position=post", "needs model.residual = admin"},
         {&nm_model_lm, "residual=depth-scaled norm_position=post", "scales the norms before sublayers"},
         {&nm_model_lm, "key_value_heads=3", "not a multiple of model.key_value_heads = 3"},
         {&nm_model_lm, "heads=3", "not a multiple of model.heads = 3"},

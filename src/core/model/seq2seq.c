@@ -15,8 +15,8 @@
 
 /* clang-format off */
 static const nm_option seq2seq_options[] = {
-    WORD(preset, "small", "tiny|small|iwslt|base|big|tears",
-        "Sizes, dropout rates and defaults of a known model."),
+    WORD(preset, "small", "tiny|small|iwslt|base|big|tears|tfixup",
+        "Sizes, dropout rates and defaults of a known model, or a structure (tfixup)."),
     NM_STACK_ROWS(nm_seq2seq_config, "256", "1024", "4",
                   "pre",
                   "0.3", "Dropout rate on the output of each sublayer.", "0.1", "0.1", "0.3"),
@@ -74,6 +74,9 @@ static const nm_preset seq2seq_presets[] = {
         "width=512 ff=2048 heads=8 encoder_layers=6 decoder_layers=6 dropout=0.3 attention_dropout=0.3 "
         "relu_dropout=0.3 embedding_dropout=0.3", "Sizes of Transformers without Tears, low-resource "
         "language pairs."},
+    /* a structure; sizes are set separately */
+    {"tfixup", "norm=none norm_position=pre residual=plain init=tfixup",
+        "Structure of T-Fixup: no norms, and an initialization that needs no warm-up."},
     {0}};
 /* clang-format on */
 

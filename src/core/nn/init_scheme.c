@@ -10,7 +10,8 @@
  *                 single stack sqrt(ln(2 L)); attention to the encoder has the factor 1
  *     tfixup      Xavier uniform;  encoder 0.67 N^(-1/4), decoder (9 M)^(-1/4), embeddings (9 N)^(-1/4) and
  *                 (9 M)^(-1/4);
- *                 queries and keys have the gain 1/sqrt(2) */
+ *                 queries and keys have the gain 1/sqrt(2)
+ * admin has fairseq's initial values, and train/profile_init.c sets omega of the residual connections. */
 #include "nn/init_scheme.h"
 
 #include <math.h>
@@ -120,7 +121,8 @@ nm_init nm_init_attention(nm_init_scheme scheme, nm_attention_widths widths, boo
 /* fairseq uses PyTorch's default for the biases of q, k and v. */
 nm_init nm_init_attention_bias(nm_init_scheme scheme, int32_t fan_in, bool output)
 {
-    bool uniform = !output && (scheme == NM_SCHEME_FAIRSEQ || scheme == NM_SCHEME_RBN);
+    bool uniform =
+        !output && (scheme == NM_SCHEME_FAIRSEQ || scheme == NM_SCHEME_RBN || scheme == NM_SCHEME_ADMIN);
     return uniform || has_torch_linear(scheme) ? torch_linear(fan_in) : zeros;
 }
 
@@ -136,7 +138,8 @@ nm_init nm_init_ffn(nm_init_scheme scheme, bool decoder, double fan_in, double f
         return torch_linear(fan_in);
     if (scheme == NM_SCHEME_XL)
         return xl_init;
-    bool uniform = scheme == NM_SCHEME_FAIRSEQ || scheme == NM_SCHEME_RBN || scheme == NM_SCHEME_TFIXUP;
+    bool uniform = scheme == NM_SCHEME_FAIRSEQ || scheme == NM_SCHEME_RBN || scheme == NM_SCHEME_TFIXUP ||
+                   scheme == NM_SCHEME_ADMIN;
     return uniform ? xavier_uniform(fan_in, fan_out, 1) : xavier_normal(fan_in, fan_out);
 }
 

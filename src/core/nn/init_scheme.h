@@ -18,13 +18,15 @@
     C(NM_SCHEME_TORCHSCALE, "torchscale") /* DeepNet's released code */                                      \
     C(NM_SCHEME_SUBLN, "subln")           /* Wang et al. 2022, Foundation Transformers (Magneto) */          \
     C(NM_SCHEME_TFIXUP,                                                                                      \
-      "tfixup") /* Huang et al. 2020, Improving Transformer Optimization Through Better Initialization */
+      "tfixup") /* Huang et al. 2020, Improving Transformer Optimization Through Better Initialization */    \
+    C(NM_SCHEME_ADMIN, "admin") /* Liu et al. 2020, Understanding the Difficulty of Training Transformers */
 NM_CHOICES(nm_init_scheme, NM_INIT_SCHEMES);
 
 #define NM_INIT_SCHEME_HELP                                                                                  \
     "Initialization of linear layers: Xavier normal, SmallInit, fairseq's, RBN's, PyTorch's defaults, "      \
-    "Transformer-XL's N(0, 0.02), that of DeepNorm (paper: deepnorm, released code: torchscale), of Sub-LN " \
-    "or T-Fixup."
+    "Transformer-XL's N(0, 0.02), that of DeepNorm (paper: deepnorm, released code: torchscale), of "        \
+    "Sub-LN, "                                                                                               \
+    "T-Fixup, or Admin (fairseq's, and a forward pass that sets omega of model.residual = admin)."
 
 /* Numbers of layers of the whole model; 0: it has no encoder, no decoder. */
 typedef struct nm_depths {

@@ -93,14 +93,38 @@ nm_status nm_stack_check(const nm_stack_options *c, bool has_heads, nm_error *er
                  c->norm_position == NM_SUB_NORM;
     if (has_heads)
         NM_TRY(check_heads(c, err));
-    if ((c->residual == NM_RESIDUAL_DEEPNORM || c->residual == NM_RESIDUAL_DUAL) && !post)
+#define WORD(constant, word) [constant] = word,
+    static const char *const forms[] = {NM_RESIDUAL_FORMS(WORD)};
+#undef WORD
+    bool needs_post = c->residual == NM_RESIDUAL_DEEPNORM || c->residual == NM_RESIDUAL_DUAL ||
+                      c->residual == NM_RESIDUAL_ADMIN;
+    if (needs_post && !post)
         return nm_fail(err, NM_USAGE, "model.residual = %s needs model.norm_position = post",
-                       c->residual == NM_RESIDUAL_DUAL ? "resi-dual" : "deepnorm");
+                       forms[c->residual]);
     if (c->residual == NM_RESIDUAL_DEPTH_SCALED && !input)
         return nm_fail(err, NM_USAGE,
                        "model.residual = depth-scaled scales the norms before sublayers and needs "
                        "model.norm_position = pre, sandwich or sub");
     return NM_OK;
+}
+
+char *nm_stack_init_warning(const nm_options *options)
+{
+    static const struct {
+        nm_residual_form form;
+        const char *residual, *init, *alternative;
+    } pairs[] = {{NM_RESIDUAL_DEEPNORM, "deepnorm", "deepnorm", "torchscale"},
+                 {NM_RESIDUAL_ADMIN, "admin", "admin", "admin"}};
+    char *init = nm_options_get(options, "model.init"), *warning = NULL;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (options_of(options)->residual == pairs[i].form &&
+            !(init && (!strcmp(init, pairs[i].init) || !strcmp(init, pairs[i].alternative))))
+            warning =
+                nm_format("model.residual = %s without its initialization: deep models may not train; %s%s",
+                          pairs[i].residual, init ? "set model.init = " : "this model has no model.init",
+                          init ? pairs[i].init : "");
+    free(init);
+    return warning;
 }
 
 nm_status nm_stack_require_plain(const nm_stack_options *c, const char *what, nm_error *err)
@@ -190,7 +214,8 @@ static nm_status build_common(const builder *to, const char *name, nm_sublayer *
     NM_TRY(add_inner_norm(to, c->norm, name, NULL, c->width, &sublayer->norm));
     if (c->position == NM_SANDWICH_NORM)
         NM_TRY(add_inner_norm(to, c->norm, name, "output", c->width, &sublayer->output_norm));
-    const nm_init initial = {NM_INIT_CONSTANT, c->layer_scale}, zero = {NM_INIT_CONSTANT, 0};
+    const nm_init initial = {NM_INIT_CONSTANT, c->layer_scale}, zero = {NM_INIT_CONSTANT, 0},
+                  one = {NM_INIT_CONSTANT, 1};
     if (c->residual == NM_RESIDUAL_LAYERSCALE)
         sublayer->scale =
             nm_params_add(to->params, 1, c->width, initial, "%s.%d.%s.scale", prefix, to->layer, name);
@@ -198,6 +223,9 @@ static nm_status build_common(const builder *to, const char *name, nm_sublayer *
         sublayer->scale = nm_params_add(to->params, 1, 1, zero, "%s.%d.%s.scale", prefix, to->layer, name);
     if (c->residual == NM_RESIDUAL_REZERO)
         sublayer->scale = to->stack->layers[to->layer].scale;
+    if (c->residual == NM_RESIDUAL_ADMIN)
+        sublayer->omega =
+            nm_params_add(to->params, 1, c->width, one, "%s.%d.%s.omega", prefix, to->layer, name);
     return NM_OK;
 }
 
@@ -271,6 +299,10 @@ static nm_status check_config(const nm_stack_config *c, nm_error *err)
 {
     if (c->init == NM_SCHEME_TFIXUP && !(c->depths.encoder && c->depths.decoder))
         return nm_fail(err, NM_USAGE, "model.init = tfixup is defined for models with encoder and decoder");
+    if (c->init == NM_SCHEME_ADMIN && c->residual != NM_RESIDUAL_ADMIN)
+        return nm_fail(err, NM_USAGE,
+                       "model.init = admin sets omega of the residual connections and needs "
+                       "model.residual = admin");
     if (c->post_layers > c->layers)
         return nm_fail(err, NM_USAGE, "model.post_layers = %d: the stack %s has %d layers", c->post_layers,
                        c->prefix, c->layers);
@@ -442,6 +474,8 @@ static void end_sublayer(nm_tape *tape, const layer_call *call, const nm_sublaye
     }
     if (c->residual == NM_RESIDUAL_DEEPNORM)
         x = nm_scaled(tape, x, nm_deepnorm_alpha(c->depths, c->decoder));
+    if (sublayer->omega)
+        x = nm_feature_scaled(tape, x, sublayer->omega);
     if (is_post(c, call->layer)) {
         s->x = s->h = nm_residual_normalize(tape, sublayer->norm, x, f, drop, &sum);
     } else if (next && normalizes_input(c, call->layer)) {
@@ -449,9 +483,10 @@ static void end_sublayer(nm_tape *tape, const layer_call *call, const nm_sublaye
     } else {
         s->x = s->h = nm_residual(tape, x, f, drop);
     }
-    nm_tape_report_residual(tape, sublayer->norm->site.name, x, f, s->x, NULL);
-    /* F's linear layers read h in the backward pass, and nothing reads f. */
-    nm_tape_keep_operand(tape, h);
+    nm_tape_report_residual(tape, sublayer->norm->site.name, x, f, s->x, sublayer->omega);
+    /* F's linear layers read h in the backward pass, as omega's gradient does, and nothing reads f. */
+    if (!sublayer->omega)
+        nm_tape_keep_operand(tape, h);
     nm_tape_discard(tape, f);
 }
 

@@ -13,6 +13,8 @@
  *     ffn(h) = W2 drop(f(W1 h + b1)) + b2
  * The residual forms replace x + F:
  *     deepnorm      alpha x + F                             (nm_deepnorm_alpha; post only)
+ *     admin         omega * x + F, omega one number per feature, initially 1 or set by the initialization
+ *                   admin (Liu et al. 2020; post only)
  *     depth-scaled  the input N(x) of F is divided by the square root of the layer's number, from 1
  *                   (LayerNorm Scaling)
  *     layerscale    x + g * F, g one number per feature     (Touvron et al. 2021)
@@ -42,7 +44,8 @@ NM_CHOICES(nm_norm_position, NM_NORM_POSITIONS);
     C(NM_RESIDUAL_DEEPNORM, "deepnorm")                                                                      \
     C(NM_RESIDUAL_DEPTH_SCALED, "depth-scaled")                                                              \
     C(NM_RESIDUAL_LAYERSCALE, "layerscale")                                                                  \
-    C(NM_RESIDUAL_SKIPINIT, "skipinit") C(NM_RESIDUAL_REZERO, "rezero") C(NM_RESIDUAL_DUAL, "resi-dual")
+    C(NM_RESIDUAL_SKIPINIT, "skipinit")                                                                      \
+    C(NM_RESIDUAL_REZERO, "rezero") C(NM_RESIDUAL_DUAL, "resi-dual") C(NM_RESIDUAL_ADMIN, "admin")
 NM_CHOICES(nm_residual_form, NM_RESIDUAL_FORMS);
 
 /* Values of model.activation: the kernel operation, the name in transformers, or NULL, and the number in
@@ -121,8 +124,8 @@ typedef struct nm_stack_options {
     NM_CHOICE(T, residual, "plain", NM_RESIDUAL_FORMS, \
         "Residual connections: x + f (plain), alpha x + f (deepnorm), inputs of sublayers divided by the " \
         "square root of the layer's number (depth-scaled), x + g f with a learned number per feature " \
-        "(layerscale), per sublayer (skipinit) or per layer (rezero), or a post-norm and a pre-norm stream " \
-        "(resi-dual)."), \
+        "(layerscale), per sublayer (skipinit) or per layer (rezero), a post-norm and a pre-norm stream " \
+        "(resi-dual), or omega x + f with a learned number per feature (admin)."), \
     NM_OPTION(T, layer_scale, "0.1", 0, 1e3, "Initial value of the numbers of residual = layerscale."), \
     NM_OPTION(T, embedding_norm, "none", 0, 0, \
         "Normalization of the embeddings, before their dropout: a type as in model.norm."), \
@@ -263,6 +266,9 @@ nm_status nm_stack_check(const nm_stack_options *options, bool has_heads, nm_err
  * post-norm: plain residual connections and softmax attention, biases, no gated units. what: "the format
  * CTranslate2". */
 nm_status nm_stack_require_plain(const nm_stack_options *options, const char *what, nm_error *err);
+/* A warning if model.residual = deepnorm or admin is without the initialization that belongs to it, heap, freed
+ * by the caller; NULL: none. */
+char *nm_stack_init_warning(const nm_options *options);
 bool nm_stack_has_embedding_norm(const nm_stack_options *options);
 /* Dropout rate that a model applies to its embeddings: with an embedding norm the stack applies it. */
 double nm_stack_embedding_drop(const nm_stack_options *options);
@@ -272,6 +278,7 @@ typedef struct nm_sublayer {
     nm_norm *norm;
     nm_norm *output_norm; /* sandwich: N'; otherwise NULL */
     nm_tensor *scale;     /* layerscale [1, d]; skipinit, rezero [1, 1]; otherwise NULL */
+    nm_tensor *omega;     /* admin [1, d]; otherwise NULL */
 } nm_sublayer;
 
 typedef struct nm_sublayer_attention {
@@ -279,7 +286,7 @@ typedef struct nm_sublayer_attention {
         nm_sublayer common;
         struct {
             nm_norm *norm, *output_norm;
-            nm_tensor *scale;
+            nm_tensor *scale, *omega;
         };
     };
     nm_norm *inner_norm; /* sub: of the output projection's input, self-attention only; otherwise NULL */
@@ -300,7 +307,7 @@ typedef struct nm_sublayer_ffn {
         nm_sublayer common;
         struct {
             nm_norm *norm, *output_norm;
-            nm_tensor *scale;
+            nm_tensor *scale, *omega;
         };
     };
     nm_norm *inner_norm; /* sub: of the activations, width ff; otherwise NULL */

@@ -89,6 +89,7 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
     NM_TRY(nm_model_create(&trainer->model, trainer->task.type->model, trainer->backend, trainer->options,
                            &sizes, true, err));
     warn(trainer, trainer->model->type->warning ? trainer->model->type->warning(trainer->model) : NULL);
+    warn(trainer, nm_stack_init_warning(trainer->options));
     if (trainer->task.type->prepare_model)
         NM_TRY(trainer->task.type->prepare_model(&trainer->task, trainer->model, err));
     nm_params_initialize(&trainer->model->params, (uint64_t)trainer->config->seed);
@@ -292,11 +293,12 @@ static void warn_other_dictionary(nm_trainer *trainer)
     }
 }
 
-/* Loads model.init_from; not called for a resumed run, which has a checkpoint. */
+/* Completes the initialization and loads model.init_from; not called for a resumed run, which has a checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
     const nm_stack_options *options = trainer->model->config;
     char *summary;
+    NM_TRY(nm_trainer_profile_init(trainer, err));
     if (!*options->init_from)
         return NM_OK;
     NM_TRY(nm_warm_start(trainer->model, &trainer->task, options->init_from, &trainer->init_from, &summary,

@@ -100,6 +100,9 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err);
  * index of the batch in the update. */
 nm_status nm_trainer_ready_batches(nm_trainer *trainer, int64_t shard, nm_error *err);
 
+/* profile_init.c: completes model.init = admin; no effect with another initialization. NM_MEMORY. */
+nm_status nm_trainer_profile_init(nm_trainer *trainer, nm_error *err);
+
 /* ranks.c; all ranks must call these functions. NM_MISMATCH if ranks have different programs, options, data
  * or devices. */
 nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err);
