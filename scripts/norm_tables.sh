@@ -12,6 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$program" types >"$work/types"
 "$program" tensors >"$work/tensors"
+"$program" costs >"$work/costs"
 status=0
 for file in docs/norms.md docs/formats.md; do
     awk -v work="$work" '
