@@ -4,36 +4,8 @@ set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-# Records of CIFAR-10: noise, on the left with more red (class 0), green (1) or blue (2). The same as PNG files,
-# whose validation images are others.
-perl -e '
-    use Compress::Zlib;
-    srand 5;
-    sub chunk { my ($type, $data) = @_; return pack("N", length $data) . $type . $data . pack("N", crc32($type . $data)); }
-    sub png { # 32 x 32 RGB
-        my $rows = shift;
-        return "\x89PNG\r\n\x1a\n" . chunk("IHDR", pack("NNCCCCC", 32, 32, 8, 2, 0, 0, 0))
-            . chunk("IDAT", compress(join "", map { "\0" . $_ } @$rows)) . chunk("IEND", "");
-    }
-    mkdir $_ for qw(records png png/train png/valid);
-    for my $split (["train", 48], ["valid", 24]) {
-        my $name = $split->[0] eq "train" ? "data_batch_1" : "test_batch";
-        open(my $out, ">:raw", "records/$name.bin");
-        for my $i (0 .. $split->[1] - 1) {
-            my $class = $i % 3; my (@rows, @planes);
-            for my $y (0 .. 31) {
-                my $row = "";
-                for my $x (0 .. 31) {
-                    for my $c (0 .. 2) { my $v = chr(($c == $class && $x < 20 ? 120 : 0) + int rand 100); $row .= $v; $planes[$c] .= $v; }
-                }
-                push @rows, $row;
-            }
-            print $out chr($class), @planes;
-            my $folder = "png/$split->[0]/" . ("red", "green", "blue")[$class];
-            mkdir $folder; open(my $file, ">:raw", "$folder/$i.png"); print $file png(\@rows);
-        }
-    }
-    open(my $names, ">", "records/batches.meta.txt"); print $names "red\ngreen\nblue\n";'
+# records/ and png/: images of three classes, of which the validation images are others.
+perl "$SOURCE/tests/support/make_images.pl" 48 24
 
 write_recipe images.ini run.task=image data.train=records data.valid=records data.size=16 data.batch=12 data.crop=1 \
     data.mirror=false model.preset=tiny model.norm=batch norm.batch.preset=framework train.epochs=8 train.log_every=4 \
@@ -52,6 +24,27 @@ weights() { # RUN: hash of the tensors without metadata
 weights a >a.hash
 weights c >c.hash
 same a.hash c.hash # 1 and 3 threads
+
+# ---- CPU levels: the same weights as with auto ----
+levels=""
+for level in avx2 avx512; do
+    for model in tiny tiny-vit; do
+        norm=batch
+        [ $model = tiny ] || norm=layer
+        "$NORMA" train images.ini --run.folder "l-$level-$model" --model.preset $model --model.norm $norm --train.epochs 2 \
+            --device.isa $level 2>err
+        code=$?
+        [ $code != 7 ] || continue 2 # this CPU does not have it
+        [ $code = 0 ] || fail "level $level, $model: $(cat err)"
+        [ -d "l-auto-$model" ] || "$NORMA" train images.ini --run.folder "l-auto-$model" --model.preset $model --model.norm $norm \
+            --train.epochs 2 2>err || fail "level auto, $model: $(cat err)"
+        weights "l-$level-$model" >level.hash
+        weights "l-auto-$model" >auto.hash
+        same auto.hash level.hash
+    done
+    levels="$levels $level"
+done
+[ "$(uname -m)" != x86_64 ] || [ -n "$levels" ] || fail "no CPU level was compared"
 
 # ---- stop and resume ----
 "$NORMA" train images.ini --run.folder d --train.epochs 3 2>err || fail "train: $(cat err)"

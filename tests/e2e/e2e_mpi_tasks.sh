@@ -1,5 +1,5 @@
 #!/bin/bash
-# Tagging and classification by several processes: bitwise the models, logs and outputs of one process. The inputs have several
+# Tagging and classification, of texts and of images, by several processes: bitwise the models, logs and outputs of one process. The inputs have several
 # buffers, so that every rank has sentences, with unknown words, empty lines and texts longer than the models accept.
 # Skipped without MPI: libopenmpi-dev and openmpi-bin, or libmpich-dev and mpich.
 set -uo pipefail
@@ -79,6 +79,43 @@ check_divided classify classification-shard texts.bad.txt --on-invalid skip
 has err 'and have no label (line '
 timeout 120 "$MPIEXEC" -n 2 "$NORMA" tag tagging-shard <tag.test >out 2>err && fail "2 ranks tagged standard input"
 has err 'an input file is required with several processes'
+
+# ---- images: files and labeled folders are divided, and models are trained ----
+perl "$SOURCE/tests/support/make_images.pl" 48 40
+write_recipe images.ini run.task=image data.train=records data.valid=records data.size=8 data.batch=6 data.crop=1 \
+    model.preset=tiny model.norm=batch train.epochs=3 train.shards=4 train.log_every=2 optim.name=sgd schedule.name=constant \
+    schedule.lr=0.1 schedule.warmup=0 device.threads=1
+cp images.ini recipe.ini
+"$NORMA" train recipe.ini --run.quiet --run.folder images 2>err || fail "images: $(cat err)"
+ranks 3 --run.folder images-3
+[ "$got" = 0 ] || fail "images, 3 ranks: exit code $got: $(cat err)"
+equal images images-3
+mapfile -t pictures < <(find png/valid -name '*.png' | sort)
+[ ${#pictures[@]} = 40 ] || fail "${#pictures[@]} images"
+compare_images() { # ARGUMENTS...: 2 and 3 ranks print what one process prints
+    "$NORMA" classify "$@" >want 2>want.err || fail "classify $*: $(cat want.err)"
+    for n in 2 3; do
+        cases=$((cases + 1))
+        timeout 120 "$MPIEXEC" -n $n "$NORMA" classify "$@" </dev/null >out 2>err || fail "classify, $n ranks: $(cat err)"
+        cmp want out || fail "classify $1 by $n ranks: another output"
+    done
+}
+compare_images images "${pictures[@]}" --probabilities
+[ "$(wc -l <out)" = 41 ] || fail "not a line for every image: $(wc -l <out)"
+compare_images images "${pictures[@]}" --json --probabilities
+compare_images images "${pictures[@]:0:3}" # fewer files than processes have
+compare_images images records --evaluate
+compare_images images png/valid --evaluate --json
+# A damaged file ends the command after the lines of the files before it.
+echo damaged >png/valid/red/damaged.png
+for at in 3 20 39; do
+    files=("${pictures[@]:0:$at}" png/valid/red/damaged.png "${pictures[@]:$at}")
+    "$NORMA" classify images "${files[@]}" >want 2>err && fail "a damaged image was accepted"
+    timeout 120 "$MPIEXEC" -n 3 "$NORMA" classify images "${files[@]}" </dev/null >out 2>err && fail "3 ranks accepted a damaged image"
+    cmp want out || fail "3 ranks, damaged image $at: not the lines before it"
+    [ "$(wc -l <out)" = $at ] || fail "$(wc -l <out) lines before the damaged image $at"
+    has err 'damaged.png: neither a JPEG nor a PNG image'
+done
 
 [ "$failures" = 0 ] || { echo "$failures of $cases cases failed" >&2; exit 1; }
 echo "tagging and classification by 2 and 3 ranks: the models and outputs of one process ($cases cases)"

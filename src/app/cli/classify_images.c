@@ -53,8 +53,6 @@ static nm_status open_for_evaluation(job *self, const nm_cli *cli, const char *p
 static nm_status open_model(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
-    if (session->comm->size > 1)
-        return nm_fail(err, NM_UNSUPPORTED, "images are classified by a single process");
     if (self->config->evaluate)
         return open_for_evaluation(self, session->cli, path, err);
     const char **settings = nm_cli_settings(session->cli, "classify,data");
@@ -106,23 +104,65 @@ static void write_one(const job *self, FILE *out, const char *path, const nm_cla
     putc('\n', out);
 }
 
-static nm_status label_files(job *self, nm_error *err)
+/* Number of files that a process classifies before the output of all is written. */
+enum { ROUND_FILES = 8 };
+
+/* Classifies the files first .. end - 1. */
+static nm_status label_some(job *self, int first, int end, nm_error *err)
 {
-    FILE *out = self->session->output.stream;
-    if (self->config->probabilities && !self->config->json) {
-        fputs("label", out);
-        for (size_t k = 0; k < self->n_classes; k++)
-            fprintf(out, "\t%s", nm_image_classifier_class(self->classifier, k));
-        putc('\n', out);
-    }
-    for (int i = 0; i < self->session->n_inputs; i++) {
+    for (int i = first; i < end; i++) {
         const char *path = self->session->inputs[i];
         nm_classifications *results;
         if (!strcmp(path, "-"))
             return nm_fail(err, NM_USAGE, "give the image files as arguments: norma classify MODEL FILE ...");
         NM_TRY(nm_image_classifier_run(self->classifier, &path, 1, &results, err));
-        write_one(self, out, path, results);
+        write_one(self, self->session->output.stream, path, results);
         nm_classifications_free(results);
+    }
+    return NM_OK;
+}
+
+/* Writes the output of a round. After a failure of a process, the lines of the processes after it are left out,
+ * and *stop is set on all: a single process would not have written them. */
+static nm_status end_round(job *self, nm_status status, bool *stop, nm_error *err)
+{
+    nm_comm *comm = self->session->comm;
+    nm_status *all = nm_allocate((size_t)comm->size * sizeof *all);
+    const nm_error own = *err;
+    all[comm->rank] = status;
+    nm_status exchanged = nm_comm_gather(comm, all, sizeof *all, err);
+    bool failed_before = false;
+    for (int32_t rank = 0; rank < comm->size && exchanged == NM_OK; rank++) {
+        failed_before |= rank < comm->rank && all[rank] != NM_OK;
+        *stop |= all[rank] != NM_OK;
+    }
+    free(all);
+    NM_TRY(exchanged);
+    if (failed_before)
+        rewind(self->session->output.stream);
+    NM_TRY(nm_model_session_flush(self->session, err));
+    if (status != NM_OK)
+        *err = own;
+    return failed_before ? NM_OK : status;
+}
+
+static nm_status label_files(job *self, nm_error *err)
+{
+    const nm_comm *comm = self->session->comm;
+    FILE *out = self->session->output.stream;
+    if (self->config->probabilities && !self->config->json && !comm->rank) {
+        fputs("label", out);
+        for (size_t k = 0; k < self->n_classes; k++)
+            fprintf(out, "\t%s", nm_image_classifier_class(self->classifier, k));
+        putc('\n', out);
+    }
+    const int n = self->session->n_inputs;
+    bool stop = false;
+    for (int round = 0; round < n && !stop; round += comm->size * ROUND_FILES) {
+        const int own = round + comm->rank * ROUND_FILES, first = own < n ? own : n,
+                  end = first + ROUND_FILES < n ? first + ROUND_FILES : n;
+        nm_status status = label_some(self, first, end, err);
+        NM_TRY(comm->size > 1 ? end_round(self, status, &stop, err) : status);
     }
     return NM_OK;
 }
@@ -199,6 +239,32 @@ static void print_evaluation(const job *self, nm_image_parts *parts, const int32
     free(names);
 }
 
+/* The classes of all n images; each process computes those of a part of the images. */
+static nm_status predict(job *self, const nm_image_set *set, int32_t *predicted, nm_error *err)
+{
+    nm_comm *comm = self->session->comm;
+    const size_t ranks = (size_t)comm->size, first = set->n * (size_t)comm->rank / ranks,
+                 n = set->n * ((size_t)comm->rank + 1) / ranks - first;
+    const nm_image_set own = {.size = set->size, .n = n, .pixels = set->pixels + first * nm_image_bytes(set)};
+    double *probabilities = nm_allocate((n * self->n_classes + 1) * sizeof *probabilities);
+    int32_t *classes = nm_allocate((n + 1) * sizeof *classes);
+    size_t *ends = nm_allocate(ranks * sizeof *ends);
+    char *all = NULL;
+    nm_status status =
+        nm_image_probabilities(&self->loaded.task, self->loaded.model, &own, n, probabilities, err);
+    for (size_t i = 0; i < n && status == NM_OK; i++)
+        classes[i] = nm_image_best(probabilities + i * self->n_classes, self->n_classes);
+    if (status == NM_OK)
+        status = nm_comm_gather_bytes(comm, classes, n * sizeof *classes, &all, ends, err);
+    if (status == NM_OK && all)
+        memcpy(predicted, all, set->n * sizeof *predicted);
+    free(all);
+    free(ends);
+    free(classes);
+    free(probabilities);
+    return status;
+}
+
 /* The labeled images are those of a validation split of the loaded task. */
 static nm_status evaluate_loaded(job *self, nm_error *err)
 {
@@ -207,16 +273,11 @@ static nm_status evaluate_loaded(job *self, nm_error *err)
     const nm_image_source source = {.path = self->session->inputs[0], .test = true};
     set->size = parts->size.height;
     NM_TRY(nm_image_set_read(set, &source, &parts->classes, err));
-    double *probabilities = nm_allocate(set->n * self->n_classes * sizeof *probabilities);
-    int32_t *predicted = nm_allocate(set->n * sizeof *predicted);
-    nm_status status =
-        nm_image_probabilities(&self->loaded.task, self->loaded.model, set, set->n, probabilities, err);
-    for (size_t i = 0; i < set->n && status == NM_OK; i++)
-        predicted[i] = nm_image_best(probabilities + i * self->n_classes, self->n_classes);
-    if (status == NM_OK)
+    int32_t *predicted = nm_allocate((set->n + 1) * sizeof *predicted);
+    nm_status status = predict(self, set, predicted, err);
+    if (status == NM_OK && !self->session->comm->rank)
         print_evaluation(self, parts, predicted);
     free(predicted);
-    free(probabilities);
     return status;
 }
 

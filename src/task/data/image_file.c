@@ -7,6 +7,8 @@
 #include <string.h>
 #ifdef NORMA_LIBJPEG
 #include <jpeglib.h>
+
+#include <jerror.h>
 #endif
 #ifdef NORMA_LIBPNG
 #include <png.h>
@@ -64,6 +66,8 @@ static nm_status read_jpeg(const void *data, size_t bytes, const char *name, pic
     jpeg_create_decompress(&decoder);
     if (setjmp(failure.back)) {
         jpeg_destroy_decompress(&decoder);
+        if (failure.manager.msg_code == JERR_OUT_OF_MEMORY)
+            return nm_fail(err, NM_MEMORY, "%s: out of memory", name);
         return nm_fail(err, NM_FORMAT, "%s: damaged JPEG image: %s", name, failure.text);
     }
     jpeg_mem_src(&decoder, data, bytes);
@@ -90,16 +94,24 @@ static nm_status read_jpeg(const void *data, size_t bytes, const char *name, pic
 #endif
 
 #ifdef NORMA_LIBPNG
+/* libpng has no code for missing memory: "out of memory", zlib's "insufficient memory". */
+static nm_status fail_png(const png_image *image, const char *name, nm_error *err)
+{
+    return strstr(image->message, "memory")
+               ? nm_fail(err, NM_MEMORY, "%s: out of memory", name)
+               : nm_fail(err, NM_FORMAT, "%s: damaged PNG image: %s", name, image->message);
+}
+
 static nm_status read_png(const void *data, size_t bytes, const char *name, picture *p, nm_error *err)
 {
     png_image image = {.version = PNG_IMAGE_VERSION};
     const png_color black = {0, 0, 0};
     if (!png_image_begin_read_from_memory(&image, data, bytes))
-        return nm_fail(err, NM_FORMAT, "%s: damaged PNG image: %s", name, image.message);
+        return fail_png(&image, name, err);
     image.format = PNG_FORMAT_RGB;
     nm_status status = alloc_picture(p, image.height, image.width, name, err);
     if (status == NM_OK && !png_image_finish_read(&image, &black, p->pixels, 0, NULL))
-        status = nm_fail(err, NM_FORMAT, "%s: damaged PNG image: %s", name, image.message);
+        status = fail_png(&image, name, err);
     png_image_free(&image);
     return status;
 }

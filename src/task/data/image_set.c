@@ -62,10 +62,15 @@ static void free_entries(struct dirent **entries, int n)
     free(entries);
 }
 
-static bool is_folder(const char *path)
+/* NM_IO if that cannot be determined. A path that does not exist is no folder. */
+static nm_status find_folder(const char *path, bool *is_folder, nm_error *err)
 {
     struct stat info;
-    return !stat(path, &info) && S_ISDIR(info.st_mode);
+    const int failed = stat(path, &info) ? errno : 0;
+    *is_folder = !failed && S_ISDIR(info.st_mode);
+    if (failed && failed != ENOENT && failed != ENOTDIR)
+        return nm_fail(err, nm_file_error_status(failed), "%s: %s", path, strerror(failed));
+    return NM_OK;
 }
 
 static bool has_image_name(const char *name)
@@ -84,7 +89,7 @@ static nm_status list_folder(const char *path, struct dirent ***entries, int *n,
     return *n < 0 ? nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno)) : NM_OK;
 }
 
-/* A broken file is counted; other errors than NM_FORMAT and NM_IO end the reading. */
+/* A damaged file is counted; other errors end the reading. */
 static nm_status read_file(nm_image_set *set, const char *path, int32_t label, nm_error *err)
 {
     nm_error why = {0};
@@ -92,7 +97,7 @@ static nm_status read_file(nm_image_set *set, const char *path, int32_t label, n
     if (status == NM_OK)
         return NM_OK;
     set->n--;
-    if (status != NM_FORMAT && status != NM_IO)
+    if (status != NM_FORMAT)
         return nm_fail(err, status, "%s", why.text);
     if (!set->n_broken++)
         set->broken = nm_duplicate(why.text);
@@ -130,11 +135,12 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
     for (int i = 0; i < n && status == NM_OK; i++) {
         char *folder = nm_path_join(source->path, entries[i]->d_name);
         int32_t label;
-        if (is_folder(folder)) {
+        bool is_class;
+        status = find_folder(folder, &is_class, err);
+        if (status == NM_OK && is_class)
             status = class_of(source, classes, entries[i]->d_name, &label, err);
-            if (status == NM_OK)
-                status = read_class(set, source, folder, label, err);
-        }
+        if (status == NM_OK && is_class)
+            status = read_class(set, source, folder, label, err);
         free(folder);
     }
     free_entries(entries, n);
@@ -216,12 +222,17 @@ static nm_status read_record_files(nm_image_set *set, const nm_image_source *sou
 {
     static const char *const training[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                            "data_batch_4.bin", "data_batch_5.bin"};
-    if (!is_folder(source->path))
+    bool is_folder;
+    NM_TRY(find_folder(source->path, &is_folder, err));
+    if (!is_folder)
         return read_records(set, source, source->path, names, classes, err);
     nm_status status = NM_OK;
     for (size_t i = 0; i < (source->test ? 1 : sizeof training / sizeof *training) && status == NM_OK; i++) {
         char *path = nm_path_join(source->path, source->test ? "test_batch.bin" : training[i]);
-        if (!i || nm_file_may_exist(path))
+        bool found = !i;
+        if (i)
+            status = nm_file_find(path, &found, err);
+        if (status == NM_OK && found)
             status = read_records(set, source, path, names, classes, err);
         free(path);
     }
@@ -231,8 +242,10 @@ static nm_status read_record_files(nm_image_set *set, const nm_image_source *sou
 static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
                             nm_error *err)
 {
+    bool is_folder;
+    NM_TRY(find_folder(source->path, &is_folder, err));
     char *folder = nm_duplicate(source->path), *names = NULL, *slash = strrchr(folder, '/');
-    if (!is_folder(source->path)) {
+    if (!is_folder) {
         if (slash)
             slash[slash == folder] = 0;
         else
@@ -248,24 +261,24 @@ static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm
     return status;
 }
 
-static bool has_records(const char *path)
+static nm_status find_records(const char *path, bool *found, nm_error *err)
 {
     static const char *const files[] = {"data_batch_1.bin", "test_batch.bin"};
-    bool found = !is_folder(path) && nm_ends_with(path, ".bin");
-    for (size_t i = 0; i < 2 && !found; i++) {
-        char *file = nm_path_join(path, files[i]);
-        found = nm_file_may_exist(file) && is_folder(path);
-        free(file);
-    }
-    return found;
+    bool is_folder;
+    NM_TRY(find_folder(path, &is_folder, err));
+    *found = !is_folder && nm_ends_with(path, ".bin");
+    for (size_t i = 0; i < 2 && is_folder && !*found; i++)
+        NM_TRY(nm_file_find_in(path, files[i], found, err));
+    return NM_OK;
 }
 
 nm_status nm_image_set_read(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
                             nm_error *err)
 {
     const size_t before = set->n, broken = set->n_broken;
-    NM_TRY(has_records(source->path) ? read_cifar(set, source, classes, err)
-                                     : read_classes(set, source, classes, err));
+    bool has_records;
+    NM_TRY(find_records(source->path, &has_records, err));
+    NM_TRY(has_records ? read_cifar(set, source, classes, err) : read_classes(set, source, classes, err));
     if (set->n == before && set->n_broken > broken)
         return nm_fail(err, NM_FORMAT, "%s: none of %zu files is a readable image; the first: %.300s",
                        source->path, set->n_broken - broken, set->broken);

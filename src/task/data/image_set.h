@@ -27,8 +27,8 @@ typedef struct nm_image_source {
 
 /* Appends the images of a source; set->size is set by the caller. Classes of a folder are in alphabetical
  * order, those of records
- * have the names in batches.meta.txt, or else 0 to 9. Broken files are counted.
- * NM_IO  a folder or a file of records cannot be read
+ * have the names in batches.meta.txt, or else 0 to 9. Damaged files are counted.
+ * NM_IO  a folder or a file cannot be read
  * NM_FORMAT  there are no images, no file is an image, or a file of records is malformed
  * NM_MISMATCH  an unknown class
  * NM_UNSUPPORTED  the library for the format of a file was not present at build time */
