@@ -87,6 +87,9 @@ my @all = (
     {name => 'train lm', run => [qw(train lm.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train tag', run => [qw(train tag.ini --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train classify', run => [qw(train classify.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train images, records', run => [qw(train images.ini --run.quiet --run.folder try/run)], resume => 1},
+    {name => 'train images, folder', run => [qw(train images.ini --data.train png/train --data.valid png/valid --model.preset tiny-vit --model.norm layer
+        --run.quiet --run.folder try/run)], resume => 1, optional => 1},
     {name => 'train --tune', run => [qw(train lm --tune run-lm --data.folder lm-data --train.updates 4 --train.max_tokens 256 --run.profile=
         --device.threads 1 --run.quiet --run.folder try/run)], resume => 1},
     {name => 'train --model.init_from', run => [qw(train translate.ini --model.init_from run-translate --model.freeze enc --train.updates 4
@@ -123,6 +126,9 @@ my @all = (
         outputs => ['out']},
     {name => 'classify csv', run => [qw(classify run-classify reviews.csv --text text --json)]},
     {name => 'classify --evaluate', run => [qw(classify run-classify reviews.tsv --evaluate --json)]},
+    {name => 'classify images', run => [qw(classify run-images png/valid/red/0.png png/valid/green/1.png png/valid/blue/5.png --probabilities
+        --output try/out)], copy => ['out'], outputs => ['out'], optional => 1},
+    {name => 'classify images --evaluate', run => [qw(classify run-images png/valid --evaluate --json)], optional => 1},
     {name => 'perplexity', run => [qw(perplexity run-lm lm.few --json)]},
     {name => 'perplexity --tokens', run => [qw(perplexity run-bytes docs.few --tokens --documents separated)]},
     {name => 'perplexity --context', run => [qw(perplexity run-lm lm.few lm.few --context 4 --interval)]},
@@ -169,6 +175,7 @@ my @all = (
     {name => 'baseline tag', run => [qw(baseline tag.ini --bootstrap 20)]},
     {name => 'baseline translate', run => [qw(baseline translate.ini --bootstrap 20)]},
     {name => 'baseline', run => [qw(baseline classify.ini --bootstrap 20)]},
+    {name => 'baseline image', run => [qw(baseline images.ini --bootstrap 20)]},
     {name => 'compare --results', run => [qw(compare --results runs)]},
     {name => 'compare', run => [qw(compare classify.ini --norms layer,rms --compare.folder try/compare --train.epochs 1 --jobs 1 --data.test reviews.tsv)],
         outputs => ['compare/comparison.json'], processes => 2},
@@ -402,6 +409,11 @@ if (!-d 'fixture/damaged') {    # two checkpoints; the newer one, of update 6, i
 }
 make('run-batch', qw(train translate.ini --run.quiet --run.folder run-batch --model.norm batch --train.updates 6 --train.save_every 3 --train.keep_last 2));
 make('run-untied', qw(train translate.ini --run.quiet --run.folder run-untied --model.share_embeddings none --train.updates 2));
+system($^X, "$FindBin::Bin/../support/make_images.pl", 12, 6) and die "no images\n" unless -d 'png';
+spew('images.ini', "[run]\ntask = image\n[data]\ntrain = records\nvalid = records\nsize = 8\nbatch = 6\ncrop = 1\n[model]\npreset = tiny\n"
+    . "norm = batch\n[train]\nepochs = 2\nlog_every = 1\n[optim]\nname = sgd\n[schedule]\nname = constant\nlr = 0.05\nwarmup = 0\n"
+    . "[device]\nthreads = 1\n");
+make('run-images', qw(train images.ini --run.quiet --run.folder run-images));
 make('aligned', qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --bpe-merges 20 --joint true
     --subword-sampling true --output aligned));
 make('bytes', qw(prepare --format text --documents separated --train docs.txt --tokenizer byte_level --bpe-merges 20 --output bytes));
