@@ -80,6 +80,7 @@ test-python-latest:
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/check.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange
 	@$(BUILD)/latest-venv/bin/python tests/interchange/training.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange/training
+	@$(BUILD)/latest-venv/bin/python tests/interchange/images.py $(BUILD)/latest-venv/bin/norma $(BUILD)/interchange/images
 
 # The oldest PyTorch for which the package is tested; needs Python 3.8 to 3.11.
 test-python-oldest:
@@ -107,6 +108,7 @@ test-interchange: quiet-build
 	@rm -rf $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/training.py $(BUILD)/norma $(BUILD)/interchange/training
+	@$(BUILD)/interchange-venv/bin/python tests/interchange/images.py $(BUILD)/norma $(BUILD)/interchange/images
 
 # results/README.md and the table of README.md, from the archived runs.
 ledger:

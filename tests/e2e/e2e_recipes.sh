@@ -92,7 +92,7 @@ task_of() { # RECIPE
     case $1 in
         *-ptb-* | */ptb-* | *wt103* | demo-lm | lm) echo lm ;;
         classify | rbn/imdb-* | rbn/sogou-* | rbn/dbpedia-* | rbn/yelp-*) echo classification ;;
-        image | pn/figure2-resnet20 | rbn/section3-resnet18) echo image ;;
+        image | vit | pn/figure2-resnet20 | rbn/section3-resnet18) echo image ;;
         tag | demo-tag | rbn/conll-* | rbn/resume-*) echo tagging ;;
         *) echo translation ;;
     esac
@@ -115,6 +115,7 @@ small_sizes() { # RECIPE PROFILE
         image)
             sizes+=(--data.size 8 --data.batch 8)
             case $1 in
+                vit) sizes+=(--model.width 16 --model.ff 16 --model.heads 2) ;;
                 rbn/*) sizes+=('--model.widths=4,4,4,4' '--model.blocks=1,1,1,1') ;;
                 *) sizes+=('--model.widths=4,4' '--model.blocks=1,1') ;;
             esac
@@ -245,7 +246,7 @@ while read -r name; do
     esac
     check_in_background "$name" check_recipe "$name"
 done < <(names)
-[ $n_recipes = 293 ] || fail "$n_recipes recipes instead of 293"
+[ $n_recipes = 294 ] || fail "$n_recipes recipes instead of 294"
 
 # Without its data, a recipe fails with one line that names the missing file.
 for name in tears/table3-1-gl-en rbn/conll-pre-bn pn/table3-wt103-pn rbn/imdb-post-rbn; do
