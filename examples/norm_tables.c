@@ -1,7 +1,7 @@
 /* Prints Markdown tables of the registered normalizations from their descriptors:
  *     norm_tables types      name, title, training formula, statistics, source
  *     norm_tables tensors    names and shapes of parameters and running state
- *     norm_tables costs      memory traffic of the kernels, memory kept for the backward pass, what folding leaves */
+ *     norm_tables costs      memory traffic, memory kept for the backward pass, what folding leaves */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,7 +214,7 @@ static bool measure(const nm_norm_type *type, const nm_options *options, nm_back
 /* "2 n + d": numbers per row n, per feature d, and per element n d. */
 static void print_kept(const pass_costs at[3], double rows, double width)
 {
-    /* at: [rows, width], [2 rows, width], [rows, 2 width]; kept = a + b n + c d + e n d, a = 0 up to counts */
+    /* at: [rows, width], [2 rows, width], [rows, 2 width]; kept = b n + c d + e n d */
     const double by_rows = (at[1].kept - at[0].kept) / rows, by_width = (at[2].kept - at[0].kept) / width;
     const double both = floor(by_rows / width + 1e-9), per_row = by_rows - both * width,
                  per_feature = by_width - both * rows;

@@ -29,7 +29,7 @@ same a.hash c.hash # 1 and 3 threads
 levels=""
 for level in avx2 avx512; do
     for model in tiny tiny-vit; do
-        norm=batch
+        norm="batch"
         [ $model = tiny ] || norm=layer
         "$NORMA" train images.ini --run.folder "l-$level-$model" --model.preset $model --model.norm $norm --train.epochs 2 \
             --device.isa $level 2>err

@@ -112,7 +112,7 @@ for at in 3 20 39; do
     files=("${pictures[@]:0:$at}" png/valid/red/damaged.png "${pictures[@]:$at}")
     "$NORMA" classify images "${files[@]}" >want 2>err && fail "a damaged image was accepted"
     timeout 120 "$MPIEXEC" -n 3 "$NORMA" classify images "${files[@]}" </dev/null >out 2>err && fail "3 ranks accepted a damaged image"
-    cmp want out || fail "3 ranks, damaged image $at: not the lines before it"
+    cmp want out || fail "3 ranks, damaged image $at: not the preceding lines"
     [ "$(wc -l <out)" = $at ] || fail "$(wc -l <out) lines before the damaged image $at"
     has err 'damaged.png: neither a JPEG nor a PNG image'
 done

@@ -2,11 +2,11 @@
 
     images.py NORMA FOLDER
 
-Norma trains small ResNets on images that the script writes to FOLDER, in float. PyTorch trains the same models
-from Norma's initial weights, in double and in float. A batch contains all images, so that it is the same batch
-in any order. Compares the losses before every update, and weights and running statistics after the last one.
-Norma may differ from the results in double by ten times as much as PyTorch's float does. Exit code 1: a
-difference.
+Norma trains small ResNets on images that the script writes to FOLDER, in float. PyTorch trains the same
+models from Norma's initial weights, in double and in float. A batch contains all images, so that it is the
+same batch in any order. Compares the losses before every update, and weights and running statistics after
+the last one. Norma may differ from the results in double by ten times as much as PyTorch's float does.
+Exit code 1: a difference.
 """
 
 import json
@@ -50,7 +50,8 @@ def write_records():
         with open(name, "wb") as file:
             for i in range(IMAGES):
                 label = i % CLASSES
-                pixels = [min(255, random.randrange(150) + 100 * (8 * label <= x < 8 * label + 12 and c != label))
+                begin = 8 * label
+                pixels = [min(255, random.randrange(150) + 100 * (begin <= x < begin + 12 and c != label))
                           for c in range(3) for _ in range(32) for x in range(32)]
                 file.write(bytes([label, *pixels]))
                 if name == "train.bin":
@@ -176,9 +177,10 @@ def train_norma(name):
                 "data.batch": IMAGES, "data.crop": 0, "data.mirror": "false", "model.widths": "4,8,16",
                 "model.blocks": "3,3,3", "model.shortcut": model["shortcut"],
                 "model.pre_activation": str(model["pre"]).lower(), "model.norm": model["norm"],
-                "train.epochs": 0, "train.updates": UPDATES, "train.log_every": 1, "train.save_initial": "true",
-                "train.label_smoothing": 0, "train.keep_last": 2, "optim.name": "sgd",
-                "optim.momentum": SGD["momentum"], "optim.weight_decay": SGD["weight_decay"],
+                "train.epochs": 0, "train.updates": UPDATES, "train.log_every": 1,
+                "train.save_initial": "true", "train.label_smoothing": 0, "train.keep_last": 2,
+                "optim.name": "sgd", "optim.momentum": SGD["momentum"],
+                "optim.weight_decay": SGD["weight_decay"],
                 "schedule.name": "constant", "schedule.lr": SGD["lr"], "schedule.warmup": 0,
                 "schedule.warmup_fraction": 0, "device.threads": 1}
     if model["norm"] == "batch":
@@ -209,7 +211,8 @@ def check(name, images, labels):
     largest = max(pairs[1:], key=lambda pair: pair[1])
     bad = [pair for pair in pairs if not pair[1] <= 10 * max(pair[2], 1e-6)]
     failures += bool(bad)
-    print(f"{name}: loss {double[0]:.4f} to {double[-1]:.4f}; largest difference of the losses {pairs[0][1]:.1e} "
+    print(f"{name}: loss {double[0]:.4f} to {double[-1]:.4f}; "
+          f"largest difference of the losses {pairs[0][1]:.1e} "
           f"(float of PyTorch {pairs[0][2]:.1e}), of tensors {largest[1]:.1e} at {largest[0]} "
           f"({max(pair[2] for pair in pairs[1:]):.1e})" + (f": DIFFERENT: {bad[:3]}" if bad else ""))
 

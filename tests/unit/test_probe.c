@@ -391,7 +391,7 @@ static void check_parameters(const nm_model *model)
     const json_t *effective = line_of("effective_rate", "");
     check_value(effective, "by_square", record.learning_rate / length);
     check_value(effective, "by_norm", record.learning_rate / sqrt(length));
-    /* The angle from its definition. In double, the cosine of an angle of 1e-2 is exact to 1e-12 of 1 - cos. */
+    /* The angle from its definition; in double, the cosine of small angles is exact enough. */
     const double angle = json_number_value(json_object_get(effective, "angle")),
                  expected = acos(dot / sqrt(length * after));
     assert_true(expected > 1e-4 && expected < 1);

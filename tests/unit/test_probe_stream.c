@@ -1,5 +1,5 @@
-/* Instruments of the residual stream and of attention: every logged value equals one that the test computes in
- * double from the matrices of the calls, in an ordinary run; and constructed cases of massive activations. */
+/* Instruments of the residual stream and of attention: every logged value equals one that the test computes
+ * in double from the matrices of the calls, in an ordinary run; constructed cases of massive activations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,9 +87,8 @@ static void record_attention(void *user, const nm_attention_call *call)
     double tokens = 0;
     for (int32_t s = 0; s < a->q_packing->n_seqs && tokens < 256; s++)
         for (int32_t i = a->q_packing->offsets[s]; i < a->q_packing->offsets[s + 1]; i++, tokens++) {
-            int32_t first = a->k_packing->offsets[s],
-                    end =
-                        a->causal ? i + 1 : a->k_packing->offsets[s + 1]; /* self-attention: equal packings */
+            /* Causal attention is self-attention, with equal packings. */
+            int32_t first = a->k_packing->offsets[s], end = a->causal ? i + 1 : a->k_packing->offsets[s + 1];
             v->expected[0] += log(end - first);
             for (int32_t h = 0; h < a->heads; h++) {
                 int32_t width = a->q.cols / a->heads;

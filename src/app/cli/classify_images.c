@@ -122,8 +122,8 @@ static nm_status label_some(job *self, int first, int end, nm_error *err)
     return NM_OK;
 }
 
-/* Writes the output of a round. After a failure of a process, the lines of the processes after it are left out,
- * and *stop is set on all: a single process would not have written them. */
+/* Writes the output of a round. After a failure of a process, the lines of the processes after it are left
+ * out, and *stop is set on all: a single process would not have written them. */
 static nm_status end_round(job *self, nm_status status, bool *stop, nm_error *err)
 {
     nm_comm *comm = self->session->comm;

@@ -266,8 +266,8 @@ nm_status nm_stack_check(const nm_stack_options *options, bool has_heads, nm_err
  * post-norm: plain residual connections and softmax attention, biases, no gated units. what: "the format
  * CTranslate2". */
 nm_status nm_stack_require_plain(const nm_stack_options *options, const char *what, nm_error *err);
-/* A warning if model.residual = deepnorm or admin is without the initialization that belongs to it, heap, freed
- * by the caller; NULL: none. */
+/* A warning if model.residual = deepnorm or admin is without the initialization that belongs to it, heap,
+ * freed by the caller; NULL: none. */
 char *nm_stack_init_warning(const nm_options *options);
 bool nm_stack_has_embedding_norm(const nm_stack_options *options);
 /* Dropout rate that a model applies to its embeddings: with an embedding norm the stack applies it. */

@@ -1,10 +1,10 @@
-/* Entropy of softmax attention, mean over the rows of A (Zhai et al. 2023, Stabilizing Transformer Training by
- * Preventing Attention Entropy Collapse, section 3):
+/* Entropy of softmax attention, mean over the rows of A (Zhai et al. 2023, Stabilizing Transformer Training
+ * by Preventing Attention Entropy Collapse, section 3):
  *     A       = softmax(scale Q K^T)                                   before dropout
  *     entropy = -1/T sum_i sum_j A_ij log A_ij                         of each head, in nats
  *     uniform = 1/T sum_i log(number of keys that token i attends to)  the largest possible entropy
- * A low entropy means that heads attend to few tokens, and 0 to one. To bound the time of a measurement, T is the
- * number of tokens of the first sequences of the batch that have at least 256 tokens together. */
+ * A low entropy means that heads attend to few tokens, and 0 to one. To bound the time of a measurement, T is
+ * the number of tokens of the first sequences of the batch that have at least 256 tokens together. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
-/* Effective learning rate of weights whose scale has no effect, because a norm follows them: of the parameters w
- * of a group, and of all.
- *     by_square = lr / |w|^2   SGD (van Laarhoven 2017, L2 Regularization versus Batch and Weight Normalization;
- *                              Hoffer et al. 2018, Norm matters)
- *     by_norm   = lr / |w|     updates whose size does not depend on that of the gradient, such as Adam's (van
- *                              Laarhoven 2017, section 4)
- *     angle     = angle between w before and after the update, in radians, for any optimizer (Wan et al. 2021,
- *                 Spherical Motion Dynamics; Kosson et al. 2024, Rotational Equilibrium)
+/* Effective learning rate of weights whose scale has no effect, because a norm follows them: of the
+ * parameters w of a group, and of all.
+ *     by_square = lr / |w|^2     SGD (van Laarhoven 2017, L2 Regularization versus Batch and Weight
+ *                                Normalization; Hoffer et al. 2018, Norm matters)
+ *     by_norm   = lr / |w|       updates whose size does not depend on the gradient's, such as Adam's (van
+ *                                Laarhoven 2017, section 4)
+ *     angle     = angle between w before and after the update, in radians, for any optimizer (Wan et al.
+ *                 2021, Spherical Motion Dynamics; Kosson et al. 2024, Rotational Equilibrium)
  * With a = |w|, b = |w'|, the cosine c of the angle has 2 - 2c = (|w' - w|^2 - (a - b)^2) / (a b), which does
  * not lose small angles. */
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Massive activations of the residual stream after each sublayer (Sun et al. 2024, Massive Activations in Large
- * Language Models, section 2): a few elements whose magnitude exceeds 100 and is at least 1000 times the median
- * magnitude of the hidden state. */
+/* Massive activations of the residual stream after each sublayer (Sun et al. 2024, Massive Activations in
+ * Large Language Models, section 2): a few elements whose magnitude exceeds 100 and is at least 1000 times
+ * the median magnitude of the hidden state. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>

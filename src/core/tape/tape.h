@@ -54,8 +54,8 @@ typedef struct nm_gradient_observer {
 typedef struct nm_residual_call {
     nm_backend *backend;
     const char *site; /* its norm, "enc.0.self.norm" */
-    nm_mat stream,
-        branch;       /* the terms of the sum, x and F, as scaled by the residual form; F without dropout */
+    /* The terms of the sum, x and F, as scaled by the residual form; F without dropout. */
+    nm_mat stream, branch;
     nm_mat out;       /* the residual stream after the sublayer; with post-norm, normalized */
     nm_tensor *omega; /* parameter of the residual form admin; NULL for others */
 } nm_residual_call;

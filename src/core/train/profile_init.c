@@ -1,9 +1,9 @@
-/* The initialization Admin (Liu et al. 2020, Understanding the Difficulty of Training Transformers, section 4.3)
- * of the residual connections omega_i x_(i-1) + f_i of a stack: one forward pass with omega = 1 measures the
- * variances over all tokens and features, without dropout and augmentation, and then
+/* The initialization Admin (Liu et al. 2020, Understanding the Difficulty of Training Transformers, section
+ * 4.3) of the residual connections omega_i x_(i-1) + f_i of a stack: one forward pass with omega = 1 measures
+ * the variances over all tokens and features, without dropout and augmentation, and then
  *     omega_1^2 = 1
  *     omega_i^2 = Var[x_0] + Var[f_1] + ... + Var[f_(i-1)]        i > 1, for all features
- * The paper's sum begins at f_1, which would make omega_1 zero; in the authors' program the input x_0 is its
+ * The paper's sum begins at f_1, which would make omega_1 zero; in the released code the input x_0 is its
  * first term, and omega_1 is 1. The pass reads the first batch of the training. */
 #include <math.h>
 #include <string.h>

@@ -293,7 +293,8 @@ static void warn_other_dictionary(nm_trainer *trainer)
     }
 }
 
-/* Completes the initialization and loads model.init_from; not called for a resumed run, which has a checkpoint. */
+/* Completes the initialization and loads model.init_from; not called for a resumed run, which has a
+ * checkpoint. */
 static nm_status start_params(nm_trainer *trainer, nm_error *err)
 {
     const nm_stack_options *options = trainer->model->config;
