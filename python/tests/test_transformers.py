@@ -1,5 +1,7 @@
 """Models of transformers, from their configuration: what replace_norms does to them."""
 import copy
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -9,6 +11,7 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 import norma  # noqa: E402
 import norma.torch as nt  # noqa: E402
+from conftest import SOURCE  # noqa: E402
 from torch import nn  # noqa: E402
 
 SMALL = dict(vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
@@ -48,6 +51,7 @@ MODELS = [
                                                ffn_dim=48, norm_type="layernorm"), SERIES, 4),
 ]
 NAMES = [name for name, *_ in MODELS]
+RMS_MODELS = "Llama", "Mistral", "Qwen3", "Gemma3Text", "Olmo2", "T5"
 
 
 def model_of(name):
@@ -76,7 +80,7 @@ def test_the_same_formula(name):
     checkpoint."""
     model, inputs, count = model_of(name)
     new = copy.deepcopy(model)
-    form = "rms" if name in ("Llama", "Mistral", "Qwen3", "Gemma3Text", "Olmo2", "T5") else "layer"
+    form = "rms" if name in RMS_MODELS else "layer"
     assert len(replaced(new, form)) == count
     assert list(new.state_dict()) == list(model.state_dict())
     a, b = loss_of(model, inputs), loss_of(new, inputs)
@@ -159,6 +163,101 @@ def test_a_mask_that_does_not_fit_warns():
         warnings.simplefilter("error")
         model(torch.randn(2, 6, 8), attention_mask=torch.ones(2, 6))
         model(torch.randn(2, 6, 8))
+
+
+def test_heads_as_many_as_tokens():
+    """Norms of queries see [batch, heads, length, width]: the mask is that of the tokens, also if both axes
+    have one length."""
+    norm, mask = nt.BatchNorm(4), torch.tensor([[0, 0, 1], [0, 1, 1]], dtype=torch.bool)
+    x = torch.randn(2, 3, 3, 4)  # batch, length, heads, width
+    for tokens in (x, x.transpose(1, 2)):
+        found = norm._mask_for(tokens, mask)
+        assert torch.equal(found if tokens is x else found.transpose(1, 2), mask[:, :, None].expand(2, 3, 3))
+    assert norm._mask_for(torch.randn(2, 5, 3, 4), mask).shape == (2, 5, 3)
+    assert norm._mask_for(torch.randn(3, 3, 4), mask) is None
+
+
+def run_in_process(code, *arguments):
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+                          cwd=SOURCE / "python" / "tests", timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+SHARDED = """
+import copy, sys, torch, torch.distributed as dist
+import norma.torch as nt
+from test_transformers import model_of, replaced, loss_of
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+model, inputs, _ = model_of("Llama")
+replaced(model, "power")
+one = copy.deepcopy(model).train()
+if sys.argv[2] == "fully_shard":
+    from torch.distributed.fsdp import fully_shard
+    other = copy.deepcopy(model).train()
+    for layer in other.model.layers:
+        fully_shard(layer, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+    fully_shard(other, mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+else:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    other = FullyShardedDataParallel(copy.deepcopy(model).train(), device_id=torch.device("cpu"))
+for module in (one, other):
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = module(**inputs).loss
+        loss.backward()
+        optimizer.step()
+    module.loss = float(loss.detach())
+assert abs(one.loss - other.loss) < 1e-5 and one.loss < 4, (one.loss, other.loss)
+norms = [(a, b) for a, b in zip(one.modules(), other.modules()) if isinstance(a, nt.Norm)]
+running = [buffer for buffer in other.buffers() if buffer.is_floating_point() and buffer.dim() == 4]
+assert running and all(buffer.any() for buffer in running)
+"""
+
+
+@pytest.mark.parametrize("way", ["fully_shard", "FullyShardedDataParallel"])
+def test_sharded(way, tmp_path):
+    """FSDP of one process: the same losses as without."""
+    if not torch.distributed.is_available() or not hasattr(torch.distributed.fsdp, "fully_shard"):
+        pytest.skip("PyTorch without fully_shard")
+    run_in_process(SHARDED, tmp_path / "store", way)
+
+
+@pytest.mark.parametrize("package", ["torchao", "bitsandbytes"])
+def test_quantizers_keep_the_norms(package):
+    """They look for linear layers; norms, their masks and running statistics stay as they are."""
+    quantizer = pytest.importorskip(package)
+    model, inputs, count = model_of("Llama")
+    replaced(model, "power")
+    model.train()(**inputs)
+    before, exact = copy.deepcopy(model.eval().state_dict()), loss_of(model, inputs)
+    if package == "torchao":
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+        quantize_(model, Int8WeightOnlyConfig())
+    else:
+        for name, module in list(model.named_modules()):
+            if isinstance(module, nn.Linear):
+                parent, _, key = name.rpartition(".")
+                new = quantizer.nn.Linear8bitLt(module.in_features, module.out_features, bias=False,
+                                                has_fp16_weights=False)
+                new.load_state_dict({"weight": module.weight.data})
+                setattr(model.get_submodule(parent), key, new.to("cpu"))
+    norms = {name: module for name, module in model.named_modules() if isinstance(module, nt.Norm)}
+    assert len(norms) == count
+    for name, norm in norms.items():
+        for key, value in norm.state_dict().items():
+            assert torch.equal(value, before[f"{name}.{key}"]), key
+    with torch.no_grad():
+        loss = loss_of(model, inputs)
+    assert loss != exact and abs(float(loss - exact)) < 0.05
+
+
+def test_models_are_those_of_the_page():
+    """The table of docs/torch.md."""
+    pytest.importorskip("accelerate")
+    done = subprocess.run([sys.executable, str(SOURCE / "scripts" / "torch_models.py"), "--check"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 class Lines(torch.utils.data.Dataset):

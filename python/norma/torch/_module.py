@@ -392,11 +392,15 @@ class Norm(nn.Module):
         return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), self._normalize(x[kept]))
 
     def _mask_for(self, x: Tensor, mask: Tensor) -> Optional[Tensor]:
-        """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length,
-        ...]."""
+        """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length, ...],
+        or [batch, heads, length]. If there are as many heads as tokens, the strides tell: heads are
+        neighbors in memory."""
         tokens = x.shape[:-1]
-        if tokens[:2] == mask.shape:
-            return mask.reshape(*mask.shape, *[1] * (len(tokens) - 2)).expand(tokens)
+        axes = [axis for axis in range(1, len(tokens)) if tokens[axis] == mask.shape[1]]
+        if axes and tokens[0] == mask.shape[0]:
+            axis = max(axes, key=x.stride)
+            shape = [mask.shape[0], *(mask.shape[1] if i == axis else 1 for i in range(1, len(tokens)))]
+            return mask.reshape(shape).expand(tokens)
         if self.training and self.type.uses_batch and not _torch_ops.is_building_graph() and bool(mask.any()):
             warnings.warn(
                 f"norm '{self.type.name}': its batch statistics include padding: x has the shape "
