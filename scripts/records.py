@@ -18,9 +18,9 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "python/norma/_records.py"
 PAGES = ["docs/formats.md", "docs/json.md"]
 HEADERS = ["status", "option", "backend", "norm", "norm_type", "translator", "language_model", "tagger",
-           "score", "prepare", "train", "compare"]
-LISTS = ["include/norma/train.h", "include/norma/compare.h", "src/core/train/trainer.h",
-         "src/core/train/trainer_private.h",
+           "score", "prepare", "train", "compare", "study"]
+LISTS = ["include/norma/train.h", "include/norma/compare.h", "include/norma/study.h",
+         "src/core/train/trainer.h", "src/core/train/trainer_private.h",
          "src/core/train/schedule.h", "src/core/train/log.c", "src/app/cli/perplexity.c",
          "src/app/cli/tag.c", "src/app/cli/classify.c", "src/app/cli/score.c", "src/app/cli/baseline.c",
          "src/app/cli/inspect_print.c", "src/core/probe/tid.h", "src/core/probe/tid.c",
@@ -36,10 +36,12 @@ STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset"
            "nm_prepared_drop": "PreparedDropStruct", "nm_training_progress": "TrainingProgress",
            "nm_training_validation": "TrainingValidation", "nm_training_events": "TrainingEvents",
            "nm_compared_run": "ComparedRun", "nm_compared_variant": "ComparedVariant",
-           "nm_comparison_events": "ComparisonEvents"}
+           "nm_comparison_events": "ComparisonEvents", "nm_planned_run": "PlannedRun",
+           "nm_plan_part": "PlanPart", "nm_study_decision": "StudyDecision", "nm_study_answer": "StudyAnswer",
+           "nm_studied_variant": "StudiedVariant", "nm_study_events": "StudyEvents"}
 # Events whose functions Python defines; pointers to functions in other structs are plain pointers.
 EVENTS = {"nm_prepare_events": "prepare", "nm_training_events": "training",
-          "nm_comparison_events": "comparison"}
+          "nm_comparison_events": "comparison", "nm_study_events": "study"}
 TUPLES = {"nm_training_progress": ("Progress",
                                    "After an update. Losses are means per target token, or per example for "
                                    "classification and tagging."),

@@ -28,7 +28,11 @@ typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm
     F(real, loss, "Loss of the best validation", "valid_loss")                                               \
     F(real, nll, "The same without label smoothing, per target token", "valid_nll")                          \
     F(real, tokens_per_second, "Throughput in tokens per second")                                            \
-    F(real, step_mib, "Memory of a training step, MiB")
+    F(real, step_mib, "Memory of a training step, MiB")                                                      \
+    F(real, valid_score, "Score of the best validation, if one was computed")                                \
+    F(real, gap, "Loss of the best validation minus its loss with batch statistics")                         \
+    F(real, grad_norm, "Median L2 norm of the gradient")                                                     \
+    F(real, train_seconds, "Training time in seconds")
 #define NM_TEST_MEASUREMENTS(F)                                                                              \
     F(real, tid_mean, "TID of the mean, last encoder layer, 0 to 1")                                         \
     F(real, tid_variance, "TID of the variance, last encoder layer, 0 to 1")

@@ -287,6 +287,10 @@ class ComparedRun(Structure):
         ("nll", c_double),
         ("tokens_per_second", c_double),
         ("step_mib", c_double),
+        ("valid_score", c_double),
+        ("gap", c_double),
+        ("grad_norm", c_double),
+        ("train_seconds", c_double),
         ("scored", c_bool),
         ("score_name", c_char_p),
         ("score", c_double),
@@ -325,6 +329,10 @@ class ComparedVariant(Structure):
         ("nll", c_double),
         ("tokens_per_second", c_double),
         ("step_mib", c_double),
+        ("valid_score", c_double),
+        ("gap", c_double),
+        ("grad_norm", c_double),
+        ("train_seconds", c_double),
         ("tid_mean", c_double),
         ("tid_variance", c_double),
     ]
@@ -346,6 +354,111 @@ class ComparisonEvents(Structure):
         ("scored", comparison_scored),
         ("trained", comparison_trained),
         ("message", comparison_message),
+    ]
+
+
+class PlannedRun(Structure):
+    """nm_planned_run"""
+    _fields_ = [
+        ("type", c_char_p),
+        ("phase", c_char_p),
+        ("variant", c_char_p),
+        ("lr", c_double),
+        ("seed", c_int64),
+        ("updates", c_int64),
+        ("folder", c_char_p),
+        ("state", c_char_p),
+        ("seconds", c_double),
+        ("took", c_double),
+        ("train_seconds", c_double),
+        ("score_seconds", c_double),
+        ("value", c_double),
+        ("loss", c_double),
+        ("at", c_double),
+        ("note", c_char_p),
+    ]
+
+
+class PlanPart(Structure):
+    """nm_plan_part"""
+    _fields_ = [
+        ("type", c_char_p),
+        ("phase", c_char_p),
+        ("runs", c_int64),
+        ("updates", c_int64),
+        ("seconds", c_double),
+    ]
+
+
+class StudyDecision(Structure):
+    """nm_study_decision"""
+    _fields_ = [
+        ("type", c_char_p),
+        ("phase", c_char_p),
+        ("variant", c_char_p),
+        ("text", c_char_p),
+        ("at", c_double),
+    ]
+
+
+class StudyAnswer(Structure):
+    """nm_study_answer"""
+    _fields_ = [
+        ("best", c_char_p),
+        ("verdict", c_char_p),
+        ("paragraph", c_char_p),
+        ("score", c_char_p),
+        ("delta", c_double),
+        ("within", c_double),
+        ("seeds", c_int64),
+        ("more_seeds", c_int64),
+        ("updates", c_int64),
+        ("budget", c_double),
+        ("used", c_double),
+        ("planned", c_double),
+        ("model", c_char_p),
+    ]
+
+
+class StudiedVariant(Structure):
+    """nm_studied_variant"""
+    _fields_ = [
+        ("variant", c_char_p),
+        ("state", c_char_p),
+        ("lr", c_double),
+        ("lr_at_edge", c_bool),
+        ("selected", c_int64),
+        ("confirmed", c_int64),
+        ("score", c_double),
+        ("deviation", c_double),
+        ("valid_value", c_double),
+        ("difference", c_double),
+        ("low", c_double),
+        ("high", c_double),
+        ("p", c_double),
+        ("p_equivalence", c_double),
+        ("tid_mean", c_double),
+        ("tid_variance", c_double),
+        ("gap", c_double),
+        ("grad_norm", c_double),
+        ("tokens_per_second", c_double),
+        ("step_mib", c_double),
+        ("hours", c_double),
+    ]
+
+
+study_run = CFUNCTYPE(None, c_void_p, POINTER(PlannedRun))
+study_decided = CFUNCTYPE(None, c_void_p, POINTER(StudyDecision))
+study_message = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class StudyEvents(Structure):
+    """nm_study_events"""
+    _fields_ = [
+        ("user", c_void_p),
+        ("run", study_run),
+        ("decided", study_decided),
+        ("message", study_message),
     ]
 
 

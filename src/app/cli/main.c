@@ -33,6 +33,7 @@
     C(tag) \
     C(score) \
     C(compare) \
+    C(study) \
     C(inspect) \
     C(report) \
     C(verify) \

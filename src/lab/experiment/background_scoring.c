@@ -1,10 +1,14 @@
 #include "experiment/background_scoring.h"
 
+#include "base/clock.h"
+
 static void *score(void *argument)
 {
     nm_background_scoring *s = argument;
+    double begin = nm_clock();
     s->status = nm_run_result_measure(&s->result, s->job->folder, s->task, s->options, &s->measurement,
                                       s->stop, &s->err);
+    s->seconds = nm_clock() - begin;
     atomic_store(&s->done, true);
     return NULL;
 }
@@ -35,6 +39,7 @@ nm_run_job *nm_background_scoring_collect(nm_background_scoring *s, bool wait, n
         s->status = nm_run_result_save(&s->result, job->folder, job->key, &s->measurement, &s->err);
     if (s->status == NM_OK) {
         job->result = s->result;
+        job->score_seconds = s->seconds;
     } else {
         *err = s->err;
         nm_run_result_release(&s->result);

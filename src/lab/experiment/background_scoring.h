@@ -18,6 +18,7 @@ typedef struct nm_background_scoring {
     const nm_stop *stop;
     nm_options *options; /* of the run */
     nm_run_result result;
+    double seconds; /* of scoring */
     nm_status status;
     nm_error err;
 } nm_background_scoring;

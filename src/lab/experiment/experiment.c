@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "backend/device.h"
 #include "base/memory.h"
@@ -208,9 +209,7 @@ static bool by_slurm(const nm_experiment *c)
     return c->config.slurm && *c->config.slurm;
 }
 
-/* Loads saved results; runs with valid ones are not started. Wrong options and missing test data are reported
- * here, before training. */
-static nm_status load_results(nm_experiment *c, nm_error *err)
+nm_status nm_experiment_load(nm_experiment *c, nm_error *err)
 {
     char *section = NULL;
     uint64_t data = 0;
@@ -241,34 +240,39 @@ static nm_status load_results(nm_experiment *c, nm_error *err)
     return status;
 }
 
-static nm_status share_cores(nm_experiment *c, nm_error *err)
+nm_status nm_experiment_share_cores(nm_experiment *c, int64_t n, nm_error *err)
 {
     nm_options *options;
-    int64_t waiting = 0;
-    for (size_t i = 0; i < c->queue.n; i++)
-        waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
     NM_TRY(nm_run_queue_options(&c->queue, &c->points.list[0], 1, &options, err));
     const nm_device_config *device = nm_options_find(options, "device");
     if (by_slurm(c))
-        c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : waiting, device->threads};
+        c->queue.share = (nm_core_share){c->config.jobs ? c->config.jobs : n, device->threads};
     else
-        c->queue.share = nm_core_share_of(waiting, c->config.jobs, device->threads, c->config.cores);
+        c->queue.share = nm_core_share_of(n, c->config.jobs, device->threads, c->config.cores);
     nm_options_free(options);
     return NM_OK;
 }
 
-nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
+nm_status nm_experiment_begin(nm_experiment *c, nm_error *err)
 {
     NM_TRY(parse_variants(c, err));
     NM_TRY(expand_grid(c, err));
     NM_TRY(check_points(c, err));
     NM_TRY(keep_checkpoints(c, err));
     NM_TRY(nm_folder_create(c->folder, err));
-    NM_TRY(nm_run_queue_lock(&c->queue, c->folder, err));
+    return nm_run_queue_lock(&c->queue, c->folder, err);
+}
+
+nm_status nm_experiment_plan(nm_experiment *c, nm_error *err)
+{
+    int64_t waiting = 0;
+    NM_TRY(nm_experiment_begin(c, err));
     NM_TRY(nm_experiment_add_runs(c, err));
-    NM_TRY(load_results(c, err));
+    NM_TRY(nm_experiment_load(c, err));
     NM_TRY(nm_experiment_save(c, err));
-    return share_cores(c, err);
+    for (size_t i = 0; i < c->queue.n; i++)
+        waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
+    return nm_experiment_share_cores(c, waiting, err);
 }
 
 /* The exit codes of processes are lost if the caller of the library ignores SIGCHLD. */
@@ -385,10 +389,13 @@ size_t nm_experiment_unscored(const nm_experiment *c)
     return n;
 }
 
-static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
+nm_status nm_experiment_score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
 {
     nm_options *options;
+    double begin = nm_clock();
     nm_status status = nm_check_stop(c->queue.stop, err);
+    if (c->queue.on_tick)
+        c->queue.on_tick(c->queue.user, &c->queue);
     if (status == NM_OK)
         status = nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err);
     if (status == NM_OK)
@@ -397,18 +404,17 @@ static nm_status score_run(nm_experiment *c, nm_run_job *job, nm_error *err)
     if (status == NM_INTERRUPTED)
         return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
     NM_TRY(status);
-    return nm_run_result_save(&job->result, job->folder, job->key, &c->config.measurement, err);
+    NM_TRY(nm_run_result_save(&job->result, job->folder, job->key, &c->config.measurement, err));
+    job->score_seconds = nm_clock() - begin;
+    report_scored(c, job);
+    return NM_OK;
 }
 
 nm_status nm_experiment_score(nm_experiment *c, nm_error *err)
 {
     for (size_t i = 0; i < c->queue.n; i++)
-        if (needs_score(c, i) && !c->queue.jobs[i].result.measured) {
-            if (c->queue.on_tick)
-                c->queue.on_tick(c->queue.user, &c->queue);
-            NM_TRY(score_run(c, &c->queue.jobs[i], err));
-            report_scored(c, &c->queue.jobs[i]);
-        }
+        if (needs_score(c, i) && !c->queue.jobs[i].result.measured)
+            NM_TRY(nm_experiment_score_run(c, &c->queue.jobs[i], err));
     nm_experiment_test(c);
     for (size_t i = 0; i < c->queue.n; i++) /* saved again with the p values, which need all scores */
         if (needs_score(c, i) && c->queue.jobs[i].result.measured)

@@ -46,6 +46,14 @@ typedef struct nm_experiment {
 /* Needs config, folder and the fields of queue up to settings. Creates and locks the folder. NM_USAGE for
  * wrong options, missing test data, or two variants with the same configuration. */
 nm_status nm_experiment_plan(nm_experiment *experiment, nm_error *err);
+/* Parts of nm_experiment_plan and nm_experiment_score for a queue whose runs are added later: variants,
+ * folder and lock; the shares of n parallel runs; the saved results of the jobs, with checks of their
+ * options (runs with valid results are not started; wrong options and missing test data are reported here,
+ * before training); the test score of one run. */
+nm_status nm_experiment_begin(nm_experiment *experiment, nm_error *err);
+nm_status nm_experiment_share_cores(nm_experiment *experiment, int64_t n, nm_error *err);
+nm_status nm_experiment_load(nm_experiment *experiment, nm_error *err);
+nm_status nm_experiment_score_run(nm_experiment *experiment, nm_run_job *job, nm_error *err);
 /* Trains the runs and calls the callbacks of the queue. A run that cannot be scored now is left to
  * nm_experiment_score, after a warning. NM_USAGE if SIGCHLD is ignored; errors of nm_run_queue_train and
  * nm_slurm_array_train. */

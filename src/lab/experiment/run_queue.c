@@ -9,13 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8_cut.h"
 #include "probe/probe.h"
 #include "task/tune.h"
 #include "train/train_options.h"
 
-void nm_run_queue_release(nm_run_queue *queue)
+void nm_run_queue_clear(nm_run_queue *queue)
 {
     for (size_t i = 0; i < queue->n; i++) {
         free(queue->jobs[i].folder);
@@ -24,6 +25,13 @@ void nm_run_queue_release(nm_run_queue *queue)
         nm_run_result_release(&queue->jobs[i].result);
     }
     free(queue->jobs);
+    queue->jobs = NULL;
+    queue->n = queue->capacity = 0;
+}
+
+void nm_run_queue_release(nm_run_queue *queue)
+{
+    nm_run_queue_clear(queue);
     nm_settings_release(&queue->settings);
     if (queue->lock > 0)
         close(queue->lock);
@@ -226,6 +234,9 @@ static nm_status start(const nm_run_queue *queue, nm_run_job *job, nm_error *err
     if (job->process < 0)
         return nm_fail(err, NM_MEMORY, "cannot start a process: %s", strerror(errno));
     job->state = NM_RUN_RUNNING;
+    job->begun = nm_clock();
+    if (queue->on_started)
+        queue->on_started(queue->user, job);
     return NM_OK;
 }
 
@@ -265,6 +276,7 @@ static void reap(nm_run_queue *queue)
             continue;
         nm_run_job_finish(job,
                           WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status));
+        job->seconds = nm_clock() - job->begun;
         if (queue->on_finished)
             queue->on_finished(queue->user, job);
     }

@@ -24,6 +24,9 @@ typedef struct nm_run_job { /* one run */
     nm_run_state state; /* NM_RUN_FINISHED from the start if its test.json is valid */
     bool score_failed;  /* during the training of other runs; it is scored again after them */
     pid_t process;
+    /* Clock at its start; duration of its process, which may have continued a run; of scoring the test
+     * set. NaN or 0 if not in this process. */
+    double begun, seconds, score_seconds;
 } nm_run_job;
 
 typedef struct nm_run_queue {
@@ -46,6 +49,7 @@ typedef struct nm_run_queue {
     volatile sig_atomic_t *suspend;
     /* Callbacks; each may be NULL. on_tick is called about ten times per second during training, and before a
      * run is scored. */
+    void (*on_started)(void *user, const nm_run_job *job);
     void (*on_finished)(void *user, const nm_run_job *job);
     void (*on_scored)(void *user, const nm_run_job *job);
     void (*on_tick)(void *user, const struct nm_run_queue *queue);
@@ -76,6 +80,7 @@ nm_status nm_run_queue_train(nm_run_queue *queue, nm_error *err);
 /* Call on_message and score_finished. */
 void nm_run_queue_send_message(const nm_run_queue *queue, const char *text);
 bool nm_run_queue_score_finished(const nm_run_queue *queue);
+void nm_run_queue_clear(nm_run_queue *queue); /* removes the jobs */
 void nm_run_queue_release(nm_run_queue *queue);
 
 /* The last line of a text file that neither begins with a space, as continued messages and examples do, nor

@@ -228,13 +228,26 @@ static nm_status average_checkpoints(const char *folder, int64_t count, const ch
     return status;
 }
 
-typedef struct speeds { /* tokens/s of every training record of the log */
+/* Of nm_run_result. */
+#define LOG_VALUES(F)                                                                                        \
+    F(int, updates, "Number of updates")                                                                     \
+    NM_LOG_MEASUREMENTS(F)
+static NM_FIELDS_OF(log_values, nm_run_result, LOG_VALUES)
+
+typedef struct numbers {
     double *list;
     size_t n, capacity;
-} speeds;
+} numbers;
 
-static void read_line(nm_run_result *result, const json_t *object, speeds *all)
+static void add_number(numbers *all, double value)
 {
+    NM_GROW(all->list, all->n, all->capacity);
+    all->list[all->n++] = value;
+}
+
+static void read_line(nm_run_result *result, const json_t *object, numbers *speeds, numbers *gradients)
+{
+    static const char *const scores[] = {"bleu", "f1", "accuracy"}; /* docs/formats.md, record valid */
     const char *type = json_string_value(json_object_get(object, "type"));
     int64_t update = json_integer_value(json_object_get(object, "update"));
     if (!type)
@@ -245,11 +258,16 @@ static void read_line(nm_run_result *result, const json_t *object, speeds *all)
         result->step_mib = nm_json_number_of(object, "step_mib");
         result->bf16 = precision && !strcmp(precision, "bf16");
     } else if (!strcmp(type, "train")) {
-        NM_GROW(all->list, all->n, all->capacity);
-        all->list[all->n++] = nm_json_number_of(object, "tokens_per_second");
+        add_number(speeds, nm_json_number_of(object, "tokens_per_second"));
+        add_number(gradients, nm_json_number_of(object, "grad_norm"));
+        result->train_seconds = nm_json_number_of(object, "seconds");
     } else if (json_is_true(json_object_get(object, "best"))) {
         result->loss = nm_json_number_of(object, "loss");
         result->nll = nm_json_number_of(object, "nll");
+        for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
+            if (json_object_get(object, scores[i]))
+                result->valid_score = nm_json_number_of(object, scores[i]);
+        result->gap = result->loss - nm_json_number_of(object, "batch_loss");
     }
 }
 
@@ -259,17 +277,18 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     nm_status status = nm_file_read(path, &text, NULL, err);
     free(path);
     NM_TRY(status);
-    speeds all = {0};
-    result->updates = 0;
-    result->loss = result->nll = result->tokens_per_second = result->step_mib = NAN;
+    numbers speeds = {0}, gradients = {0};
+    nm_record_clear(log_values_fields(), result);
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         json_t *object = json_loads(line, 0, NULL);
-        read_line(result, object, &all);
+        read_line(result, object, &speeds, &gradients);
         json_decref(object);
     }
-    result->tokens_per_second = nm_median(all.list, all.n);
-    free(all.list);
+    result->tokens_per_second = nm_median(speeds.list, speeds.n);
+    result->grad_norm = nm_median(gradients.list, gradients.n);
+    free(speeds.list);
+    free(gradients.list);
     free(text);
     return NM_OK;
 }
@@ -356,9 +375,6 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
     F(text, key, "Hash of everything that determines the score except the model")                            \
     F(text, model, "Hash of the scored model file")                                                          \
     F(hash, weights, "Hash of its tensors")
-#define LOG_VALUES(F)                                                                                        \
-    F(int, updates, "Number of updates")                                                                     \
-    NM_LOG_MEASUREMENTS(F)
 #define SCORE_VALUES(F)                                                                                      \
     F(real, low, "")                                                                                         \
     F(real, high, "")                                                                                        \
@@ -372,7 +388,6 @@ static NM_FIELDS_OF(test_score, nm_run_result, TEST_SCORE)
 static NM_FIELDS_OF(test_against, nm_run_result, TEST_AGAINST)
 static NM_FIELDS_OF(test_measurements, nm_run_result, NM_TEST_MEASUREMENTS)
 static NM_FIELDS_OF(updates, nm_run_result, UPDATES)
-static NM_FIELDS_OF(log_values, nm_run_result, LOG_VALUES)
 static NM_FIELDS_OF(score_values, nm_run_result, SCORE_VALUES)
 static NM_FIELDS(nm_compared_run, NM_COMPARED_RUN)
 

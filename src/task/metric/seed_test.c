@@ -125,6 +125,17 @@ static double mean_score(const nm_seed_scores *g)
     return nm_summary_of(g->scores, g->n).mean;
 }
 
+static nm_seed_difference test_of(double value, double variance, double df, double outside)
+{
+    nm_seed_difference d = {value, sqrt(variance), df, NAN, NAN, value == 0};
+    double half = variance > 0 ? d.standard_error * nm_student_quantile(1 - outside / 2, df) : 0;
+    if (variance > 0)
+        d.p = 2 * nm_student_cdf(-fabs(value) / d.standard_error, df);
+    d.low = value - half;
+    d.high = value + half;
+    return d;
+}
+
 nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b, double outside)
 {
     nm_seed_difference d = {mean_score(a) - mean_score(b), NAN, NAN, NAN, NAN, NAN};
@@ -137,16 +148,23 @@ nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b
     double va = seed_variance(a), vb = seed_variance(b);
     double variance = va + vb + fmax(0, segments - interaction_of_mean(a) - interaction_of_mean(b));
     double spread = va * va / (double)(a->n - 1) + vb * vb / (double)(b->n - 1);
-    d.standard_error = sqrt(variance);
-    d.df = spread > 0 ? variance * variance / spread : INFINITY;
-    if (variance > 0)
-        d.p = 2 * nm_student_cdf(-fabs(d.value) / d.standard_error, d.df);
-    else
-        d.p = d.value == 0;
-    double half = variance > 0 ? d.standard_error * nm_student_quantile(1 - outside / 2, d.df) : 0;
-    d.low = d.value - half;
-    d.high = d.value + half;
-    return d;
+    double df = spread > 0 ? variance * variance / spread : INFINITY;
+    return test_of(d.value, variance, df, outside);
+}
+
+nm_seed_difference nm_seed_mean_test(const nm_seed_scores *g, double outside)
+{
+    double mean = mean_score(g);
+    if (g->n < 2)
+        return (nm_seed_difference){mean, NAN, NAN, NAN, NAN, NAN};
+    double seeds = seed_variance(g), variance = seeds;
+    if (g->n_resamples) {
+        double *weights = equal_weights(g->n, 1);
+        variance += fmax(0, resample_variance(g, weights, NULL, NULL) - interaction_of_mean(g));
+        free(weights);
+    }
+    double df = seeds > 0 ? variance * variance * (double)(g->n - 1) / (seeds * seeds) : INFINITY;
+    return test_of(mean, variance, df, outside);
 }
 
 nm_interval nm_seed_interval(const nm_seed_scores *g, double outside)
@@ -156,12 +174,8 @@ nm_interval nm_seed_interval(const nm_seed_scores *g, double outside)
     config.n_resamples = (int)g->n_resamples;
     if (g->n < 2)
         return nm_bootstrap_interval_of(g->resamples[0], &config);
-    double *weights = equal_weights(g->n, 1), mean = mean_score(g), seeds = seed_variance(g);
-    double variance = seeds + fmax(0, resample_variance(g, weights, NULL, NULL) - interaction_of_mean(g));
-    free(weights);
-    double df = seeds > 0 ? variance * variance * (double)(g->n - 1) / (seeds * seeds) : INFINITY;
-    double half = variance > 0 ? sqrt(variance) * nm_student_quantile(1 - outside / 2, df) : 0;
-    return (nm_interval){mean, mean - half, mean + half};
+    nm_seed_difference d = nm_seed_mean_test(g, outside);
+    return (nm_interval){d.value, d.low, d.high};
 }
 
 double nm_seed_equivalence(const nm_seed_difference *d, double margin)

@@ -39,6 +39,10 @@ typedef struct nm_seed_difference {
 
 /* outside: 1 minus the confidence level, 0.05 for 95 %. */
 nm_seed_difference nm_seed_test(const nm_seed_scores *a, const nm_seed_scores *b, double outside);
+/* The same for the mean of one group against 0. With paired differences as scores and resamples, a paired
+ * test: the groups have the same seeds, which makes their difference less variable. n_resamples 0: no
+ * variance over segments. */
+nm_seed_difference nm_seed_mean_test(const nm_seed_scores *scores, double outside);
 /* Confidence interval of the mean of one group over seeds and segments; with one seed, the percentile
  * interval of the bootstrap over segments. */
 nm_interval nm_seed_interval(const nm_seed_scores *scores, double outside);

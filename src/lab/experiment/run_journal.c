@@ -1,0 +1,151 @@
+#include "experiment/run_journal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#define QUEUE_HEADER(F)                                                                                      \
+    F(text, type, "`queue`")                                                                                 \
+    F(text, version, "Version of Norma")                                                                     \
+    F(text, key, "The options that determine the queue")
+NM_RECORD(queue_header, QUEUE_HEADER)
+static NM_FIELDS(queue_header, QUEUE_HEADER)
+NM_FIELDS(nm_planned_run, NM_PLANNED_RUN)
+
+/* Identifies a run. */
+static char *run_id(const nm_planned_run *run)
+{
+    return nm_format("%s %s %.17g %lld %lld", run->phase, run->variant, run->lr, (long long)run->seed,
+                     (long long)run->updates);
+}
+
+static bool read_line(nm_run_journal *journal, const char *line, const char **key)
+{
+    json_t *o = json_loads(line, 0, NULL);
+    const char *type = json_string_value(json_object_get(o, "type"));
+    nm_planned_run run;
+    nm_record_clear(nm_planned_run_fields(), &run);
+    bool valid = type != NULL;
+    if (valid && !strcmp(type, "run")) {
+        valid = nm_record_read_json(nm_planned_run_fields(), &run, o) && run.phase && run.variant;
+        char *id = valid ? run_id(&run) : NULL;
+        if (valid)
+            json_object_set(journal->runs, id, o);
+        free(id);
+    } else if (valid) {
+        json_object_set(journal->lines, line, o);
+        if (!strcmp(type, "queue"))
+            *key = json_string_value(json_object_get(o, "key"));
+    }
+    json_decref(o);
+    return valid;
+}
+
+/* *bytes: length of the complete lines. */
+static nm_status read_lines(nm_run_journal *journal, char *text, const char **key, size_t *bytes,
+                            nm_error *err)
+{
+    *bytes = 0;
+    int64_t number = 1;
+    for (char *at = text, *end; (end = strchr(at, '\n')) != NULL; at = end + 1, number++) {
+        *end = 0;
+        if (!read_line(journal, at, key))
+            return nm_fail(err, NM_FORMAT, "%s:%lld: not a line of a queue", journal->path,
+                           (long long)number);
+        *bytes = (size_t)(end + 1 - text);
+    }
+    return NM_OK;
+}
+
+static nm_status append(nm_run_journal *journal, json_t *o, nm_error *err)
+{
+    char *line = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    nm_status status = NM_OK;
+    bool run = json_object_get(o, "state") != NULL;
+    if (!run && json_object_get(journal->lines, line)) {
+        free(line);
+        return NM_OK;
+    }
+    if (!run)
+        json_object_set(journal->lines, line, o);
+    if (fprintf(journal->file, "%s\n", line) < 0 || fflush(journal->file) || fdatasync(fileno(journal->file)))
+        status = nm_fail(err, NM_IO, "%s: %s", journal->path, strerror(errno));
+    free(line);
+    return status;
+}
+
+nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const char *key, nm_error *err)
+{
+    *journal = (nm_run_journal){
+        .path = nm_path_join(folder, "queue.jsonl"), .runs = json_object(), .lines = json_object()};
+    char *text;
+    const char *old = NULL;
+    size_t bytes = 0;
+    NM_TRY(nm_file_read_optional(journal->path, &text, err));
+    nm_status status = text ? read_lines(journal, text, &old, &bytes, err) : NM_OK;
+    free(text);
+    NM_TRY(status);
+    if (old && strcmp(old, key))
+        return nm_fail(err, NM_MISMATCH,
+                       "%s was begun with other options (%.300s; now %.300s); choose another --folder",
+                       folder, old, key);
+    NM_TRY(nm_file_open(&journal->file, journal->path, "ab", err));
+    if (ftruncate(fileno(journal->file), (off_t)bytes))
+        return nm_fail(err, NM_IO, "%s: %s", journal->path, strerror(errno));
+    const queue_header header = {"queue", NORMA_VERSION, key};
+    return old ? NM_OK : nm_run_journal_add(journal, queue_header_fields(), &header, err);
+}
+
+nm_status nm_run_journal_add(nm_run_journal *journal, const nm_field *fields, const void *record,
+                             nm_error *err)
+{
+    if (!journal->file) /* a simulation */
+        return NM_OK;
+    json_t *o = nm_record_json(fields, record);
+    nm_status status = append(journal, o, err);
+    json_decref(o);
+    return status;
+}
+
+nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *run, nm_error *err)
+{
+    if (!journal->file)
+        return NM_OK;
+    json_t *o = nm_record_json(nm_planned_run_fields(), run);
+    char *id = run_id(run);
+    nm_status status = append(journal, o, err);
+    json_object_set_new(journal->runs, id, o);
+    free(id);
+    return status;
+}
+
+bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run)
+{
+    if (!journal->file)
+        return false;
+    char *id = run_id(run);
+    const json_t *o = json_object_get(journal->runs, id);
+    const char *state = json_string_value(json_object_get(o, "state"));
+    free(id);
+    if (!state || (strcmp(state, "finished") && strcmp(state, "failed") && strcmp(state, "dropped")))
+        return false;
+    const char *variant = run->variant, *folder = run->folder;
+    bool valid = nm_record_read_json(nm_planned_run_fields(), run, o);
+    run->variant = variant;
+    run->folder = folder;
+    return valid;
+}
+
+void nm_run_journal_close(nm_run_journal *journal)
+{
+    if (journal->file)
+        fclose(journal->file);
+    json_decref(journal->runs);
+    json_decref(journal->lines);
+    free(journal->path);
+    *journal = (nm_run_journal){0};
+}

@@ -1,0 +1,432 @@
+/* The answer of a study: paired tests of the finalists on fresh seeds, a bound of what could be better, and
+ * words for both. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "experiment/study_procedure.h"
+#include "metric/summary.h"
+
+static NM_FIELDS(nm_study_answer, NM_STUDY_ANSWER)
+static NM_FIELDS(nm_studied_variant, NM_STUDIED_VARIANT)
+
+typedef struct finals {                      /* of the finalists */
+    size_t n;                                /* finalists */
+    size_t seeds;                            /* with a result of every finalist */
+    nm_trial **runs[NM_STUDY_MAX_FINALISTS]; /* [seeds] of each */
+    double means[NM_STUDY_MAX_FINALISTS];
+    nm_seed_difference pairs[NM_STUDY_MAX_FINALISTS][NM_STUDY_MAX_FINALISTS]; /* of i minus j */
+    double p[NM_STUDY_MAX_FINALISTS][NM_STUDY_MAX_FINALISTS];                 /* with Holm's correction */
+    double equivalence[NM_STUDY_MAX_FINALISTS][NM_STUDY_MAX_FINALISTS];
+    double deviations[NM_STUDY_MAX_FINALISTS][NM_STUDY_MAX_FINALISTS]; /* of paired differences */
+    size_t best;
+} finals;
+
+static const nm_trial *run_of_seed(nm_trial *const *runs, size_t n, int64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        if (runs[i]->row.seed == seed && nm_trial_is_finished(runs[i]))
+            return runs[i];
+    return NULL;
+}
+
+/* Keeps the seeds that every finalist has: a deadline may have ended the last ones. */
+static void read_finals(const nm_study_procedure *s, finals *f)
+{
+    size_t n[NM_STUDY_MAX_FINALISTS] = {0};
+    f->n = s->n_finalists;
+    for (size_t i = 0; i < f->n; i++)
+        f->runs[i] = nm_study_trials(s, "confirm", s->finalists[i], &n[i]);
+    for (size_t r = 0; f->n && r < n[0]; r++) {
+        int64_t seed = f->runs[0][r]->row.seed;
+        const nm_trial *found[NM_STUDY_MAX_FINALISTS];
+        bool whole = true;
+        for (size_t i = 0; i < f->n; i++) {
+            found[i] = run_of_seed(f->runs[i], n[i], seed);
+            whole = whole && found[i];
+        }
+        for (size_t i = 0; i < f->n && whole; i++)
+            f->runs[i][f->seeds] = (nm_trial *)found[i]; /* not before its own place: seeds ascend */
+        f->seeds += whole;
+    }
+    for (size_t i = 0; i < f->n; i++) {
+        double sum = 0;
+        for (size_t r = 0; r < f->seeds; r++)
+            sum += f->runs[i][r]->row.value;
+        f->means[i] = f->seeds ? sum / (double)f->seeds : NAN;
+        if (f->seeds && f->means[i] > f->means[f->best])
+            f->best = i;
+    }
+}
+
+/* Paired over seeds; segments of the test set are a random effect too. */
+static nm_seed_difference paired(nm_trial *const *a, nm_trial *const *b, size_t n, double *deviation)
+{
+    double *scores = nm_allocate((n + 1) * sizeof *scores);
+    double **resamples = nm_allocate((n + 1) * sizeof *resamples);
+    size_t n_draws = n ? a[0]->n_draws : 0;
+    for (size_t r = 0; r < n; r++) {
+        scores[r] = a[r]->row.value - b[r]->row.value;
+        n_draws = a[r]->n_draws == n_draws && b[r]->n_draws == n_draws ? n_draws : 0;
+    }
+    for (size_t r = 0; r < n; r++) {
+        resamples[r] = nm_allocate((n_draws + 1) * sizeof **resamples);
+        for (size_t k = 0; k < n_draws; k++)
+            resamples[r][k] = a[r]->draws[k] - b[r]->draws[k];
+    }
+    const nm_seed_scores group = {n, n_draws, scores, (const double *const *)resamples};
+    nm_seed_difference d = nm_seed_mean_test(&group, 0.05);
+    *deviation = nm_summary_of(scores, n).deviation;
+    for (size_t r = 0; r < n; r++)
+        free(resamples[r]);
+    free(resamples);
+    free(scores);
+    return d;
+}
+
+static void test_pairs(finals *f, double delta)
+{
+    double p[NM_STUDY_MAX_FINALISTS * NM_STUDY_MAX_FINALISTS],
+        e[NM_STUDY_MAX_FINALISTS * NM_STUDY_MAX_FINALISTS];
+    size_t n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t j = 0; j < i; j++, n++) {
+            f->pairs[i][j] = paired(f->runs[i], f->runs[j], f->seeds, &f->deviations[i][j]);
+            f->pairs[j][i] = paired(f->runs[j], f->runs[i], f->seeds, &f->deviations[j][i]);
+            p[n] = f->pairs[i][j].p;
+            e[n] = nm_seed_equivalence(&f->pairs[i][j], delta);
+        }
+    nm_holm(p, n, p);
+    nm_holm(e, n, e);
+    n = 0;
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t j = 0; j < i; j++, n++) {
+            f->p[i][j] = f->p[j][i] = p[n];
+            f->equivalence[i][j] = f->equivalence[j][i] = e[n];
+        }
+}
+
+/* How much better than the winner a finalist can be, with probability 1 - alpha/4. */
+static double bound_of_finals(const nm_study_procedure *s, const finals *f)
+{
+    double bound = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        const nm_seed_difference *d = &f->pairs[i][f->best];
+        if (i == f->best)
+            continue;
+        if (!isfinite(d->standard_error))
+            return INFINITY;
+        double t = nm_student_quantile(1 - s->config.alpha / 4 / (double)(f->n - 1), d->df);
+        bound = fmax(bound, d->value + t * d->standard_error);
+    }
+    return bound;
+}
+
+/* The same for eliminated variants: delta more than the finalists, or what their first seeds say. */
+static double bound_of_eliminated(const nm_study_procedure *s, size_t winner, double finals_bound)
+{
+    size_t n_best, n, first = (size_t)s->first_seeds;
+    nm_trial **best = nm_study_trials(s, "select", winner, &n_best);
+    double bound = 0, *a = nm_allocate((first + 1) * sizeof *a), *b = nm_allocate((first + 1) * sizeof *b);
+    for (size_t v = 0; v < s->config.n; v++) {
+        if (!s->states[v].outcome || strcmp(s->states[v].outcome, "eliminated"))
+            continue;
+        nm_trial **runs = nm_study_trials(s, "select", v, &n);
+        size_t m = n < n_best ? n : n_best;
+        m = m < first ? m : first;
+        for (size_t r = 0; r < m; r++) {
+            a[r] = runs[r]->row.value;
+            b[r] = best[r]->row.value;
+        }
+        double own = nm_selection_bound(a, b, m, s->config.alpha / 4 / (double)(s->config.n - 1));
+        bound = fmax(bound, fmin(own, s->config.delta + finals_bound));
+        free(runs);
+    }
+    free(a);
+    free(b);
+    free(best);
+    return bound;
+}
+
+static double shown_score(const nm_study_procedure *s, double value)
+{
+    return s->config.perplexity ? exp(-value / 100) : value;
+}
+
+static nm_studied_variant describe(const nm_study_procedure *s, size_t v)
+{
+    const nm_study_state *state = &s->states[v];
+    nm_studied_variant row;
+    size_t n, m;
+    nm_record_clear(nm_studied_variant_fields(), &row);
+    nm_trial **chosen = nm_study_trials(s, "select", v, &n), **fresh = nm_study_trials(s, "confirm", v, &m);
+    row.variant = s->config.variants[v];
+    row.state = state->outcome ? state->outcome : "undecided";
+    row.lr = state->lr;
+    row.lr_at_edge = state->lr_at_edge;
+    row.selected = (int64_t)n;
+    row.hours = state->used / 3600;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += chosen[i]->row.value;
+    row.valid_value = n ? sum / (double)n : NAN;
+    if (s->runner.describe && (m || n))
+        s->runner.describe(s->runner.user, (const nm_trial *const *)(m ? fresh : chosen), m ? m : n, &row);
+    free(chosen);
+    free(fresh);
+    return row;
+}
+
+static void describe_finalist(const nm_study_procedure *s, const finals *f, size_t i, nm_studied_variant *row)
+{
+    const nm_seed_difference *d = &f->pairs[f->best][i];
+    double *scores = nm_allocate((f->seeds + 1) * sizeof *scores);
+    for (size_t r = 0; r < f->seeds; r++)
+        scores[r] = shown_score(s, f->runs[i][r]->row.value);
+    row->confirmed = (int64_t)f->seeds;
+    row->score = nm_summary_of(scores, f->seeds).mean;
+    row->deviation = nm_summary_of(scores, f->seeds).deviation;
+    free(scores);
+    if (i == f->best) {
+        row->state = f->seeds ? "best" : "undecided";
+        return;
+    }
+    row->difference = d->value;
+    row->low = d->low;
+    row->high = d->high;
+    row->p = f->p[f->best][i];
+    row->p_equivalence = f->equivalence[f->best][i];
+    row->state = row->p < s->config.alpha               ? "worse"
+                 : row->p_equivalence < s->config.alpha ? "equivalent"
+                                                        : "undecided";
+}
+
+static int state_rank(const nm_studied_variant *v)
+{
+    static const char *const order[] = {"best",    "equivalent", "undecided", "worse",
+                                        "dropped", "eliminated", "failed"};
+    int i = 0;
+    while (i < 6 && strcmp(order[i], v->state))
+        i++;
+    return i;
+}
+
+static void sort_variants(nm_studied_variant *list, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = i; j; j--) {
+            nm_studied_variant a = list[j - 1], b = list[j];
+            bool fresh = isfinite(a.difference) && isfinite(b.difference);
+            int rank_a = state_rank(&a), rank_b = state_rank(&b);
+            bool ordered = rank_a != rank_b ? rank_a < rank_b
+                           : fresh          ? a.difference <= b.difference
+                                            : !(b.valid_value > a.valid_value);
+            if (ordered)
+                break;
+            list[j - 1] = b;
+            list[j] = a;
+        }
+}
+
+/* Fresh seeds with which the undecided pairs would be decided at this variance. */
+static int64_t seeds_to_decide(const nm_study_procedure *s, const finals *f)
+{
+    int64_t most = 0;
+    double pairs = (double)(f->n * (f->n - 1)) / 2;
+    for (size_t i = 0; i < f->n; i++) {
+        if (i == f->best || f->p[f->best][i] < s->config.alpha ||
+            f->equivalence[f->best][i] < s->config.alpha || !isfinite(f->deviations[i][f->best]))
+            continue;
+        int64_t n = nm_seeds_needed(f->deviations[i][f->best], s->config.delta, s->config.alpha / pairs, 0.8);
+        n = n > (int64_t)f->seeds ? n : (int64_t)f->seeds + 1;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void list_names(char **text, const nm_studied_variant *list, size_t n, const char *state)
+{
+    size_t count = 0, seen = 0;
+    for (size_t i = 0; i < n; i++)
+        count += !strcmp(list[i].state, state);
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(list[i].state, state))
+            nm_format_append(text, "%s%s",
+                             !seen               ? ""
+                             : seen + 1 == count ? " and "
+                                                 : ", ",
+                             list[i].variant),
+                seen++;
+}
+
+static size_t count_state(const nm_studied_variant *list, size_t n, const char *state)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += !strcmp(list[i].state, state);
+    return count;
+}
+
+/* "; rms: +0.31 BLEU (95 % -0.10 to 0.72, p 0.12)" */
+static void add_difference(char **text, const nm_study_procedure *s, const nm_studied_variant *v)
+{
+    nm_format_append(text, "%.2f %s (95 %% interval %.2f to %.2f, p %s%.3f)", v->difference, s->config.unit,
+                     v->low, v->high, v->p < 0.0005 ? "<" : "", v->p < 0.0005 ? 0.001 : v->p);
+}
+
+static void write_verdict(nm_study_procedure *s, size_t seeds, char **text)
+{
+    const nm_studied_variant *list = s->variants, *second = s->config.n > 1 ? &list[1] : NULL;
+    size_t n = s->config.n, worse = count_state(list, n, "worse"), equal = count_state(list, n, "equivalent"),
+           open = count_state(list, n, "undecided");
+    const char *best = list[0].variant;
+    if (!strcmp(s->answer.verdict, "unconfirmed")) {
+        nm_format_append(
+            text,
+            "%s has the best validation score, but the budget had no time to confirm it with fresh "
+            "seeds. ",
+            best);
+        return;
+    }
+    if (!strcmp(s->answer.verdict, "best")) {
+        nm_format_append(text, "%s is the best normalization for this data", best);
+        if (worse) {
+            nm_format_append(text, ": it beats %s by ", second->variant);
+            add_difference(text, s, second);
+        }
+        nm_format_append(text, ". ");
+    } else if (!strcmp(s->answer.verdict, "equivalent")) {
+        nm_format_append(text, "No difference that matters: %s and ", best);
+        list_names(text, list, n, "equivalent");
+        nm_format_append(text, " are equivalent within %.2f %s; %s has the highest score, by ",
+                         s->config.delta, s->config.unit, best);
+        add_difference(text, s, second);
+        nm_format_append(text, ". ");
+    } else {
+        nm_format_append(text, "Not decided: %s has the highest score, but its lead over ", best);
+        list_names(text, list, n, "undecided");
+        nm_format_append(text, " is no larger than chance; over %s it is ", second->variant);
+        for (size_t i = 1; i < n; i++)
+            if (!strcmp(list[i].state, "undecided")) {
+                add_difference(text, s, &list[i]);
+                break;
+            }
+        nm_format_append(text, ". ");
+        if (equal) {
+            list_names(text, list, n, "equivalent");
+            nm_format_append(text, " %s equivalent to it within %.2f. ", equal > 1 ? "are" : "is",
+                             s->config.delta);
+        }
+    }
+    if (strcmp(s->answer.verdict, "best") && worse) {
+        list_names(text, list, n, "worse");
+        nm_format_append(text, " %s worse. ", worse > 1 ? "are" : "is");
+    }
+    nm_format_append(text, "Each finalist was trained with %zu fresh seeds. ", seeds);
+    if (open && seeds < 6)
+        nm_format_append(
+            text,
+            "With %zu paired seeds, a sign-flip test cannot reach p 0.05 (it needs 6); the t tests "
+            "assume normal differences. ",
+            seeds);
+}
+
+static void write_rest(nm_study_procedure *s, char **text)
+{
+    const nm_studied_variant *list = s->variants;
+    size_t n = s->config.n, out = count_state(list, n, "eliminated"),
+           dropped = count_state(list, n, "dropped"), failed = count_state(list, n, "failed");
+    if (out) {
+        list_names(text, list, n, "eliminated");
+        nm_format_append(text, " %s eliminated in the selection. ", out > 1 ? "were" : "was");
+    }
+    if (dropped) {
+        list_names(text, list, n, "dropped");
+        nm_format_append(text, " %s dropped for lack of budget. ", dropped > 1 ? "were" : "was");
+    }
+    if (failed) {
+        list_names(text, list, n, "failed");
+        nm_format_append(text, " did not finish training. ");
+    }
+    if (isfinite(s->answer.within))
+        nm_format_append(
+            text, "With 95 %% confidence, no variant of this study is more than %.2f %s better than %s. ",
+            s->answer.within, s->config.unit, list[0].variant);
+    if (s->answer.more_seeds)
+        nm_format_append(
+            text,
+            "What would change this: about %lld fresh seeds of each finalist decide a difference of "
+            "%.2f %s. ",
+            (long long)s->answer.more_seeds, s->config.delta, s->config.unit);
+    if (list[0].lr_at_edge)
+        nm_format_append(
+            text,
+            "The best learning rate of %s, %g, is at the edge of those that were tried: others may be "
+            "better. ",
+            list[0].variant, list[0].lr);
+    if (s->updates < 1000)
+        nm_format_append(
+            text, "The runs had only %lld updates each: a longer training can change the order (--budget). ",
+            (long long)s->updates);
+    size_t length = strlen(*text);
+    if (length)
+        (*text)[length - 1] = 0;
+}
+
+static const char *verdict_of(const nm_study_procedure *s, const finals *f)
+{
+    bool worse = true, close = true;
+    for (size_t i = 0; i < f->n; i++) {
+        if (i == f->best)
+            continue;
+        bool is_worse = f->p[f->best][i] < s->config.alpha;
+        worse = worse && is_worse;
+        close = close && (is_worse || f->equivalence[f->best][i] < s->config.alpha);
+    }
+    return !f->seeds ? "unconfirmed" : worse ? "best" : close ? "equivalent" : "undecided";
+}
+
+nm_status nm_study_answer_compute(nm_study_procedure *s, nm_error *err)
+{
+    finals f = {0};
+    read_finals(s, &f);
+    test_pairs(&f, s->config.delta);
+    for (size_t v = 0; v < s->config.n; v++) {
+        s->variants[v] = describe(s, v);
+        for (size_t i = 0; i < f.n; i++)
+            if (s->finalists[i] == v)
+                describe_finalist(s, &f, i, &s->variants[v]);
+    }
+    if (!f.seeds && f.n) /* the order of the selection */
+        s->variants[s->finalists[0]].state = "best";
+    sort_variants(s->variants, s->config.n);
+    nm_record_clear(nm_study_answer_fields(), &s->answer);
+    nm_study_answer *answer = &s->answer;
+    answer->verdict = verdict_of(s, &f);
+    answer->score = s->config.score;
+    answer->delta = s->config.delta;
+    answer->seeds = (int64_t)f.seeds;
+    answer->updates = s->updates;
+    answer->budget = s->config.budget;
+    answer->used = s->now;
+    answer->planned = s->planned;
+    if (f.n) {
+        answer->best = s->variants[0].variant;
+        double bound = f.seeds ? bound_of_finals(s, &f) : INFINITY;
+        answer->within =
+            fmax(fmax(bound, s->unseen_within), bound_of_eliminated(s, s->finalists[f.best], bound));
+        answer->more_seeds = f.seeds ? seeds_to_decide(s, &f) : 0;
+    }
+    char *text = nm_duplicate("");
+    if (f.n)
+        write_verdict(s, f.seeds, &text);
+    else
+        nm_format_append(&text, "No variant finished its training. ");
+    write_rest(s, &text);
+    for (size_t i = 0; i < f.n; i++)
+        free(f.runs[i]);
+    free(s->paragraph);
+    answer->paragraph = s->paragraph = text;
+    return nm_study_decide(s, "answer", answer->best, err, "%s", text);
+}

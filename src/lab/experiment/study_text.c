@@ -1,0 +1,258 @@
+#include "experiment/study_text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "experiment/text_table.h"
+
+static NM_FIELDS(nm_study_answer, NM_STUDY_ANSWER)
+static NM_FIELDS(nm_studied_variant, NM_STUDIED_VARIANT)
+static NM_FIELDS(nm_plan_part, NM_PLAN_PART)
+
+/* "42 s", "5.3 min", "2.1 h" */
+static char *duration(double seconds)
+{
+    if (!isfinite(seconds))
+        return nm_duplicate("-");
+    return seconds < 100    ? nm_format("%.0f s", seconds)
+           : seconds < 6000 ? nm_format("%.1f min", seconds / 60)
+                            : nm_format("%.1f h", seconds / 3600);
+}
+
+static const char *meaning_of(const char *phase)
+{
+    static const char *const meanings[][2] = {
+        {"speed", "speed on the first updates"},
+        {"rates", "learning rate of each variant"},
+        {"select", "elimination, common seeds"},
+        {"confirm", "finalists, fresh seeds"},
+    };
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
+        if (!strcmp(meanings[i][0], phase))
+            return meanings[i][1];
+    return phase;
+}
+
+static void add_row(nm_text_table *cells, char *first, char *second, char *third, char *fourth)
+{
+    nm_text_table_add(cells, first);
+    nm_text_table_add(cells, second);
+    nm_text_table_add(cells, third);
+    nm_text_table_add(cells, fourth);
+}
+
+static void print_plan(const nm_study_procedure *s, FILE *out)
+{
+    nm_text_table cells = {0};
+    add_row(&cells, nm_duplicate("part"), nm_duplicate("runs"), nm_duplicate("updates"),
+            nm_duplicate("time"));
+    cells.columns = cells.n;
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const nm_plan_part *part = &s->parts[i];
+        bool more = s->config.n > 1 && (!strcmp(part->phase, "select") || !strcmp(part->phase, "confirm"));
+        add_row(&cells, nm_duplicate(meaning_of(part->phase)),
+                nm_format("%s%lld", more ? "at least " : "", (long long)part->runs),
+                nm_format("%lld", (long long)part->updates), duration(part->seconds));
+    }
+    char *all = duration(s->planned);
+    add_row(&cells, nm_duplicate("all"), nm_duplicate(""), nm_duplicate(""), nm_duplicate(all));
+    nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
+    nm_text_table_release(&cells);
+    free(all);
+}
+
+char *nm_study_plan_markdown(const nm_study_procedure *s)
+{
+    char *text, *budget = duration(s->config.budget);
+    size_t bytes;
+    FILE *out = nm_text_stream_open(&text, &bytes);
+    fprintf(out, "%zu variants:", s->config.n);
+    for (size_t v = 0; v < s->config.n; v++)
+        fprintf(out, "%s %s%s", v ? "," : "", s->config.variants[v], s->states[v].failed ? " (failed)" : "");
+    fprintf(
+        out,
+        "; %lld runs in parallel; budget %s\nA complete run has %lld updates. A difference of %g %s or less "
+        "does not matter (--delta).\n\n",
+        (long long)s->config.jobs, budget, (long long)s->updates, s->config.delta, s->config.unit);
+    print_plan(s, out);
+    nm_text_stream_close(out);
+    free(budget);
+    return text;
+}
+
+static char *number(double value, int digits)
+{
+    return isfinite(value) ? nm_format("%.*f", digits, value) : nm_duplicate("");
+}
+
+static char *p_cell(double p)
+{
+    return isfinite(p) && p < 0.0005 ? nm_duplicate("<0.001") : number(p, 3);
+}
+
+static void print_variants(const nm_study_procedure *s, FILE *out)
+{
+    static const char *const titles[] = {
+        "norm", "result",    "seeds",   NULL,  "±",          "lead of the best",
+        "95 %", "p",         "p equiv", "lr",  "TID mean %", "TID var %",
+        "gap",  "grad norm", "tok/s",   "MiB", "run time"};
+    enum { COLUMNS = sizeof titles / sizeof *titles };
+    nm_text_table cells = {0};
+    for (int c = 0; c < COLUMNS; c++)
+        nm_text_table_add(&cells, nm_duplicate(titles[c] ? titles[c] : s->config.score));
+    cells.columns = cells.n;
+    for (size_t i = 0; i < s->config.n; i++) {
+        const nm_studied_variant *v = &s->variants[i];
+        char *const row[COLUMNS] = {
+            nm_duplicate(v->variant),
+            nm_duplicate(v->state),
+            nm_format("%lld + %lld", (long long)v->selected, (long long)v->confirmed),
+            number(v->score, 2),
+            number(v->deviation, 2),
+            number(v->difference, 2),
+            isfinite(v->low) ? nm_format("%.2f to %.2f", v->low, v->high) : nm_duplicate(""),
+            p_cell(v->p),
+            p_cell(v->p_equivalence),
+            isfinite(v->lr) ? nm_format("%g%s", v->lr, v->lr_at_edge ? " (edge)" : "") : nm_duplicate(""),
+            number(100 * v->tid_mean, 1),
+            number(100 * v->tid_variance, 1),
+            number(v->gap, 3),
+            number(v->grad_norm, 2),
+            number(v->tokens_per_second, 0),
+            number(v->step_mib, 0),
+            duration(3600 * v->hours),
+        };
+        for (int c = 0; c < COLUMNS; c++)
+            nm_text_table_add(&cells, row[c]);
+    }
+    nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
+    nm_text_table_release(&cells);
+}
+
+char *nm_study_answer_markdown(const nm_study_procedure *s)
+{
+    char *text, *used = duration(s->answer.used), *planned = duration(s->planned),
+                *budget = duration(s->config.budget);
+    size_t bytes;
+    FILE *out = nm_text_stream_open(&text, &bytes);
+    fprintf(out, "%s\n\n", s->answer.paragraph);
+    print_variants(s, out);
+    fprintf(
+        out,
+        "\n- seeds: of the selection (validation data) + fresh ones (test data); %s, lead, 95 %% and p: "
+        "fresh "
+        "seeds only, paired t tests over seeds and test segments\n"
+        "- p, p equiv: with Holm's correction over all pairs of finalists; p equiv: two one-sided tests of a "
+        "difference of at least %g %s\n"
+        "- gap: validation loss with running statistics minus that with batch statistics; TID: last encoder "
+        "layer\n"
+        "- cost: %s of the budget of %s; the plan said %s\n",
+        s->config.score, s->config.delta, s->config.unit, used, budget, planned);
+    if (s->answer.model)
+        fprintf(out, "- the trained winner: %s; its recipe: winner.ini in the same folder\n",
+                s->answer.model);
+    nm_text_stream_close(out);
+    free(used);
+    free(planned);
+    free(budget);
+    return text;
+}
+
+static nm_status write_text(const nm_study_procedure *s, const char *name, const char *text, nm_error *err)
+{
+    char *path = nm_path_join(s->config.folder, name);
+    nm_status status = nm_file_write(path, text, strlen(text), err);
+    free(path);
+    return status;
+}
+
+static nm_status write_json(const nm_study_procedure *s, nm_error *err)
+{
+    json_t *o = nm_record_json(nm_study_answer_fields(), &s->answer), *variants = json_array(),
+           *parts = json_array();
+    for (size_t i = 0; i < s->config.n; i++)
+        json_array_append_new(variants, nm_record_json(nm_studied_variant_fields(), &s->variants[i]));
+    for (size_t i = 0; i < s->n_parts; i++)
+        json_array_append_new(parts, nm_record_json(nm_plan_part_fields(), &s->parts[i]));
+    json_object_set_new(o, "variants", variants);
+    json_object_set_new(o, "parts", parts);
+    char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    nm_status status = write_text(s, "answer.json", text, err);
+    free(text);
+    json_decref(o);
+    return status;
+}
+
+/* The run of the best variant with the lowest validation loss. */
+static const nm_trial *best_run(const nm_study_procedure *s)
+{
+    size_t v = 0, n;
+    while (v < s->config.n && strcmp(s->config.variants[v], s->answer.best))
+        v++;
+    nm_trial **runs = nm_study_trials(s, s->answer.seeds ? "confirm" : "select", v, &n);
+    const nm_trial *best = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (!best || runs[i]->row.loss < best->row.loss)
+            best = runs[i];
+    free(runs);
+    return best;
+}
+
+/* The configuration of the run without its folder, as a recipe. */
+static nm_status write_recipe(const nm_study_procedure *s, const char *folder, nm_error *err)
+{
+    char *from = nm_path_join(folder, "config.ini"), *text, *line, *rest,
+         *recipe = nm_format(
+             "# The best variant of a study: %s.\n# Usage: norma train winner.ini --run.folder FOLDER\n",
+             s->answer.best);
+    nm_status status = nm_file_read(from, &text, NULL, err);
+    free(from);
+    if (status != NM_OK) {
+        free(recipe);
+        return status;
+    }
+    for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
+        if (strncmp(line, "folder = ", 9) || !strstr(recipe, "[run]") || strstr(recipe, "[data]"))
+            if (strncmp(line, "resume", 6) && (rest || *line))
+                nm_format_append(&recipe, "%s\n", line);
+    status = write_text(s, "winner.ini", recipe, err);
+    free(recipe);
+    free(text);
+    return status;
+}
+
+static nm_status link_model(const nm_study_procedure *s, const char *name, nm_error *err)
+{
+    char *path = nm_path_join(s->config.folder, "winner");
+    nm_status status = NM_OK;
+    if ((unlink(path) && errno != ENOENT) || symlink(name, path))
+        status = nm_fail(err, NM_IO, "%s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+nm_status nm_study_write_files(nm_study_procedure *s, nm_error *err)
+{
+    const nm_trial *run = s->answer.best ? best_run(s) : NULL;
+    if (run) {
+        char *folder = nm_path_join(s->config.folder, run->row.folder);
+        nm_status status = write_recipe(s, folder, err);
+        if (status == NM_OK)
+            status = link_model(s, run->row.folder, err);
+        json_t *kept = json_string(folder);
+        json_array_append_new(s->texts, kept);
+        s->answer.model = json_string_value(kept);
+        free(folder);
+        NM_TRY(status);
+    }
+    NM_TRY(write_json(s, err));
+    char *text = nm_study_answer_markdown(s);
+    nm_status status = write_text(s, "answer.md", text, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* The runner of a study that trains: runs are jobs of a queue of processes (experiment/run_queue.h), scored
+ * while others are training, as in a comparison. */
+#ifndef NM_STUDY_TRAINER_H
+#define NM_STUDY_TRAINER_H
+
+#include "experiment/experiment.h"
+#include "experiment/study_procedure.h"
+
+typedef struct nm_study_trainer {
+    nm_experiment experiment; /* config, folder and queue up to settings are set by the caller */
+    nm_stop *stop;            /* of the queue; requested from outside, or at the end of the budget */
+    bool perplexity;
+    const int64_t *updates; /* of a complete run: the plan's */
+    char score[48];         /* its title, known after the first scored run */
+    /* The batch that is being trained: trial i is job i and has variant i. */
+    nm_trial *const *trials;
+    nm_variant *variants;
+    size_t n;
+    double end; /* clock */
+    bool timed_out;
+    void (*started)(void *study, nm_trial *trial);
+    nm_status (*finished)(void *study, nm_trial *trial, nm_error *err);
+    void *study;
+    nm_status status; /* of finished, with its message */
+    nm_error err;
+    double **draws; /* [n_draws], kept alive */
+    size_t n_draws, draws_capacity;
+} nm_study_trainer;
+
+/* Determines the variants, and creates and locks the folder. lr: learning rate of the recipe. Errors of
+ * nm_experiment_begin. */
+nm_status nm_study_trainer_open(nm_study_trainer *trainer, double *lr, nm_error *err);
+nm_study_runner nm_study_trainer_runner(nm_study_trainer *trainer);
+void nm_study_trainer_release(nm_study_trainer *trainer);
+
+#endif

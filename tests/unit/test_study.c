@@ -1,0 +1,393 @@
+/* The procedure of norma study with a simulated runner: its error probabilities, racing included, the budget,
+ * and the answer after a kill at every point. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "experiment/study_procedure.h"
+#include "metric/summary.h"
+#include "support/remove_tree.h"
+
+enum { MAX_VARIANTS = 8 };
+static const char *const names[MAX_VARIANTS] = {"layer", "rms", "scale+fix", "batch",
+                                                "power", "rbn", "dyt",       "none"};
+
+/* A world: a run has the value mean + seed effect + noise; the seed effect is common to the variants. */
+typedef struct world {
+    double means[MAX_VARIANTS], noise[MAX_VARIANTS], common, speed; /* speed: seconds per update */
+    double heavy; /* degrees of freedom of the noise; 0: normal */
+    uint64_t number;
+    double clock, budget_end;
+    int64_t kill_after; /* finished runs; < 0: never */
+    int64_t n_trained;
+    bool diverges; /* the second variant diverges with seed 3 */
+} world;
+
+static double normal(uint64_t number, uint64_t a, uint64_t b, uint32_t c)
+{
+    nm_random_words r = nm_random4(number, NM_RANDOM_TEST, (uint32_t)a, (uint32_t)b, c);
+    double u = ((double)r.w[0] + 0.5) / 4294967296.0, v = ((double)r.w[1] + 0.5) / 4294967296.0;
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static double noise_of(const world *w, size_t v, int64_t seed)
+{
+    double z = normal(w->number, v + 1, (uint64_t)seed, 0);
+    if (w->heavy > 0) { /* Student's t with variance 1 */
+        double chi = 0;
+        for (int i = 0; i < (int)w->heavy; i++) {
+            double one = normal(w->number, v + 1, (uint64_t)seed, (uint32_t)(1 + i));
+            chi += one * one;
+        }
+        z *= sqrt((w->heavy - 2) / chi);
+    }
+    return z * w->noise[v];
+}
+
+static double fake_clock(void *user)
+{
+    return ((world *)user)->clock;
+}
+
+/* One run after the other; durations are whole seconds, so that sums are exact. */
+static nm_status fake_train(void *user, nm_trial *const *runs, size_t n, double seconds,
+                            void (*started)(void *, nm_trial *),
+                            nm_status (*finished)(void *, nm_trial *, nm_error *), void *study, nm_error *err)
+{
+    world *w = user;
+    double end = w->clock + seconds;
+    for (size_t i = 0; i < n; i++) {
+        nm_planned_run *row = &runs[i]->row;
+        bool scored = *row->phase == 'c' || !strcmp(row->phase, "speed");
+        started(study, runs[i]);
+        row->train_seconds = ceil(w->speed * (double)row->updates);
+        row->score_seconds = scored ? 2 : 0;
+        row->took = row->train_seconds + 1 + row->score_seconds;
+        if (w->clock + row->took > end) {
+            row->state = "dropped";
+            row->took = NAN;
+            w->clock = fmax(w->clock, end);
+        } else if (w->kill_after == w->n_trained) {
+            return nm_fail(err, NM_INTERRUPTED, "killed");
+        } else {
+            w->n_trained++;
+            w->clock += row->took;
+            row->state = w->diverges && runs[i]->variant == 1 && row->seed == 3 ? "failed" : "finished";
+            double rate = isfinite(row->lr) ? fabs(log(row->lr / 0.002)) : 0;
+            row->value = w->means[runs[i]->variant] +
+                         w->common * normal(w->number, 0, (uint64_t)row->seed, 0) +
+                         noise_of(w, runs[i]->variant, row->seed) - rate;
+            row->loss = -row->value;
+        }
+        NM_TRY(finished(study, runs[i], err));
+    }
+    return NM_OK;
+}
+
+static nm_study_procedure study_of(world *w, size_t n, double budget, double delta, const char *folder)
+{
+    return (nm_study_procedure){.config = {.variants = names,
+                                           .n = n,
+                                           .n_rates = 4,
+                                           .lr = {0.0005, 0.001, 0.002, 0.004},
+                                           .budget = budget,
+                                           .delta = delta,
+                                           .alpha = 0.05,
+                                           .jobs = 1,
+                                           .speed_updates = 20,
+                                           .min_updates = 40,
+                                           .max_updates = 400,
+                                           .folder = folder,
+                                           .key = "test",
+                                           .score = "BLEU",
+                                           .unit = "BLEU"},
+                                .runner = {.user = w, .clock = fake_clock, .train = fake_train}};
+}
+
+/* The true mean of a variant at its selected learning rate. */
+static double truth(const world *w, const nm_studied_variant *v)
+{
+    size_t i = 0;
+    while (strcmp(names[i], v->variant))
+        i++;
+    return w->means[i];
+}
+
+typedef struct rates { /* of studies */
+    int n, false_difference, false_equivalence, far, beyond, decided, over_budget;
+    double within;
+} rates;
+
+static void add_study(rates *r, world *w, size_t n, double budget, double delta)
+{
+    nm_error err;
+    nm_study_procedure s = study_of(w, n, budget, delta, NULL);
+    assert_int_equal(nm_study_procedure_open(&s, &err), NM_OK);
+    assert_int_equal(nm_study_procedure_plan(&s, &err), NM_OK);
+    assert_int_equal(nm_study_procedure_run(&s, &err), NM_OK);
+    double best = -INFINITY, chosen = truth(w, &s.variants[0]);
+    bool wrong = false, unlike = false;
+    for (size_t i = 0; i < n; i++) {
+        const nm_studied_variant *v = &s.variants[i];
+        double d = chosen - truth(w, v);
+        best = fmax(best, truth(w, v));
+        wrong = wrong || (!strcmp(v->state, "worse") && d <= 0);
+        unlike = unlike || (!strcmp(v->state, "equivalent") && fabs(d) >= delta);
+    }
+    r->n++;
+    r->false_difference += wrong;
+    r->false_equivalence += unlike;
+    r->far += best - chosen > delta;
+    r->beyond += best - chosen > s.answer.within;
+    r->within += s.answer.within;
+    r->decided += strcmp(s.answer.verdict, "undecided") != 0;
+    r->over_budget += w->clock > budget;
+    nm_study_procedure_release(&s);
+}
+
+/* The largest k for which P(Binomial(n, 0.05) > k) is above 1e-4: a rate above it is not 5 % by chance. */
+static int most_errors(int n)
+{
+    double p = pow(0.95, n), below = p;
+    int k = 0;
+    while (1 - below > 1e-4) {
+        p *= (double)(n - k) / (k + 1) * 0.05 / 0.95;
+        below += p;
+        k++;
+    }
+    return k;
+}
+
+typedef struct setting {
+    const char *name;
+    size_t n;
+    double budget, gap, noise, spread, common, heavy; /* gap: best above the second; in units of delta */
+} setting;
+
+static rates simulate(const setting *set, int n, bool null)
+{
+    rates r = {0};
+    for (int i = 0; i < n; i++) {
+        world w = {.speed = 0.02,
+                   .common = set->common,
+                   .heavy = set->heavy,
+                   .kill_after = -1,
+                   .number = (uint64_t)i * 131 + set->n};
+        for (size_t v = 0; v < set->n; v++) {
+            w.noise[v] = set->noise * (1 + set->spread * (double)(v % 3));
+            w.means[v] = null ? 20
+                              : 20 - set->gap * (double)((v + (size_t)i) % set->n > 0 ? 1 : 0) -
+                                    0.2 * (double)((v + (size_t)i) % set->n);
+        }
+        add_study(&r, &w, set->n, set->budget, 1);
+    }
+    printf("%-28s %s n %5d: false difference %.3f, false equivalence %.3f, best not within delta %.3f, bound "
+           "exceeded %.3f (mean %.2f), decided %.2f\n",
+           set->name, null ? "equal " : "unlike", n, (double)r.false_difference / n,
+           (double)r.false_equivalence / n, (double)r.far / n, (double)r.beyond / n, r.within / n,
+           (double)r.decided / n);
+    assert_int_equal(r.over_budget, 0);
+    return r;
+}
+
+/* Numbers of variants, variances, seeds (through the budget) and tails vary. */
+static const setting settings[] = {
+    {"two, ample", 2, 2000, 1, 0.5, 0, 1, 0},
+    {"seven, ample", 7, 20000, 1, 0.5, 0, 1, 0},
+    {"seven, unequal variances", 7, 20000, 1, 0.4, 0.5, 1, 0},
+    {"four, heavy tails", 4, 8000, 1, 0.5, 0, 0, 5},
+    {"three, ample, noisy", 3, 20000, 1, 1.0, 0, 2, 0},
+};
+static const setting short_settings[] = {
+    {"seven, short", 7, 500, 0.5, 1.0, 0, 1, 0},
+    {"seven, very short", 7, 240, 1.5, 1.0, 0.5, 0, 0},
+    {"four, short, heavy tails", 4, 300, 1, 1, 0.5, 1, 5},
+};
+enum {
+    N_SETTINGS = sizeof settings / sizeof *settings,
+    N_SHORT = sizeof short_settings / sizeof *short_settings
+};
+
+static int replications(void)
+{
+    const char *text = getenv("STUDY_REPLICATIONS"); /* of docs/study.md: 10000 */
+    return text ? atoi(text) : 400;
+}
+
+static void test_errors_are_at_most_five_percent(void **state)
+{
+    (void)state;
+    int n = replications(), most = most_errors(n);
+    for (size_t i = 0; i < N_SETTINGS + N_SHORT; i++)
+        for (int null = 0; null < 2; null++) {
+            rates r = simulate(i < N_SETTINGS ? &settings[i] : &short_settings[i - N_SETTINGS], n, null);
+            assert_true(r.false_difference <= most);
+            assert_true(r.false_equivalence <= most);
+            assert_true(r.beyond <= most);
+            if (i < N_SETTINGS)
+                assert_true(r.far <= most);
+        }
+}
+
+static char *answer_text(const nm_study_procedure *s)
+{
+    char *text = nm_format("%s|%.17g|%.17g|%lld", s->answer.paragraph, s->answer.used, s->answer.within,
+                           (long long)s->answer.more_seeds);
+    for (size_t i = 0; i < s->config.n; i++)
+        nm_format_append(&text, "|%s %s %.17g %.17g %.17g %.17g", s->variants[i].variant,
+                         s->variants[i].state, s->variants[i].score, s->variants[i].low, s->variants[i].p,
+                         s->variants[i].lr);
+    return text;
+}
+
+static world killed_world(void)
+{
+    return (world){.means = {20, 20.5, 21.5, 21},
+                   .noise = {.5, .5, .5, .5},
+                   .common = 1,
+                   .speed = 0.02,
+                   .number = 5,
+                   .kill_after = -1,
+                   .diverges = true};
+}
+
+/* Runs a study until it is killed after this many further runs; NULL: it was killed. */
+static char *run_until(const char *folder, int64_t runs, int64_t *trained)
+{
+    nm_error err;
+    world w = killed_world();
+    w.kill_after = runs;
+    nm_study_procedure s = study_of(&w, 4, 500, 1, folder);
+    assert_int_equal(nm_study_procedure_open(&s, &err), NM_OK);
+    nm_status status = nm_study_procedure_plan(&s, &err);
+    if (status == NM_OK)
+        status = nm_study_procedure_run(&s, &err);
+    char *text = status == NM_OK ? answer_text(&s) : NULL;
+    assert_true(status == NM_OK || status == NM_INTERRUPTED);
+    *trained = w.n_trained;
+    nm_study_procedure_release(&s);
+    return text;
+}
+
+static void test_killed_studies_have_the_same_answer(void **state)
+{
+    (void)state;
+    char folder[] = "study_XXXXXX";
+    int64_t all, trained;
+    assert_non_null(mkdtemp(folder));
+    char *whole = run_until(folder, -1, &all), *queue = nm_path_join(folder, "queue.jsonl");
+    assert_non_null(whole);
+    char *lines, *continued_lines;
+    nm_error err;
+    assert_int_equal(nm_file_read(queue, &lines, NULL, &err), NM_OK);
+    for (const char *phase = "speed\0rates\0select\0confirm\0"; *phase; phase += strlen(phase) + 1)
+        assert_non_null(strstr(lines, phase));
+    for (int64_t kill = 0; kill < all; kill++) {
+        assert_int_equal(unlink(queue), 0);
+        assert_null(run_until(folder, kill, &trained));
+        FILE *torn = fopen(queue, "ab"); /* the line that was being written */
+        fputs("{\"type\":\"run\",\"pha", torn);
+        fclose(torn);
+        char *text = run_until(folder, -1, &trained);
+        assert_string_equal(text, whole);
+        assert_int_equal(trained, all - kill); /* no run twice */
+        free(text);
+    }
+    assert_int_equal(nm_file_read(queue, &continued_lines, NULL, &err), NM_OK);
+    /* The decisions stand there once. */
+    assert_null(strstr(strstr(continued_lines, "\"answer\"") + 8, "\"phase\":\"answer\""));
+    assert_non_null(strstr(whole, "rms failed"));
+    free(lines);
+    free(continued_lines);
+    free(queue);
+    free(whole);
+    assert_int_equal(remove_tree(folder), 0);
+}
+
+static void test_other_options_are_refused(void **state)
+{
+    (void)state;
+    char folder[] = "study_XXXXXX";
+    int64_t trained;
+    nm_error err;
+    world w = killed_world();
+    assert_non_null(mkdtemp(folder));
+    assert_null(run_until(folder, 2, &trained));
+    nm_study_procedure s = study_of(&w, 4, 500, 1, folder);
+    s.config.key = "other";
+    assert_int_equal(nm_study_procedure_open(&s, &err), NM_MISMATCH);
+    assert_non_null(strstr(err.text, "(test; now other); choose another --folder"));
+    nm_study_procedure_release(&s);
+    assert_int_equal(remove_tree(folder), 0);
+}
+
+static void test_a_small_budget_is_an_error_that_names_a_sufficient_one(void **state)
+{
+    (void)state;
+    nm_error err;
+    world w = killed_world();
+    w.diverges = false;
+    nm_study_procedure s = study_of(&w, 4, 40, 1, NULL);
+    assert_int_equal(nm_study_procedure_open(&s, &err), NM_OK);
+    assert_int_equal(nm_study_procedure_plan(&s, &err), NM_USAGE);
+    const char *give = strstr(err.text, "give ");
+    assert_non_null(give);
+    double enough = atof(give + 5);
+    nm_study_procedure_release(&s);
+    w.clock = 0;
+    s = study_of(&w, 4, enough, 1, NULL);
+    assert_int_equal(nm_study_procedure_open(&s, &err), NM_OK);
+    assert_int_equal(nm_study_procedure_plan(&s, &err), NM_OK);
+    assert_int_equal(s.n_parts, 4);
+    nm_study_procedure_release(&s);
+}
+
+/* Kim and Nelson's boundary, computed manually: k 3, n 5, alpha 0.025: eta = ((0.05 / 2)^(-1/2) - 1) / 2 =
+ * 2.66228, h^2 = 21.29822. */
+static void test_elimination_follows_the_boundary(void **state)
+{
+    (void)state;
+    const double a[] = {1, 2, 3, 4, 5}, b[] = {2, 2, 5, 4, 7}, c[] = {1.5, 2.5, 3.5, 4.5, 5.5};
+    const double *values[] = {a, b, c};
+    size_t by[3];
+    /* a - b: mean -1, S^2 = 1: W = delta/10 (h^2/delta^2 - 5); a - c: S 0, W 0, so a loses to c anyway */
+    const nm_selection rule = {3, 5, 0.025, 2};
+    bool remains[] = {true, true, true};
+    /* c - b: mean -0.5, S^2 = 1: W = 0.2 (21.29822/4 - 5) = 0.06491: c loses to b, and a to both */
+    assert_int_equal(nm_selection_eliminate(&rule, values, 5, remains, by), 1);
+    assert_true(remains[1] && by[0] == 1 && by[2] == 1);
+    const nm_selection wide = {3, 5, 0.025, 1}; /* W = 0.1 (21.29822 - 5) = 1.63 */
+    bool all[] = {true, true, true};
+    assert_int_equal(nm_selection_eliminate(&wide, values, 5, all, by), 2);
+    assert_true(!all[0] && all[1] && all[2] && by[0] == 2);
+    /* t(4, 0.975) = 2.776445: bound of b - a: 1 + 1/sqrt(5) t */
+    assert_true(fabs(nm_selection_bound(b, a, 5, 0.025) - (1 + 2.7764451052 / sqrt(5))) < 1e-9);
+    assert_true(isinf(nm_selection_bound(b, a, 1, 0.025)));
+    /* R: power.t.test(delta = 0.5, sd = 1, type = "paired", power = 0.8): 33.37 pairs */
+    assert_true(llabs(nm_seeds_needed(1, 0.5, 0.05, 0.8) - 34) <= 1);
+    assert_int_equal(nm_seeds_needed(0, 1, 0.05, 0.8), 2);
+    assert_int_equal(nm_seeds_needed(1, 1e-9, 0.05, 0.8), 1000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elimination_follows_the_boundary),
+        cmocka_unit_test(test_killed_studies_have_the_same_answer),
+        cmocka_unit_test(test_other_options_are_refused),
+        cmocka_unit_test(test_a_small_budget_is_an_error_that_names_a_sufficient_one),
+        cmocka_unit_test(test_errors_are_at_most_five_percent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
