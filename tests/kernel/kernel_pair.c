@@ -130,7 +130,8 @@ static void compare_row(const pair *p, const char *name, int32_t r, int32_t n, c
 {
     double rms = row_rms(expected, n);
     for (int32_t c = 0; c < n; c++) {
-        double base = fmax(fabs(expected[c]), rms) + size, error = fabs((double)actual[c] - expected[c]);
+        double base = (fmax(fabs(expected[c]), rms) + size) * (p->looser > 0 ? p->looser : 1),
+               error = fabs((double)actual[c] - expected[c]);
         bool same = (isnan(expected[c]) && isnan(actual[c])) || (double)actual[c] == expected[c];
         if (!same && !(error <= ulps * (double)FLT_EPSILON * base))
             fail_msg("%s: %s[%d, %d] of %d columns is %.9g, expected %.9g", p->what, name, (int)r, (int)c,

@@ -40,6 +40,7 @@ typedef struct pair {
     nm_backend *on[2];
     const char *what; /* kernel and CPU level, for messages */
     uint64_t seed, hash;
+    double looser; /* factor of the tolerances, for operands in bf16; 0: 1 */
     pair_block blocks[PAIR_BLOCKS];
     pair_list lists[PAIR_LISTS];
     int n_blocks, n_lists;

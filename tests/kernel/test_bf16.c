@@ -380,8 +380,14 @@ static size_t run_attention(nm_backend *b, const attention_case *c, float *resul
                   k_offsets[] = {0, c->keys[0], c->keys[0] + c->keys[1]};
     const int32_t m = q_offsets[2], n = k_offsets[2], cols = c->heads * c->width,
                   v_cols = c->heads * c->v_width;
-    const nm_packing q_packing = {.n_seqs = 2, .n_tokens = m, .offsets = q_offsets},
-                     k_packing = {.n_seqs = 2, .n_tokens = n, .offsets = k_offsets};
+    const nm_packing q_packing = {.n_seqs = 2,
+                                  .n_tokens = m,
+                                  .longest = c->queries[c->queries[1] > c->queries[0]],
+                                  .offsets = q_offsets},
+                     k_packing = {.n_seqs = 2,
+                                  .n_tokens = n,
+                                  .longest = c->keys[c->keys[1] > c->keys[0]],
+                                  .offsets = k_offsets};
     const size_t sizes[] = {
         (size_t)m * (size_t)cols,   (size_t)n * (size_t)cols,   (size_t)n * (size_t)v_cols,
         (size_t)m * (size_t)v_cols, (size_t)m * (size_t)v_cols, (size_t)m * (size_t)cols,
@@ -423,25 +429,26 @@ static size_t run_attention(nm_backend *b, const attention_case *c, float *resul
     return total - first_result;
 }
 
+static const attention_case attention_cases[] = {
+    {1, 1, 1, {1, 2}, {1, 3}, false, 0},       {2, 7, 5, {3, 9}, {3, 9}, true, 0},
+    {3, 16, 33, {5, 60}, {7, 13}, false, 0},   {2, 40, 17, {121, 2}, {121, 5}, true, 0},
+    {1, 64, 64, {57, 1}, {71, 1}, true, 0},    {2, 15, 16, {9, 4}, {4, 4}, true, 0},
+    {1, 9, 16, {131, 3}, {331, 3}, true, 0},   {2, 7, 5, {3, 9}, {3, 9}, true, 2},
+    {1, 16, 9, {421, 3}, {421, 3}, true, 150},
+};
+
 /* Odd widths and lengths, several blocks of queries and of keys, a sequence without keys for its first
  * queries. Levels agree with ref up to softmax weights that are rounded to the other neighbor; bitwise
  * identical for any number of threads. */
 static void test_attention(void **state)
 {
     (void)state;
-    static const attention_case cases[] = {
-        {1, 1, 1, {1, 2}, {1, 3}, false, 0},       {2, 7, 5, {3, 9}, {3, 9}, true, 0},
-        {3, 16, 33, {5, 60}, {7, 13}, false, 0},   {2, 40, 17, {121, 2}, {121, 5}, true, 0},
-        {1, 64, 64, {57, 1}, {71, 1}, true, 0},    {2, 15, 16, {9, 4}, {4, 4}, true, 0},
-        {1, 9, 16, {131, 3}, {331, 3}, true, 0},   {2, 7, 5, {3, 9}, {3, 9}, true, 2},
-        {1, 16, 9, {421, 3}, {421, 3}, true, 150},
-    };
     static float expected[MOST_ATTENTION], exact[MOST_ATTENTION], actual[MOST_ATTENTION],
         threaded[MOST_ATTENTION];
     nm_backend *ref = create("ref", "auto", 1), *plain = level_create((nm_backend_options){.name = "ref"});
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        size_t n = run_attention(ref, &cases[c], expected);
-        run_attention(plain, &cases[c], exact);
+    for (size_t c = 0; c < sizeof attention_cases / sizeof *attention_cases; c++) {
+        size_t n = run_attention(ref, &attention_cases[c], expected);
+        run_attention(plain, &attention_cases[c], exact);
         for (size_t i = 0; i < n; i++) /* the log of the denominator of no keys */
             if (isinf(expected[i]) && expected[i] == exact[i])
                 expected[i] = exact[i] = 0;
@@ -452,8 +459,8 @@ static void test_attention(void **state)
             nm_backend *b = create("cpu", cpu_levels[i], 1), *three = create("cpu", cpu_levels[i], 3);
             if (!b)
                 continue;
-            run_attention(b, &cases[c], actual);
-            run_attention(three, &cases[c], threaded);
+            run_attention(b, &attention_cases[c], actual);
+            run_attention(three, &attention_cases[c], threaded);
             assert_memory_equal(actual, threaded, n * sizeof *actual);
             for (size_t j = 0; j < n; j++)
                 actual[j] = isinf(actual[j]) ? 0 : actual[j];
@@ -466,6 +473,28 @@ static void test_attention(void **state)
     }
     nm_backend_free(ref);
     nm_backend_free(plain);
+}
+
+/* Tensor cores add in another order than ref. */
+static void test_device_attention(void **state)
+{
+    (void)state;
+    static float expected[MOST_ATTENTION], actual[MOST_ATTENTION];
+    nm_backend *ref = create("ref", "auto", 1), *b = level_create((nm_backend_options){.name = "emulated"});
+    b->bf16 = true;
+    for (size_t c = 0; c < sizeof attention_cases / sizeof *attention_cases; c++) {
+        const size_t n = run_attention(ref, &attention_cases[c], expected);
+        run_attention(b, &attention_cases[c], actual);
+        for (size_t i = 0; i < n; i++) {
+            if (isinf(expected[i]) && expected[i] == actual[i])
+                expected[i] = actual[i] = 0;
+        }
+        const double difference = distance(actual, expected, n);
+        if (!(difference < 0x1p-11))
+            fail_msg("case %zu, emulated: differs from ref by %.3g", c, difference);
+    }
+    nm_backend_free(ref);
+    nm_backend_free(b);
 }
 
 static void test_float64_is_rejected(void **state)
@@ -492,6 +521,7 @@ int main(void)
                                        cmocka_unit_test(test_bound),
                                        cmocka_unit_test(test_loss),
                                        cmocka_unit_test(test_attention),
+                                       cmocka_unit_test(test_device_attention),
                                        cmocka_unit_test(test_float64_is_rejected)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

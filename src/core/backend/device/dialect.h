@@ -13,6 +13,7 @@
  *     BARRIER()              all threads of the block reach it, and none of them has returned
  *     UNROLL                 before a loop over an array in registers
  *     DOT4(a, b, c)          c + the sum of the products of the four signed bytes of a and b
+ *     MMA_BF16(d, a, b)      d += a b by the warp: mma.m16n8k16, fragments d[4], a[4], b[2] of its threads
  *     WARP_SYNC()            as BARRIER, for the threads of a warp
  *     WARP_XOR(v, mask)      v of the thread of the warp whose lane differs in the bits of mask */
 #ifndef NM_DIALECT_H
@@ -54,6 +55,13 @@ typedef long long i64;
 #define WARP_SYNC()           __syncwarp()
 #define INF                   __int_as_float(0x7f800000)
 #define UNROLL                _Pragma("unroll")
+FN void MMA_BF16(float d[4], const u32 a[4], const u32 b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #else
 #include "backend/device/emulator.h"
 #define DIALECT_KERNEL(name, threads, meets)                                                                 \
@@ -92,6 +100,7 @@ typedef long long i64;
 #define DOT4(a, b, c)         nm_emulator_dot4(a, b, c)
 #define WARP_XOR(v, mask)     nm_emulator_warp_xor(v, mask)
 #define WARP_SYNC()           nm_emulator_warp_sync()
+#define MMA_BF16(d, a, b)     nm_emulator_mma_bf16(d, a, b)
 #define INF                   INFINITY
 #define UNROLL                /* arrays in registers are a matter of the GPU */
 #endif

@@ -25,8 +25,12 @@
 #ifdef EMULATOR_TSAN
 #include <sanitizer/tsan_interface.h>
 #define TSAN(call) call
+/* Of the emulator's functions, which run partly as one fiber and partly as another: only accesses of kernels
+ * are compared. */
+#define UNTRACED __attribute__((no_sanitize("thread")))
 #else
 #define TSAN(call)
+#define UNTRACED
 #endif
 #ifdef EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
@@ -51,6 +55,7 @@ typedef struct machine {
      * this one. */
     int parity[MAX_THREADS];
     float values[2][MAX_THREADS];
+    u32 fragments[2][MAX_THREADS][6]; /* a[4], b[2] */
     size_t shared_used[MAX_THREADS];
     char *shared, *stacks;
 #ifdef EMULATOR_TSAN
@@ -115,7 +120,7 @@ void nm_emulator_switch(void **from, void *to)
 #endif
 
 /* From the thread that runs to the loop over the threads. */
-static void leave(machine *m)
+UNTRACED static void leave(machine *m)
 {
     const int me = m->current;
     ASAN(void *fake = NULL);
@@ -125,7 +130,7 @@ static void leave(machine *m)
     ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
 }
 
-static void enter(machine *m, int thread)
+UNTRACED static void enter(machine *m, int thread)
 {
     m->current = nm_emulator_thread = thread;
     ASAN(void *fake = NULL);
@@ -135,7 +140,7 @@ static void enter(machine *m, int thread)
     ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
 }
 
-static void run_thread(void)
+UNTRACED static void run_thread(void)
 {
     machine *m = self;
     ASAN(__sanitizer_finish_switch_fiber(NULL, NULL, NULL));
@@ -147,7 +152,7 @@ static void run_thread(void)
     abort(); /* a finished thread is not entered again */
 }
 
-static void prepare_thread(machine *m, int thread)
+UNTRACED static void prepare_thread(machine *m, int thread)
 {
     void **top = (void **)(void *)(m->stacks + (size_t)(thread + 1) * STACK_BYTES);
 #if defined(__x86_64__)
@@ -175,7 +180,7 @@ static machine *machine_of_thread(void)
     return self = m;
 }
 
-static void choose_order(machine *m, uint64_t block)
+UNTRACED static void choose_order(machine *m, uint64_t block)
 {
     const int n = m->kernel->threads;
     for (int i = 0; i < n; i++)
@@ -190,7 +195,7 @@ static void choose_order(machine *m, uint64_t block)
 }
 
 /* After every thread has run: the threads of a warp that wait for each other may continue. */
-static void release_warps(machine *m)
+UNTRACED static void release_warps(machine *m)
 {
     const int n = m->kernel->threads;
     for (int first = 0; first < n; first += WARP_THREADS) {
@@ -205,7 +210,7 @@ static void release_warps(machine *m)
     }
 }
 
-static int count(const machine *m, fiber_state state)
+UNTRACED static int count(const machine *m, fiber_state state)
 {
     int n = 0;
     for (int t = 0; t < m->kernel->threads; t++)
@@ -213,7 +218,7 @@ static int count(const machine *m, fiber_state state)
     return n;
 }
 
-static void run_fibers(machine *m)
+UNTRACED static void run_fibers(machine *m)
 {
     const int n = m->kernel->threads;
     memset(m->shared, 0xFF, SHARED_BYTES);
@@ -237,12 +242,15 @@ static void run_fibers(machine *m)
     ASAN(ASAN_UNPOISON_MEMORY_REGION(m->shared, SHARED_BYTES));
 }
 
-static void run_block(const nm_device_kernel *kernel, const void *args, uint64_t block)
+UNTRACED static void run_block(const nm_device_kernel *kernel, const void *args, int64_t block,
+                               int64_t blocks_x)
 {
+    nm_emulator_block = (int)(block % blocks_x);
+    nm_emulator_block_y = (int)(block / blocks_x);
     machine *m = machine_of_thread();
     m->kernel = kernel;
     m->args = args;
-    choose_order(m, block);
+    choose_order(m, (uint64_t)block);
 #ifdef EMULATOR_TSAN
     m->main_fiber = __tsan_get_current_fiber();
     for (int t = 0; kernel->meets && t < kernel->threads; t++)
@@ -266,15 +274,15 @@ void nm_emulator_run(const nm_device_kernel *kernel, int64_t blocks_x, int64_t b
     /* limits of CUDA's grids */
     NM_ASSERT(blocks_x > 0 && blocks_x <= INT32_MAX && blocks_y > 0 && blocks_y <= 65535);
     __atomic_add_fetch(kernel->launches, 1, __ATOMIC_RELAXED);
+#ifdef EMULATOR_TSAN
+    threads = 1; /* libgomp has no annotations: of blocks, only the threads of one are compared */
+#endif
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t i = 0; i < blocks_x * blocks_y; i++) {
-        nm_emulator_block = (int)(i % blocks_x);
-        nm_emulator_block_y = (int)(i / blocks_x);
-        run_block(kernel, args, (uint64_t)i);
-    }
+    for (int64_t i = 0; i < blocks_x * blocks_y; i++)
+        run_block(kernel, args, i, blocks_x);
 }
 
-void *nm_emulator_shared(size_t bytes)
+UNTRACED void *nm_emulator_shared(size_t bytes)
 {
     machine *m = self;
     size_t *used = &m->shared_used[m->current];
@@ -286,7 +294,7 @@ void *nm_emulator_shared(size_t bytes)
     return memory;
 }
 
-void nm_emulator_barrier(void)
+UNTRACED void nm_emulator_barrier(void)
 {
     machine *m = self;
     if (!m->kernel->meets)
@@ -298,7 +306,7 @@ void nm_emulator_barrier(void)
 }
 
 /* The threads of a warp wait for each other. */
-static void meet_warp(machine *m)
+UNTRACED static void meet_warp(machine *m)
 {
     const int me = m->current;
     if (!m->kernel->meets)
@@ -309,16 +317,42 @@ static void meet_warp(machine *m)
     TSAN(__tsan_acquire(&m->warp[me / WARP_THREADS]));
 }
 
-void nm_emulator_warp_sync(void)
+UNTRACED void nm_emulator_warp_sync(void)
 {
     meet_warp(self);
 }
 
-float nm_emulator_warp_xor(float v, int mask)
+UNTRACED float nm_emulator_warp_xor(float v, int mask)
 {
     machine *m = self;
     const int me = m->current, parity = m->parity[me] ^= 1;
     m->values[parity][me] = v;
     meet_warp(m);
     return m->values[parity][me ^ mask];
+}
+
+static double bf16_at(u32 pair, int i)
+{
+    return (double)nm_emulator_float((i ? pair >> 16 : pair & 0xFFFFu) << 16);
+}
+
+/* Fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" */
+UNTRACED void nm_emulator_mma_bf16(float d[4], const u32 a[4], const u32 b[2])
+{
+    machine *m = self;
+    const int me = m->current, lane = me % WARP_THREADS, parity = m->parity[me] ^= 1;
+    memcpy(m->fragments[parity][me], a, 4 * sizeof *a);
+    memcpy(m->fragments[parity][me] + 4, b, 2 * sizeof *b);
+    meet_warp(m);
+    u32(*warp)[6] = m->fragments[parity] + (me - lane);
+    for (int i = 0; i < 4; i++) {
+        const int row = lane / 4 + (i >= 2 ? 8 : 0), col = lane % 4 * 2 + i % 2;
+        double sum = (double)d[i];
+        for (int k = 0; k < 16; k++) {
+            const int part = k % 8 / 2, high = k >= 8;
+            sum += bf16_at(warp[row % 8 * 4 + part][(row >= 8) + 2 * high], k % 2) *
+                   bf16_at(warp[col * 4 + part][4 + high], k % 2);
+        }
+        d[i] = (float)sum;
+    }
 }

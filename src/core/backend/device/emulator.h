@@ -46,6 +46,9 @@ void *nm_emulator_shared(size_t bytes);
 void nm_emulator_barrier(void);
 void nm_emulator_warp_sync(void);
 float nm_emulator_warp_xor(float v, int mask);
+/* mma.m16n8k16 with bf16 operands. The 16 products of an element are added in double and rounded once; the
+ * order and rounding of tensor cores are not documented. */
+void nm_emulator_mma_bf16(float d[4], const u32 a[4], const u32 b[2]);
 
 static inline u32 nm_emulator_bits(float x)
 {

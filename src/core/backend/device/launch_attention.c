@@ -64,9 +64,14 @@ static struct dattention relative(nm_backend *b, const nm_relative_attention_arg
 static void launch_forward(nm_backend *b, const struct dattention *x, const nm_packing *q_packing, nm_mat v,
                            nm_mat out, dptr lse)
 {
-    const int tiles = tiles_of(q_packing);
-    LAUNCH(b, attention, (int64_t)q_packing->n_seqs * tiles, x->heads, .x = *x, .v = nm_device_mat(v),
-           .out = nm_device_mat(out), .lse = lse, .tiles = tiles);
+    struct attention_args f = {.x = *x, .v = nm_device_mat(v), .out = nm_device_mat(out), .lse = lse};
+    if (x->bf16 && x->q.cols / x->heads <= MMA_ROWS && v.cols / x->heads <= MMA_ROWS) {
+        f.tiles = (int)nm_device_blocks(q_packing->longest, MMA_ROWS);
+        LAUNCH(b, attention_mma, (int64_t)q_packing->n_seqs * f.tiles, x->heads, .f = f);
+        return;
+    }
+    f.tiles = tiles_of(q_packing);
+    nm_device_launch(b, &nm_device_attention, (int64_t)q_packing->n_seqs * f.tiles, x->heads, &f, sizeof f);
 }
 
 static void device_attention(nm_backend *b, const nm_attention_args *args)

@@ -245,7 +245,7 @@ struct log_top_k_args { /* allowed 0, log_sum 0: top_k */
     int k, also, log_sum, ignored;
 };
 
-enum { TILE_ROWS = 32 }; /* queries, or keys, of a tile */
+enum { TILE_ROWS = 32, MMA_ROWS = 64 }; /* queries, or keys, of a tile; of one for tensor cores */
 /* Queries, keys and scores of an attention. */
 struct dattention {
     struct dmat q, k, positions; /* positions.data 0: no relative positions */
@@ -259,6 +259,9 @@ struct attention_args {
     struct dmat v, out; /* out.data 0: only lse */
     dptr lse;
     int tiles, pad; /* of the longest sequence */
+};
+struct attention_mma_args {
+    struct attention_args f;
 };
 struct attention_delta_args {
     struct dmat out, dout;
@@ -378,16 +381,15 @@ struct windows_grad_args {
 /* All kernels, by name. */
 /* clang-format off */
 #define NM_DEVICE_KERNELS(K)                                                                             \
-    K(scale) K(add_dropout) K(store_bf16) K(load_bf16) K(act_grad) K(map) K(map_grad) K(gate) K(gate_grad) \
-    K(vec) K(random_init) K(column_partials) K(column_total) K(dot_blocks) K(double_total) K(adam) K(sgd)  \
-    K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max) K(pool_max_grad)                                \
-    K(token_norm) K(token_norm_grad) K(seed_norm) K(seed_norm_grad) K(row_scale) K(feature_sums)           \
-    K(feature_norm) K(feature_norm_grad) K(gemm) K(linear_selected)                                        \
-    K(loss_rows) K(row_loss_total) K(log_softmax) K(log_top_k)                                             \
-    K(attention) K(attention_delta) K(attention_grad_q) K(attention_grad_kv) K(guided_loss)                \
-    K(attention_cached) K(term_weights) K(term_key_grad) K(term_grad) K(term_positions_grad)               \
-    K(crf_sums) K(crf_tags_grad) K(crf_counts_grad)                                                        \
-    K(round_int8) K(pack_int8) K(quantize_rows) K(linear_int8) K(patches) K(window_mean) K(windows_grad)
+    K(scale) K(add_dropout) K(store_bf16) K(load_bf16) K(act_grad) K(map) K(map_grad) K(gate)            \
+    K(gate_grad) K(vec) K(random_init) K(column_partials) K(column_total) K(dot_blocks) K(double_total)  \
+    K(adam) K(sgd) K(embed) K(embed_grad) K(gather) K(rotate) K(pool_max) K(pool_max_grad) K(token_norm) \
+    K(token_norm_grad) K(seed_norm) K(seed_norm_grad) K(row_scale) K(feature_sums) K(feature_norm)       \
+    K(feature_norm_grad) K(gemm) K(linear_selected) K(loss_rows) K(row_loss_total) K(log_softmax)        \
+    K(log_top_k) K(attention) K(attention_mma) K(attention_delta) K(attention_grad_q)                    \
+    K(attention_grad_kv) K(guided_loss) K(attention_cached) K(term_weights) K(term_key_grad)             \
+    K(term_grad) K(term_positions_grad) K(crf_sums) K(crf_tags_grad) K(crf_counts_grad) K(round_int8)    \
+    K(pack_int8) K(quantize_rows) K(linear_int8) K(patches) K(window_mean) K(windows_grad)
 /* clang-format on */
 
 #endif
