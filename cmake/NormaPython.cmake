@@ -59,7 +59,7 @@ execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VA
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")
   set(_openmp OpenMP::OpenMP_C)
 endif()
-add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES} ${NORMA_DEMO_SOURCES}
+add_executable(norma_python_program ${NORMA_PROGRAM_SOURCES}
                ${NORMA_OBJECTS})
 target_compile_definitions(norma_python_program PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_DEFINITIONS>)
 norma_set_module_folder(norma_python_program)

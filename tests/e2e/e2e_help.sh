@@ -29,7 +29,7 @@ for command in "${commands[@]}"; do
 done
 
 # The help of an option is a phrase that begins with a capital letter and ends with a period.
-for section in translate tag classify generate score compare run bench export report demo inspect recipes device decode; do
+for section in translate tag classify generate score compare run bench export report study inspect recipes device decode; do
     command=$section
     case $section in run | device) command=train ;; decode) command=translate ;; esac
     "$NORMA" $command --manual |

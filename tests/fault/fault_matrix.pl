@@ -183,8 +183,6 @@ my @all = (
     {name => 'compare --grid', run => [qw(compare lm.ini --norms rms --grid model.heads=1,2 --score-grid --average 2 --train.save_every 1
         --compare.folder try/compare --train.updates 2 --jobs 1 --data.folder lm-split --format latex)], outputs => ['compare/comparison.json'],
         processes => 2},
-    {name => 'demo tag', run => [qw(demo tag tags.txt --folder try/demo --norms layer --updates 2)], processes => 2},
-    {name => 'demo lm', run => [qw(demo lm lm.txt --folder try/demo --norms layer --updates 2)], processes => 3},
     {name => 'tokenize', run => [qw(tokenize few.de --like run-translate)]},
     {name => 'subword', run => [qw(subword few.de --like run-translate)]},
     {name => 'tokenize --output', run => [qw(tokenize docs.few --tokenizer byte_level --encoding latin1 --output try/out)], copy => ['out'],

@@ -37,7 +37,6 @@
     C(inspect) \
     C(report) \
     C(verify) \
-    C(demo) \
     C(export) \
     C(convert) \
     C(average) \
@@ -67,10 +66,14 @@ static const nm_command *find_command(const char *name)
 static int unknown_command(const char *name)
 {
     const nm_command *nearest = commands[0];
+    nm_error err;
+    if (!strcmp(name, "demo")) {
+        nm_fail(&err, NM_USAGE, "norma demo is now norma study FILE --budget 10m");
+        return nm_cli_fail(&err);
+    }
     for (size_t i = 1; commands[i]; i++)
         if (nm_edit_distance(name, commands[i]->name) < nm_edit_distance(name, nearest->name))
             nearest = commands[i];
-    nm_error err;
     if (nm_edit_distance_is_near(nm_edit_distance(name, nearest->name), name))
         nm_fail(&err, NM_USAGE, "unknown command %.200s; the most similar one is %s", name, nearest->name);
     else

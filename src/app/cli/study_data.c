@@ -10,7 +10,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "cli/demo.h"
+#include "cli/run_self.h"
+#include "cli/study_split.h"
 #include "data/prepare.h"
 
 typedef enum text_kind { KIND_TEXT, KIND_TABLE, KIND_COLUMNS } text_kind;
@@ -185,8 +186,8 @@ static nm_status key_of(char *const *inputs, int n, char **key, nm_error *err)
 static nm_status divide(side_files *side, text_kind kind, const char *folder, const char *ending,
                         int64_t *units, nm_error *err)
 {
-    NM_TRY(demo_split(side->paths[0], kind == KIND_COLUMNS ? DEMO_PARAGRAPHS : DEMO_LINES, folder, ending,
-                      units, err));
+    NM_TRY(study_split(side->paths[0], kind == KIND_COLUMNS ? STUDY_PARAGRAPHS : STUDY_LINES, folder, ending,
+                       units, err));
     release_side(side);
     for (int i = 0; i < 3; i++)
         side->paths[i] = nm_format("%s/%s.%s", folder, split_names[i], ending);
@@ -233,7 +234,7 @@ static int prepare(const side_files *sides, int n_sides, char *const *endings, c
     arguments[n++] = "--output";
     arguments[n++] = output;
     arguments[n] = NULL;
-    int code = demo_run(arguments);
+    int code = run_self(arguments);
     for (int i = 0; i < 3; i++)
         free(prefixes[i]);
     return code;

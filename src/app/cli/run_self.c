@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/demo.h"
+#include "cli/run_self.h"
 
 static volatile pid_t running;
 
@@ -35,7 +35,7 @@ static void exec_self(char **arguments, pid_t parent, const sigset_t *mask,
     _exit(NM_IO);
 }
 
-int demo_run(const char *const *arguments)
+int run_self(const char *const *arguments)
 {
     struct sigaction action = {.sa_handler = on_signal}, inherited[N_FORWARDED];
     sigset_t all, before;

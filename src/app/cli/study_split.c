@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/demo.h"
+#include "cli/study_split.h"
 #include "text/utf8.h"
 
 enum { SPLITS = 3, BLOCK = 30, BLOCKS_PER_ROUND = 20, MIN_UNITS = 100 };
@@ -11,7 +11,7 @@ static const char *const split_names[SPLITS] = {"train", "valid", "test"};
 
 typedef struct splitter {
     nm_lines lines;
-    demo_unit unit;
+    study_unit unit;
     int64_t units, block; /* units read; units per block, 0: count only */
     bool open;            /* the last line is part of an unfinished paragraph */
     nm_file_writer splits[SPLITS];
@@ -21,7 +21,7 @@ typedef struct splitter {
 static bool begins_unit(splitter *self)
 {
     bool empty = !self->lines.text[strspn(self->lines.text, " \t\r")];
-    bool begins = self->unit == DEMO_LINES || (!empty && !self->open);
+    bool begins = self->unit == STUDY_LINES || (!empty && !self->open);
     self->open = !empty;
     return begins;
 }
@@ -63,14 +63,14 @@ static nm_status read_lines(splitter *self, const char *path, nm_error *err)
 
 static nm_status check_units(const splitter *self, const char *path, int64_t expected, nm_error *err)
 {
-    const char *name = self->unit == DEMO_LINES ? "lines" : "sentences";
+    const char *name = self->unit == STUDY_LINES ? "lines" : "sentences";
     if (expected && expected != self->units)
         return nm_fail(err, NM_FORMAT, "%s has %" PRId64 " %s, the other text %" PRId64, path, self->units,
                        name, expected);
     if (self->units < MIN_UNITS)
         return nm_fail(err, NM_FORMAT,
                        "%s has %" PRId64
-                       " %s; the demo needs at least %d, and a few thousand for a useful model",
+                       " %s; a study needs at least %d, and a few thousand for a useful model",
                        path, self->units, name, MIN_UNITS);
     return NM_OK;
 }
@@ -94,8 +94,8 @@ static nm_status write_splits(splitter *self, const char *path, const char *fold
     return status;
 }
 
-nm_status demo_split(const char *path, demo_unit unit, const char *folder, const char *suffix, int64_t *units,
-                     nm_error *err)
+nm_status study_split(const char *path, study_unit unit, const char *folder, const char *suffix,
+                      int64_t *units, nm_error *err)
 {
     splitter self = {.unit = unit};
     NM_TRY(read_lines(&self, path, err));
