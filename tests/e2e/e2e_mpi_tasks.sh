@@ -90,6 +90,12 @@ cp images.ini recipe.ini
 ranks 3 --run.folder images-3
 [ "$got" = 0 ] || fail "images, 3 ranks: exit code $got: $(cat err)"
 equal images images-3
+# The forward pass of model.init = admin runs on one rank.
+admin=(--model.preset tiny-vit --model.norm layer --model.norm_position post --model.residual admin --model.init admin)
+"$NORMA" train recipe.ini --run.quiet --run.folder admin "${admin[@]}" 2>err || fail "admin: $(cat err)"
+ranks 3 --run.folder admin-3 "${admin[@]}"
+[ "$got" = 0 ] || fail "admin, 3 ranks: exit code $got: $(cat err)"
+equal admin admin-3
 mapfile -t pictures < <(find png/valid -name '*.png' | sort)
 [ ${#pictures[@]} = 40 ] || fail "${#pictures[@]} images"
 compare_images() { # ARGUMENTS...: 2 and 3 ranks print what one process prints

@@ -127,6 +127,10 @@ static const preset_case presets[] = {
      "model.residual=deepnorm",
      ""},
     {&nm_model_lm, {"preset=medium", "init=deepnorm"}, {"preset=deepnet"}, "model.residual=deepnorm", ""},
+    {&nm_model_seq2seq, {"preset=tears", "init=small"}, {"preset=tfixup"}, NULL, "--model.init small keeps"},
+    {&nm_model_seq2seq, {"preset=tears"}, {"preset=tfixup"}, "model.width=512", ""},
+    {&nm_model_seq2seq, {"preset=tears"}, {"preset=tfixup"}, "model.init=tfixup", ""},
+    {&nm_model_seq2seq, {"preset=tfixup"}, {"preset=tiny"}, "model.norm=none", ""},
     /* Sizes of the recipe that replace those of the preset are a warning. */
     {&nm_model_lm, {"width=96"}, {"preset=tiny"}, "model.width=96", "model.width = 96"}};
 

@@ -68,6 +68,8 @@ static void classify_options(nm_options *options)
 
 typedef struct job {
     const classify_config *config;
+    nm_status unread; /* of the model, when its task was looked up; if not NM_OK, with this error */
+    nm_error why;
     nm_model_session *session;
     nm_classifier *classifier;
     FILE *output;
@@ -89,6 +91,10 @@ typedef struct job {
 static nm_status open_classifier(nm_model_session *session, void *state, const char *path, nm_error *err)
 {
     job *self = state;
+    if (self->unread != NM_OK) {
+        *err = self->why;
+        return self->unread;
+    }
     const char **settings = nm_cli_settings(session->cli, "classify,data");
     nm_status status = nm_classifier_open(&self->classifier, path, settings, err);
     nm_cli_warn(nm_classifier_warning(self->classifier));
@@ -443,13 +449,16 @@ static int classify_run(nm_cli *cli, int argc, char **argv)
 {
     job self = {.config = nm_options_find(cli->options, "classify")};
     const classify_config *c = self.config;
-    if (argc && nm_is_image_model(argv[0])) {
+    bool of_images = false;
+    if (argc)
+        self.unread = nm_find_image_model(argv[0], &of_images, &self.why);
+    if (of_images) {
         const nm_classify_images_config images = {c->output, c->probabilities, c->evaluate,
                                                   c->json,   c->bootstrap,     c->seed};
         return nm_classify_images(cli, &images, argc, argv);
     }
     const nm_model_command command = {.open = open_classifier,
-                                      .max_inputs = 1,
+                                      .max_inputs = self.unread == NM_OK ? 1 : 1 << 20,
                                       .output = self.config->output,
                                       .process = classify,
                                       .release = release};

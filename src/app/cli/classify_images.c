@@ -11,17 +11,16 @@
 #include "task/image.h"
 #include "task/model_loader.h"
 
-bool nm_is_image_model(const char *path)
+nm_status nm_find_image_model(const char *path, bool *found, nm_error *err)
 {
     nm_options *options;
     const nm_task_type *task;
     char *file;
-    nm_error ignored;
-    if (nm_loaded_model_options(path, &options, &task, &file, &ignored) != NM_OK)
-        return false;
+    NM_TRY(nm_loaded_model_options(path, &options, &task, &file, err));
     nm_options_free(options);
     free(file);
-    return task == &nm_task_image;
+    *found = task == &nm_task_image;
+    return NM_OK;
 }
 
 typedef struct job {

@@ -10,9 +10,8 @@ typedef struct nm_classify_images_config {
     int64_t bootstrap, seed;
 } nm_classify_images_config;
 
-/* Whether the path is a model of the task image; false also for a path that is no model, which the command
- * reports. */
-bool nm_is_image_model(const char *path);
+/* Whether the path is a model of the task image. Errors as nm_loaded_model_options. */
+nm_status nm_find_image_model(const char *path, bool *found, nm_error *err);
 /* Returns the exit code. */
 int nm_classify_images(const nm_cli *cli, const nm_classify_images_config *config, int argc, char **argv);
 
