@@ -71,6 +71,7 @@ mkdir -p data/cifar10/{train,test} data/images # noise as CIFAR-10's records
 perl -e 'srand 3; print map { chr($_ % 10) . join "", map { chr rand 256 } 1 .. 3072 } 0 .. 39' >data/cifar10/train/data_batch_1.bin
 perl -e 'srand 4; print map { chr($_ % 10) . join "", map { chr rand 256 } 1 .. 3072 } 0 .. 19' >data/cifar10/test/test_batch.bin
 ln -s ../cifar10/train data/images/train
+ln -s ../cifar10/test data/images/test
 mkdir sst2
 ln -s ../corpus/{train,test}.tsv sst2
 ln -s ../corpus/test.tsv sst2/valid.tsv
