@@ -68,7 +68,7 @@ test-python-latest:
 	@scripts/packages.sh build
 	@[ -x $(BUILD)/latest-venv/bin/python ] || python3 -m venv $(BUILD)/latest-venv
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade numpy torch transformers ctranslate2 sentencepiece pandas pytest mypy ruff \
-	    accelerate peft lightning onnxruntime onnxscript
+	    accelerate peft lightning onnxruntime onnxscript datasets nbclient ipykernel
 	@$(BUILD)/latest-venv/bin/pip install -q --upgrade pymarian || echo 'without pymarian: it has no wheel for this Python'
 	@$(BUILD)/latest-venv/bin/pip install -q --force-reinstall --no-deps -C build-dir=$(BUILD)-wheel .
 	@$(BUILD)/latest-venv/bin/pip list 2>/dev/null | \

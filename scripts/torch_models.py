@@ -24,7 +24,8 @@ import norma.torch as nt  # noqa: E402
 from norma.torch import _models  # noqa: E402
 from test_transformers import NAMES, RMS_MODELS, loss_of, model_of, replaced  # noqa: E402
 
-PAGE, MARKS = ROOT / "docs" / "torch.md", ("<!-- scripts/torch_models.py -->\n", "<!-- end of the models -->\n")
+PAGE = ROOT / "docs" / "torch.md"
+MARKS = ("<!-- scripts/torch_models.py -->\n", "<!-- end of the models -->\n")
 HEAD = "model", "norms", "same norm", "masked", "decay", "files", "loss, 20 updates"
 
 

@@ -7,8 +7,10 @@ import os
 import time
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
+from . import _datasets
+from ._commands import table_html
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import UsageError, check, encoded_path, file_error, library, warn
@@ -65,6 +67,11 @@ class Comparison(Dict[str, Any]):
 
     def _repr_markdown_(self) -> str:
         return self.text("markdown")
+
+    def _repr_html_(self) -> str:
+        lines = [[cell.strip() for cell in line.strip("|").split("|")]
+                 for line in self.text("markdown").splitlines() if line.startswith("|")]
+        return table_html([lines[0], *lines[2:]])
 
 
 def _frame(rows: List[Dict[str, Any]]) -> Any:
@@ -141,6 +148,8 @@ def _norms(norms: Any) -> List[str]:
 
 def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str], None] = None,
             settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
+            data: Optional[Mapping[str, Any]] = None, columns: Optional[Sequence[str]] = None,
+            preparation: Optional[Mapping[str, Any]] = None,
             callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None,
             message: Optional[Callable[[str], Any]] = None, interval: float = 0.5) -> Comparison:
     """Trains and scores variants like ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``,
@@ -150,7 +159,8 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     "power", "scale+fix"]``, with braces around values that contain commas,
     ``"layer:norm.at={enc.0=batch,enc.1=rms}"``; None: five that suit the task. settings: further options,
     ``{"train.updates": 1000, "margin": 0.3}``; a list is an option that is given several times, ``{"grid":
-    ["schedule.lr=0.001,0.002"]}``. callback: called within ``interval`` seconds with a run and each new
+    ["schedule.lr=0.001,0.002"]}``. data, columns, preparation: lists or Hugging Face datasets, as for
+    ``train``; ``test`` is scored. callback: called within ``interval`` seconds with a run and each new
     record of its log, a dict with ``type`` (``train``, ``valid``, ...). message: called with notes, such as
     the number of a Slurm job, and warnings as ``"warning: ..."``; without it, the warnings are those of
     ``warnings``.
@@ -168,6 +178,9 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     lib, handle, err = library(), c_void_p(), ErrorText()
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
                       path in (("folder", folder), ("recipe", recipe)))
+    if data is not None:
+        settings = {**_datasets.write(data, folder, recipe, settings or {}, columns, preparation),
+                    **(settings or {})}
     options: Dict[str, Any] = {**(settings or {}), "compare.folder": folder, "compare.seeds": seeds}
     if norms is not None:
         options["compare.norms"] = norms if isinstance(norms, str) else ",".join(_norms(norms))

@@ -519,7 +519,7 @@ class Tagger(_Model):
     @property
     def file_scheme(self) -> str:
         """The tagging scheme of the model's training file, such as "bio", or "none" for classes of tokens."""
-        return library().nm_tagger_file_scheme(self._handle).decode()
+        return str(library().nm_tagger_file_scheme(self._handle).decode())
 
     @property
     def tags(self) -> List[str]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ._handle import close
 from ._interrupt import Interruptible
@@ -237,17 +237,22 @@ _RESUME = {False: 0, True: 1, "override": 2}
 
 
 def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, Any]] = None, *,
-          resume: Union[bool, str] = False, callbacks: Optional[Callbacks] = None,
+          data: Optional[Mapping[str, Any]] = None, columns: Optional[Sequence[str]] = None,
+          preparation: Optional[Mapping[str, Any]] = None, resume: Union[bool, str] = False,
+          callbacks: Optional[Callbacks] = None,
           callback: Optional[Callable[[Dict[str, Any]], None]] = None, process: bool = False,
           interval: float = 0.5) -> Run:
     """Trains a model like ``norma train RECIPE --run.folder FOLDER``, and returns its run. The tensors are
     bitwise identical to those of the program.
 
     recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by
-    name, ``{"train.updates": 1000, "model.norm": "power"}``. resume: continue the run of the folder;
-    "override": settings replace those of the run. callbacks: ``norma.Callbacks(progress=..., validated=...,
-    message=...)``. callback: called with each new record of ``log.jsonl``, a dict with ``type`` (``train``,
-    ``valid``, ...).
+    name, ``{"train.updates": 1000, "model.norm": "power"}``. data: the splits ``train``, and perhaps
+    ``validation`` and ``test``, each a list or a Hugging Face dataset: of texts, pairs (text, label),
+    (source, target) or (tokens, tags), or of dicts, from which ``columns`` chooses; for translation,
+    ``columns`` are the languages. They are written to the folder; preparation: options of ``norma.prepare``.
+    resume: continue the run of the folder; "override": settings replace those of the run. callbacks:
+    ``norma.Callbacks(progress=..., validated=..., message=...)``. callback: called with each new record of
+    ``log.jsonl``, a dict with ``type`` (``train``, ``valid``, ...).
 
     The training runs in this process, without the interpreter lock, and calls the functions in the thread
     that called ``train``. process: run the program in a separate process instead, whose memory and threads
@@ -264,6 +269,9 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
         raise UsageError(f"callbacks = {callbacks!r}: expected norma.Callbacks")
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
                       path in (("folder", folder), ("recipe", recipe)))
+    if data is not None:
+        from ._datasets import write
+        settings = {**write(data, folder, recipe, settings or {}, columns, preparation), **(settings or {})}
     reader = _LogReader(Path(folder), callback, bool(resume))
     if not process:
         return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(),
