@@ -36,7 +36,8 @@ STRUCTS = {"nm_error": "ErrorText", "nm_option": "Option", "nm_preset": "Preset"
            "nm_prepared_drop": "PreparedDropStruct", "nm_training_progress": "TrainingProgress",
            "nm_training_validation": "TrainingValidation", "nm_training_events": "TrainingEvents",
            "nm_compared_run": "ComparedRun", "nm_compared_variant": "ComparedVariant",
-           "nm_comparison_events": "ComparisonEvents", "nm_planned_run": "PlannedRun",
+           "nm_comparison_events": "ComparisonEvents", "nm_factor_effect": "FactorEffect",
+           "nm_planned_run": "PlannedRun",
            "nm_plan_part": "PlanPart", "nm_study_decision": "StudyDecision", "nm_study_answer": "StudyAnswer",
            "nm_studied_variant": "StudiedVariant", "nm_study_events": "StudyEvents"}
 # Events whose functions Python defines; pointers to functions in other structs are plain pointers.

@@ -97,6 +97,21 @@ NM_RECORD(nm_compared_run, NM_COMPARED_RUN)
 #define NM_COMPARED_VARIANT(F) NM_VARIANT_SCORE(F) NM_LOG_MEASUREMENTS(F) NM_TEST_MEASUREMENTS(F)
 NM_RECORD(nm_compared_variant, NM_COMPARED_VARIANT)
 
+/* An effect of a factorial comparison (compare.factorial), paired over seeds. NaN: not known. */
+#define NM_FACTOR_EFFECT(F)                                                                                  \
+    F(text, term, "Factor, or two factors of an interaction: `norm`, `norm x site`")                         \
+    F(text, contrast, "Level minus the first level; of an interaction the product of two")                   \
+    F(real, effect, "Difference of the mean scores; of an interaction the difference of differences")        \
+    F(real, low, "95 % interval over seeds and test segments")                                               \
+    F(real, high, "Upper end of the interval")                                                               \
+    F(real, p, "p of a two-sided t test over seeds and test segments")                                       \
+    F(real, p_holm, "The same with Holm's correction over all effects")                                      \
+    F(real, p_equivalence, "p of the equivalence test (--margin) with Holm's correction")                    \
+    F(real, deviation, "Standard deviation over seeds")                                                      \
+    F(int, seeds, "Seeds that all cells have")                                                               \
+    F(int, seeds_needed, "Seeds that find a difference of the margin with 80 % power; 0: no margin")
+NM_RECORD(nm_factor_effect, NM_FACTOR_EFFECT)
+
 /* Called from nm_comparison_run, in the thread that called it; what they receive is valid during the call.
  * Any function may be NULL. They may call the functions below that read the comparison, and
  * nm_comparison_stop. */
@@ -145,6 +160,8 @@ NM_API void nm_comparison_stop(nm_comparison *comparison);
  * continues all. For the handler of SIGTSTP (Ctrl-Z), which the terminal does not send to the runs. No effect
  * while models are scored, or with compare.slurm. May be called from another thread or a signal handler. */
 NM_API void nm_comparison_suspend(nm_comparison *comparison);
+/* The effects of a factorial comparison that has been run. false: there is no such index. */
+NM_API bool nm_comparison_get_effect(const nm_comparison *comparison, size_t index, nm_factor_effect *out);
 /* Unlocks the folder. NULL is accepted. */
 NM_API void nm_comparison_close(nm_comparison *comparison);
 

@@ -357,6 +357,23 @@ class ComparisonEvents(Structure):
     ]
 
 
+class FactorEffect(Structure):
+    """nm_factor_effect"""
+    _fields_ = [
+        ("term", c_char_p),
+        ("contrast", c_char_p),
+        ("effect", c_double),
+        ("low", c_double),
+        ("high", c_double),
+        ("p", c_double),
+        ("p_holm", c_double),
+        ("p_equivalence", c_double),
+        ("deviation", c_double),
+        ("seeds", c_int64),
+        ("seeds_needed", c_int64),
+    ]
+
+
 class PlannedRun(Structure):
     """nm_planned_run"""
     _fields_ = [

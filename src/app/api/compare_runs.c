@@ -72,6 +72,14 @@ bool nm_comparison_get_variant(const nm_comparison *self, size_t index, nm_compa
     return true;
 }
 
+bool nm_comparison_get_effect(const nm_comparison *self, size_t index, nm_factor_effect *out)
+{
+    if (!self || !self->complete || !out || index >= self->experiment.factorial.n_effects)
+        return false;
+    *out = self->experiment.factorial.effects[index];
+    return true;
+}
+
 const char *nm_comparison_folder(const nm_comparison *self)
 {
     return self ? self->experiment.folder : NULL;
@@ -245,6 +253,8 @@ static void configure(nm_comparison *self)
         .norms = norms_given ? config->norms : NULL,
         .grids = self->grids,
         .n_grids = experiment->config.n_grids,
+        .factorial = config->factorial,
+        .tuning_seeds = *config->factorial && !config->tuning_seeds ? 1 : config->tuning_seeds,
         .seeds = config->seeds,
         .jobs = config->jobs,
         .cores = nm_machine_cpus(),

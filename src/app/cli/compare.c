@@ -169,14 +169,35 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
-static const char *const common_options[] = {
-    "compare.norms",   "compare.grid",    "compare.score_grid", "compare.seeds",
-    "compare.average", "compare.jobs",    "compare.slurm",      "compare.folder",
-    "compare.results", "compare.samples", "compare.format",     "compare.tid_batches",
-    "run.profile",     "run.tune",        "data.folder",        "data.train",
-    "data.valid",      "data.test",       "model.preset",       "train.updates",
-    "train.epochs",    "train.seconds",   "train.max_tokens",   "train.shards",
-    "schedule.lr",     "schedule.warmup", "device.threads",     NULL};
+static const char *const common_options[] = {"compare.norms",
+                                             "compare.grid",
+                                             "compare.factorial",
+                                             "compare.score_grid",
+                                             "compare.seeds",
+                                             "compare.average",
+                                             "compare.jobs",
+                                             "compare.slurm",
+                                             "compare.folder",
+                                             "compare.results",
+                                             "compare.samples",
+                                             "compare.format",
+                                             "compare.tid_batches",
+                                             "run.profile",
+                                             "run.tune",
+                                             "data.folder",
+                                             "data.train",
+                                             "data.valid",
+                                             "data.test",
+                                             "model.preset",
+                                             "train.updates",
+                                             "train.epochs",
+                                             "train.seconds",
+                                             "train.max_tokens",
+                                             "train.shards",
+                                             "schedule.lr",
+                                             "schedule.warmup",
+                                             "device.threads",
+                                             NULL};
 
 static const char *const outputs[] = {"compare.folder", NULL};
 
@@ -210,6 +231,15 @@ const nm_command nm_command_compare = {
         "With --grid every point is trained, and for each variant only the point with the lowest "
         "validation loss is scored on the test set; --score-grid scores all points. --average N scores "
         "the mean of the last N checkpoints instead of the best one.\n\n"
+        "--factorial \"norm=layer,power; site=pre,post; lr=0.001,0.002\" trains the four cells of two "
+        "factors, "
+        "each with its own best learning rate: all rates with the first seed (--tuning-seeds), the best one "
+        "by "
+        "validation loss with the others. Below the table are the main effects and interactions with "
+        "intervals, "
+        "Holm's correction, equivalence within --margin, and the number of seeds that a difference of the "
+        "margin "
+        "needs.\n\n"
         "--slurm OPTIONS submits the runs to Slurm and waits for them (docs/cluster.md). After an "
         "interruption, the same command waits for the runs in Slurm's queue and submits only those that are "
         "missing.\n\n"

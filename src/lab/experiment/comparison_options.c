@@ -16,6 +16,13 @@ static const nm_option comparison_rows[] = {
         "trained, and the one with the lowest validation loss is scored. "
             "norm.X.* applies to variants with norm X. A value with "
         "commas or semicolons is written in braces: norm.at={enc.0=batch,enc.1=rms},{enc.0=batch}."),
+    ROW(factorial, "", 0, 0,
+        "Factorial comparison in place of compare.norms: FACTOR=LEVEL,LEVEL;... with the factors norm, site "
+            "(model.norm_position), residual, init, optimizer or any option; lr=RATE,... is tuned in each "
+            "cell. Prints main effects and interactions."),
+    ROW(tuning_seeds, "0", 0, 10000,
+        "Number of seeds of all grid points; the other seeds train only the best point of each variant. "
+            "0: all seeds; with compare.factorial 1."),
     ROW(score_grid, "false", 0, 1, "Score all grid points on the test set, not only the selected ones."),
     ROW(seeds, "1", 1, 10000, "Number of runs of each variant, with seeds 1, 2, ..."),
     ROW(margin, "0", 0, 1e6,

@@ -7,9 +7,9 @@
 #include "norma/option.h"
 
 typedef struct nm_comparison_options { /* section [compare] */
-    const char *norms, *grid, *folder, *results, *launch, *slurm;
+    const char *norms, *grid, *factorial, *folder, *results, *launch, *slurm;
     nm_table_format format;
-    int64_t seeds, jobs, tid_batches, average;
+    int64_t seeds, jobs, tid_batches, average, tuning_seeds;
     double margin;
     bool samples, score_grid;
 } nm_comparison_options;

@@ -271,6 +271,25 @@ static void find_same_weights(nm_run_result *run, const nm_comparison_table *tab
     }
 }
 
+/* Effects of the factors over the selected points of the cells. */
+static void compute_effects(nm_comparison_table *table)
+{
+    nm_factorial *f = table->factorial;
+    size_t n_seeds = 0, cell = 0;
+    for (size_t s = 0; s < table->n; s++)
+        n_seeds = table->summaries[s].n > n_seeds ? table->summaries[s].n : n_seeds;
+    const nm_run_result **runs = nm_allocate((f->n_cells * n_seeds + 1) * sizeof *runs);
+    for (size_t s = 0; s < table->n && cell < f->n_cells; s++) {
+        const nm_variant_summary *summary = &table->summaries[s];
+        for (size_t i = 0; i < summary->n && summary->selected; i++)
+            if (summary->results[i]->measured)
+                runs[cell * n_seeds + i] = summary->results[i];
+        cell += summary->selected;
+    }
+    nm_factorial_compute(f, runs, n_seeds, table->margin);
+    free(runs);
+}
+
 void nm_comparison_table_test(nm_comparison_table *table)
 {
     const nm_variant_summary *first = first_scored(table);
@@ -289,6 +308,8 @@ void nm_comparison_table_test(nm_comparison_table *table)
         p[s] = summary->p;
         test_runs(first, summary);
     }
+    if (table->factorial)
+        compute_effects(table);
     nm_holm(p, table->n, p);
     for (size_t s = 0; s < table->n; s++) {
         table->summaries[s].p_holm = p[s];
@@ -589,6 +610,8 @@ static void print_json(const nm_comparison_table *table, FILE *out)
     json_object_set_new(o, "score", run ? json_string(run->name) : json_null());
     if (json_array_size(grid))
         json_object_set(o, "grid", grid);
+    if (table->factorial)
+        json_object_set_new(o, "effects", nm_factorial_json(table->factorial));
     json_object_set_new(o, "variants", variants);
     json_object_set_new(o, "runs", runs);
     json_decref(grid);
@@ -606,6 +629,8 @@ void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format
     }
     print_summaries(table, false, format, out);
     print_footer(table, format, out);
+    if (table->factorial)
+        nm_factorial_print(table->factorial, format, table->margin, out);
     if (samples && (format == NM_TABLE_TEXT || format == NM_TABLE_MARKDOWN))
         print_samples(table, out);
 }

@@ -3,6 +3,7 @@
 #ifndef NM_COMPARISON_TABLE_H
 #define NM_COMPARISON_TABLE_H
 
+#include "experiment/factorial.h"
 #include "experiment/run_result.h"
 #include "experiment/text_table.h"
 #include "experiment/variants.h"
@@ -20,8 +21,9 @@ typedef struct nm_variant_summary { /* the runs of one variant, or of one grid p
 typedef struct nm_comparison_table {
     nm_variant_summary *summaries;
     size_t n;
-    bool perplexity; /* exp(nll) is a perplexity for this task */
-    double margin;   /* of the equivalence tests, in units of the score; 0: none */
+    bool perplexity;         /* exp(nll) is a perplexity for this task */
+    nm_factorial *factorial; /* whose cells the variants are; not owned; NULL: none */
+    double margin;           /* of the equivalence tests, in units of the score; 0: none */
 } nm_comparison_table;
 
 /* The summary for users of the library. */

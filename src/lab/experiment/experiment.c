@@ -30,14 +30,21 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
 {
     nm_options *options;
     NM_TRY(nm_run_queue_options(&c->queue, NULL, 1, &options, err));
-    const char *norms = c->config.norms;
+    bool factorial = c->config.factorial && *c->config.factorial;
+    nm_status status = NM_OK;
+    if (factorial && c->config.norms)
+        status = nm_fail(err, NM_USAGE, "compare.norms has no effect with compare.factorial");
+    else if (factorial)
+        status = nm_factorial_parse(&c->factorial, c->config.factorial, err);
+    const char *norms = factorial ? c->factorial.norms : c->config.norms;
     c->queue.norm_option = nm_norm_option(options);
     if (!norms && c->config.tune)
         norms = "tuned=" NM_RECIPE_NORMS;
     else if (!norms) /* FixNorm exists for translation models only */
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
-    nm_status status = nm_variants_parse(&c->variants, norms, err);
+    if (status == NM_OK)
+        status = nm_variants_parse(&c->variants, norms, err);
     if (status == NM_OK)
         status = nm_variants_check_names(&c->variants, options, err);
     if (status == NM_OK)
@@ -56,6 +63,8 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
     nm_status status = NM_OK;
     for (size_t i = 0; i < c->config.n_grids && status == NM_OK; i++)
         status = nm_grid_parse(&grid, c->config.grids[i], err);
+    if (status == NM_OK && c->factorial.rates)
+        status = nm_grid_parse(&grid, c->factorial.rates, err);
     for (; n < c->variants.n && status == NM_OK; n++) {
         status = nm_run_queue_options(&c->queue, &c->variants.list[n], 1, &options[n], err);
         if (status != NM_OK)
@@ -339,11 +348,16 @@ static bool score_finished(void *user)
     return c->scoring.job != NULL;
 }
 
-nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
+/* Whether run i waits until its grid point is selected. */
+static bool is_held(const nm_experiment *c, size_t i)
 {
-    NM_TRY(check_signals(err));
-    c->queue.score_finished = score_finished;
-    c->queue.scorer = c;
+    const nm_run_job *job = &c->queue.jobs[i];
+    return c->config.tuning_seeds && job->variant->point && job->result.seed > c->config.tuning_seeds &&
+           !c->table.summaries[i / (size_t)c->config.seeds].selected;
+}
+
+static nm_status train_waiting(nm_experiment *c, nm_error *err)
+{
     nm_status status = by_slurm(c) ? nm_slurm_array_train(&c->queue, c->folder, c->config.slurm, err)
                                    : nm_run_queue_train(&c->queue, err);
     collect_score(c, true);
@@ -357,7 +371,8 @@ static void read_logs(nm_experiment *c)
     for (size_t i = 0; i < c->queue.n; i++) {
         nm_run_job *job = &c->queue.jobs[i];
         nm_error err, ignored;
-        if (job->result.exit_code || nm_run_result_read_log(&job->result, job->folder, &err) == NM_OK)
+        if (is_held(c, i) || job->result.exit_code ||
+            nm_run_result_read_log(&job->result, job->folder, &err) == NM_OK)
             continue;
         bool found;
         if (!c->unreadable.status &&
@@ -367,18 +382,67 @@ static void read_logs(nm_experiment *c)
     }
 }
 
+/* Of the grid points, by the seeds that all of them have; then the other seeds belong to the best ones only.
+ */
+static void select_points(nm_experiment *c)
+{
+    size_t seeds = (size_t)c->config.seeds, tuning = (size_t)c->config.tuning_seeds;
+    for (size_t g = 0; g < c->table.n; g++)
+        if (c->table.summaries[g].selected)
+            return; /* before the training of the other seeds */
+    tuning = tuning && tuning < seeds ? tuning : seeds;
+    for (size_t g = 0; g < c->table.n; g++)
+        c->table.summaries[g].n = c->table.summaries[g].variant->point ? tuning : seeds;
+    nm_comparison_table_summarize_logs(&c->table);
+    nm_comparison_table_select(&c->table);
+    for (size_t g = 0; g < c->table.n; g++)
+        if (c->table.summaries[g].selected)
+            c->table.summaries[g].n = seeds;
+}
+
 void nm_experiment_select(nm_experiment *c)
 {
     read_logs(c);
+    select_points(c);
+    read_logs(c); /* of the runs that are not held any more */
     nm_comparison_table_summarize_logs(&c->table);
-    nm_comparison_table_select(&c->table);
+}
+
+nm_status nm_experiment_train(nm_experiment *c, nm_error *err)
+{
+    NM_TRY(check_signals(err));
+    c->queue.score_finished = score_finished;
+    c->queue.scorer = c;
+    bool *held = nm_allocate(c->queue.n + 1), any = false;
+    for (size_t i = 0; i < c->queue.n; i++) {
+        nm_run_job *job = &c->queue.jobs[i];
+        held[i] = job->state == NM_RUN_WAITING && c->table.n && is_held(c, i);
+        any = any || held[i];
+        if (held[i]) {
+            job->state = NM_RUN_FINISHED;
+            snprintf(job->last_line, sizeof job->last_line, "not needed unless its grid point is selected");
+        }
+    }
+    nm_status status = train_waiting(c, err);
+    if (any && status == NM_OK) {
+        read_logs(c);
+        select_points(c);
+    }
+    for (size_t i = 0; any && i < c->queue.n; i++)
+        if (held[i] && !is_held(c, i)) {
+            c->queue.jobs[i].state = NM_RUN_WAITING;
+            c->queue.jobs[i].last_line[0] = 0;
+        }
+    free(held);
+    return any && status == NM_OK ? train_waiting(c, err) : status;
 }
 
 /* Whether run i is in a table with scores. */
 static bool needs_score(const nm_experiment *c, size_t i)
 {
     const nm_variant_summary *summary = &c->table.summaries[i / (size_t)c->config.seeds];
-    return (summary->selected || c->config.score_grid) && !c->queue.jobs[i].result.exit_code;
+    return (summary->selected || c->config.score_grid) && !is_held(c, i) &&
+           !c->queue.jobs[i].result.exit_code;
 }
 
 size_t nm_experiment_unscored(const nm_experiment *c)
@@ -444,6 +508,7 @@ nm_status nm_experiment_check(const nm_experiment *c, nm_error *err)
 void nm_experiment_release(nm_experiment *c)
 {
     nm_comparison_table_release(&c->table);
+    nm_factorial_release(&c->factorial);
     nm_run_queue_release(&c->queue);
     nm_variants_release(&c->points);
     nm_variants_release(&c->variants);

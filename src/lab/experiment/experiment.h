@@ -23,10 +23,12 @@ typedef struct nm_experiment_config {
     const char *norms;        /* variants, comma-separated; NULL: five that suit the task; with `tune`, one */
     const char *const *grids; /* [n_grids], axes of the grid: "key=value,value;..." */
     size_t n_grids;
-    int64_t seeds;     /* runs of each variant, with seeds 1, 2, ... */
-    int64_t jobs;      /* parallel runs; 0: as many as keep all cores busy */
-    int64_t cores;     /* CPU cores */
-    const char *slurm; /* options of sbatch: the runs are trained by Slurm; "" or NULL: no Slurm */
+    const char *factorial; /* in place of norms; "" or NULL: none */
+    int64_t tuning_seeds;  /* seeds of all grid points; the others train the best one; 0: all */
+    int64_t seeds;         /* runs of each variant, with seeds 1, 2, ... */
+    int64_t jobs;          /* parallel runs; 0: as many as keep all cores busy */
+    int64_t cores;         /* CPU cores */
+    const char *slurm;     /* options of sbatch: the runs are trained by Slurm; "" or NULL: no Slurm */
     nm_run_measurement measurement;
     double margin;   /* of the equivalence tests, in units of the score; 0: none */
     bool score_grid; /* score all grid points, not only the selected ones */
@@ -39,6 +41,7 @@ typedef struct nm_experiment {
     nm_run_queue queue;
     nm_variants variants, points; /* those of config.norms; the same expanded by the grid */
     nm_comparison_table table;
+    nm_factorial factorial;
     nm_background_scoring scoring; /* of a run while others are training */
     nm_error unreadable;           /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_experiment;

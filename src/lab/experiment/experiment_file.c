@@ -28,6 +28,8 @@ static NM_FIELDS(variant_file, VARIANT_FILE)
     F(int, average, "Number of averaged checkpoints")                                                        \
     F(int, tid_batches, "Batches of TID")                                                                    \
     F(flag, score_grid, "Whether all grid points are scored")                                                \
+    F(int, tuning_seeds, "Seeds of all grid points; 0: all")                                                 \
+    F(text, factorial, "Factors and levels; null: no factorial comparison")                                  \
     F(flag, perplexity, "Whether the loss is a perplexity")                                                  \
     F(json, variants, "The variants")
 NM_RECORD(comparison_file, COMPARISON_FILE)
@@ -55,6 +57,8 @@ nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
                                     .average = c->config.measurement.average,
                                     .tid_batches = c->config.measurement.tid_batches,
                                     .score_grid = c->config.score_grid,
+                                    .tuning_seeds = c->config.tuning_seeds,
+                                    .factorial = c->factorial.n_cells ? c->config.factorial : NULL,
                                     .perplexity = c->table.perplexity,
                                     .variants = points};
     json_t *o = nm_record_json(comparison_file_fields(), &record);
@@ -93,6 +97,11 @@ static bool read_comparison(nm_experiment *c, const json_t *o)
     c->config.seeds = json_integer_value(json_object_get(o, "seeds"));
     c->config.score_grid = json_is_true(json_object_get(o, "score_grid"));
     c->table.perplexity = json_is_true(json_object_get(o, "perplexity"));
+    c->config.tuning_seeds = json_integer_value(json_object_get(o, "tuning_seeds"));
+    const char *factorial = json_string_value(json_object_get(o, "factorial"));
+    nm_error ignored;
+    if (factorial && nm_factorial_parse(&c->factorial, factorial, &ignored) != NM_OK)
+        return false;
     size_t n = json_array_size(list);
     bool valid = n && n <= 10000 && c->config.seeds > 0 && c->config.seeds <= 10000;
     for (size_t i = 0; i < n && valid; i++)

@@ -25,6 +25,7 @@ static void add_summaries(nm_experiment *c)
     c->table.summaries = nm_allocate((c->points.n + 1) * sizeof *c->table.summaries);
     c->table.n = c->points.n;
     c->table.margin = c->config.margin;
+    c->table.factorial = c->factorial.n_cells ? &c->factorial : NULL;
     for (size_t p = 0; p < c->points.n; p++) {
         nm_variant_summary *summary = &c->table.summaries[p];
         *summary = (nm_variant_summary){.variant = &c->points.list[p],

@@ -349,7 +349,10 @@ static void write_rest(nm_study_procedure *s, char **text)
         list_names(text, list, n, "failed");
         nm_format_append(text, " did not finish training. ");
     }
-    if (isfinite(s->answer.within))
+    if (s->answer.within < 0.005)
+        nm_format_append(text, "With 95 %% confidence, %s is the best variant of this study. ",
+                         list[0].variant);
+    else if (isfinite(s->answer.within))
         nm_format_append(
             text, "With 95 %% confidence, no variant of this study is more than %.2f %s better than %s. ",
             s->answer.within, s->config.unit, list[0].variant);
