@@ -85,6 +85,10 @@ has out "logistic regression on pixels"
 "$NORMA" train images.ini --run.folder h --train.epochs 1 --device.precision bf16 2>err || fail "bf16: $(cat err)"
 "$NORMA" train images.ini --run.folder s --train.epochs 1 --train.shards 2 --norm.statistics update 2>err || fail "shards: $(cat err)"
 "$NORMA" train images.ini --run.folder k --train.epochs 1 --train.activation_checkpointing layer 2>err || fail "checkpointing: $(cat err)"
+"$NORMA" train images.ini --run.folder i --train.epochs 1 --probe.every 4 2>err || fail "instruments: $(cat err)"
+for instrument in residual_share massive distance; do
+    has i/log.jsonl "\"update\":4,\"instrument\":\"$instrument\",\"site\":\"res.0.conv2.norm\""
+done
 try inspect a --json --batches 2 --gradient-batches 1
 [ $got = 0 ] || fail "inspect: $(cat err)"
 has out "res.0.conv1.norm"

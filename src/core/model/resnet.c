@@ -177,6 +177,15 @@ static nm_tensor *shortcut(nm_tape *tape, const block_call *call, nm_tensor *u)
     return nm_subsampled(tape, call->x, &windows, block->padded_first, block->out);
 }
 
+/* S(x) + f, with relu if `activated`. */
+static nm_tensor *end_block(nm_tape *tape, const block_call *call, nm_tensor *s, nm_tensor *f, bool activated)
+{
+    nm_tensor *sum = nm_residual(tape, s, f, 0),
+              *y = activated ? nm_activated(tape, sum, NM_MAP_RELU, 0) : sum;
+    nm_tape_report_residual(tape, call->block->norms[1]->site.name, s, f, y, NULL);
+    return y;
+}
+
 static nm_tensor *block_forward(nm_tape *tape, const void *context)
 {
     const block_call *call = context;
@@ -185,12 +194,12 @@ static nm_tensor *block_forward(nm_tape *tape, const void *context)
         nm_tensor *u = normalized_relu(tape, b->norms[0], call->x);
         nm_tensor *h = convolve(tape, u, &b->first, call->images, b->weights[0]);
         h = convolve(tape, normalized_relu(tape, b->norms[1], h), &b->second, call->images, b->weights[1]);
-        return nm_residual(tape, shortcut(tape, call, u), h, 0);
+        return end_block(tape, call, shortcut(tape, call, u), h, false);
     }
     nm_tensor *h = convolve(tape, call->x, &b->first, call->images, b->weights[0]);
     h = convolve(tape, normalized_relu(tape, b->norms[0], h), &b->second, call->images, b->weights[1]);
-    h = nm_residual(tape, shortcut(tape, call, call->x), nm_normalize(tape, b->norms[1], h), 0);
-    return nm_activated(tape, h, NM_MAP_RELU, 0);
+    h = nm_normalize(tape, b->norms[1], h);
+    return end_block(tape, call, shortcut(tape, call, call->x), h, true);
 }
 
 nm_tensor *nm_resnet_forward(nm_tape *tape, const nm_resnet *resnet, nm_tensor *x, int32_t images)
