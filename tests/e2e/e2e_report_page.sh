@@ -10,8 +10,8 @@ set -uo pipefail
 for browser in chromium chromium-browser google-chrome none; do
     command -v $browser >/dev/null && break
 done
-if [ $browser = none ] || ! command -v gnuplot >/dev/null; then
-    echo "skipped: it needs a browser and gnuplot (Debian packages chromium and gnuplot-nox)"
+if [ $browser = none ]; then
+    echo "skipped: it needs a browser (Debian package chromium)"
     exit 77
 fi
 make_runs
@@ -44,54 +44,111 @@ const Plain = Blob;
 window.Blob = class extends Plain { constructor(parts, options) { super(parts, options); texts.push(parts.join("")); } };
 const figures = [...document.querySelectorAll("figure")];
 report("figures", figures.length);
-report("drawn", figures.filter(f => f.querySelectorAll("svg .curve").length > 0 && f.querySelector("svg").getBoundingClientRect().height > 100).length);
-report("read", figures.filter(f => f.querySelector(".description").textContent.length > 20).length);
+dispatchEvent(new Event("beforeprint")); // draws the figures outside the window, too
+// Colored points of a canvas: curves have saturated colors, axes and text do not.
+const ink = figure => {
+    const canvas = figure.querySelector("canvas");
+    if (!canvas) return 0;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let n = 0;
+    for (let i = 0; i < data.length; i += 4) n += data[i + 3] > 99 && Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 40;
+    return n;
+};
+const point = (figure, x, y) => {
+    const over = figure.querySelector(".u-over"), box = over.getBoundingClientRect();
+    over.dispatchEvent(new MouseEvent("mouseenter", { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }));
+    over.dispatchEvent(new MouseEvent("mousemove", { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }));
+};
 let hovered = 0;
+(async () => {
+const frame = () => new Promise(done => setTimeout(done, 60));
+await frame();
+report("drawn", figures.filter(f => ink(f) > 30).length);
 for (const figure of figures) {
-    const plot = figure.querySelector(".plot"), box = plot.querySelector("svg").getBoundingClientRect();
-    for (let share = 0.15; share < 0.97; share += 0.02) {
-        plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + share * box.width, clientY: box.top + 0.3 * box.height, bubbles: true }));
-        if (!hint.hidden) break;
+    figure.scrollIntoView();
+    await frame();
+    let seen = false;
+    for (let share = 0.02; share < 0.99 && !seen; share += 0.04) {
+        point(figure, share, 0.3);
+        await frame();
+        seen = !hint.hidden && /\d/.test(hint.textContent);
     }
-    hovered += !hint.hidden && /\d/.test(hint.textContent) && plot.querySelectorAll(".dot").length > 0;
-    plot.dispatchEvent(new PointerEvent("pointerleave"));
-    if (!hint.hidden) hovered = NaN;
-    figure.querySelector("button.svg").click();
+    hovered += seen;
     figure.querySelector("button.csv").click();
+    figure.querySelector(".values").open = true;
 }
+await frame();
 report("hovered", hovered);
 report("saved", new Set(saved).size);
-report("svg", texts.filter(t => t.startsWith("<svg") && new DOMParser().parseFromString(t, "image/svg+xml").querySelector("parsererror") === null).length);
+report("tables", figures.filter(f => f.querySelectorAll(".values tr").length > 1).length);
 report("csv", texts.filter(t => t.startsWith("run,") && t.trim().split("\n").length > 1).length);
 const loss = texts.find(t => t.startsWith("run,updates"));
 report("row", loss.split("\n").find(l => l.startsWith("layer-1,600,")));
 // Figures of grids: the values that the pointer shows and the rows of the CSV files.
-const shown = (name, x, y) => {
-    const plot = document.querySelector(`#${name} .plot`);
-    if (!plot) return "no figure";
+const shown = async (name, x, y) => {
+    const figure = document.getElementById(name);
+    if (!figure) return "no figure";
     hint.replaceChildren();
-    const box = plot.querySelector("svg").getBoundingClientRect();
-    plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + x * box.width, clientY: box.top + y * box.height, bubbles: true }));
-    const text = [...hint.querySelectorAll("strong, td")].map(e => e.textContent).filter(t => t).join("|");
-    plot.dispatchEvent(new PointerEvent("pointerleave"));
-    return text;
+    figure.scrollIntoView();
+    await frame();
+    point(figure, x, y);
+    await frame();
+    return [...hint.querySelectorAll("strong, td")].map(e => e.textContent).filter(t => t).join("|");
 };
-report("setting", shown("setting-score", 0.3, 0.5));
-report("cell", shown("setting-heat-map", 0.3, 0.6));
-report("axis", shown("setting-parallel", 0.83, 0.15).split("|").slice(0, 1));
+report("setting", await shown("setting-score", 0.05, 0.5));
+report("cell", await shown("setting-heat-map", 0.2, 0.75));
+report("axis", (await shown("setting-parallel", 0.88, 0.15)).split("|").slice(0, 1));
 report("values", texts.filter(t => /^run,(max_tokens|train.max_tokens),/.test(t)).map(t => t.split("\n")[1]).join(" "));
 const color = () => getComputedStyle(document.body).backgroundColor, before = color();
 document.getElementById("theme").click();
 report("theme", color() !== before);
 document.getElementById("theme").click();
 report("back", color() === before);
-const run = document.querySelector("button.run"), curve = document.querySelector(".curve[data-run=\"0\"]");
 const legend = document.querySelectorAll("main > nav.legend button.run");
 report("legend", legend.length + " " + (getComputedStyle(legend[0].parentElement).position === "sticky"));
-run.click();
-report("hides", getComputedStyle(curve).display === "none" && legend[0].getAttribute("aria-pressed") === "false");
-run.click();
-report("shows", getComputedStyle(curve).display !== "none");
+// What the page draws: the colors of a figure in the window.
+const loss_figure = document.getElementById("train-loss");
+loss_figure.scrollIntoView();
+await frame();
+const all = ink(loss_figure), runs = [...legend];
+runs.slice(1).forEach(button => button.click());
+await frame();
+report("hides", ink(loss_figure) < all && ink(loss_figure) > 0 && runs[1].getAttribute("aria-pressed") === "false");
+runs.slice(1).forEach(button => button.click());
+await frame();
+report("shows", ink(loss_figure) === all);
+const change = async (id, set) => {
+    set(document.getElementById(id));
+    document.getElementById(id).dispatchEvent(new Event("change"));
+    await frame();
+};
+const x_of = async share => { point(loss_figure, share, 0.5); await frame(); return Number(hint.querySelector("strong").textContent.replace("update ", "")); };
+const y_of = async share => { point(loss_figure, share, 0.5); await frame(); return [...hint.querySelectorAll("tr")].find(r => r.cells[1].textContent.startsWith(runs[0].textContent))?.cells[2].textContent; };
+if (!document.getElementById("setting-score")) {
+    report("start", await x_of(0.01));
+    await change("half", e => { e.checked = true; });
+    report("half", await x_of(0.01));
+    await change("half", e => { e.checked = false; });
+    const over = loss_figure.querySelector(".u-over"), box = over.getBoundingClientRect();
+    const mouse = (target, kind, share) => target.dispatchEvent(new MouseEvent(kind, { clientX: box.left + share * box.width, clientY: box.top + 50, bubbles: true, button: 0 }));
+    mouse(over, "mousemove", 0.25);
+    mouse(over, "mousedown", 0.25);
+    mouse(over, "mousemove", 0.5);
+    await frame();
+    mouse(over, "mouseup", 0.5);
+    await frame();
+    report("zoomed", (await x_of(0.01)) + " " + (await x_of(0.99)));
+    loss_figure.querySelector(".u-over").dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+    await frame();
+    report("unzoomed", await x_of(0.01));
+    const before = await y_of(0.999);
+    await change("smooth", e => { e.value = "100"; });
+    report("smoothed", before + " " + await y_of(0.999));
+    await change("smooth", e => { e.value = "0"; });
+    loss_figure.querySelector(".axis[data-axis=y]").click();
+    await frame();
+    report("log", ink(loss_figure) > 30);
+}
 // Every column of the tables: ascending, descending, the original order; rows without a value last.
 const click = (title, column) => {
     const cells = () => [...title.closest("table").tBodies[0].rows].map(r => r.cells[column].textContent.trim()).join(" ; ");
@@ -110,6 +167,7 @@ report("wide", document.documentElement.scrollWidth <= innerWidth);
 report("requests", performance.getEntriesByType("resource").length);
 report("errors", errors.length + " " + errors.join(" | "));
 document.body.replaceChildren(Object.assign(document.createElement("pre"), { textContent: results.join("\n") }));
+})();
 </script>'
 # check_page WIDTH RUNS LINE...: the page of these runs in a window of this width.
 check_page() {
@@ -122,13 +180,13 @@ check_page() {
     printf '%s' "${page%</body>*}$act</body></html>" >acted.html
     wanted=$(grep -c '<figure id=' page.html)
     timeout 120 "$browser" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run \
-        --disable-background-networking --disable-component-update --window-size="$width",900 --dump-dom \
+        --disable-background-networking --disable-component-update --window-size="$width",900 --virtual-time-budget=60000 --dump-dom \
         "file://$work/acted.html" >dom 2>browser.log || {
         fail "the browser failed: $(tail -n 3 browser.log)"
         exit 1
     }
     sed -n '/<pre>/,/<\/pre>/p' dom | sed 's/.*<pre>//; s/<\/pre>.*//' >results
-    for line in "figures=$wanted" "drawn=$wanted" "read=$wanted" "hovered=$wanted" "saved=$((2 * wanted))" "svg=$wanted" \
+    for line in "figures=$wanted" "drawn=$wanted" "tables=$wanted" "hovered=$wanted" "saved=$wanted" \
         "csv=$wanted" "legend=$(find "$folder" -name log.jsonl | wc -l) true" contents=true theme=true back=true hides=true \
         shows=true wide=true requests=0 "$@"; do
         grep -qxF -- "$line" results || fail "$folder at width $width not '$line' but '$(grep "^${line%%=*}=" results)'"
@@ -147,7 +205,7 @@ sorted_lines=(
     "sorted p (Holm)=&lt;0.001 ; 0.090 ; 0.250 ; – ; – ; – ascending / 0.250 ; 0.090 ; &lt;0.001 ; – ; – ; – descending / – ; &lt;0.001 ; – ; – ; 0.090 ; 0.250 unsorted"
     "sorted tokens/s=988 ; 2,001 ; 2,001 ; 2,001 ; 2,001 ; 12,001 ascending / 12,001 ; 2,001 ; 2,001 ; 2,001 ; 2,001 ; 988 descending / 2,001 ; 988 ; 2,001 ; 2,001 ; 12,001 ; 2,001 unsorted")
 for width in 1400 500; do
-    check_page $width runs "row=layer-1,600,2.55495,," "${sorted_lines[@]}" "${made_up_lines[@]}"
+    check_page $width runs "start=10" "half=300" "zoomed=150 300" "unzoomed=10" "log=true" "row=layer-1,600,29.0043,," "${sorted_lines[@]}" "${made_up_lines[@]}"
 done
 check_page 1400 grid "setting=train.max_tokens 64|layer|35 (35 to 35)" \
     "cell=train.max_tokens 64, train.lr'&lt;b&gt;x&lt;/b&gt; 0.1|batch|21.5" "axis=BLEU" \

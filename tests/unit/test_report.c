@@ -1,4 +1,4 @@
-/* The report: reading of logs, descriptions, formatted numbers, the table of runs, and the records of event
+/* The report: reading of logs, reduced curves, answers, formatted numbers, the table of runs, and event
  * files. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,57 +104,45 @@ static const nm_figure *figure_named(const char *name)
     return figure;
 }
 
-/* Two runs whose losses cross: b is lower up to update 300. */
-static void test_description(void **state)
+/* 1,000 noisy points as 20, as a page with little space shows them: extremes for the eye, and means for
+ * smoothing. A range has its points and one more on each side. */
+static void test_reduction(void **state)
 {
     (void)state;
-    char *a = nm_duplicate(""), *b = nm_duplicate(""), *text = NULL;
-    for (int update = 100; update <= 600; update += 100) {
-        char *more_a =
-            nm_format("%s{\"type\":\"valid\",\"update\":%d,\"loss\":%g}\n", a, update, 4 - update / 200.0);
-        char *more_b =
-            nm_format("%s{\"type\":\"valid\",\"update\":%d,\"loss\":%g,\"batch_nll\":1}\n"
-                      "{\"type\":\"probe\",\"instrument\":\"distance\",\"site\":\"enc.5.ffn.norm\","
-                      "\"update\":%d,\"variance\":%g}\n",
-                      b, update, 3 - update / 800.0, update, update / 1000.0);
-        free(a);
-        free(b);
-        a = more_a;
-        b = more_b;
-    }
-    nm_report_run runs[2] = {run_of(a), run_of(b)};
-    runs[0].name = nm_duplicate("LN");
-    runs[1].name = nm_duplicate("BN");
-    const nm_report_result unknown = {NAN, NAN, NAN, NAN, NAN, NULL, 0};
-    nm_report_result results[2] = {unknown, unknown};
-    nm_run_style styles[2] = {{.color = 0}, {.color = 1}};
-    char score[] = "valid/perplexity";
-    nm_report report = {
-        .runs = runs, .results = results, .styles = styles, .n = 2, .score_tag = score, .score_name = score};
-    nm_drawing drawing;
-    const nm_figure *figure = figure_named("valid-loss");
-    nm_drawing_make(&drawing, &report, figure);
-    assert_int_equal(drawing.n, 2);
+    char *log = NULL;
     size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    figure->describe(&report, figure, &drawing, out);
+    FILE *out = open_memstream(&log, &bytes);
+    for (int update = 1; update <= 1000; update++)
+        fprintf(out, "{\"type\":\"train\",\"update\":%d,\"loss\":%d}\n", update,
+                update == 555 ? 99
+                : update % 2  ? 3
+                              : 5);
     fclose(out);
-    assert_string_equal(
-        text,
-        "LN has the lowest value, 1 at update 600; the best of the others: BN 2.25. BN is worse than LN "
-        "after update 200; the distance between batch and running variance of enc.5.ffn.norm is then 0.2.");
-    free(text);
-    report.data_problem = "the runs have different tasks";
-    out = open_memstream(&text, &bytes);
-    figure->describe(&report, figure, &drawing, out);
-    fclose(out);
-    assert_string_equal(text, "Best values: LN 1, BN 2.25; not ranked: the runs have different tasks.");
-    free(text);
+    nm_report_run run = run_of(log);
+    free(log);
+    char tag[] = "valid/perplexity", name[] = "run";
+    nm_run_style style = {0};
+    run.name = name;
+    nm_report report = {.runs = &run, .styles = &style, .n = 1, .score_tag = tag, .score_name = tag};
+    nm_drawing drawing;
+    nm_drawing_make(&drawing, &report, figure_named("train-loss"), &(nm_view){.points = 20});
+    const nm_curve *curve = &drawing.curves[0];
+    assert_int_equal(curve->n, 20);
+    assert_int_equal(curve->n_means, 10);
+    assert_true(curve->mean_x[0] > 50.49 && curve->mean_x[0] < 50.51);
+    assert_true(curve->mean_y[0] > 3.99 && curve->mean_y[0] < 4.01);
+    double most = 0;
+    for (size_t i = 0; i < curve->n; i++)
+        most = curve->y[i] > most ? curve->y[i] : most;
+    assert_true(most == 99);
     nm_drawing_release(&drawing);
-    nm_report_run_release(&runs[0]);
-    nm_report_run_release(&runs[1]);
-    free(a);
-    free(b);
+    nm_drawing_make(&drawing, &report, figure_named("train-loss"), &(nm_view){100, 110, 800});
+    assert_int_equal(drawing.curves[0].n, 13);
+    assert_true(drawing.curves[0].x[0] == 99 && drawing.curves[0].x[12] == 111);
+    assert_int_equal(drawing.curves[0].n_means, 0);
+    nm_drawing_release(&drawing);
+    run.name = NULL;
+    nm_report_run_release(&run);
 }
 
 static void write_file(const char *folder, const char *run, const char *name, const char *text)
@@ -210,6 +198,86 @@ static void remove_folder(const char *folder)
     char *command = nm_format("rm -r %s", folder);
     assert_int_equal(system(command), 0);
     free(command);
+}
+
+static void check_answer(const char *folder, const char *const *names, size_t n, const char *expected)
+{
+    char *paths[4], *text = NULL;
+    size_t bytes;
+    nm_report report;
+    nm_error err;
+    for (size_t i = 0; i < n; i++)
+        paths[i] = nm_format("%s/%s", folder, names[i]);
+    assert_int_equal(nm_report_open(&report, (const char *const *)paths, n, "", &err), NM_OK);
+    FILE *out = open_memstream(&text, &bytes);
+    nm_report_answer(&report, out);
+    fclose(out);
+    assert_string_equal(text, expected);
+    free(text);
+    nm_report_close(&report);
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+}
+
+static void write_tested(const char *folder, const char *run, double score, const char *p)
+{
+    char *test = nm_format("{\"score\":\"bleu\",\"title\":\"BLEU\",\"value\":%g,\"low\":%g,\"high\":%g%s}",
+                           score, score - 1, score + 1, p);
+    write_file(folder, run, "test.json", test);
+    free(test);
+}
+
+/* Ended runs are ranked and their test is stated; a run whose log lacks its last line is listed, not ranked;
+ * its lines are read while it grows. */
+static void test_answer(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/norma-report-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    write_run(folder, "layer-1", "layer", "2026-03-01T10:00:00Z", 100);
+    write_run(folder, "batch-1", "batch", "2026-03-01T11:00:00Z", 100);
+    write_tested(folder, "layer-1", 25, "");
+    write_tested(folder, "batch-1", 22, ",\"p\":0.001,\"p_holm\":0.012");
+    const char *names[] = {"layer-1", "batch-1", "rms-1"};
+    check_answer(
+        folder, names, 2,
+        "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
+        "are 95 %. The difference between batch and layer is significant (p = 0.012, Holm).");
+    write_tested(folder, "batch-1", 22, ",\"p\":0.1,\"p_holm\":0.2");
+    check_answer(
+        folder, names, 2,
+        "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
+        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm).");
+    write_file(folder, "rms-1", "config.ini", "[model]\nencoder_norm = rms\n[train]\nupdates = 100\n");
+    write_file(folder, "rms-1", "log.jsonl",
+               "{\"type\":\"start\",\"update\":0}\n{\"type\":\"weights\",\"update\":1,\"xxh3\":\"0\"}\n"
+               "{\"type\":\"train\",\"update\":50,\"loss\":2,\"seconds\":10}\n");
+    check_answer(folder, names + 2, 1,
+                 "No run that has ended has a score. 1 of 1 run has not ended and is not ranked: rms-1 at "
+                 "update 50 of 100 (10 s left).");
+
+    nm_report_run run;
+    nm_error err;
+    bool grown;
+    char *path = nm_format("%s/rms-1", folder);
+    assert_int_equal(nm_report_run_read(&run, path, "", &err), NM_OK);
+    append_log(folder, "rms-1", "{\"type\":\"train\",\"update\":80,");
+    assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_OK);
+    assert_false(grown);
+    append_log(folder, "rms-1", "\"loss\":1}\n{\"type\":\"weights\",\"update\":80,\"xxh3\":\"1\"}\n");
+    assert_true(nm_report_run_is_unfinished(&run));
+    assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_OK);
+    assert_true(grown);
+    assert_true(nm_report_run_last(&run, "train/loss") == 1);
+    assert_int_equal(run.bad_lines, 0);
+    assert_false(nm_report_run_is_unfinished(&run));
+    assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_OK);
+    assert_false(grown);
+    write_file(folder, "rms-1", "log.jsonl", "{\"type\":\"start\",\"update\":0}\n");
+    assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_MISMATCH);
+    nm_report_run_release(&run);
+    free(path);
+    remove_folder(folder);
 }
 
 static char *runs_html(const char *folder, const char *const *names, size_t n, nm_run_style *styles)
@@ -355,7 +423,7 @@ static void open_runs(nm_report *report, const char *folder, const char *const *
 static nm_drawing drawing_of(const nm_report *report, const char *figure)
 {
     nm_drawing drawing;
-    nm_drawing_make(&drawing, report, figure_named(figure));
+    nm_drawing_make(&drawing, report, figure_named(figure), NULL);
     return drawing;
 }
 
@@ -523,12 +591,12 @@ static void test_follow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tags),           cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_clean),
-        cmocka_unit_test(test_description),    cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_follow),         cmocka_unit_test(test_runs_table),
-        cmocka_unit_test(test_different_data), cmocka_unit_test(test_one_setting),
-        cmocka_unit_test(test_two_settings),
+        cmocka_unit_test(test_tags),        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_numbers),     cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_reduction),   cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_checksum),    cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_runs_table),  cmocka_unit_test(test_different_data),
+        cmocka_unit_test(test_one_setting), cmocka_unit_test(test_two_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

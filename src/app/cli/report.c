@@ -10,7 +10,7 @@
 #include "report/report.h"
 
 typedef struct report_config { /* section [report] */
-    const char *output, *png, *tensorboard, *inspected;
+    const char *output, *png, *svg, *tensorboard, *inspected;
     bool samples;
     int64_t png_width;
 } report_config;
@@ -18,6 +18,7 @@ typedef struct report_config { /* section [report] */
 static const nm_option report_options[] = {
     NM_OPTION(report_config, output, "report.html", 0, 0, "HTML page to write; empty: none."),
     NM_OPTION(report_config, png, "", 0, 0, "Folder for the figures as PNG images; empty: none."),
+    NM_OPTION(report_config, svg, "", 0, 0, "Folder for the figures as SVG images; empty: none."),
     NM_OPTION(report_config, png_width, "1536", 240, 10000, "Width of the images in pixels."),
     NM_OPTION(report_config, tensorboard, "", 0, 0,
               "Folder for TensorBoard event files, one subfolder per run; empty: none."),
@@ -57,7 +58,9 @@ static nm_status write_all(const nm_report *report, const report_config *config,
         fprintf(stderr, "%s: %zu run%s\n", config->output, report->n, report->n == 1 ? "" : "s");
     }
     if (*config->png)
-        NM_TRY(nm_report_png(report, config->png, (double)config->png_width, err));
+        NM_TRY(nm_report_pictures(report, config->png, (double)config->png_width, err));
+    if (*config->svg)
+        NM_TRY(nm_report_pictures(report, config->svg, 0, err));
     for (size_t i = 0; i < report->n && *config->tensorboard; i++)
         NM_TRY(write_events(&report->runs[i], config->tensorboard, err));
     return NM_OK;
@@ -91,9 +94,10 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_report report = {0};
     const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
-    if (status == NM_OK && !*config->output && !*config->png && !*config->tensorboard)
+    if (status == NM_OK && !*config->output && !*config->png && !*config->svg && !*config->tensorboard)
         status = nm_fail(&err, NM_USAGE,
-                         "report: nothing to write: no --output, no --png FOLDER, no --tensorboard FOLDER");
+                         "report: nothing to write: no --output, no --png FOLDER, no --svg FOLDER, no "
+                         "--tensorboard FOLDER");
     if (status == NM_OK) {
         int n = choose_folders(argc, argv);
         status = nm_report_open(&report, (const char *const *)argv, (size_t)n, config->inspected, &err);
@@ -107,16 +111,16 @@ static int run(nm_cli *cli, int argc, char **argv)
 const nm_command nm_command_report = {
     .name = "report",
     .summary = "write one page with all figures of several runs",
-    .usage = "RUN ... [-o report.html] [--png FOLDER] [--tensorboard FOLDER] [--no-samples]",
+    .usage = "RUN ... [-o report.html] [--png FOLDER] [--svg FOLDER] [--tensorboard FOLDER] [--no-samples]",
     .details =
         "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json if norma compare "
-        "and norma inspect --save have written them. Writes a self-contained HTML page: the runs in a "
-        "table, learning curves, the figures of the papers for which the runs have recorded data, sample "
-        "outputs, and the differences of the configurations. Values are shown on hover; each figure can "
-        "be saved as SVG, its data as CSV. Runs that are still training are included; a folder without a log "
-        "is left out with a "
-        "warning. The figures are "
-        "drawn by gnuplot (Debian package gnuplot-nox).\n\n"
+        "and norma inspect --save have written them. Writes a self-contained HTML page: the answer with its "
+        "main curves, the runs in a table, the figures of the papers for which the runs have recorded data, "
+        "sample outputs, and the differences of the configurations. Drag over a figure to zoom in, "
+        "double-click to zoom out; hover to read values; smooth the curves, average over seeds, or save a "
+        "figure's data as CSV. Runs that are still training are included, marked as unfinished and not "
+        "ranked; a folder without a log is left out with a warning. --png and --svg write the figures as "
+        "files for papers; gnuplot draws these (Debian package gnuplot-nox).\n\n"
         "If the runs are a grid (norma compare --grid --score-grid), the page begins with the score "
         "against the numeric settings in which runs of the same norm differ: a curve for one setting, a "
         "heat map for two, parallel coordinates for three or more; each point is the mean over its seeds. "

@@ -366,26 +366,6 @@ size_t nm_figure_reference(const nm_report *report)
     return first;
 }
 
-static bool same_style(nm_run_style a, nm_run_style b)
-{
-    return a.color == b.color && a.variant == b.variant;
-}
-
-/* The runs with the style of run r: all seeds of a variant. Empty unless r is the first of them. */
-static nm_run_set runs_like(const nm_report *report, size_t r)
-{
-    nm_run_set set = {0};
-    for (size_t i = 0; i < report->n; i++) {
-        if (!same_style(report->styles[i], report->styles[r]))
-            continue;
-        if (i < r)
-            break;
-        NM_GROW(set.list, set.n, set.capacity);
-        set.list[set.n++] = i;
-    }
-    return set;
-}
-
 void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
     static const char *const titles[] = {[NM_BAR_NONE] = "Test #",
@@ -394,7 +374,7 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
     (void)figure;
     nm_run_set *sets = nm_allocate((report->n + 1) * sizeof *sets);
     for (size_t r = 0; r < report->n; r++)
-        sets[r] = runs_like(report, r);
+        sets[r] = nm_report_seeds(report, r);
     nm_score_bar bar = nm_report_bars(report, sets, report->n, true);
     for (size_t r = 0; r < report->n; r++) {
         nm_mean_score score = nm_report_mean_score(report, &sets[r], true, bar);

@@ -172,13 +172,6 @@ static char *make_note(const nm_grid_scores *s, const bool *include, bool bars, 
     return text;
 }
 
-void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out)
-{
-    (void)report;
-    (void)figure;
-    fputs(drawing->note ? drawing->note : "", out);
-}
-
 /* Positions of ascending values on an axis: logarithmic if they span more than a factor of log_from; zero is
  * then one step below the smallest positive value. Heap. */
 static double *axis_positions(const double *values, size_t n)

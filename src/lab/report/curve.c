@@ -66,5 +66,7 @@ void nm_curve_release(nm_curve *curve)
     free(curve->high);
     free(curve->name);
     free(curve->value);
+    free(curve->mean_x);
+    free(curve->mean_y);
     free(curve->runs.list);
 }

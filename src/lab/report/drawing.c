@@ -25,32 +25,20 @@ char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, con
     return nm_figure_text(drawing->y_label ? drawing->y_label : figure->y_label, report);
 }
 
-/* Replaces each of `most` segments by its mean: with many noisy curves, only their trend is visible. */
-static void reduce_to_means(nm_curve *curve, size_t most)
-{
-    for (size_t s = 0; s < most; s++) {
-        size_t from = s * curve->n / most, to = (s + 1) * curve->n / most;
-        double x = 0, y = 0;
-        for (size_t i = from; i < to; i++) {
-            x += curve->x[i];
-            y += curve->y[i];
-        }
-        curve->x[s] = x / (double)(to - from);
-        curve->y[s] = y / (double)(to - from);
-    }
-    curve->n = most;
-}
-
 /* Replaces each of most / 2 segments by its minimum and its maximum, in their order, so that spikes stay
- * visible. */
-static void reduce_to_extremes(nm_curve *curve, size_t most)
+ * visible, and keeps the means of the segments. */
+static void reduce(nm_curve *curve, size_t most)
 {
     size_t segments = most / 2, kept = 0;
+    curve->mean_x = nm_allocate((segments + 1) * sizeof(double));
+    curve->mean_y = nm_allocate((segments + 1) * sizeof(double));
     for (size_t s = 0; s < segments; s++) {
         size_t from = s * curve->n / segments, to = (s + 1) * curve->n / segments, low = from, high = from;
         for (size_t i = from; i < to; i++) {
             low = curve->y[i] < curve->y[low] ? i : low;
             high = curve->y[i] >= curve->y[high] ? i : high;
+            curve->mean_x[s] += curve->x[i] / (double)(to - from);
+            curve->mean_y[s] += curve->y[i] / (double)(to - from);
         }
         size_t pair[2] = {low < high ? low : high, low < high ? high : low};
         for (int k = 0; k < (pair[0] == pair[1] ? 1 : 2); k++) {
@@ -59,6 +47,15 @@ static void reduce_to_extremes(nm_curve *curve, size_t most)
         }
     }
     curve->n = kept;
+    curve->n_means = segments;
+}
+
+/* With many noisy curves, only their trend is visible. */
+static void use_means(nm_curve *curve)
+{
+    memcpy(curve->x, curve->mean_x, curve->n_means * sizeof(double));
+    memcpy(curve->y, curve->mean_y, curve->n_means * sizeof(double));
+    curve->n = curve->n_means;
 }
 
 /* Removes the points that have no place on a logarithmic axis. */
@@ -161,7 +158,7 @@ static void frame_x(nm_drawing *drawing, const nm_figure *figure)
     } else if (figure->style == NM_FIGURE_SCATTER ||
                drawing->x_max - drawing->x_min <= 1e-6 * fabs(drawing->x_max)) {
         widen(&drawing->x_min, &drawing->x_max, 0.08, false);
-    } else if (!(figure->tail > 0) && drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
+    } else if (drawing->x_min > 0 && drawing->x_min < 0.5 * drawing->x_max) {
         drawing->x_min = 0;
     }
 }
@@ -177,40 +174,41 @@ static void to_percent(nm_curve *curve, bool scatter)
     }
 }
 
-/* Keeps the points in the last part of the x axis; curves with fewer than three such points become empty. */
-static void keep_tail(nm_drawing *drawing, double tail)
+/* Keeps the points in the visible range, and one on each side, to which the lines at its borders lead. */
+static void keep_range(nm_curve *curve, const nm_view *view)
 {
-    double end = 0;
-    for (size_t c = 0; c < drawing->n; c++)
-        end = fmax(end, drawing->curves[c].x[drawing->curves[c].n - 1]);
-    for (size_t c = 0; c < drawing->n; c++) {
-        nm_curve *curve = &drawing->curves[c];
-        size_t kept = 0;
-        for (size_t i = 0; i < curve->n; i++)
-            if (curve->x[i] >= (1 - tail) * end) {
-                curve->x[kept] = curve->x[i];
-                curve->y[kept++] = curve->y[i];
-            }
-        curve->n = kept < 3 ? 0 : kept;
-    }
+    size_t from = 0, to = curve->n;
+    while (from + 1 < curve->n && curve->x[from + 1] < view->from)
+        from++;
+    while (to > from + 1 && curve->x[to - 2] > view->to)
+        to--;
+    memmove(curve->x, curve->x + from, (to - from) * sizeof(double));
+    memmove(curve->y, curve->y + from, (to - from) * sizeof(double));
+    curve->n = to - from;
 }
 
-void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure)
+void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure,
+                     const nm_view *view)
 {
     *drawing = (nm_drawing){0};
     figure->collect(report, figure, drawing);
-    if (figure->tail > 0)
-        keep_tail(drawing, figure->tail);
     size_t most = drawing->n ? ALL_POINTS / drawing->n : 0, kept = 0;
-    most = most > MAX_POINTS ? MAX_POINTS : most < MIN_POINTS ? MIN_POINTS : most;
+    bool means = !view && drawing->n > MANY_CURVES;
+    most = view ? view->points : most > MAX_POINTS ? MAX_POINTS : most < MIN_POINTS ? MIN_POINTS : most;
+    most *= means ? 2 : 1;
     for (size_t c = 0; c < drawing->n; c++) {
         nm_curve curve = drawing->curves[c];
         if (figure->percent)
             to_percent(&curve, figure->style == NM_FIGURE_SCATTER);
         if (figure->y_log)
             keep_positive(&curve);
-        if (curve.n > most && !curve.low)
-            (drawing->n > MANY_CURVES ? reduce_to_means : reduce_to_extremes)(&curve, most);
+        if (view && view->from < view->to && !curve.low && curve.n)
+            keep_range(&curve, view);
+        if (curve.n > most && !curve.low) {
+            reduce(&curve, most);
+            if (means)
+                use_means(&curve);
+        }
         if (curve.n)
             drawing->curves[kept++] = curve;
         else

@@ -1,5 +1,5 @@
-/* A figure is a row of the table in figures.c: the values it shows, how they become curves, its axes, and the
- * description below it. Drawing (plot.c) and the page (page.c) do not depend on particular figures. */
+/* A figure is a row of the table in figures.c: the values it shows, how they become curves, and its axes.
+ * Drawing (plot.c) and the page (page.c) do not depend on particular figures. */
 #ifndef NM_FIGURE_H
 #define NM_FIGURE_H
 
@@ -15,6 +15,9 @@ typedef struct nm_curve {
     nm_run_set runs;    /* the runs that it summarizes; empty: only `run` */
     char *name;         /* NULL: name of the run */
     double *value;      /* [n], values of the points if y is only their position; NULL: y is the value */
+    /* [n_means], of the segments of a reduced curve, whose points are the extremes of the segments; NULL */
+    double *mean_x, *mean_y;
+    size_t n_means;
     bool emphasized;
 } nm_curve; /* owns its arrays and its name */
 
@@ -36,7 +39,7 @@ typedef struct nm_drawing { /* the contents of one figure */
     size_t n_labels, labels_capacity;
     const char *x_unit;              /* "min", or NULL */
     char *title, *x_label, *y_label; /* replace those of the figure; NULL: those of the figure */
-    char *note;                      /* sentences for the description, or NULL */
+    char *note;                      /* sentences below the figure, or NULL */
     bool legend;                     /* the figure lists its groups; the legend of the page lists runs */
     bool framed;                     /* the collector has set the range of the axes */
     double x_min, x_max, y_min, y_max;
@@ -73,19 +76,23 @@ struct nm_figure {
     double line;  /* y of a horizontal line; 0: none */
     bool median;  /* by site: the median of the run instead of the last value */
     bool percent; /* the values are ratios shown in percent: y, or x of a scatter plot */
-    double tail;  /* fraction of the x axis that is shown, 0.5: the second half; 0: all */
     nm_figure_style style;
     nm_figure_sites sites;
     void (*collect)(const nm_report *report, const nm_figure *figure, nm_drawing *drawing);
-    void (*describe)(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
     const char *record; /* how to record the values, for the list of missing figures */
 };
 
 extern const nm_figure nm_figures[]; /* name NULL at the end */
 
+typedef struct nm_view { /* what is visible of a figure */
+    double from, to;     /* range of x, in units of the axis; from >= to: all */
+    size_t points;       /* most points of a curve */
+} nm_view;
+
 /* Collects the curves of a figure, reduced to as many points as are visible, and sets its frame. n is 0 if no
- * run has values. */
-void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure);
+ * run has values. view: NULL for a picture of fixed size, in which many noisy curves show their means. */
+void nm_drawing_make(nm_drawing *drawing, const nm_report *report, const nm_figure *figure,
+                     const nm_view *view);
 void nm_drawing_release(nm_drawing *drawing);
 /* A title or label with @ and # replaced by the name of the validation or test score; heap. */
 char *nm_figure_text(const char *text, const nm_report *report);
@@ -146,32 +153,5 @@ void nm_curve_sort(nm_curve *curve);
 void nm_curve_release(nm_curve *curve);
 /* Removes the last curve if it has no points. */
 void nm_drawing_drop_empty(nm_drawing *drawing);
-
-/* Descriptions. The best value of each run, and the update after which the worst run is worse than the best
- * one. */
-void nm_describe_best(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
-/* Values with their error bars, best first. */
-void nm_describe_scores(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                        FILE *out);
-/* The last value of each run, best first. */
-void nm_describe_last(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
-/* The median of the second half of each run, and the largest value. */
-void nm_describe_level(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       FILE *out);
-/* The median over the sites of each run, and the largest and the smallest value. */
-void nm_describe_sites(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       FILE *out);
-/* As nm_describe_sites, with the number of kinds of sublayer whose value grows from the first to the last
- * layer. */
-void nm_describe_depth(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       FILE *out);
-/* The decay of each curve: the number of values above one half and above one fifth of the largest. */
-void nm_describe_spectrum(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                          FILE *out);
-/* The best point of each group, what the error bars are, and the note. */
-void nm_describe_grid(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing, FILE *out);
-/* The correlation of x and y over the curves, each a single point. */
-void nm_describe_correlation(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                             FILE *out);
 
 #endif

@@ -31,10 +31,26 @@ static json_t *clean_string(const char *text)
     return string;
 }
 
-static json_t *curve_json(const nm_curve *curve)
+static void add_cell(void *user, size_t curve, size_t point, int color, int ink, const char *text)
 {
+    json_t *list = json_array_get(user, curve), *cells = json_object_get(list, "cells");
+    char *fill = nm_format("#%06x", (unsigned)color), *stroke = nm_format("#%06x", (unsigned)ink);
+    (void)point;
+    if (!cells)
+        json_object_set_new(list, "cells", cells = json_array());
+    json_array_append_new(cells, json_pack("[sss]", fill, stroke, text));
+    free(fill);
+    free(stroke);
+}
+
+static json_t *curve_json(const nm_report *report, const nm_curve *curve)
+{
+    const nm_run_style style = nm_curve_style(report, curve);
     json_t *o = json_object();
     json_object_set_new(o, "run", json_integer((json_int_t)curve->run));
+    json_object_set_new(o, "color", json_string(nm_norm_color(style)));
+    json_object_set_new(o, "dashes", json_string(nm_plot_dashes(style)));
+    json_object_set_new(o, "bold", json_boolean(curve->emphasized));
     if (curve->runs.n) {
         json_t *runs = json_array();
         for (size_t i = 0; i < curve->runs.n; i++)
@@ -51,51 +67,77 @@ static json_t *curve_json(const nm_curve *curve)
         json_object_set_new(o, "low", numbers(curve->low, curve->n));
         json_object_set_new(o, "high", numbers(curve->high, curve->n));
     }
+    if (curve->n_means) {
+        json_object_set_new(o, "meanX", numbers(curve->mean_x, curve->n_means));
+        json_object_set_new(o, "meanY", numbers(curve->mean_y, curve->n_means));
+    }
     return o;
+}
+
+static json_t *strings(char *const *list, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, clean_string(list[i]));
+    return array;
 }
 
 static json_t *figure_json(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing)
 {
-    nm_plot_frame f = nm_plot_frame_of(drawing);
-    json_t *o = json_object(), *curves = json_array(), *ticks = json_array(), *rows = json_array();
+    static const char *const styles[] = {
+        [NM_FIGURE_LINES] = "lines",      [NM_FIGURE_MARKS] = "marks",     [NM_FIGURE_DEPTH] = "depth",
+        [NM_FIGURE_BARS] = "bars",        [NM_FIGURE_SCATTER] = "scatter", [NM_FIGURE_CELLS] = "cells",
+        [NM_FIGURE_PARALLEL] = "parallel"};
+    json_t *o = json_object(), *curves = json_array(), *labels = json_array();
+    char *x = nm_drawing_x_label(drawing, figure, report), *y = nm_drawing_y_label(drawing, figure, report);
     for (size_t c = 0; c < drawing->n; c++)
-        json_array_append_new(curves, curve_json(&drawing->curves[c]));
-    for (size_t i = 0; i < drawing->n_ticks; i++)
-        json_array_append_new(ticks, clean_string(drawing->ticks[i]));
-    json_object_set_new(o, "frame",
-                        json_pack("[ffffff]", f.left, f.top, f.right, f.bottom, f.width, f.height));
+        json_array_append_new(curves, curve_json(report, &drawing->curves[c]));
+    if (figure->style == NM_FIGURE_CELLS)
+        nm_plot_cells(report, drawing, add_cell, curves);
+    for (size_t i = 0; i < drawing->n_labels; i++)
+        json_array_append_new(labels, json_pack("[ffo]", drawing->labels[i].x, drawing->labels[i].y,
+                                                clean_string(drawing->labels[i].text)));
+    json_object_set_new(o, "style", json_string(styles[figure->style]));
     json_object_set_new(o, "range",
                         json_pack("[ffff]", drawing->x_min, drawing->x_max, drawing->y_min, drawing->y_max));
     json_object_set_new(o, "log", json_boolean(figure->y_log));
-    char *x = nm_drawing_x_label(drawing, figure, report), *y = nm_drawing_y_label(drawing, figure, report);
-    for (size_t i = 0; i < drawing->n_rows; i++)
-        json_array_append_new(rows, clean_string(drawing->rows[i]));
+    json_object_set_new(o, "line", json_real(figure->line));
     json_object_set_new(o, "x", clean_string(drawing->x_unit ? drawing->x_unit : x));
     json_object_set_new(o, "y", clean_string(y));
+    json_object_set_new(o, "score", clean_string(report->test_name));
+    json_object_set_new(o, "ticks", strings(drawing->ticks, drawing->n_ticks));
+    json_object_set_new(o, "rows", strings(drawing->rows, drawing->n_rows));
+    json_object_set_new(o, "at", drawing->at ? numbers(drawing->at, drawing->n_ticks) : json_null());
+    json_object_set_new(o, "spread", json_real(drawing->spread));
+    json_object_set_new(o, "legend", json_boolean(drawing->legend));
+    json_object_set_new(o, "labels", labels);
+    json_object_set_new(o, "curves", curves);
     free(x);
     free(y);
-    json_object_set_new(o, "score", clean_string(report->test_name));
-    json_object_set_new(o, "ticks", ticks);
-    json_object_set_new(o, "rows", rows);
-    if (drawing->at)
-        json_object_set_new(o, "at", numbers(drawing->at, drawing->n_ticks));
-    json_object_set_new(o, "spread", json_real(drawing->spread));
-    json_object_set_new(o, "legend", json_boolean(drawing->legend || drawing->n_rows));
-    json_object_set_new(o, "scatter", json_boolean(figure->style == NM_FIGURE_SCATTER));
-    json_object_set_new(o, "parallel", json_boolean(figure->style == NM_FIGURE_PARALLEL));
-    json_object_set_new(o, "curves", curves);
     return o;
 }
 
 /* "</" or "<!--" would end or change the script element: every "<" is escaped. */
+static void write_json(json_t *root, FILE *out)
+{
+    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(7));
+    for (const char *at = text; at && *at; at++)
+        if (*at == '<')
+            fputs("\\u003c", out);
+        else
+            putc(*at, out);
+    free(text);
+    json_decref(root);
+}
+
 static void write_data(const nm_report *report, const nm_drawing *drawings, FILE *out)
 {
     json_t *root = json_object(), *runs = json_array(), *figures = json_object();
     for (size_t i = 0; i < report->n; i++) {
         json_t *run = json_object();
         json_object_set_new(run, "name", clean_string(report->runs[i].name));
-        json_object_set_new(run, "color", json_string(nm_norm_color(report->styles[i])));
-        json_object_set_new(run, "dashes", json_string(nm_plot_dashes(report->styles[i])));
+        json_object_set_new(run, "variant",
+                            json_integer(report->styles[i].color + 1000 * report->styles[i].variant));
         json_array_append_new(runs, run);
     }
     for (size_t i = 0; nm_figures[i].name; i++)
@@ -104,16 +146,9 @@ static void write_data(const nm_report *report, const nm_drawing *drawings, FILE
                                 figure_json(report, &nm_figures[i], &drawings[i]));
     json_object_set_new(root, "runs", runs);
     json_object_set_new(root, "figures", figures);
-    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(6));
     fputs("<script type=\"application/json\" id=\"data\">", out);
-    for (const char *at = text; at && *at; at++)
-        if (*at == '<')
-            fputs("\\u003c", out);
-        else
-            putc(*at, out);
+    write_json(root, out);
     fputs("</script>\n", out);
-    free(text);
-    json_decref(root);
 }
 
 static void write_outside(size_t n, const char *where, double limit, FILE *out)
@@ -124,24 +159,8 @@ static void write_outside(size_t n, const char *where, double limit, FILE *out)
                 nm_number_show(text, limit), n == 1 ? "lies" : "lie");
 }
 
-static void write_description(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                              FILE *out)
-{
-    char *text = NULL;
-    size_t bytes;
-    FILE *memory = nm_text_stream_open(&text, &bytes);
-    figure->describe(report, figure, drawing, memory);
-    write_outside(drawing->n_above, "above", drawing->y_max, memory);
-    write_outside(drawing->n_below, "below", drawing->y_min, memory);
-    nm_text_stream_close(memory);
-    fputs("<p class=\"description\">", out);
-    nm_html_text(out, text);
-    fputs("</p>", out);
-    free(text);
-}
-
 static void write_figure(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                         const char *svg, FILE *out)
+                         FILE *out)
 {
     char *title = nm_drawing_title(drawing, figure, report); /* the name of the score is from the log */
     fprintf(out, "<figure id=\"%s\"><figcaption><h3>", figure->name);
@@ -150,13 +169,16 @@ static void write_figure(const nm_report *report, const nm_figure *figure, const
     free(title);
     if (figure->source)
         fprintf(out, "<span class=\"source\">as in %s</span>", figure->source);
-    fputs("</figcaption>\n<div class=\"plot\">", out);
-    fputs(svg, out);
-    fputs("</div>\n", out);
-    write_description(report, figure, drawing, out);
-    fputs("<p class=\"save\"><button type=\"button\" class=\"svg\">SVG</button><button type=\"button\" "
-          "class=\"csv\">CSV</button></p></figure>\n",
-          out);
+    fputs("</figcaption>\n<div class=\"plot\"></div>\n<p class=\"hint\">", out);
+    nm_html_text(out, drawing->note ? drawing->note : "");
+    write_outside(drawing->n_above, "above", drawing->y_max, out);
+    write_outside(drawing->n_below, "below", drawing->y_min, out);
+    fputs("</p>\n<div class=\"save\"><details class=\"values\"><summary>values</summary></details>", out);
+    if (figure->style == NM_FIGURE_LINES && !drawing->ticks)
+        fputs("<button type=\"button\" class=\"axis\" data-axis=\"x\">log x</button>"
+              "<button type=\"button\" class=\"axis\" data-axis=\"y\">log y</button>",
+              out);
+    fputs("<button type=\"button\" class=\"csv\">CSV</button></div></figure>\n", out);
 }
 
 /* "Inside the network" as "inside-the-network". */
@@ -166,109 +188,118 @@ static void write_slug(const char *title, FILE *out)
         putc(*title == ' ' ? '-' : tolower((unsigned char)*title), out);
 }
 
-static void write_figures(const nm_report *report, const nm_drawing *drawings, char **svg, FILE *out)
+/* The figures of the first screen: the two first of these that have values. */
+static const char *const main_figures[] = {"score", "test-score", "valid-loss", "train-loss"};
+enum { N_MAIN = sizeof main_figures / sizeof *main_figures, MOST_MAIN = 2 };
+
+static bool is_main(const nm_drawing *drawings, size_t figure)
+{
+    int before = 0;
+    for (int m = 0; m < N_MAIN && before < MOST_MAIN; m++) {
+        size_t i = 0;
+        while (strcmp(nm_figures[i].name, main_figures[m]))
+            i++;
+        if (i == figure)
+            return drawings[i].n > 0;
+        before += drawings[i].n > 0;
+    }
+    return false;
+}
+
+static void write_answer(const nm_report *report, const nm_drawing *drawings, FILE *out)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *memory = nm_text_stream_open(&text, &bytes);
+    nm_report_answer(report, memory);
+    nm_text_stream_close(memory);
+    fputs("<section id=\"answer\"><h2>Answer</h2>\n<p>", out);
+    nm_html_text(out, text);
+    fputs("</p>\n", out);
+    free(text);
+    fputs("<div class=\"figures\">\n", out);
+    for (size_t i = 0; nm_figures[i].name; i++)
+        if (is_main(drawings, i))
+            write_figure(report, &nm_figures[i], &drawings[i], out);
+    fputs("</div></section>\n", out);
+}
+
+static void write_figures(const nm_report *report, const nm_drawing *drawings, FILE *out)
 {
     const char *section = NULL;
     for (size_t i = 0; nm_figures[i].name; i++) {
         const nm_figure *figure = &nm_figures[i];
-        if (!svg[i])
+        if (!drawings[i].n || is_main(drawings, i))
             continue;
         if (!section || strcmp(section, figure->section)) {
             fputs(section ? "</div></section>\n<section id=\"" : "<section id=\"", out);
             write_slug(figure->section, out);
-            fprintf(out, "\"><h2>%s</h2>\n", figure->section);
-            nm_section_legend(report, "legend printed", out);
-            fputs("<div class=\"figures\">\n", out);
+            fprintf(out, "\"><h2>%s</h2>\n<div class=\"figures\">\n", figure->section);
             section = figure->section;
         }
-        write_figure(report, figure, &drawings[i], svg[i], out);
+        write_figure(report, figure, &drawings[i], out);
     }
     if (section)
         fputs("</div></section>\n", out);
 }
 
 /* The figures for which no run has values, and how to record them. */
-static void write_missing(const nm_report *report, char **svg, FILE *out)
+static void write_missing(const nm_report *report, const nm_drawing *drawings, FILE *out)
 {
-    bool any = false;
+    nm_section_open("missing", "Figures for which these runs have no values", false, out);
+    fputs("<ul>\n", out);
     for (size_t i = 0; nm_figures[i].name; i++) {
-        if (svg[i])
+        if (drawings[i].n)
             continue;
-        if (!any)
-            fputs("<section id=\"missing\"><details><summary>Figures for which these runs have no "
-                  "values</summary>\n<ul>\n",
-                  out);
-        any = true;
         char *title = nm_figure_text(nm_figures[i].title, report);
         fputs("<li>", out);
         nm_html_text(out, title);
         fprintf(out, ": %s</li>\n", nm_figures[i].record);
         free(title);
     }
-    if (any)
-        fputs("</ul></details></section>\n", out);
+    fputs("</ul></details></section>\n", out);
 }
 
-static void write_head(const nm_report *report, FILE *out)
+static void write_head(const nm_report *report, const nm_report_config *config, FILE *out)
 {
-    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-          "'unsafe-inline'; "
-          "script-src 'unsafe-inline'; img-src data:\">\n<title>Norma: ",
-          out);
+    fprintf(out,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+            "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:%s\">\n<title>Norma: ",
+            config->live ? "; connect-src 'self'" : "");
     for (size_t i = 0; i < report->n && i < 6; i++) {
         fputs(i ? ", " : "", out);
         nm_html_text(out, report->runs[i].name);
     }
-    fprintf(out, "%s</title>\n<style>\n%s</style></head>\n<body>\n", report->n > 6 ? ", ..." : "",
-            nm_page_css);
-    fprintf(out,
-            "<header><h1>Norma <small>%zu run%s</small></h1><button type=\"button\" id=\"theme\" "
-            "title=\"switch between the light and the dark theme\">theme</button></header>\n<main>\n",
-            report->n, report->n == 1 ? "" : "s");
+    fprintf(out, "%s</title>\n<style>\n%s%s</style></head>\n<body%s>\n", report->n > 6 ? ", ..." : "",
+            nm_uplot_css, nm_page_css, config->live ? " data-live" : "");
+    fputs("<header><h1>Norma</h1><span id=\"state\"></span><span id=\"tools\"><label>smoothing <select "
+          "id=\"smooth\" title=\"half-life of an exponential mean, in updates\"><option value=\"0\">none"
+          "</option><option>30</option><option>100</option><option>300</option><option>1000</option>"
+          "<option>3000</option><option>10000</option></select></label><label><input type=\"checkbox\" "
+          "id=\"half\"> last half</label><label><input type=\"checkbox\" id=\"seeds\"> mean of seeds</label>"
+          "<button type=\"button\" id=\"theme\" title=\"switch between the light and the dark theme\">theme"
+          "</button></span></header>\n",
+          out);
 }
 
 /* Links to the sections of the body. Text from files is escaped, so it cannot contain the start of a
  * section. */
 static void write_contents(const char *body, FILE *out)
 {
-    static const char start[] = "<section id=\"", middle[] = "\"><h2>";
+    static const char start[] = "<section id=\"", title_start[] = "<h2>";
     fputs("<nav class=\"contents\" aria-label=\"contents\">", out);
     for (const char *at = body; (at = strstr(at, start)) != NULL;) {
         at += strlen(start);
-        size_t id = strcspn(at, "\"");
-        if (strncmp(at + id, middle, strlen(middle)))
-            continue;
-        const char *title = at + id + strlen(middle);
-        fprintf(out, "<a href=\"#%.*s\">%.*s</a>", (int)id, at, (int)strcspn(title, "<"), title);
+        const char *title = strstr(at, title_start);
+        if (!title)
+            break;
+        title += strlen(title_start);
+        fprintf(out, "<a href=\"#%.*s\">%.*s</a>", (int)strcspn(at, "\""), at, (int)strcspn(title, "<"),
+                title);
     }
     fputs("</nav>\n", out);
-}
-
-static void write_page(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
-                       char **svg, FILE *out)
-{
-    char *body = NULL;
-    size_t bytes;
-    FILE *memory = nm_text_stream_open(&body, &bytes);
-    nm_section_runs(report, memory);
-    nm_section_training(report, memory);
-    nm_section_legend(report, "legend", memory);
-    write_figures(report, drawings, svg, memory);
-    write_missing(report, svg, memory);
-    if (config->samples)
-        nm_section_samples(report, memory);
-    nm_section_settings(report, memory);
-    nm_section_environment(report, memory);
-    nm_text_stream_close(memory);
-    write_head(report, out);
-    write_contents(body, out);
-    fputs(body, out);
-    free(body);
-    fputs("</main>\n<div id=\"hint\" hidden></div>\n", out);
-    write_data(report, drawings, out);
-    fprintf(out, "<script>\n%s</script>\n</body></html>\n", nm_page_js);
 }
 
 static size_t count_figures(void)
@@ -279,12 +310,12 @@ static size_t count_figures(void)
     return n;
 }
 
-static nm_drawing *make_drawings(const nm_report *report)
+static nm_drawing *make_drawings(const nm_report *report, const nm_view *view)
 {
     size_t n = count_figures();
     nm_drawing *drawings = nm_allocate((n + 1) * sizeof *drawings);
     for (size_t i = 0; i < n; i++)
-        nm_drawing_make(&drawings[i], report, &nm_figures[i]);
+        nm_drawing_make(&drawings[i], report, &nm_figures[i], view);
     return drawings;
 }
 
@@ -295,30 +326,77 @@ static void free_drawings(nm_drawing *drawings)
     free(drawings);
 }
 
+void nm_report_write_body(const nm_report *report, const nm_report_config *config, FILE *out)
+{
+    enum { MOST = 800, LEAST = 100, ALL = 16000 };
+    const size_t points = report->n ? ALL / report->n : MOST;
+    const nm_view view = {.points = points > MOST ? MOST : points < LEAST ? LEAST : points};
+    nm_drawing *drawings = make_drawings(report, &view);
+    char *body = NULL;
+    size_t bytes;
+    FILE *memory = nm_text_stream_open(&body, &bytes);
+    write_answer(report, drawings, memory);
+    if (config->extra)
+        config->extra(config->user, memory);
+    nm_section_runs(report, memory);
+    write_figures(report, drawings, memory);
+    nm_section_training(report, memory);
+    nm_section_settings(report, memory);
+    if (config->samples)
+        nm_section_samples(report, memory);
+    write_missing(report, drawings, memory);
+    nm_section_environment(report, memory);
+    nm_text_stream_close(memory);
+    write_contents(body, out);
+    nm_section_legend(report, out);
+    fputs(body, out);
+    free(body);
+    write_data(report, drawings, out);
+    free_drawings(drawings);
+}
+
+void nm_report_write(const nm_report *report, const nm_report_config *config, FILE *out)
+{
+    write_head(report, config, out);
+    fputs("<main>\n", out);
+    nm_report_write_body(report, config, out);
+    fputs("</main>\n<noscript>A script draws the figures; norma report --svg FOLDER writes them as "
+          "files.</noscript>\n<div id=\"hint\" hidden></div>\n",
+          out);
+    fprintf(out, "<script>\n%s</script>\n<script>\n%s</script>\n</body></html>\n", nm_uplot_js, nm_page_js);
+}
+
+bool nm_report_write_figure(const nm_report *report, const char *name, double from, double to, size_t points,
+                            FILE *out)
+{
+    size_t i = 0;
+    while (nm_figures[i].name && strcmp(nm_figures[i].name, name))
+        i++;
+    if (!nm_figures[i].name)
+        return false;
+    const nm_view view = {from, to, points};
+    nm_drawing drawing;
+    nm_drawing_make(&drawing, report, &nm_figures[i], &view);
+    const bool found = drawing.n > 0;
+    if (found)
+        write_json(figure_json(report, &nm_figures[i], &drawing), out);
+    nm_drawing_release(&drawing);
+    return found;
+}
+
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err)
 {
-    nm_drawing *drawings = make_drawings(report);
-    char **svg = nm_allocate((count_figures() + 1) * sizeof *svg);
     nm_file_writer writer = {0};
-    nm_status status = nm_plot_svg(report, drawings, path, svg, err);
-    if (status == NM_OK)
-        status = nm_file_writer_open(&writer, path, err);
-    if (status == NM_OK) {
-        write_page(report, config, drawings, svg, writer.stream);
-        status = nm_file_writer_commit(&writer, err);
-    }
-    for (size_t i = 0; i < count_figures(); i++)
-        free(svg[i]);
-    free(svg);
-    free_drawings(drawings);
-    return status;
+    NM_TRY(nm_file_writer_open(&writer, path, err));
+    nm_report_write(report, config, writer.stream);
+    return nm_file_writer_commit(&writer, err);
 }
 
-nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err)
+nm_status nm_report_pictures(const nm_report *report, const char *folder, double width, nm_error *err)
 {
-    nm_drawing *drawings = make_drawings(report);
-    nm_status status = nm_plot_png(report, drawings, folder, width, err);
+    nm_drawing *drawings = make_drawings(report, NULL);
+    nm_status status = nm_plot_files(report, drawings, folder, width, err);
     free_drawings(drawings);
     return status;
 }

@@ -12,7 +12,6 @@
 #include "base/subprocess.h"
 #include "base/memory.h"
 #include "report/norm_colors.h"
-#include "report/svg.h"
 
 enum { WIDTH = 480, HEIGHT = 310, HEIGHT_SITES = 380, FEW_TICKS = 6 };
 enum { MAX_LABEL = 60, CELL_BLACK = 0x111111, CELL_WHITE = 0xffffff };
@@ -79,7 +78,12 @@ static size_t count_legend(const nm_drawing *drawing)
     return n;
 }
 
-static nm_plot_frame with_legend(nm_plot_frame frame, size_t n)
+/* The frame of the axes in a picture of width WIDTH, from its upper left corner. */
+typedef struct plot_frame {
+    double width, height, left, top, right, bottom;
+} plot_frame;
+
+static plot_frame with_legend(plot_frame frame, size_t n)
 {
     double height = n <= MAX_LEGEND ? LEGEND_ROW * ceil((double)n / LEGEND_COLUMNS) : 0;
     frame.height += height;
@@ -88,12 +92,12 @@ static nm_plot_frame with_legend(nm_plot_frame frame, size_t n)
     return frame;
 }
 
-nm_plot_frame nm_plot_frame_of(const nm_drawing *drawing)
+static plot_frame frame_of(const nm_drawing *drawing)
 {
     double height = has_rotated_ticks(drawing) ? HEIGHT_SITES : HEIGHT, left = 0.145 * WIDTH;
-    nm_plot_frame frame = {WIDTH,        height,
-                           left,         0.04 * height,
-                           0.97 * WIDTH, has_rotated_ticks(drawing) ? 0.7 * height : 0.82 * height};
+    plot_frame frame = {WIDTH,        height,
+                        left,         0.04 * height,
+                        0.97 * WIDTH, has_rotated_ticks(drawing) ? 0.7 * height : 0.82 * height};
     double cells = CELL_HEIGHT * (double)drawing->n_rows - (frame.bottom - frame.top);
     if (cells > 0) {
         frame.height += cells;
@@ -261,7 +265,7 @@ static int decimals_of(double range)
     return range >= 100 ? 0 : range >= 5 ? 1 : range >= 0.2 || range == 0 ? 2 : 3;
 }
 
-static void write_cells(FILE *out, const nm_report *report, const nm_drawing *drawing)
+void nm_plot_cells(const nm_report *report, const nm_drawing *drawing, nm_plot_cell cell, void *user)
 {
     double low = INFINITY, high = -INFINITY;
     for (size_t c = 0; c < drawing->n; c++)
@@ -269,20 +273,40 @@ static void write_cells(FILE *out, const nm_report *report, const nm_drawing *dr
             low = fmin(low, drawing->curves[c].value[i]);
             high = fmax(high, drawing->curves[c].value[i]);
         }
-    for (size_t c = 0; c < drawing->n; c++) {
-        const nm_curve *curve = &drawing->curves[c];
-        fprintf(out, "$d%zu << EOD\n", c);
-        for (size_t i = 0; i < curve->n; i++) {
-            double t = high > low ? (curve->value[i] - low) / (high - low) : 0.5, x = curve->x[i],
-                   y = curve->y[i];
+    for (size_t c = 0; c < drawing->n; c++)
+        for (size_t i = 0; i < drawing->curves[c].n; i++) {
+            char text[NM_NUMBER_BYTES];
+            double value = drawing->curves[c].value[i], t = high > low ? (value - low) / (high - low) : 0.5;
             int rgb[3];
             color_of(report->test_rises ? t : 1 - t, rgb);
-            fprintf(out, "%g %g %g %g %g %g %d %.*f %d\n", x, y, x - 0.48, x + 0.48, y - 0.47, y + 0.47,
-                    rgb[0] << 16 | rgb[1] << 8 | rgb[2], decimals_of(high - low), curve->value[i],
-                    is_light(rgb) ? CELL_BLACK : CELL_WHITE);
+            snprintf(text, sizeof text, "%.*f", decimals_of(high - low), value);
+            cell(user, c, i, rgb[0] << 16 | rgb[1] << 8 | rgb[2], is_light(rgb) ? CELL_BLACK : CELL_WHITE,
+                 text);
         }
-        fputs("EOD\n", out);
-    }
+}
+
+typedef struct cell_writer {
+    FILE *out;
+    const nm_drawing *drawing;
+} cell_writer;
+
+static void write_cell(void *user, size_t c, size_t i, int color, int ink, const char *text)
+{
+    const cell_writer *to = user;
+    const nm_curve *curve = &to->drawing->curves[c];
+    double x = curve->x[i], y = curve->y[i];
+    if (!i)
+        fprintf(to->out, "$d%zu << EOD\n", c);
+    fprintf(to->out, "%g %g %g %g %g %g %d %s %d\n", x, y, x - 0.48, x + 0.48, y - 0.47, y + 0.47, color,
+            text, ink);
+    if (i + 1 == curve->n)
+        fputs("EOD\n", to->out);
+}
+
+static void write_cells(FILE *out, const nm_report *report, const nm_drawing *drawing)
+{
+    cell_writer to = {out, drawing};
+    nm_plot_cells(report, drawing, write_cell, &to);
     fputs("plot ", out);
     for (size_t c = 0; c < drawing->n; c++)
         fprintf(out,
@@ -319,7 +343,7 @@ static void write_group_legend(FILE *out, const nm_report *report, const nm_draw
     }
 }
 
-static void write_frame(FILE *out, nm_plot_frame frame)
+static void write_frame(FILE *out, plot_frame frame)
 {
     fprintf(out, "set lmargin at screen %.9g\nset rmargin at screen %.9g\n", frame.left / frame.width,
             frame.right / frame.width);
@@ -372,21 +396,20 @@ static void write_parallel_axes(FILE *out, const nm_drawing *drawing)
             i, i);
 }
 
-static void write_labels(FILE *out, const nm_drawing *drawing, bool parallel, bool png)
+static void write_labels(FILE *out, const nm_drawing *drawing, bool parallel)
 {
     for (size_t i = 0; i < drawing->n_labels; i++) {
         const nm_label *label = &drawing->labels[i];
         fputs("set label ", out);
         write_text(out, label->text, MAX_LABEL);
-        /* In SVG, the style sheet of the page surrounds the text with its background color. */
         fprintf(out, " at first %.9g, first %.9g %s front font ',%d' textcolor rgb '#50565e'%s\n", label->x,
                 label->y, parallel ? "left offset char 0.6,0" : "center", parallel ? 11 : 13,
-                parallel && png ? " boxed" : "");
+                parallel ? " boxed" : "");
     }
 }
 
 static void write_axes(FILE *out, const nm_report *report, const nm_figure *figure, const nm_drawing *drawing,
-                       nm_plot_frame frame, bool png)
+                       plot_frame frame)
 {
     bool parallel = figure->style == NM_FIGURE_PARALLEL;
     write_frame(out, frame);
@@ -397,33 +420,36 @@ static void write_axes(FILE *out, const nm_report *report, const nm_figure *figu
         write_rows(out, drawing);
     if (parallel)
         write_parallel_axes(out, drawing);
-    write_labels(out, drawing, parallel, png);
+    write_labels(out, drawing, parallel);
     if (figure->line > 0)
         fprintf(out,
                 "set arrow from graph 0, first %g to graph 1, first %g nohead lc rgb '#80868f' dt (4,4)\n",
                 figure->line, figure->line);
 }
 
+/* width: of a PNG in pixels; 0: SVG. */
 static void write_figure(FILE *out, const nm_report *report, const nm_figure *figure,
-                         const nm_drawing *drawing, double png_width)
+                         const nm_drawing *drawing, double width)
 {
-    double scale = png_width / WIDTH;
-    bool png = scale > 0, named = figure->style != NM_FIGURE_CELLS && !drawing->legend;
-    bool legend = png && named && drawing->n <= MAX_LEGEND;
-    nm_plot_frame frame = nm_plot_frame_of(drawing);
-    if (legend) /* above the frame, where it hides nothing; the page has its own legend */
+    double scale = width / WIDTH;
+    bool named = figure->style != NM_FIGURE_CELLS && !drawing->legend;
+    bool legend = named && drawing->n <= MAX_LEGEND;
+    plot_frame frame = frame_of(drawing);
+    if (legend) /* above the frame, where it hides nothing */
         frame = with_legend(frame, drawing->n);
-    if (png)
+    if (width > 0)
         fprintf(
             out,
             "set terminal pngcairo size %.0f,%.0f fontscale %.3g linewidth %.3g pointscale %.3g noenhanced "
             "font 'sans,12'\n",
             scale * frame.width, scale * frame.height, 0.72 * scale, 0.94 * scale, 0.81 * scale);
     else
-        fprintf(out, "set terminal svg size %.0f,%.0f dynamic noenhanced font 'sans-serif,13'\n", frame.width,
-                frame.height);
-    fprintf(out, "set output '%s.%s'\n", figure->name, png ? "png" : "svg");
-    write_axes(out, report, figure, drawing, frame, png);
+        fprintf(out,
+                "set terminal svg size %.0f,%.0f background rgb '#ffffff' dynamic noenhanced font "
+                "'sans-serif,13'\n",
+                frame.width, frame.height);
+    fprintf(out, "set output '%s.%s'\n", figure->name, width > 0 ? "png" : "svg");
+    write_axes(out, report, figure, drawing, frame);
     if (figure->style == NM_FIGURE_CELLS) {
         write_cells(out, report, drawing);
     } else {
@@ -447,14 +473,14 @@ static const char head[] =
     "textcolor rgb '#50565e'\n";
 
 static nm_status write_script(const nm_report *report, const nm_drawing *drawings, const char *path,
-                              double png_width, nm_error *err)
+                              double width, nm_error *err)
 {
     FILE *out;
     NM_TRY(nm_file_open(&out, path, "wb", err));
     fputs(head, out);
     for (size_t i = 0; nm_figures[i].name; i++)
         if (drawings[i].n)
-            write_figure(out, report, &nm_figures[i], &drawings[i], png_width);
+            write_figure(out, report, &nm_figures[i], &drawings[i], width);
     return nm_file_close(out, path, err);
 }
 
@@ -512,30 +538,15 @@ static void remove_scratch(const char *folder)
     rmdir(folder);
 }
 
-static nm_status read_svg(const nm_drawing *drawings, const char *folder, char **svg, nm_error *err)
-{
-    for (size_t i = 0; nm_figures[i].name; i++) {
-        if (!drawings[i].n)
-            continue;
-        char *path = picture_path(folder, nm_figures[i].name, "svg"), *text = NULL;
-        nm_status status = nm_file_read(path, &text, NULL, err);
-        if (status == NM_OK)
-            svg[i] = nm_svg_trim(text, &drawings[i], nm_figures[i].name);
-        free(text);
-        free(path);
-        NM_TRY(status);
-    }
-    return NM_OK;
-}
-
-static nm_status move_png(const nm_drawing *drawings, const char *from, const char *to, nm_error *err)
+static nm_status move_pictures(const nm_drawing *drawings, const char *from, const char *to, const char *end,
+                               nm_error *err)
 {
     nm_status status = NM_OK;
     for (size_t i = 0; nm_figures[i].name && status == NM_OK; i++) {
         if (!drawings[i].n)
             continue;
-        char *made = picture_path(from, nm_figures[i].name, "png"),
-             *path = picture_path(to, nm_figures[i].name, "png");
+        char *made = picture_path(from, nm_figures[i].name, end),
+             *path = picture_path(to, nm_figures[i].name, end);
         if (rename(made, path))
             status = nm_fail(err, nm_file_error_status(errno), "%s: %s", path, strerror(errno));
         free(made);
@@ -553,8 +564,8 @@ static bool any_curves(const nm_drawing *drawings)
 }
 
 /* Draws into a new folder next to `path`, which the caller removes with remove_scratch, also on failure.
- * *folder (heap) is NULL if no folder was created. png_width: in pixels; 0: SVG. */
-static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, double png_width,
+ * *folder (heap) is NULL if no folder was created. */
+static nm_status draw(const nm_report *report, const nm_drawing *drawings, const char *path, double width,
                       char **folder, nm_error *err)
 {
     *folder = NULL;
@@ -568,32 +579,19 @@ static nm_status draw(const nm_report *report, const nm_drawing *drawings, const
     }
     *folder = name;
     char *script = nm_path_join(name, "script");
-    nm_status status = write_script(report, drawings, script, png_width, err);
+    nm_status status = write_script(report, drawings, script, width, err);
     free(script);
     return status == NM_OK ? run_gnuplot(name, err) : status;
 }
 
-nm_status nm_plot_svg(const nm_report *report, const nm_drawing *drawings, const char *scratch, char **svg,
-                      nm_error *err)
-{
-    char *made;
-    nm_status status = draw(report, drawings, scratch, 0, &made, err);
-    if (status == NM_OK && made)
-        status = read_svg(drawings, made, svg, err);
-    if (made)
-        remove_scratch(made);
-    free(made);
-    return status;
-}
-
-nm_status nm_plot_png(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
-                      nm_error *err)
+nm_status nm_plot_files(const nm_report *report, const nm_drawing *drawings, const char *folder, double width,
+                        nm_error *err)
 {
     NM_TRY(nm_folder_create(folder, err));
     char *path = nm_path_join(folder, "plots"), *made;
     nm_status status = draw(report, drawings, path, width, &made, err);
     if (status == NM_OK && made)
-        status = move_png(drawings, made, folder, err);
+        status = move_pictures(drawings, made, folder, width > 0 ? "png" : "svg", err);
     if (made)
         remove_scratch(made);
     free(made);

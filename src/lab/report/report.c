@@ -379,6 +379,21 @@ static void seed_scores_release(seed_scores *s)
     free(s->draws);
 }
 
+nm_run_set nm_report_seeds(const nm_report *report, size_t r)
+{
+    nm_run_set set = {0};
+    for (size_t i = 0; i < report->n; i++) {
+        if (report->styles[i].color != report->styles[r].color ||
+            report->styles[i].variant != report->styles[r].variant)
+            continue;
+        if (i < r)
+            break;
+        NM_GROW(set.list, set.n, set.capacity);
+        set.list[set.n++] = i;
+    }
+    return set;
+}
+
 nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, size_t n, bool tested)
 {
     size_t most = 0;
@@ -434,6 +449,18 @@ static nm_report_result result_of(const nm_report_run *run)
     return result;
 }
 
+void nm_report_refresh(nm_report *report)
+{
+    free(report->score_tag);
+    free(report->score_name);
+    free(report->test_name);
+    report->score_rises = false;
+    find_score(report);
+    find_test_score(report);
+    report->speed_problem = report->n ? speed_problem_of(report) : NULL;
+    report->data_problem = report->n ? data_problem_of(report) : NULL;
+}
+
 nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n, const char *inspected,
                          nm_error *err)
 {
@@ -450,10 +477,7 @@ nm_status nm_report_open(nm_report *report, const char *const *folders, size_t n
     if (!use_short_names(report, false))
         use_short_names(report, true);
     drop_common_seed(report);
-    find_score(report);
-    find_test_score(report);
-    report->speed_problem = report->n ? speed_problem_of(report) : NULL;
-    report->data_problem = report->n ? data_problem_of(report) : NULL;
+    nm_report_refresh(report);
     nm_score_grid_make(&report->grid, report->runs, report->styles, report->n);
     return NM_OK;
 }

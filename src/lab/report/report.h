@@ -1,9 +1,9 @@
-/* norma report: converts run folders to one self-contained page with figures, and draws the figures as PNG
- * files.
+/* norma report and norma watch: run folders as one self-contained page, whose script draws the figures, and
+ * the figures as PNG or SVG files.
  *
- *     nm_report_open    reads the runs
- *     nm_report_page    writes the page          (figures drawn by gnuplot, report/plot.c)
- *     nm_report_png     writes one PNG per figure
+ *     nm_report_open       reads the runs
+ *     nm_report_page       writes the page
+ *     nm_report_pictures   writes one file per figure (drawn by gnuplot, report/plot.c)
  *
  * Text from files is escaped or reduced to safe characters for HTML, JavaScript and gnuplot: see html.h,
  * page.c, plot.c. */
@@ -63,6 +63,9 @@ double nm_report_run_others(const nm_report_run *run);
 /* Whether every run of sets [n] that has a validation score also has a test score, and at least one run has
  * one. */
 bool nm_report_is_tested(const nm_report *report, const nm_run_set *sets, size_t n);
+/* The runs with the style of run r, the seeds of a variant; empty unless r is the first of them. The caller
+ * frees the list. */
+nm_run_set nm_report_seeds(const nm_report *report, size_t r);
 /* NM_BAR_INTERVAL for test scores if every set has one run whose interval is known, or at least three runs
  * whose resamples are known: with two seeds, the interval would have one degree of freedom. Otherwise
  * NM_BAR_RANGE if a set has several runs. Runs without a score do not count. */
@@ -71,16 +74,34 @@ nm_score_bar nm_report_bars(const nm_report *report, const nm_run_set *sets, siz
 nm_mean_score nm_report_mean_score(const nm_report *report, const nm_run_set *set, bool tested,
                                    nm_score_bar bar);
 
+/* After nm_report_run_follow: determines again what depends on the logs. */
+void nm_report_refresh(nm_report *report);
+
 typedef struct nm_report_config {
     bool samples; /* false: without sample outputs, so without text of the corpus */
+    bool live;    /* the page asks the server that sent it for updates */
+    /* Called after the answer, to add a section; NULL: none. */
+    void (*extra)(void *user, FILE *out);
+    void *user;
 } nm_report_config;
 
-/* Writes the page to `path`. NM_UNSUPPORTED if gnuplot is not installed (the message names its package) or
- * fails; NM_IO. */
+/* Writes the page to `path`. NM_IO */
 nm_status nm_report_page(const nm_report *report, const nm_report_config *config, const char *path,
                          nm_error *err);
-/* Writes folder/NAME.png for every figure with values. width: in pixels. Errors as for nm_report_page. */
-nm_status nm_report_png(const nm_report *report, const char *folder, double width, nm_error *err);
+/* Writes the page to a stream, which never fails on memory streams. */
+void nm_report_write(const nm_report *report, const nm_report_config *config, FILE *out);
+/* Writes what of the page depends on the logs: the elements of <main> and the data of the figures. */
+void nm_report_write_body(const nm_report *report, const nm_report_config *config, FILE *out);
+/* Writes the data of one figure as JSON, its curves reduced to `points` points in the range from .. to of the
+ * x axis. Returns false without writing if there is no figure of this name with values. */
+bool nm_report_write_figure(const nm_report *report, const char *name, double from, double to, size_t points,
+                            FILE *out);
+/* One sentence that answers what the runs show so far, and what limits it. */
+void nm_report_answer(const nm_report *report, FILE *out);
+/* Writes folder/NAME.png for every figure with values; NAME.svg if width is 0. width: in pixels.
+ * NM_UNSUPPORTED  gnuplot is not installed (the message names its package), or it fails
+ * NM_IO  a file cannot be written */
+nm_status nm_report_pictures(const nm_report *report, const char *folder, double width, nm_error *err);
 
 /* The suffix "-1" of "layer-1", as norma compare names the run with seed 1; "" if the name does not end in a
  * number. */

@@ -278,6 +278,44 @@ static nm_status read_settings(nm_report_run *run, nm_error *err)
     return status;
 }
 
+static const char *last_line(const char *text, size_t bytes)
+{
+    const char *newline = bytes ? memrchr(text, '\n', bytes) : NULL;
+    return newline ? newline + 1 : text;
+}
+
+nm_status nm_report_run_follow(nm_report_run *run, bool *grown, nm_error *err)
+{
+    char *path = nm_path_join(run->folder, "log.jsonl"), *text = NULL;
+    long bytes = -1;
+    size_t n = 0;
+    FILE *log = NULL;
+    *grown = false;
+    nm_status status = nm_file_open(&log, path, "rb", err);
+    if (status == NM_OK && (fseek(log, 0, SEEK_END) || (bytes = ftell(log)) < 0))
+        status = nm_fail(err, NM_IO, "%s: its size is unknown", path);
+    if (status == NM_OK && (size_t)bytes < run->log_bytes)
+        status = nm_fail(err, NM_MISMATCH, "%s: it is shorter than before", path);
+    if (status == NM_OK && (size_t)bytes > run->log_bytes) {
+        text = nm_allocate((size_t)bytes - run->log_bytes);
+        if (!fseek(log, (long)run->log_bytes, SEEK_SET))
+            n = fread(text, 1, (size_t)bytes - run->log_bytes, log);
+        n = (size_t)(last_line(text, n) - text);
+    }
+    if (n) {
+        run->lines -= run->open_end; /* the incomplete line was counted */
+        run->open_end = false;
+        nm_report_run_add(run, text, n);
+        run->log_bytes += n;
+        *grown = true;
+    }
+    if (log)
+        fclose(log);
+    free(text);
+    free(path);
+    return status;
+}
+
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err)
 {
     *run = (nm_report_run){.folder = nm_duplicate(folder)};
@@ -293,6 +331,7 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
     free(path);
     NM_TRY(status);
     nm_report_run_add(run, text, bytes);
+    run->log_bytes = run->open_end ? (size_t)(last_line(text, bytes) - text) : bytes;
     free(text);
     NM_TRY(read_test(run, err));
     NM_TRY(read_settings(run, err));
@@ -377,6 +416,38 @@ double nm_report_run_updates(const nm_report_run *run)
             updates = fmax(updates, series->update[series->n - 1]);
     }
     return updates;
+}
+
+bool nm_report_run_is_unfinished(const nm_report_run *run)
+{
+    double last = NAN;
+    for (size_t i = 0; i < run->n_texts; i++)
+        if (!strcmp(run->texts[i].key, "weights/xxh3"))
+            last = run->texts[i].update;
+    return isfinite(last) && last < nm_report_run_updates(run) &&
+           !isfinite(nm_report_run_last(run, "test/value"));
+}
+
+static double setting_number(const nm_report_run *run, const char *key)
+{
+    const char *text = nm_report_run_setting(run, key);
+    double value = text ? strtod(text, NULL) : 0;
+    return value > 0 ? value : NAN;
+}
+
+double nm_report_run_planned(const nm_report_run *run)
+{
+    const nm_series *epoch = nm_report_run_find(run, "valid/epoch");
+    double most = setting_number(run, "train.updates"), epochs = setting_number(run, "train.epochs");
+    if (isfinite(epochs) && epoch && epoch->n && epoch->value[epoch->n - 1] >= 1)
+        most = fmin(most, epochs * epoch->update[epoch->n - 1] / epoch->value[epoch->n - 1]);
+    return most;
+}
+
+double nm_report_run_left(const nm_report_run *run)
+{
+    double done = nm_report_run_updates(run), planned = nm_report_run_planned(run);
+    return nm_report_run_is_unfinished(run) ? fmax(0, planned - done) * run->seconds / done : NAN;
 }
 
 double nm_report_run_tid(const nm_report_run *run, const char *quantity)

@@ -43,8 +43,9 @@ typedef struct nm_report_run {
     size_t n_settings, settings_capacity;
     /* bad: not a JSON object with a type; first_bad: line number from 1 */
     int64_t lines, bad_lines, first_bad;
-    double seconds; /* training time of the last line that has one; also used for lines without one */
-    bool open_end;  /* the last line is incomplete: it is being written, or was cut off */
+    double seconds;   /* training time of the last line that has one; also used for lines without one */
+    bool open_end;    /* the last line is incomplete: it is being written, or was cut off */
+    size_t log_bytes; /* of log.jsonl that have been read */
 } nm_report_run;
 
 /* Reads a run folder. A line of the log that is not a JSON object is counted and ignored: the run may be
@@ -53,6 +54,11 @@ typedef struct nm_report_run {
  * of the folder is empty, NM_IO if the folder has no log.jsonl or a file cannot be read, NM_FORMAT if a file
  * of inspections is malformed. The caller releases the run, also after a failure. */
 nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char *inspected, nm_error *err);
+/* Reads the lines that were added to log.jsonl since the last call; the last one only if it is complete.
+ * *grown: whether there were any.
+ * NM_MISMATCH  the file is shorter than before: the run must be read again
+ * NM_IO  the file cannot be read */
+nm_status nm_report_run_follow(nm_report_run *run, bool *grown, nm_error *err);
 /* Adds lines of a log, so that a log can be read while it grows. Only the last call may end within a line. */
 void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes);
 void nm_report_run_release(nm_report_run *run);
@@ -74,6 +80,14 @@ double nm_report_run_updates(const nm_report_run *run);
  * compare), otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it
  * was not measured. */
 double nm_report_run_tid(const nm_report_run *run, const char *quantity);
+/* Whether the log shows that the run has not ended: it lacks the last line of a complete log, and there is no
+ * test score. Logs of versions that did not write that line count as ended. */
+bool nm_report_run_is_unfinished(const nm_report_run *run);
+/* Updates at which the run will end: train.updates, or those of train.epochs at the current rate; NaN if it
+ * is unknown. */
+double nm_report_run_planned(const nm_report_run *run);
+/* Training time that is left at the current rate, in seconds; NaN if it is unknown or the run has ended. */
+double nm_report_run_left(const nm_report_run *run);
 /* Unix time at which the run started, and a time at or after its end: the start or the last resume plus the
  * whole training time. NaN if the log has no start time. */
 double nm_report_run_start(const nm_report_run *run);

@@ -181,12 +181,13 @@ void nm_section_samples(const nm_report *report, FILE *out)
         first = all[r].n ? r : first;
     }
     if (first < report->n) {
-        fputs("<section id=\"samples\"><h2>Samples</h2>\n<p class=\"hint\">From the last validation. Marked: "
+        nm_section_open("samples", "Samples", false, out);
+        fputs("<p class=\"hint\">From the last validation. Marked: "
               "words that differ from the reference.</p>\n",
               out);
         for (int i = 0; i < all[first].n; i++)
             write_example(report, all, first, i, out);
-        fputs("</section>\n", out);
+        fputs("</details></section>\n", out);
     }
     for (size_t r = 0; r < report->n; r++)
         free(all[r].text);

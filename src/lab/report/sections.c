@@ -138,12 +138,18 @@ static void write_run_button(const nm_report *report, size_t i, FILE *out)
     fprintf(out, "<button type=\"button\" class=\"run\" data-run=\"%zu\" aria-pressed=\"true\">", i);
     write_swatch(out, report->styles[i]);
     nm_html_text(out, report->runs[i].name);
-    fputs("</button>", out);
+    fputs(nm_report_run_is_unfinished(&report->runs[i]) ? " <em>unfinished</em></button>" : "</button>", out);
 }
 
-void nm_section_legend(const nm_report *report, const char *kind, FILE *out)
+void nm_section_open(const char *id, const char *title, bool open, FILE *out)
 {
-    fprintf(out, "<nav class=\"%s\">", kind);
+    fprintf(out, "<section id=\"%s\"><details class=\"fold\"%s><summary><h2>%s</h2></summary>\n", id,
+            open ? " open" : "", title);
+}
+
+void nm_section_legend(const nm_report *report, FILE *out)
+{
+    fputs("<nav class=\"legend\">", out);
     for (size_t i = 0; i < report->n; i++)
         write_run_button(report, i, out);
     fputs("</nav>\n", out);
@@ -260,7 +266,8 @@ void nm_section_runs(const nm_report *report, FILE *out)
     summary *all = nm_allocate((report->n + 1) * sizeof *all);
     for (size_t i = 0; i < report->n; i++)
         all[i] = summarize(report, i);
-    fputs("<section id=\"runs\"><h2>Runs</h2>\n<div class=\"scroll\"><table "
+    nm_section_open("runs", "Runs", true, out);
+    fputs("<div class=\"scroll\"><table "
           "class=\"numbers\"><thead><tr><th><button type=\"button\" class=\"sort\">run</button></th>",
           out);
     for (int c = 0; c < N_COLUMNS; c++)
@@ -289,7 +296,7 @@ void nm_section_runs(const nm_report *report, FILE *out)
     write_signature(report, out);
     fputs("</p>\n", out);
     write_problems(report, out);
-    fputs("</section>\n", out);
+    fputs("</details></section>\n", out);
     free(all);
 }
 
@@ -347,7 +354,7 @@ void nm_section_settings(const nm_report *report, FILE *out)
     size_t rows = 0;
     if (report->n < 2)
         return;
-    fputs("<section id=\"settings\"><h2>Where the configurations differ</h2>\n", out);
+    nm_section_open("settings", "Where the configurations differ", false, out);
     write_names(report, "option", out);
     for (size_t r = 0; r < report->n; r++)
         for (size_t i = 0; i < report->runs[r].n_settings; i++) {
@@ -361,7 +368,7 @@ void nm_section_settings(const nm_report *report, FILE *out)
     fputs("</tbody></table></div>\n", out);
     if (!rows)
         fputs("<p>They are equal except for their folders.</p>\n", out);
-    fputs("</section>\n", out);
+    fputs("</details></section>\n", out);
 }
 
 typedef enum fact_source {
@@ -458,18 +465,16 @@ static void write_facts(const nm_report *report, const fact *facts, size_t n_fac
 
 void nm_section_training(const nm_report *report, FILE *out)
 {
-    fputs("<section id=\"training\"><h2>What was trained</h2>\n", out);
+    nm_section_open("training", "What was trained", false, out);
     write_facts(report, trained, sizeof trained / sizeof *trained, true, out);
     write_facts(report, trained, sizeof trained / sizeof *trained, false, out);
-    fputs("</section>\n", out);
+    fputs("</details></section>\n", out);
 }
 
 void nm_section_environment(const nm_report *report, FILE *out)
 {
-    fputs("<section id=\"environment\"><h2>Environment</h2>\n", out);
+    nm_section_open("environment", "Environment", false, out);
     write_facts(report, environment, sizeof environment / sizeof *environment, true, out);
     write_facts(report, environment, sizeof environment / sizeof *environment, false, out);
-    fputs("<p class=\"hint\">Page written by norma " NORMA_VERSION
-          "; figures drawn by gnuplot.</p></section>\n",
-          out);
+    fputs("<p class=\"hint\">Page written by norma " NORMA_VERSION ".</p></details></section>\n", out);
 }

@@ -5,8 +5,9 @@
 #include "report/report.h"
 
 void nm_section_runs(const nm_report *report, FILE *out); /* table of runs, also a legend */
-/* A button per run; kind is the CSS class: "legend", "legend printed". */
-void nm_section_legend(const nm_report *report, const char *kind, FILE *out);
+/* Starts a section that folds; it ends with "</details></section>". */
+void nm_section_open(const char *id, const char *title, bool open, FILE *out);
+void nm_section_legend(const nm_report *report, FILE *out);      /* a button per run */
 void nm_section_samples(const nm_report *report, FILE *out);     /* outputs of all runs for the same inputs */
 void nm_section_settings(const nm_report *report, FILE *out);    /* where the configurations differ */
 void nm_section_training(const nm_report *report, FILE *out);    /* data, model, start time, host, command */
