@@ -12,18 +12,20 @@
 enum { BENCH_BUFFERS = 8, BENCH_WORDS = 8000, BENCH_MAX_SETTINGS = 32 };
 
 typedef struct bench_options {
-    bool quick, profile;
-    int32_t threads;
+    bool quick, profile, all;
+    int32_t threads, rows; /* rows: the largest number in kernels and norms */
     const char *isa, *precision, *json, *parts, *match;
+    const char *backend, *ordinal, *gemm, *cache; /* of the section [device] */
     const char *settings[2 * BENCH_MAX_SETTINGS]; /* pairs of name and value, for training and decoding */
     int n_settings;
 } bench_options;
 
 typedef struct bench {
     const bench_options *options;
-    nm_backend *cpu, *ref;
+    nm_backend *cpu, *ref;      /* cpu: the backend that is measured */
+    bool device;                /* with its own memory: no times of ref, the CBLAS and streaming stores */
     float *data[BENCH_BUFFERS]; /* bench_floats each, in [0, 1] */
-    int32_t *ids, *offsets;
+    int32_t *ids, *offsets, *host_offsets;
 } bench;
 
 enum { bench_floats = 16384 * 1024 };
@@ -33,8 +35,11 @@ double bench_now(void); /* seconds */
 double bench_median(double *values, int n);
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Calls f(context) at least `least` times and until `budget` seconds have passed; returns the median time. */
-double bench_time(void (*f)(void *context), void *context, int least, double budget);
+/* Waits until the calls of the backend have ended. */
+void bench_wait(const bench *on);
+/* Calls f(context) at least `least` times and until `budget` seconds have passed; returns the median time. On
+ * a device, several calls are one measurement, which ends when the device has finished. */
+double bench_time(const bench *on, void (*f)(void *context), void *context, int least, double budget);
 
 /* GFLOP/s over the GEMM shapes of a model, weighted by their operations: own kernel, CBLAS (0 if not
  * available), the maximum of both. */

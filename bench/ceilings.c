@@ -20,6 +20,19 @@ static const shape shapes[] = {{2048, 512, 512},  {2048, 1536, 512}, {2048, 1024
                                {2048, 256, 1024}, {2048, 256, 256},  {512, BENCH_WORDS, 256}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
+/* With few rows, on the emulator, one shape is enough. */
+static int shapes_of(const bench *on)
+{
+    return on->options->rows < 64 ? 1 : N_SHAPES;
+}
+
+static shape shape_at(const bench *on, int i)
+{
+    shape s = shapes[i];
+    s.rows = s.rows < on->options->rows ? s.rows : on->options->rows;
+    return s;
+}
+
 typedef struct gemm_case {
     const bench *on;
     const shape *s;
@@ -58,18 +71,20 @@ static void run_cblas(void *context)
 static void time_shape(const bench *on, const shape *s, double budget, double *own, double *cblas)
 {
     gemm_case p = {on, s};
-    *own = bench_time(run_own, &p, 5, budget);
+    *own = bench_time(on, run_own, &p, 5, budget);
     *cblas = 0;
 #ifdef BENCH_CBLAS
-    *cblas = bench_time(run_cblas, &p, 5, budget);
+    if (!on->device)
+        *cblas = bench_time(on, run_cblas, &p, 5, budget);
 #endif
 }
 
-static bench_gemm weighted(const double own[N_SHAPES], const double cblas[N_SHAPES])
+static bench_gemm weighted(const bench *on, const double own[N_SHAPES], const double cblas[N_SHAPES])
 {
     double all = 0, own_seconds = 0, cblas_seconds = 0;
-    for (int i = 0; i < N_SHAPES; i++) {
-        all += flops(&shapes[i]);
+    for (int i = 0; i < shapes_of(on); i++) {
+        const shape s = shape_at(on, i);
+        all += flops(&s);
         own_seconds += own[i];
         cblas_seconds += cblas[i];
     }
@@ -82,17 +97,19 @@ static bench_gemm weighted(const double own[N_SHAPES], const double cblas[N_SHAP
 bench_gemm bench_gemm_ceiling(const bench *on, bool quick)
 {
     double own[N_SHAPES], cblas[N_SHAPES];
-    for (int i = 0; i < N_SHAPES; i++)
-        time_shape(on, &shapes[i], quick ? 0.01 : 0.1, &own[i], &cblas[i]);
-    return weighted(own, cblas);
+    for (int i = 0; i < shapes_of(on); i++) {
+        const shape s = shape_at(on, i);
+        time_shape(on, &s, quick ? 0.01 : 0.1, &own[i], &cblas[i]);
+    }
+    return weighted(on, own, cblas);
 }
 
 static json_t *gemm_ceilings(const bench *on)
 {
     double own[N_SHAPES], cblas[N_SHAPES];
     json_t *list = json_array();
-    for (int i = 0; i < N_SHAPES; i++) {
-        const shape *s = &shapes[i];
+    for (int i = 0; i < shapes_of(on); i++) {
+        const shape limited = shape_at(on, i), *s = &limited;
         time_shape(on, s, on->options->quick ? 0.02 : 0.3, &own[i], &cblas[i]);
         json_t *one =
             json_pack("{s[iii] sf}", "shape", s->rows, s->out, s->in, "own", 1e-9 * flops(s) / own[i]);
@@ -100,7 +117,7 @@ static json_t *gemm_ceilings(const bench *on)
             json_object_set_new(one, "cblas", json_real(1e-9 * flops(s) / cblas[i]));
         json_array_append_new(list, one);
     }
-    bench_gemm all = weighted(own, cblas);
+    bench_gemm all = weighted(on, own, cblas);
     json_t *gemm =
         json_pack("{ss sf sf so}", "unit", "GFLOP/s", "ceiling", all.ceiling, "own", all.own, "shapes", list);
     if (all.cblas > 0)
@@ -144,8 +161,8 @@ bench_copy bench_copy_ceiling(const bench *on, double bytes)
     size_t most = bench_floats * sizeof(float), side = (size_t)(bytes / 2) / 64 * 64;
     copying c = {on, side < most ? side : most};
     double budget = on->options->quick ? 0.02 : 0.1, moved = 2e-9 * (double)c.bytes;
-    bench_copy copy = {.plain = moved / bench_time(run_plain, &c, 5, budget),
-                       .streaming = moved / bench_time(run_streaming, &c, 5, budget)};
+    bench_copy copy = {.plain = moved / bench_time(on, run_plain, &c, 5, budget),
+                       .streaming = on->device ? 0 : moved / bench_time(on, run_streaming, &c, 5, budget)};
     copy.ceiling = copy.plain > copy.streaming ? copy.plain : copy.streaming;
     return copy;
 }

@@ -75,7 +75,7 @@ static void run_loss(const bench *on, const bench_case *c, int32_t rows)
 
 static nm_packing packing_of(const bench *on, int32_t rows, int32_t length)
 {
-    return (nm_packing){rows / length, rows, length, on->offsets, on->offsets};
+    return (nm_packing){rows / length, rows, length, on->host_offsets, on->offsets};
 }
 
 static void run_attention(const bench *on, const bench_case *c, int32_t rows)
@@ -272,17 +272,23 @@ static double time_case(const bench *on, nm_backend *backend, const bench_case *
 {
     run r = {*on, c, rows};
     r.on.cpu = backend;
-    return bench_time(run_case, &r, 5, budget);
+    return bench_time(&r.on, run_case, &r, 5, budget);
 }
 
 static void set_lengths(const bench *on, int32_t length)
 {
     for (int32_t i = 0; i <= 4096; i++)
-        on->offsets[i] = i * length;
+        on->host_offsets[i] = i * length;
+    nm_backend_upload(on->cpu, on->offsets, on->host_offsets, 4097 * sizeof *on->offsets);
 }
 
-static json_t *measure(const bench *on, const bench_case *c, double gemm)
+static json_t *measure(const bench *on, const bench_case *given, double gemm)
 {
+    bench_case limited = *given;
+    const bench_case *c = &limited;
+    const int32_t block = strcmp(given->kernel, "attention") ? 1 : given->out;
+    if (limited.rows > on->options->rows)
+        limited.rows = on->options->rows < block ? block : on->options->rows / block * block;
     bool has_flops = c->flops > 0;
     int32_t unit = strcmp(c->kernel, "attention") ? 1 : c->out, fewer = c->rows / (has_flops ? 64 : 16);
     int32_t ref_rows = fewer / unit * unit < unit ? unit : fewer / unit * unit;
@@ -293,7 +299,7 @@ static json_t *measure(const bench *on, const bench_case *c, double gemm)
     double amount = (has_flops ? c->flops : c->floats * sizeof(float)) * c->rows;
     double ceiling = has_flops ? gemm : bench_copy_ceiling(on, amount).ceiling;
     double seconds = time_case(on, on->cpu, c, c->rows, on->options->quick ? 0.02 : 0.15);
-    double plain = time_case(on, on->ref, c, ref_rows, 0) / ref_rows * c->rows;
+    double plain = on->device ? 0 : time_case(on, on->ref, c, ref_rows, 0) / ref_rows * c->rows;
     double rate = 1e-9 * amount / seconds;
     return json_pack("{ss ss s[iii] sf sf ss sf sf sf}", "kernel", c->kernel, "variant", c->variant, "shape",
                      c->rows, c->in, c->out, "microseconds", seconds * 1e6, "rate", rate, "unit",

@@ -9,13 +9,17 @@
 
 static const char usage[] =
     "usage: norma-bench [--quick] [--json FILE] [--parts LIST] [--match WORDS] [--threads N] [--isa LEVEL]\n"
-    "                   [--precision float|bf16] [--profile] [--set SECTION.KEY=VALUE ...]\n"
+    "                   [--precision float|tf32|bf16] [--backend NAME] [--all] [--profile] [--set "
+    "SECTION.KEY=VALUE ...]\n"
     "Measures kernels, norms, training steps and decoding, and prints tables.\n"
     "  --quick     Run less than a minute: fewer repetitions, one training step.\n"
     "  --json      Also write the results to FILE; -: to standard output, without tables.\n"
     "  --parts     Comma-separated parts: ceilings, kernels, norms, step, decode (default: these), scaling.\n"
     "  --scaling   Only training steps with 1, 2, 4, ... threads up to --threads: --parts scaling.\n"
     "  --match     Only kernels and norms whose name contains this text.\n"
+    "  --all       Also larger models.\n"
+    "  --backend   cpu, emulated or cuda (a GPU; --ordinal N, --gemm cublas|own, --cache FOLDER).\n"
+    "  --rows      Largest number of rows of kernels and norms: for the emulator, which is slow.\n"
     "  --threads   Number of threads; 0: one per core.\n"
     "  --isa       CPU level: auto, base, avx2, avx512, vnni, avx512_bf16, amx.\n"
     "  --precision Precision of matrix multiplications.\n"
@@ -32,34 +36,36 @@ static void read_setting(bench_options *options, const char *text)
     options->settings[2 * options->n_settings++ + 1] = equals + 1;
 }
 
-static void read_threads(bench_options *options, const char *value)
+static int32_t read_number(const char *name, const char *value, long least, long most)
 {
     char *end;
-    long threads = strtol(value, &end, 10);
-    if (!*value || *end || threads < 0 || threads > 4096)
-        bench_fail("--threads %s: expected a number from 0 to 4096", value);
-    options->threads = (int32_t)threads;
+    long number = strtol(value, &end, 10);
+    if (!*value || *end || number < least || number > most)
+        bench_fail("%s %s: expected a number from %ld to %ld", name, value, least, most);
+    return (int32_t)number;
 }
 
 static void read_value(bench_options *options, const char *name, const char *value)
 {
     const struct {
         const char *name, **text;
-    } texts[] = {{"--isa", &options->isa},
-                 {"--precision", &options->precision},
-                 {"--json", &options->json},
-                 {"--parts", &options->parts},
-                 {"--match", &options->match}};
+    } texts[] = {
+        {"--isa", &options->isa},         {"--precision", &options->precision}, {"--json", &options->json},
+        {"--backend", &options->backend}, {"--ordinal", &options->ordinal},     {"--gemm", &options->gemm},
+        {"--cache", &options->cache},     {"--parts", &options->parts},         {"--match", &options->match}};
     size_t i = 0, n = sizeof texts / sizeof *texts;
     while (i < n && strcmp(name, texts[i].name))
         i++;
-    bool threads = !strcmp(name, "--threads"), setting = !strcmp(name, "--set");
-    if (i == n && !threads && !setting)
+    bool threads = !strcmp(name, "--threads"), rows = !strcmp(name, "--rows"),
+         setting = !strcmp(name, "--set");
+    if (i == n && !threads && !rows && !setting)
         bench_fail("unknown option %s; see --help", name);
     if (!value)
         bench_fail("%s requires a value", name);
     if (threads)
-        read_threads(options, value);
+        options->threads = read_number(name, value, 0, 4096);
+    else if (rows)
+        options->rows = read_number(name, value, 1, 16384);
     else if (setting)
         read_setting(options, value);
     else
@@ -68,7 +74,14 @@ static void read_value(bench_options *options, const char *name, const char *val
 
 static bench_options read_arguments(int argc, char **argv)
 {
-    bench_options options = {.isa = "auto", .precision = "float", .match = ""};
+    bench_options options = {.isa = "auto",
+                             .precision = "float",
+                             .rows = 16384,
+                             .match = "",
+                             .backend = "cpu",
+                             .ordinal = "0",
+                             .gemm = "cublas",
+                             .cache = "none"};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help")) {
             fputs(usage, stdout);
@@ -76,6 +89,8 @@ static bench_options read_arguments(int argc, char **argv)
         }
         if (!strcmp(argv[i], "--quick"))
             options.quick = true;
+        else if (!strcmp(argv[i], "--all"))
+            options.all = true;
         else if (!strcmp(argv[i], "--scaling"))
             options.parts = "scaling";
         else if (!strcmp(argv[i], "--profile"))
@@ -128,30 +143,44 @@ static void *take(nm_backend *backend, size_t bytes)
 
 static bench open_bench(const bench_options *options)
 {
-    const bool bf16 = !strcmp(options->precision, "bf16");
-    if (!bf16 && strcmp(options->precision, "float"))
-        bench_fail("--precision %s: expected float or bf16", options->precision);
-    const nm_backend_options fast = {.name = "cpu",
+    const bool bf16 = !strcmp(options->precision, "bf16"), tf32 = !strcmp(options->precision, "tf32"),
+               cuda = !strcmp(options->backend, "cuda");
+    if (!bf16 && !(tf32 && cuda) && strcmp(options->precision, "float"))
+        bench_fail("--precision %s: expected float, bf16, or with --backend cuda tf32", options->precision);
+    const nm_backend_options fast = {.name = options->backend,
                                      .threads = options->threads,
                                      .isa = options->isa,
-                                     .bf16 = bf16},
+                                     .bf16 = bf16,
+                                     .tf32 = tf32,
+                                     .own_gemm = !strcmp(options->gemm, "own"),
+                                     .ordinal = atoi(options->ordinal),
+                                     .cache = strcmp(options->cache, "none") ? options->cache : NULL},
                              plain = {.name = "ref"};
     bench made = {.options = options, .cpu = open_backend(&fast), .ref = open_backend(&plain)};
+    made.device = !nm_backend_view(made.cpu, &made);
     for (int i = 0; i < BENCH_BUFFERS; i++)
         made.data[i] = take(made.cpu, bench_floats * sizeof(float));
     made.ids = take(made.cpu, 262144 * sizeof(int32_t));
     made.offsets = made.ids + 200000;
+    made.host_offsets = nm_allocate(8192 * sizeof *made.host_offsets); /* lives until the program ends */
+    int32_t *ids = nm_allocate(65536 * sizeof *ids);
     for (int32_t i = 0; i < 65536; i++)
-        made.ids[i] = (int32_t)((uint32_t)i * 2654435761u >> 8) % BENCH_WORDS;
+        ids[i] = (int32_t)((uint32_t)i * 2654435761u >> 8) % BENCH_WORDS;
+    nm_backend_upload(made.cpu, made.ids, ids, 65536 * sizeof *ids);
+    free(ids);
     return made;
 }
 
 /* Buffers of kernels and norms; training allocates its own memory. */
 static void fill(const bench *on)
 {
-    for (int i = 0; i < BENCH_BUFFERS; i++)
+    float *host = nm_allocate(bench_floats * sizeof *host);
+    for (int i = 0; i < BENCH_BUFFERS; i++) {
         for (size_t j = 0; j < bench_floats; j++)
-            on->data[i][j] = (float)(((j * 2654435761u + (size_t)i) >> 7) % 1000 + 1) / 1000;
+            host[j] = (float)(((j * 2654435761u + (size_t)i) >> 7) % 1000 + 1) / 1000;
+        nm_backend_upload(on->cpu, on->data[i], host, bench_floats * sizeof *host);
+    }
+    free(host);
 }
 
 static json_t *describe(const bench *on)
@@ -210,8 +239,11 @@ int main(int argc, char **argv)
             bench_table_profile(parts[i]);
         fflush(stdout);
         json_object_set_new(all, part_names[i], parts[i]);
+        /* A run that is cut off leaves what it has measured. */
+        if (options.json && strcmp(options.json, "-"))
+            write_json(all, options.json);
     }
-    if (options.json)
+    if (options.json && !strcmp(options.json, "-"))
         write_json(all, options.json);
     json_decref(all);
     nm_backend_free(on.ref);

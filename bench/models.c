@@ -19,13 +19,14 @@ enum { SPECIAL = 4, EOS = 2, LONGEST = 120, SENTENCES = 4000, DECODED_TOKENS = 2
 
 typedef struct model_case {
     const char *preset, *max_tokens;
-    bool quick, scaling;
+    bool quick, scaling, all; /* all: with --all only */
 } model_case;
 
-static const model_case model_cases[] = {{"small", "2048", true, true},
-                                         {"small", "4096", false, false},
-                                         {"iwslt", "2048", false, false},
-                                         {"iwslt", "4096", false, true}};
+static const model_case model_cases[] = {
+    {"small", "2048", true, true, false},   {"small", "4096", false, false, false},
+    {"iwslt", "2048", false, false, false}, {"iwslt", "4096", false, true, false},
+    {"iwslt", "16384", false, false, true}, {"base", "4096", false, false, true},
+    {"base", "16384", false, false, true}};
 
 static double draw(uint32_t site, uint64_t index)
 {
@@ -135,6 +136,10 @@ static nm_options *options_of(const bench *on, const model_case *c, const char *
     set(options, "train.max_tokens", c->max_tokens);
     set(options, "device.threads", threads);
     set(options, "device.isa", on->options->isa);
+    set(options, "device.backend", on->options->backend);
+    set(options, "device.ordinal", on->options->ordinal);
+    set(options, "device.gemm", on->options->gemm);
+    set(options, "device.cache", on->options->cache);
     set(options, "device.precision", on->options->precision);
     set(options, "device.profile", "true");
     for (int i = 0; i < on->options->n_settings; i++)
@@ -261,7 +266,7 @@ static json_t *measure_decoding(const bench *on, const model_run *m, int beam, s
     nm_error err;
     if (nm_decoder_create(&d.decoder, &model, 1, &how, &words, &err) != NM_OK)
         bench_fail("%s", err.text);
-    double seconds = bench_time(run_decoding, &d, 5, on->options->quick ? 0 : 2);
+    double seconds = bench_time(on, run_decoding, &d, 5, on->options->quick ? 0 : 2);
     nm_decoder_free(d.decoder);
     for (size_t i = 0; i < n; i++)
         free((void *)(uintptr_t)d.sources[i].ids);
@@ -351,7 +356,8 @@ json_t *bench_models(const bench *on, bench_model_part part)
         const model_case *c = &model_cases[i];
         /* decoding does not depend on max_tokens */
         bool again = part == BENCH_DECODING && !strcmp(done, c->preset);
-        if (again || (on->options->quick && !c->quick) || (part == BENCH_SCALING && !c->scaling))
+        if (again || (c->all && !on->options->all) || (on->options->quick && !c->quick) ||
+            (part == BENCH_SCALING && !c->scaling))
             continue;
         if (part == BENCH_SCALING)
             json_array_append_new(out, measure_scaling(on, c));

@@ -41,11 +41,13 @@ static pair time_norm(const bench *on, nm_backend *backend, const nm_norm_type *
             double start = bench_now();
             nm_status status = nm_norm_forward(norm, rows, on->data[0], on->data[3], &err);
             if (back && status == NM_OK) {
+                bench_wait(on);
                 start = bench_now();
                 status = nm_norm_backward(norm, on->data[5], on->data[6], &err);
             }
             if (status != NM_OK)
                 bench_fail("%s", err.text);
+            bench_wait(on);
             if (n >= 0)
                 times[n] = bench_now() - start;
         }
@@ -72,7 +74,9 @@ static json_t *measure(const bench *on, const nm_norm_type *type, int32_t rows, 
     bool quick = on->options->quick;
     double bytes = (double)rows * width * sizeof(float);
     *taken = time_norm(on, on->cpu, type, rows, width, quick ? 0.02 : 0.4);
-    pair plain = time_norm(on, on->ref, type, rows / FEWER, width, 0);
+    pair plain = {0};
+    if (!on->device)
+        plain = time_norm(on, on->ref, type, rows / FEWER, width, 0);
     return json_pack("{ss s[ii] so so}", "norm", type->name, "shape", rows, width, "forward",
                      direction(taken->forward, 2 * bytes, &copy[0], plain.forward * FEWER, layer.forward),
                      "backward",
@@ -101,7 +105,9 @@ json_t *bench_norms(const bench *on)
 {
     json_t *out = json_array();
     size_t n = on->options->quick ? 1 : sizeof norm_shapes / sizeof *norm_shapes;
-    for (size_t i = 0; i < n; i++)
-        measure_shape(on, norm_shapes[i].rows, norm_shapes[i].width, out);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t rows = norm_shapes[i].rows, most = on->options->rows;
+        measure_shape(on, rows < most ? rows : most, norm_shapes[i].width, out);
+    }
     return out;
 }

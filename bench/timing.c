@@ -25,16 +25,27 @@ double bench_median(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-double bench_time(void (*f)(void *context), void *context, int least, double budget)
+void bench_wait(const bench *on)
 {
-    enum { MOST = 101 };
+    float ignored;
+    if (on->device)
+        nm_backend_download(on->cpu, &ignored, on->data[0], sizeof ignored);
+}
+
+double bench_time(const bench *on, void (*f)(void *context), void *context, int least, double budget)
+{
+    enum { MOST = 101, CALLS = 10 };
     double times[MOST], begin = bench_now();
+    const int calls = on->device && !on->options->quick ? CALLS : 1;
     int n = 0;
     f(context); /* warm-up: allocates memory, fills caches */
+    bench_wait(on);
     while (n < MOST && (n < least || bench_now() - begin < budget)) {
         double start = bench_now();
-        f(context);
-        times[n++] = bench_now() - start;
+        for (int i = 0; i < calls; i++)
+            f(context);
+        bench_wait(on);
+        times[n++] = (bench_now() - start) / calls;
     }
     return bench_median(times, n);
 }

@@ -857,13 +857,17 @@ enum {
 };
 
 typedef struct nm_backend_options {
-    const char *name;  /* "ref", "cpu" or "emulated" (docs/gpu.md) */
-    nm_dtype dtype;    /* cpu, emulated: NM_F32 only */
+    const char *name;  /* "ref", "cpu", "emulated" or "cuda" (docs/gpu.md) */
+    nm_dtype dtype;    /* cpu, emulated, cuda: NM_F32 only */
     const char *isa;   /* cpu: a CPU level: "auto", "base", "avx2", ...; all are listed in docs/concepts.md */
     bool bf16;         /* matrix multiplications on bf16 operands; NM_F32 only */
     int32_t threads;   /* 0: one per core, at most the CPU limit of control groups */
     bool fenced;       /* ref: memory is accessible only while a kernel runs (for tests) */
     bool fallback_ref; /* kernels that the backend lacks are those of ref; otherwise it cannot be created */
+    bool tf32;         /* cuda: matrix multiplications on operands rounded to tf32 */
+    bool own_gemm;     /* cuda: matrix multiplications by Norma's kernel, with the bits of `emulated` */
+    int32_t ordinal;   /* cuda: number of the GPU */
+    const char *cache; /* cuda: folder of compiled kernels, which is created; NULL: none */
 } nm_backend_options;
 
 struct nm_backend {

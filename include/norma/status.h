@@ -28,7 +28,8 @@ extern "C" {
     S(MEMORY, 6, "out of memory")                                                                            \
     S(UNSUPPORTED, 7, "not supported here")                                                                  \
     S(DIVERGED, 8, "divergence: a value is not finite, or the loss exceeds the divergence threshold")        \
-    S(INTERRUPTED, 9, "interrupted")
+    S(INTERRUPTED, 9, "interrupted")                                                                         \
+    S(DEVICE, 10, "the GPU or its driver failed")
 
 typedef enum nm_status {
 #define S(name, code, text) NM_##name = code,

@@ -7,8 +7,9 @@ computes scores, and ``norma.Run`` reads a run folder. Errors are subclasses of 
 """
 import typing as _typing
 
-from ._library import (DivergedError, Error, FileError, FormatError, MismatchError, MissingFileError,
-                       OutOfMemoryError, UnsupportedError, UsageError, library as _library_of_package)
+from ._library import (DeviceError, DivergedError, Error, FileError, FormatError, MismatchError,
+                       MissingFileError, OutOfMemoryError, UnsupportedError, UsageError,
+                       library as _library_of_package)
 from ._commands import Recipe, Report, Rows, baseline, convert, inspect, recipes, report, tokenize
 from ._comparisons import Comparison, compare
 from ._display import Display
@@ -21,14 +22,14 @@ from ._records import Progress, Validation
 from ._runs import Callbacks, Log, Run, train
 from ._scores import Interval, Paired, Scorer, Scores, score
 
-__all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "Display", "DivergedError", "Error",
-           "FileError", "FormatError", "ImageClassifier", "Interval", "LanguageModel", "LineScore", "Log",
-           "MismatchError", "MissingFileError", "Norm", "NormOption", "NormType", "OutOfMemoryError",
-           "Paired", "Perplexity", "Prepared", "PreparedSide", "PreparedSplit", "Progress", "Recipe",
-           "Report", "Rows", "Run", "Scorer", "Scores", "Span", "Tagged", "Tagger", "Translation",
-           "Translations", "Translator", "UnsupportedError", "UsageError", "Validation", "Word", "baseline",
-           "compare", "convert", "inspect", "load", "norm_types", "prepare", "recipes", "report", "score",
-           "tokenize", "train"]
+__all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DeviceError", "Display",
+           "DivergedError", "Error", "FileError", "FormatError", "ImageClassifier", "Interval",
+           "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
+           "NormType", "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide",
+           "PreparedSplit", "Progress", "Recipe", "Report", "Rows", "Run", "Scorer", "Scores", "Span",
+           "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError", "UsageError",
+           "Validation", "Word", "baseline", "compare", "convert", "inspect", "load", "norm_types",
+           "prepare", "recipes", "report", "score", "tokenize", "train"]
 
 if _typing.TYPE_CHECKING:
     __version__: str

@@ -36,7 +36,7 @@ from ._records import (BackendOptions, ErrorText, IntervalStruct, NormSite, Pair
                        TrainingEvents, WordStruct, ComparisonEvents)
 
 __all__ = ["Error", "UsageError", "FileError", "FormatError", "MismatchError", "OutOfMemoryError",
-           "UnsupportedError", "DivergedError", "library", "check"]
+           "UnsupportedError", "DivergedError", "DeviceError", "library", "check"]
 
 
 # ---- errors ----
@@ -107,12 +107,17 @@ class DivergedError(Error, ArithmeticError):
     status = 8
 
 
+class DeviceError(Error, RuntimeError):
+    """The GPU or its driver failed."""
+    status = 10
+
+
 for _kind in (Error, UsageError, FileError, MissingFileError, FormatError, MismatchError, OutOfMemoryError,
-              UnsupportedError, DivergedError):
+              UnsupportedError, DivergedError, DeviceError):
     _kind.__module__ = __name__.rpartition(".")[0]  # in tracebacks and pickles: norma.UsageError
 
 _ERRORS = {kind.status: kind for kind in (UsageError, FileError, FormatError, MismatchError, OutOfMemoryError,
-                                          UnsupportedError, DivergedError)}
+                                          UnsupportedError, DivergedError, DeviceError)}
 
 
 def error_of(status: int, text: str) -> BaseException:

@@ -21,6 +21,7 @@ from typing import (
     overload,
 )
 
+from ._device import with_device
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
 from ._library import (
@@ -79,7 +80,7 @@ def _option_pairs(options: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
     """Names and values of options as texts."""
     if not isinstance(options, Mapping):
         raise UsageError(f"options = {options!r}: expected a dict")
-    for name, value in options.items():
+    for name, value in with_device(options).items():
         for one in value if name in _REPEATED and isinstance(value, (list, tuple)) else [value]:
             yield name, _option_text(name, one)
 
@@ -229,7 +230,7 @@ class Translator(_Model):
     ``Translator("runs/x", beam=4, nbest=2)`` or ``Translator("runs/x", {"device.threads": 1})``.
     device.threads is the number of threads of one call; 0 (default): one per core. ``alignment=True`` adds
     the words of each translation and the source words to which they are aligned; ``search="sample"`` samples
-    ``nbest`` translations.
+    ``nbest`` translations. ``device="cuda"`` or ``"cuda:1"`` computes on a GPU, for all models.
 
     UsageError: unknown option or value; FileError, FormatError: the file; UnsupportedError: a model of
     another task; MismatchError: models with different dictionaries.

@@ -47,6 +47,10 @@ class BackendOptions(Structure):
         ("threads", c_int32),
         ("fenced", c_bool),
         ("fallback_ref", c_bool),
+        ("tf32", c_bool),
+        ("own_gemm", c_bool),
+        ("ordinal", c_int32),
+        ("cache", c_char_p),
     ]
 
 

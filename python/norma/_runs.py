@@ -246,7 +246,8 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
     bitwise identical to those of the program.
 
     recipe: path of a recipe, the name of one that comes with Norma, or the text of one. settings: options by
-    name, ``{"train.updates": 1000, "model.norm": "power"}``. data: the splits ``train``, and perhaps
+    name, ``{"train.updates": 1000, "model.norm": "power"}``,
+    or ``{"device": "cuda"}`` to train on a GPU. data: the splits ``train``, and perhaps
     ``validation`` and ``test``, each a list or a Hugging Face dataset: of texts, pairs (text, label),
     (source, target) or (tokens, tags), or of dicts, from which ``columns`` chooses; for translation,
     ``columns`` are the languages. They are written to the folder; preparation: options of ``norma.prepare``.

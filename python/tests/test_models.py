@@ -1103,3 +1103,18 @@ def test_a_log_is_finite():
     assert list(log["train"]["loss"]) == [2.0, 1.0] and set(dict(log)) == {"start", "train"}
     with pytest.raises(TypeError):
         log[0]
+
+
+def test_device(monkeypatch, tmp_path):
+    from norma._device import with_device
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cuda = {"beam": 2, "device.backend": "cuda", "device.cache": str(tmp_path / "norma")}
+    assert with_device({"beam": 2, "device": "cuda"}) == cuda
+    assert with_device({"device": "cuda:1", "beam": 2}) == {**cuda, "device.ordinal": "1"}
+    assert with_device({"device": "cpu"}) == {"device.backend": "cpu"}
+    assert with_device({"device.backend": "ref"}) == {"device.backend": "ref"}
+    for wrong in ("gpu", "cuda:", "cuda:x", 1, "cuda:1 "):
+        with pytest.raises(norma.UsageError, match="device = "):
+            with_device({"device": wrong})
+    with pytest.raises(norma.UsageError, match="expected one of them"):
+        with_device({"device": "cuda", "device.backend": "cpu"})

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The backend `emulated`, without a kernel of another backend: a tiny training run of every task has the losses of `ref` within
-# float tolerance, and its models translate, tag and generate as on `ref`.
+# float tolerance, and its models translate, tag and generate as on `ref`. The backend `cuda` on the stub of NVIDIA's libraries
+# (tests/support/cuda_stub.h) has the losses and translations of `emulated`.
 set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
+export LD_LIBRARY_PATH=${BUILD:?}/tests/cuda_stub XDG_CACHE_HOME=$PWD/cache
 make_pairs train 60 1
 make_pairs valid 6 2
 "$NORMA" prepare --train train --valid valid --source-lang de --target-lang en --bpe-merges 20 --output pairs 2>err ||
@@ -53,10 +55,11 @@ image=(image --data.train images --data.valid images --data.size 8 --data.batch 
     --train.updates 3 --train.log_every 1)
 
 compared=0
-compare() { # NAME ARGUMENTS...: the same run on both backends
+compare() { # NAME ARGUMENTS...: the same run on all backends
     local name=$1 backend
     shift
-    for backend in ref emulated; do
+    for backend in ref emulated cuda; do
+        [ $backend = cuda ] && set -- "$@" --device.gemm own
         "$NORMA" train "$@" --device.backend $backend --run.folder "$name.$backend" >out 2>err ||
             fail "$name on $backend: $(tail -n 3 err)"
         perl -ne 'print "$1\n" if /"type":"train".*"(?:loss|nll)":([-0-9.e+]*)/' "$name.$backend/log.jsonl" >"$name.$backend.losses"
@@ -67,6 +70,7 @@ compare() { # NAME ARGUMENTS...: the same run on both backends
         { difference = $1 - $2; if (difference < 0) difference = -difference
           if (!(difference <= 2e-5 * $1)) { print name ": " $0; bad++ } }
         END { exit bad > 0 || NR != 3 }' || fail "$name: the losses differ"
+    same "$name.emulated.losses" "$name.cuda.losses"
     [ "$(sort -u "$name.ref.losses" | wc -l)" = 3 ] || fail "$name: the loss does not change"
     compared=$((compared + 1))
 }
@@ -84,11 +88,14 @@ compare batch "${image[@]}" --model.norm batch
 # ---- inference ----
 head -n 4 valid.de >input
 for precision in float int8; do
-    for backend in ref emulated; do
-        "$NORMA" translate layer.ref input --backend $backend --precision $precision --beam 2 >$precision.$backend 2>err ||
+    for backend in ref emulated cuda; do
+        gemm=()
+        [ $backend = cuda ] && gemm=(--gemm own)
+        "$NORMA" translate layer.ref input --backend $backend "${gemm[@]}" --precision $precision --beam 2 >$precision.$backend 2>err ||
             fail "translate on $backend in $precision: $(cat err)"
     done
     same $precision.ref $precision.emulated
+    same $precision.ref $precision.cuda
     [ "$(wc -l <$precision.ref)" = 4 ] || fail "translate in $precision: $(wc -l <$precision.ref) lines"
 done
-echo "e2e_emulated: $compared runs on both backends"
+echo "e2e_emulated: $compared runs on three backends"

@@ -199,7 +199,7 @@ void check_guided_attention(pair *p, size z)
             keys[g] = 2 * (g - offsets[i]); /* every sequence has at least 6 keys */
     pair_list starts = pair_list_of(p, offsets, ((size_t)z.rows + 1) * sizeof *offsets);
     pair_list given = pair_list_of(p, keys, ((size_t)offsets[z.rows] + 1) * sizeof *keys);
-    pair_list loss = pair_list_of(p, (double[]){7}, sizeof(double));
+    pair_list loss = pair_list_of(p, (double[]){7, 7}, 2 * sizeof(double));
     BOTH(p, guided_attention, .q = mat_slice(p, in.q, 0, width).m[s], .k = mat_slice(p, in.k, 0, width).m[s],
          .q_packing = &in.q_packing.side[s], .k_packing = &in.k_packing.side[s], .scale = in.scale,
          .weight = 0.7, .grad_scale = 0.5, .offsets = starts.memory[s], .keys = given.memory[s],

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/cache_folder.h"
 #include "base/edit_distance.h"
 #include "cli/cli.h"
 #include "cli/map_fault.h"
@@ -182,6 +183,20 @@ static void end_with_parent(void)
         _exit(NM_INTERRUPTED);
 }
 
+/* $XDG_CACHE_HOME/norma, or ~/.cache/norma (XDG Base Directory Specification) */
+static void set_cache_folder(void)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    char *path = NULL;
+    if (cache && *cache == '/')
+        path = nm_format("%s/norma", cache);
+    else if (home && *home == '/')
+        path = nm_format("%s/.cache/norma", home);
+    if (path)
+        nm_cache_folder_set(path);
+    free(path);
+}
+
 /* If a standard descriptor is closed, the next opened file would get its number, and messages or results
  * would be written to that file. Therefore a closed descriptor is opened in the opposite direction, so that
  * using it fails. */
@@ -215,6 +230,7 @@ int main(int argc, char **argv)
     start_with_short_spin(argv);
     nm_cli_handle_map_faults();
     nm_memory_init_json();
+    set_cache_folder();
 #ifdef __GLIBC__
     on_exit(explain_lack_of_threads, NULL);
 #endif

@@ -9,6 +9,7 @@
 #include "backend/backend_private.h"
 #include "backend/cpu/cpu.h"
 #include "backend/device/launch.h"
+#include "backend/device/target.h"
 #include "backend/ref/ref.h"
 #include "base/machine.h"
 #include "base/memory.h"
@@ -24,7 +25,8 @@ typedef struct backend_row {
 
 static const backend_row backend_rows[] = {{"ref", nm_ref_backend_init, true, false},
                                            {"cpu", nm_cpu_backend_init, false, true},
-                                           {"emulated", nm_emulated_backend_init, false, false}};
+                                           {"emulated", nm_emulated_backend_init, false, false},
+                                           {"cuda", nm_cuda_backend_init, false, false}};
 
 static const backend_row *find_row(const char *name)
 {
@@ -48,6 +50,9 @@ static nm_status fill_missing_kernels(nm_backend *made, const nm_backend_options
     }
     NM_KERNELS(K)
 #undef K
+    if (first && nm_backend_inside(made)->target)
+        return nm_fail(err, NM_UNSUPPORTED, "backend %s lacks %d kernels, such as %s", made->name, *missing,
+                       first);
     if (first && !options->fallback_ref)
         return nm_fail(
             err, NM_UNSUPPORTED,
@@ -61,7 +66,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     *backend = NULL;
     const backend_row *row = find_row(options->name);
     if (!row)
-        return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu, emulated)",
+        return nm_fail(err, NM_USAGE, "unknown backend '%s' (available: ref, cpu, emulated, cuda)",
                        options->name ? options->name : "");
     if (options->fenced && !row->plain)
         return nm_fail(err, NM_UNSUPPORTED, "backend %s has no fenced mode; use backend ref", row->name);
@@ -112,6 +117,15 @@ nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, in
     inside->plain = main->plain;
     inside->levels = main->levels;
     inside->main = main->main ? main->main : main;
+    inside->n_fallback = main->n_fallback;
+    if (main->target) {
+        nm_status status = main->target->create_worker(main->device, &inside->device, err);
+        if (status != NM_OK) {
+            nm_backend_free(made);
+            return status;
+        }
+        inside->target = main->target;
+    }
     *worker = made;
     return NM_OK;
 }
@@ -121,6 +135,8 @@ void nm_backend_free(nm_backend *backend)
     if (!backend)
         return;
     nm_backend_private *inside = nm_backend_inside(backend);
+    if (inside->target)
+        inside->target->close(inside->device);
     for (size_t i = 0; i < inside->n_regions; i++)
         munmap(inside->regions[i].base, inside->regions[i].bytes);
     for (int i = 0; i < NM_SCRATCH_SLOTS; i++)
@@ -173,7 +189,8 @@ void nm_backend_write(nm_backend *backend, void *device, const double *values, s
 
 const void *nm_backend_view(const nm_backend *backend, const void *device)
 {
-    return nm_backend_inside(backend)->fenced ? NULL : device;
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return inside->fenced || inside->target ? NULL : device;
 }
 
 void nm_backend_dry_run(nm_backend *backend, bool on)
@@ -205,7 +222,10 @@ void nm_backend_describe(const nm_backend *backend, char *text, size_t bytes)
 
 const char *nm_backend_training_level(const nm_backend *backend)
 {
-    if (!nm_backend_inside(backend)->levels)
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    if (inside->target)
+        return inside->target->level(inside->device);
+    if (!inside->levels)
         return backend->name;
     return strcmp(backend->isa, "base") ? "avx2" : "base";
 }
@@ -219,7 +239,7 @@ const char *nm_backend_warning(const nm_backend *backend)
 {
     if (nm_backend_lacks_threads(backend))
         return "the system cannot start as many threads as requested: fewer are used";
-    if (backend->threads <= nm_machine_cpus())
+    if (backend->threads <= nm_machine_cpus() || nm_backend_inside(backend)->target)
         return "";
     return "more threads than cores: expect lower throughput";
 }

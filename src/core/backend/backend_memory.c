@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 
 #include "backend/backend_private.h"
+#include "backend/device/target.h"
+#include "backend/device_memory.h"
+#include "base/machine.h"
 #include "base/memory.h"
 
 enum { HUGE_PAGE = 2 << 20, HUGE_MIN_BYTES = 2 * HUGE_PAGE };
@@ -18,6 +21,8 @@ nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     *memory = NULL;
+    if (inside->target)
+        return inside->target->alloc(inside->device, bytes, memory, err);
     size_t size = bytes ? bytes : 1; /* mmap rejects 0 bytes */
     int access = inside->fenced ? PROT_NONE : PROT_READ | PROT_WRITE;
     void *base = mmap(NULL, size, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -40,10 +45,25 @@ static nm_region *find_region(nm_backend_private *inside, const void *memory)
     return &inside->regions[i];
 }
 
+static nm_status move_device_memory(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    const size_t before = inside->target->bytes_of(inside->device, *memory);
+    void *moved;
+    NM_ASSERT(bytes >= before);
+    NM_TRY(inside->target->alloc(inside->device, bytes, &moved, err));
+    nm_backend_copy(backend, moved, *memory, before);
+    inside->target->dealloc(inside->device, *memory);
+    *memory = moved;
+    return NM_OK;
+}
+
 nm_status nm_backend_realloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
 {
     if (!*memory)
         return nm_backend_alloc(backend, bytes, memory, err);
+    if (nm_backend_inside(backend)->target)
+        return move_device_memory(backend, bytes, memory, err);
     nm_region *region = find_region(nm_backend_inside(backend), *memory);
     NM_ASSERT(bytes >= region->bytes);
     void *base = mremap(region->base, region->bytes, bytes, MREMAP_MAYMOVE);
@@ -61,9 +81,43 @@ void nm_backend_dealloc(nm_backend *backend, void *memory)
     if (!memory)
         return;
     nm_backend_private *inside = nm_backend_inside(backend);
+    if (inside->target) {
+        inside->target->dealloc(inside->device, memory);
+        return;
+    }
     nm_region *region = find_region(inside, memory);
     munmap(memory, region->bytes);
     *region = inside->regions[--inside->n_regions];
+}
+
+nm_status nm_backend_reserve(nm_backend *backend, size_t bytes, void **memory, nm_error *err)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return inside->target ? inside->target->reserve(inside->device, bytes, memory, err)
+                          : nm_backend_alloc(backend, bytes, memory, err);
+}
+
+bool nm_backend_commit(nm_backend *backend, void *memory, size_t bytes)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return !inside->target || inside->target->commit(inside->device, memory, bytes);
+}
+
+bool nm_backend_memory_is_separate(const nm_backend *backend)
+{
+    return nm_backend_inside(backend)->target != NULL;
+}
+
+nm_status nm_backend_check(nm_backend *backend, nm_error *err)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return inside->target ? inside->target->check(inside->device, err) : NM_OK;
+}
+
+size_t nm_backend_memory(const nm_backend *backend)
+{
+    const nm_backend_private *inside = nm_backend_inside(backend);
+    return inside->target ? inside->target->memory(inside->device) : nm_machine_memory();
 }
 
 void *nm_backend_scratch(nm_backend *backend, int slot, size_t bytes)

@@ -5,12 +5,14 @@
 
 #include "norma/backend.h"
 
+struct nm_device_target;
+
 typedef struct nm_region {
     void *base;
     size_t bytes;
 } nm_region;
 
-enum { NM_SCRATCH_SLOTS = 6 };
+enum { NM_SCRATCH_SLOTS = 8 };
 
 typedef struct nm_packed_weight {
     nm_mat weight;
@@ -41,6 +43,9 @@ typedef struct nm_backend_private {
     bool plain;     /* the reference kernels only */
     bool levels;    /* has CPU levels */
     int n_fallback; /* kernels that the backend lacks, which are those of ref */
+    /* A device with its own memory (device/target.h), or NULL */
+    const struct nm_device_target *target;
+    void *device;
     nm_profiling profiling;
 } nm_backend_private;
 

@@ -7,9 +7,10 @@
 
 #define NM_PRECISIONS(C)                                                                                     \
     C(NM_PRECISION_FLOAT, "float")                                                                           \
+    C(NM_PRECISION_TF32, "tf32") /* cuda */                                                                  \
     C(NM_PRECISION_BF16, "bf16")                                                                             \
     C(NM_PRECISION_INT8, "int8")                                                                             \
-    C(NM_PRECISION_AUTO, "auto") /* bf16 if the CPU computes faster in bf16, otherwise float */
+    C(NM_PRECISION_AUTO, "auto") /* bf16 if it is faster on this CPU or GPU, otherwise float */
 NM_CHOICES(nm_precision, NM_PRECISIONS);
 
 typedef struct nm_device_config {
@@ -17,7 +18,10 @@ typedef struct nm_device_config {
     const char *fallback;   /* ref: kernels that the backend lacks are those of ref */
     nm_precision precision; /* of matrix multiplications; int8: of linear layers at inference */
     int64_t threads;        /* 0: all cores */
-    int64_t memory_mib;     /* limit for a training step; 0: nm_machine_memory */
+    int64_t ordinal;        /* cuda: number of the GPU */
+    const char *gemm;       /* cuda: cublas, own */
+    const char *cache;      /* cuda: folder of compiled kernels, auto or none */
+    int64_t memory_mib;     /* limit for a training step; 0: nm_backend_memory */
     bool fold;    /* fold norms that are affine per feature into the linear layers that follow them */
     bool profile; /* time every kernel */
 } nm_device_config;
@@ -37,7 +41,7 @@ nm_status nm_device_choose_precision(nm_options *options, nm_error *err);
  * Errors: those of nm_backend_create. Free with nm_backend_free. */
 nm_status nm_device_open(const nm_device_config *device, nm_backend **backend, nm_error *err);
 
-/* Bytes that a training step may use: memory_mib, or nm_machine_memory. */
-size_t nm_device_memory_bytes(const nm_device_config *device);
+/* Bytes that a training step may use: memory_mib, or nm_backend_memory. */
+size_t nm_device_memory_bytes(const nm_device_config *device, const nm_backend *backend);
 
 #endif

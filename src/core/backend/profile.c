@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/backend_private.h"
+#include "backend/device/target.h"
 #include "base/clock.h"
 
 typedef struct work {
@@ -155,6 +156,9 @@ static void end_call(nm_backend *b, int kernel, double began, work done)
     nm_profiling *profiling = &nm_backend_inside(b)->profiling;
     if (--profiling->depth)
         return;
+    const nm_backend_private *inside = nm_backend_inside(b);
+    if (inside->target)
+        inside->target->finish(inside->device);
     nm_kernel_time *time = &profiling->times[kernel];
     time->seconds += nm_clock() - began;
     time->flops += done.flops;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device_memory.h"
 #include "decode/incremental.h"
 #include "decode/token_sampling.h"
 
@@ -447,6 +448,7 @@ static nm_status run_batch(nm_sampler *self, const nm_sampler_prompts *prompts, 
         NM_TRY(nm_check_stop(stop, err));
         NM_TRY(advance(self, b, at, stop, &hidden, err));
         NM_TRY(sample_tokens(self, prompts, b, at, hidden, err));
+        NM_TRY(nm_backend_check(self->model->backend, err));
         remove_ended(b);
     }
     return NM_OK;

@@ -1,5 +1,6 @@
 /* Hidden vectors are processed in blocks of rows, which bounds the memory for logits. */
 #include "decode/token_scorer.h"
+#include "backend/device_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -456,5 +457,5 @@ nm_status nm_token_scorer_step(nm_token_scorer *scorer, const nm_decode_step *st
                                                 : fetch_all(scorer, logits, &block, step, err);
     }
     free(hidden);
-    return status;
+    return status == NM_OK ? nm_backend_check(scorer->backend, err) : status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/bf16.h"
+#include "backend/device_memory.h"
 #include "backend/int8.h"
 #include "norma/norm_type.h"
 
@@ -151,7 +152,7 @@ nm_status nm_model_file_add(nm_safetensors_writer *writer, const nm_model *model
 {
     NM_TRY(add_params(writer, &model->params, format, copies, err));
     add_norms(writer, &model->params, copies);
-    return NM_OK;
+    return nm_backend_check(model->backend, err);
 }
 
 static nm_status load_vector(const nm_safetensors *file, const char *name, nm_backend *backend, void *device,

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/device_memory.h"
 #include "base/memory.h"
 #include "base/safetensors.h"
 #include "norm/common.h"
@@ -20,6 +21,7 @@ typedef struct block {
 } block;
 
 struct nm_norm_pass {
+    nm_backend *backend;
     nm_norm_call call;                                       /* the last one */
     enum pass_mode { NO_FORWARD, TRAINING, INFERENCE } mode; /* of the last forward pass */
     block blocks[MAX_BLOCKS];
@@ -35,8 +37,20 @@ typedef struct standalone {
     nm_norm_pass *pass; /* of nm_norm_forward, nm_norm_backward and nm_norm_infer */
 } standalone;
 
-static void *aligned_memory(size_t bytes)
+/* Memory of the backend: host memory, unless the host cannot access that of the device */
+static void free_memory(nm_backend *backend, void *memory)
 {
+    if (nm_backend_memory_is_separate(backend))
+        nm_backend_dealloc(backend, memory);
+    else
+        free(memory);
+}
+
+static void *aligned_memory(nm_backend *backend, size_t bytes)
+{
+    void *memory;
+    if (nm_backend_memory_is_separate(backend))
+        return nm_backend_alloc(backend, bytes, &memory, NULL) == NM_OK ? memory : NULL;
     size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return rounded < bytes ? NULL : aligned_alloc(ALIGNMENT, rounded ? rounded : ALIGNMENT);
 }
@@ -48,8 +62,8 @@ static void *alloc_block(void *allocator, size_t bytes)
     NM_ASSERT(pass->n_used < MAX_BLOCKS);
     block *next = &pass->blocks[pass->n_used++];
     if (!pass->exhausted && next->bytes < bytes) {
-        free(next->data);
-        next->data = aligned_memory(bytes);
+        free_memory(pass->backend, next->data);
+        next->data = aligned_memory(pass->backend, bytes);
         next->bytes = next->data ? bytes : 0;
         pass->exhausted = !next->data;
     }
@@ -94,21 +108,22 @@ static nm_status read_settings(standalone *owner, const char *name, const char *
 
 static nm_status alloc_vectors(nm_norm *norm, nm_error *err)
 {
-    size_t element = nm_dtype_bytes(((standalone *)norm->standalone)->backend->dtype);
+    nm_backend *backend = ((standalone *)norm->standalone)->backend;
+    size_t element = nm_dtype_bytes(backend->dtype);
     const nm_norm_shape *shape = &norm->shape;
     bool failed = false;
     for (int i = 0; i < shape->n_params; i++) {
         size_t bytes = (size_t)shape->params[i].length * element;
-        norm->params[i] = aligned_memory(bytes);
-        norm->param_grads[i] = shape->params[i].fixed ? NULL : aligned_memory(bytes);
+        norm->params[i] = aligned_memory(backend, bytes);
+        norm->param_grads[i] = shape->params[i].fixed ? NULL : aligned_memory(backend, bytes);
         failed |= !norm->params[i] || (!norm->param_grads[i] && !shape->params[i].fixed);
     }
     for (int i = 0; i < shape->n_state; i++) {
-        norm->state[i] = aligned_memory((size_t)shape->state[i].length * element);
+        norm->state[i] = aligned_memory(backend, (size_t)shape->state[i].length * element);
         failed |= !norm->state[i];
     }
     for (int i = 0; i < shape->n_statistics; i++) {
-        norm->statistics[i] = aligned_memory((size_t)norm->site.width * element);
+        norm->statistics[i] = aligned_memory(backend, (size_t)norm->site.width * element);
         failed |= !norm->statistics[i];
     }
     return failed ? nm_fail(err, NM_MEMORY, "norm '%s': out of memory", norm->site.name) : NM_OK;
@@ -147,13 +162,13 @@ void nm_norm_free(nm_norm *norm)
         return;
     standalone *owner = norm->standalone;
     for (int i = 0; i < NM_NORM_CAPACITY; i++) {
-        free(norm->params[i]);
-        free(norm->param_grads[i]);
+        free_memory(owner->backend, norm->params[i]);
+        free_memory(owner->backend, norm->param_grads[i]);
     }
     for (int i = 0; i < NM_NORM_CAPACITY; i++)
-        free(norm->state[i]);
+        free_memory(owner->backend, norm->state[i]);
     for (int i = 0; i < NM_NORM_CAPACITY; i++)
-        free(norm->statistics[i]);
+        free_memory(owner->backend, norm->statistics[i]);
     nm_norm_pass_free(owner->pass);
     nm_options_free(owner->options);
     free(owner->name);
@@ -164,6 +179,7 @@ void nm_norm_free(nm_norm *norm)
 nm_norm_pass *nm_norm_pass_create(nm_norm *norm)
 {
     nm_norm_pass *pass = nm_allocate(sizeof *pass);
+    pass->backend = ((standalone *)norm->standalone)->backend;
     pass->call.norm = norm;
     return pass;
 }
@@ -171,7 +187,7 @@ nm_norm_pass *nm_norm_pass_create(nm_norm *norm)
 void nm_norm_pass_free(nm_norm_pass *pass)
 {
     for (int i = 0; pass && i < MAX_BLOCKS; i++)
-        free(pass->blocks[i].data);
+        free_memory(pass->backend, pass->blocks[i].data);
     free(pass);
 }
 
@@ -423,9 +439,18 @@ static void add_vectors(nm_safetensors_writer *writer, nm_tensor_type type, cons
         nm_safetensors_add(writer, vectors[i].name, type, 1, &(int64_t){vectors[i].length}, memory[i]);
 }
 
+static nm_status check_host_memory(const nm_norm *norm, nm_error *err)
+{
+    if (!nm_backend_memory_is_separate(((standalone *)norm->standalone)->backend))
+        return NM_OK;
+    return nm_fail(err, NM_UNSUPPORTED, "norm '%s': its file needs a backend with host memory",
+                   norm->site.name);
+}
+
 nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err)
 {
     const nm_norm_shape *shape = &norm->shape;
+    NM_TRY(check_host_memory(norm, err));
     nm_safetensors_writer *writer = nm_safetensors_begin();
     char width[16];
     snprintf(width, sizeof width, "%d", norm->site.width);
@@ -494,6 +519,7 @@ nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err)
     nm_safetensors *file;
     tensor_copy copies[MAX_TENSORS];
     int count = 0;
+    NM_TRY(check_host_memory(norm, err));
     NM_TRY(nm_safetensors_open(&file, path, err));
     nm_status status = check_metadata(norm, file, err);
     if (status == NM_OK)

@@ -69,7 +69,7 @@ static void compact(nm_tape *tape, size_t mark, nm_tensor *out)
     }
     tape->device.used = mark;
     if (inside)
-        nm_arena_alloc(&tape->device, bytes);
+        nm_tape_alloc(tape, bytes);
 }
 
 /* Inference, and no instrument reads the intermediates. */

@@ -2,12 +2,14 @@
 
 #include <string.h>
 
+#include "backend/device_memory.h"
+
 enum { HOST_LIMIT = 1 << 30 };
 
 nm_status nm_tape_init(nm_tape *tape, nm_backend *backend, size_t device_bytes, nm_error *err)
 {
     *tape = (nm_tape){.backend = backend, .grad_scale = 1, .n_targets = 1};
-    NM_TRY(nm_backend_alloc(backend, device_bytes, &tape->memory, err));
+    NM_TRY(nm_backend_reserve(backend, device_bytes, &tape->memory, err));
     nm_arena_wrap(&tape->device, tape->memory, device_bytes);
     nm_arena_init(&tape->host, HOST_LIMIT);
     return NM_OK;
@@ -91,7 +93,7 @@ static void *alloc_block(nm_tape *tape, size_t bytes)
             tape->pool[i] = tape->pool[--tape->n_pool];
             return data;
         }
-    return nm_arena_alloc(&tape->device, bytes);
+    return nm_tape_alloc(tape, bytes);
 }
 
 static void free_block(nm_tape *tape, void *data, size_t bytes)
@@ -112,7 +114,15 @@ static size_t operand_bytes(const nm_tensor *tensor)
 
 void *nm_tape_alloc(nm_tape *tape, size_t bytes)
 {
-    return nm_arena_alloc(&tape->device, bytes);
+    void *block = nm_arena_alloc(&tape->device, bytes);
+    if (tape->memory && tape->device.used > tape->committed) {
+        if (!nm_backend_commit(tape->backend, tape->memory, tape->device.used)) {
+            tape->device.exhausted = true;
+            return NULL;
+        }
+        tape->committed = tape->device.used;
+    }
+    return block;
 }
 
 void *nm_tape_host(nm_tape *tape, size_t bytes)

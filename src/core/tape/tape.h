@@ -78,7 +78,8 @@ enum { NM_TAPE_MAX_NODES = 1 << 14, NM_TAPE_MAX_POOL = 256 };
 struct nm_tape {
     nm_backend *backend;
     nm_arena device, host;
-    void *memory; /* of the device arena; NULL if the arena grows */
+    void *memory;     /* of the device arena; NULL if the arena grows */
+    size_t committed; /* bytes of it that are memory (nm_backend_commit) */
     nm_node *nodes;
     int n_nodes;
     bool training;

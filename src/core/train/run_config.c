@@ -68,6 +68,8 @@ static const char *const changeable[] = {
     "device.profile",
     "device.fold",
     "device.memory_mib",
+    "device.ordinal",
+    "device.cache",
     "data.folder",
     "data.train",
     "data.valid",

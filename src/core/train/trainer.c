@@ -125,7 +125,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
      * largest batch, whose sides have equal lengths, and instruments allocate some memory. Pages that are not
      * accessed use address space only. */
     enum { RESERVE_FACTOR = 2, RESERVE_EXTRA = 64 << 20 };
-    size_t available = nm_device_memory_bytes(trainer->device);
+    size_t available = nm_device_memory_bytes(trainer->device, trainer->backend);
     bool recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
     nm_arena_init(&trainer->host, SIZE_MAX);
     nm_tape_init_dry(&trainer->tape, trainer->backend);

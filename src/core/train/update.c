@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "train/trainer_private.h"
+#include "backend/device_memory.h"
 
 /* train.balance_shards: balances the batches of each update, from state.batch, which is shard `shard` of its
  * update, to the end of the epoch. If an update contains shards of two epochs they are balanced within each
@@ -163,7 +164,7 @@ static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch,
                             .stop = nm_stop_is_set(trainer->callbacks.stop),
                             .whole_gradients = trainer->hooks_due,
                             .seconds = trainer->seconds_before + nm_clock() - trainer->started};
-    return NM_OK;
+    return nm_backend_check(b, err);
 }
 
 /* Whether the next update ends with a checkpoint, predicted from its number and its position in the epoch. */

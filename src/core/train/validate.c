@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "train/option_check.h"
+#include "backend/device_memory.h"
 #include "train/trainer_private.h"
 
 typedef struct validation_loss {
@@ -43,6 +44,7 @@ static nm_status compute_losses(nm_trainer *trainer, const nm_batches *batches, 
                            "out of memory for a validation batch of %d tokens: lower train.max_tokens",
                            batch.tokens);
         nm_backend_download(b, losses[i].sums, device_sums, sizeof losses[i].sums);
+        NM_TRY(nm_backend_check(b, err));
         losses[i].n_targets = batch.n_targets;
         losses[i].n_ignored = batch.n_ignored;
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "task/classification.h"
+#include "backend/device_memory.h"
 #include "tape/tape.h"
 
 enum { BATCH_TOKENS = 4096 }; /* maximum number of tokens per batch of several texts */
@@ -50,6 +51,7 @@ static nm_status run_batch(finder *self, const int64_t *examples, int32_t n, dou
     if (nm_tape_exhausted(&self->tape))
         return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.source.n_tokens);
     nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * (size_t)self->classes);
+    NM_TRY(nm_backend_check(self->model->backend, err));
     for (int32_t i = 0; i < n * self->classes; i++)
         if (!isfinite(probabilities[i]))
             return nm_fail(err, NM_DIVERGED, "the model's logits are not finite");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "backend/device_memory.h"
 #include "base/random.h"
 #include "data/prepare.h"
 #include "metric/classes.h"
@@ -414,6 +415,7 @@ static nm_status run_images(finder *self, const nm_image_set *set, size_t first,
     if (nm_tape_exhausted(&self->tape))
         return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d images", n);
     nm_backend_read(self->model->backend, probabilities, logits->data, (size_t)n * classes);
+    NM_TRY(nm_backend_check(self->model->backend, err));
     for (size_t i = 0; i < (size_t)n * classes; i++)
         if (!isfinite(probabilities[i]))
             return nm_fail(err, NM_DIVERGED, "the model's logits are not finite");

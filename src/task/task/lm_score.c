@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "task/lm_task.h"
+#include "backend/device_memory.h"
 
 typedef struct window {
     int64_t begin;          /* index of the first predicted token */
@@ -169,6 +170,7 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
             score_tokens(self, &space, &part, targets, token_nll + at);
         else
             NM_TRY(score_block(self, &part, targets, &nll, err));
+        NM_TRY(nm_backend_check(self->tape.backend, err));
         for (int32_t i = 0; by_logits && i < count; i++)
             nll += token_nll[at + i];
         if (!isfinite(nll))

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "backend/device_memory.h"
 #include "base/memory.h"
 
 typedef struct evaluation {
@@ -27,6 +28,7 @@ static nm_status measure_batch(evaluation *self, const nm_batches *batches, int6
     if (!device_sums)
         return nm_fail(err, NM_MEMORY, "out of memory for a batch of %d tokens", batch.tokens);
     nm_backend_download(self->model->backend, sums, device_sums, sizeof sums);
+    NM_TRY(nm_backend_check(self->model->backend, err));
     *loss = (batch_loss){sums[0], sums[1], batch.n_targets, batch.n_ignored};
     return NM_OK;
 }

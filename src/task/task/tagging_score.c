@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/c_locale.h"
+#include "backend/device_memory.h"
 #include "task/tag_chain.h"
 #include "metric/span_f1.h"
 #include "task/tagging.h"
@@ -60,6 +61,7 @@ static nm_status run_pieces(predictor *p, nm_error *err)
     free(scores);
     p->n = 0;
     p->tokens = 0;
+    NM_TRY(nm_backend_check(p->model->backend, err));
     return finite ? NM_OK : nm_fail(err, NM_DIVERGED, "the model's logits are not finite");
 }
 

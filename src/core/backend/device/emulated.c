@@ -29,18 +29,8 @@ static void emulated_zero(nm_backend *b, const nm_zero_args *args)
         memset(args->data, 0, args->bytes);
 }
 
-nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
+void nm_device_fill(nm_kernels *k)
 {
-#if !defined(__x86_64__) && !defined(__aarch64__)
-    return nm_fail(err, NM_UNSUPPORTED, "backend emulated needs an x86-64 or 64-bit Arm processor");
-#endif
-    if (options->dtype != NM_F32 || options->bf16)
-        return nm_fail(err, NM_UNSUPPORTED, "backend emulated computes in float32 only");
-    nm_kernels *k = &backend->k;
-    *k = (nm_kernels){.upload = emulated_upload,
-                      .download = emulated_download,
-                      .copy = emulated_copy,
-                      .zero = emulated_zero};
     nm_device_elementwise(k);
     nm_device_sequences(k);
     nm_device_norms(k);
@@ -48,5 +38,20 @@ nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options
     nm_device_loss(k);
     nm_device_attentions(k);
     nm_device_structures(k);
+}
+
+nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err)
+{
+#if !defined(__x86_64__) && !defined(__aarch64__)
+    return nm_fail(err, NM_UNSUPPORTED, "backend emulated needs an x86-64 or 64-bit Arm processor");
+#endif
+    if (options->dtype != NM_F32)
+        return nm_fail(err, NM_UNSUPPORTED, "backend emulated computes in float32 only");
+    nm_kernels *k = &backend->k;
+    *k = (nm_kernels){.upload = emulated_upload,
+                      .download = emulated_download,
+                      .copy = emulated_copy,
+                      .zero = emulated_zero};
+    nm_device_fill(k);
     return NM_OK;
 }

@@ -17,6 +17,12 @@ typedef uint16_t u16;
 typedef uint8_t u8;
 typedef int64_t i64;
 
+/* Where device addresses are: 0, or in a test the distance of another mapping, so that kernels that get host
+ * pointers crash. */
+#ifndef NM_EMULATOR_OFFSET
+#define NM_EMULATOR_OFFSET 0
+#endif
+
 typedef struct nm_device_kernel {
     const char *name;
     int threads;       /* of a block: a multiple of 32, at most 1,024 */

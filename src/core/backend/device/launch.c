@@ -2,18 +2,27 @@
 #include "backend/device/launch.h"
 
 #include "backend/backend_private.h"
+#include "backend/device/target.h"
 #include "base/random.h"
 
 void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
                       const void *args, size_t args_bytes)
 {
     NM_ASSERT(args_bytes == kernel->args_bytes);
-    if (blocks_x > 0 && blocks_y > 0)
+    const nm_backend_private *inside = nm_backend_inside(b);
+    if (blocks_x <= 0 || blocks_y <= 0)
+        return;
+    if (inside->target)
+        inside->target->launch(inside->device, kernel, blocks_x, blocks_y, args);
+    else
         nm_emulator_run(kernel, blocks_x, blocks_y, b->threads, args);
 }
 
 dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes)
 {
+    const nm_backend_private *inside = nm_backend_inside(b);
+    if (inside->target && !b->dry_run)
+        return inside->target->scratch(inside->device, slot, bytes);
     return nm_device_address(nm_backend_scratch(b, slot, bytes));
 }
 

@@ -1,6 +1,5 @@
 /* The device backend: nm_NAME_args become structs of device addresses (launch_*.c), with which kernels of the
- * dialect (dialect.h, kernels/) are launched. The only target is the emulator; docs/gpu.md lists what a GPU
- * needs. */
+ * dialect (dialect.h, kernels/) are launched, on the target of the backend (target.h) or by the emulator. */
 #ifndef NM_DEVICE_LAUNCH_H
 #define NM_DEVICE_LAUNCH_H
 
@@ -15,7 +14,17 @@ NM_DEVICE_KERNELS(K)
  * NM_UNSUPPORTED: double, bf16, a processor for which the emulator has no fibers. */
 nm_status nm_emulated_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
 
-/* Fill rows of the table, by family. */
+/* The backend `cuda`: the same rows on a GPU (docs/gpu.md).
+ * NM_UNSUPPORTED  a library is missing (the message names the command that installs it), there is no GPU, its
+ *     compute capability is below 8.0, or double
+ * NM_USAGE  no GPU of this number
+ * NM_DEVICE  the driver reported an error
+ * NM_MEMORY */
+nm_status nm_cuda_backend_init(nm_backend *backend, const nm_backend_options *options, nm_error *err);
+
+/* All rows that have kernels of the dialect, but for transfers. */
+void nm_device_fill(nm_kernels *k);
+/* By family */
 void nm_device_elementwise(nm_kernels *k);
 void nm_device_sequences(nm_kernels *k);
 void nm_device_norms(nm_kernels *k);
@@ -31,13 +40,19 @@ void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blo
     nm_device_launch((b), &nm_device_##kernel, (blocks_x), (blocks_y), &(struct kernel##_args){__VA_ARGS__}, \
                      sizeof(struct kernel##_args))
 
+/* c = drop(relu(alpha op(a) op(b) + bias)) + beta c, by the library of the target or by the kernel gemm.
+ * rounded: operands are rounded to bf16 if the backend computes in bf16. */
+void nm_device_product(nm_backend *b, const struct gemm_args *args, bool rounded);
+
 /* Scratch memory of the device, as nm_backend_scratch. */
 enum {
     NM_DEVICE_PARTIALS,
     NM_DEVICE_TOTALS,
     NM_DEVICE_LOGITS,
     NM_DEVICE_WORK = NM_DEVICE_LOGITS, /* of kernels that have no logits */
-    NM_DEVICE_ROWS
+    NM_DEVICE_ROWS,
+    NM_DEVICE_OPERAND_A,
+    NM_DEVICE_OPERAND_B
 };
 dptr nm_device_scratch(nm_backend *b, int slot, size_t bytes);
 

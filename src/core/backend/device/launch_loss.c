@@ -25,11 +25,12 @@ static void loss_gradients(nm_backend *b, const nm_softmax_loss_args *args, nm_m
     const nm_mat weight = args->weight;
     if (args->d_hidden) {
         float *to = (float *)args->d_hidden + (size_t)first * (size_t)weight.cols;
-        NM_CALL(b, gemm, .alpha = 1, .a = logits, .b = weight, .c = nm_mat_of(to, hidden.rows, weight.cols));
+        NM_CALL(b, linear_grad_input, .dy = logits, .weight = weight,
+                .dx = nm_mat_of(to, hidden.rows, weight.cols));
     }
     if (args->d_weight)
-        NM_CALL(b, gemm, .ta = true, .alpha = 1, .beta = 1, .a = logits, .b = hidden,
-                .c = nm_mat_of(args->d_weight, weight.rows, weight.cols));
+        NM_CALL(b, linear_grad_weight, .dy = logits, .x = hidden,
+                .dw = nm_mat_of(args->d_weight, weight.rows, weight.cols));
     nm_device_add_columns(b, logits, args->d_bias);
 }
 

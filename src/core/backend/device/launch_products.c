@@ -2,9 +2,36 @@
 #include "backend/device/launch.h"
 
 #include "backend/backend_private.h"
+#include "backend/device/target.h"
 
-static void launch_gemm(nm_backend *b, const struct gemm_args *args)
+/* m rounded to bf16, in scratch memory */
+static struct dmat rounded_operand(nm_backend *b, int slot, struct dmat m)
 {
+    const int64_t n = (int64_t)m.rows * m.cols, blocks = nm_device_blocks(n, EACH_ELEMENTS);
+    const struct dmat out = {nm_device_scratch(b, slot, (size_t)n * 6 + 1), m.cols, m.rows, m.cols};
+    const dptr halves = out.data + (dptr)n * sizeof(float);
+    LAUNCH(b, store_bf16, blocks, 1, .x = m, .y = halves);
+    LAUNCH(b, load_bf16, blocks, 1, .x = halves, .y = out);
+    return out;
+}
+
+void nm_device_product(nm_backend *b, const struct gemm_args *args, bool rounded)
+{
+    const nm_backend_private *inside = nm_backend_inside(b);
+    struct gemm_args own = *args;
+    rounded = rounded && b->bf16;
+    NM_ASSERT(!args->drop.threshold || args->beta == 0);
+    if (inside->target && inside->target->product(inside->device, args, rounded)) {
+        if (args->drop.threshold)
+            LAUNCH(b, add_dropout, nm_device_blocks((int64_t)args->c.rows * args->c.cols, EACH_ELEMENTS), 1,
+                   .f = args->c, .y = args->c, .drop = args->drop);
+        return;
+    }
+    if (rounded) {
+        own.a = rounded_operand(b, NM_DEVICE_OPERAND_A, args->a);
+        own.b = rounded_operand(b, NM_DEVICE_OPERAND_B, args->b);
+    }
+    args = &own;
     nm_device_launch(b, &nm_device_gemm, nm_device_blocks(args->c.rows, 64),
                      nm_device_blocks(args->c.cols, 64), args, sizeof *args);
 }
@@ -14,13 +41,15 @@ static void device_gemm(nm_backend *b, const nm_gemm_args *args)
     const nm_mat x = args->a, y = args->b, c = args->c;
     NM_ASSERT((args->ta ? x.cols : x.rows) == c.rows && (args->tb ? y.rows : y.cols) == c.cols);
     NM_ASSERT((args->tb ? y.cols : y.rows) == (args->ta ? x.rows : x.cols));
-    launch_gemm(b, &(struct gemm_args){.a = nm_device_mat(x),
-                                       .b = nm_device_mat(y),
-                                       .c = nm_device_mat(c),
-                                       .alpha = (float)args->alpha,
-                                       .beta = (float)args->beta,
-                                       .ta = args->ta,
-                                       .tb = args->tb});
+    nm_device_product(b,
+                      &(struct gemm_args){.a = nm_device_mat(x),
+                                          .b = nm_device_mat(y),
+                                          .c = nm_device_mat(c),
+                                          .alpha = (float)args->alpha,
+                                          .beta = (float)args->beta,
+                                          .ta = args->ta,
+                                          .tb = args->tb},
+                      false);
 }
 
 static void device_linear(nm_backend *b, const nm_linear_args *args)
@@ -29,14 +58,16 @@ static void device_linear(nm_backend *b, const nm_linear_args *args)
               args->y.cols == args->weight.rows);
     if (nm_backend_linear_int8(b, args))
         return;
-    launch_gemm(b, &(struct gemm_args){.a = nm_device_mat(args->x),
-                                       .b = nm_device_mat(args->weight),
-                                       .c = nm_device_mat(args->y),
-                                       .bias = nm_device_address(args->bias),
-                                       .drop = nm_device_drop(args->drop),
-                                       .alpha = 1,
-                                       .tb = true,
-                                       .relu = args->act == NM_ACT_RELU});
+    nm_device_product(b,
+                      &(struct gemm_args){.a = nm_device_mat(args->x),
+                                          .b = nm_device_mat(args->weight),
+                                          .c = nm_device_mat(args->y),
+                                          .bias = nm_device_address(args->bias),
+                                          .drop = nm_device_drop(args->drop),
+                                          .alpha = 1,
+                                          .tb = true,
+                                          .relu = args->act == NM_ACT_RELU},
+                      true);
 }
 
 static void device_linear_selected(nm_backend *b, const nm_linear_selected_args *args)
@@ -49,13 +80,30 @@ static void device_linear_selected(nm_backend *b, const nm_linear_selected_args 
 
 static void device_linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)
 {
-    NM_CALL(b, gemm, .alpha = 1, .beta = args->add, .a = args->dy, .b = args->weight, .c = args->dx);
+    NM_ASSERT(args->dy.rows == args->dx.rows && args->dx.cols == args->weight.cols &&
+              args->dy.cols == args->weight.rows);
+    nm_device_product(b,
+                      &(struct gemm_args){.a = nm_device_mat(args->dy),
+                                          .b = nm_device_mat(args->weight),
+                                          .c = nm_device_mat(args->dx),
+                                          .alpha = 1,
+                                          .beta = args->add},
+                      true);
 }
 
 static void device_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *args)
 {
+    NM_ASSERT(!args->dw.data || (args->dy.rows == args->x.rows && args->dy.cols == args->dw.rows &&
+                                 args->x.cols == args->dw.cols));
     if (args->dw.data)
-        NM_CALL(b, gemm, .ta = true, .alpha = 1, .beta = 1, .a = args->dy, .b = args->x, .c = args->dw);
+        nm_device_product(b,
+                          &(struct gemm_args){.a = nm_device_mat(args->dy),
+                                              .b = nm_device_mat(args->x),
+                                              .c = nm_device_mat(args->dw),
+                                              .alpha = 1,
+                                              .beta = 1,
+                                              .ta = true},
+                          true);
     nm_device_add_columns(b, args->dy, args->db);
 }
 
