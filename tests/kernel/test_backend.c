@@ -296,19 +296,23 @@ static void test_device_options(void **state)
     nm_options *options = nm_options_create();
     nm_device_options_add(options);
     const nm_device_config *device = nm_options_find(options, "device");
+    nm_backend *backend;
     assert_int_equal(device->precision, NM_PRECISION_FLOAT);
-    assert_true(nm_device_memory_bytes(device) > (size_t)1 << 20);
+    assert_int_equal(nm_device_open(device, &backend, &err), NM_OK);
+    assert_true(nm_device_memory_bytes(device, backend) > (size_t)1 << 20);
     assert_int_equal(nm_options_set(options, "device.precision", "int8", NM_ORIGIN_COMMAND, &err), NM_OK);
     assert_int_equal(nm_device_reject_int8(device, "training", &err), NM_USAGE);
     assert_non_null(strstr(err.text, "training"));
     assert_int_equal(nm_options_set(options, "device.memory_mib", "3", NM_ORIGIN_COMMAND, &err), NM_OK);
-    assert_int_equal(nm_device_memory_bytes(device), (size_t)3 << 20);
+    assert_int_equal(nm_device_memory_bytes(device, backend), (size_t)3 << 20);
+    nm_backend_free(backend);
     assert_int_equal(nm_options_set(options, "device.threads", "2", NM_ORIGIN_COMMAND, &err), NM_OK);
-    nm_backend *backend;
     assert_int_equal(nm_device_open(device, &backend, &err), NM_OK);
     assert_string_equal(backend->name, "cpu");
     assert_int_equal(backend->threads, 2);
     nm_backend_free(backend);
+    assert_int_equal(nm_options_set(options, "device.precision", "tf32", NM_ORIGIN_COMMAND, &err), NM_OK);
+    assert_int_equal(nm_device_open(device, &backend, &err), NM_USAGE);
     nm_options_free(options);
 }
 
