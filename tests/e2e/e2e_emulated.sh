@@ -59,7 +59,7 @@ compare() { # NAME ARGUMENTS...: the same run on all backends
     local name=$1 backend
     shift
     for backend in ref emulated cuda; do
-        [ $backend = cuda ] && set -- "$@" --device.gemm own
+        [ $backend = cuda ] && set -- "$@" --device.gemm own --device.precision float # which recipes leave to the device
         "$NORMA" train "$@" --device.backend $backend --run.folder "$name.$backend" >out 2>err ||
             fail "$name on $backend: $(tail -n 3 err)"
         perl -ne 'print "$1\n" if /"type":"train".*"(?:loss|nll)":([-0-9.e+]*)/' "$name.$backend/log.jsonl" >"$name.$backend.losses"
