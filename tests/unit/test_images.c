@@ -293,13 +293,71 @@ static void test_augmentation(void **state)
     close_task(&o);
 }
 
+/* Whether `got` is the 8 x 8 image `plain`, shifted and then mirrored, with zeros beyond its borders. */
+static bool is_shifted(const float *got, const float *plain, int down, int right, bool mirrored)
+{
+    for (int k = 0; k < 8 * 8 * 3; k++) {
+        int y = k / 24 + down, x = (mirrored ? 7 - k / 3 % 8 : k / 3 % 8) + right;
+        bool inside = y >= 0 && y < 8 && x >= 0 && x < 8;
+        float expected = inside ? plain[(y * 8 + x) * 3 + k % 3] : 0;
+        if (memcmp(&got[k], &expected, sizeof expected) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Every augmented image is a shift by up to data.crop pixels, mirrored only with data.mirror; all kinds
+ * occur. */
+static void check_kinds(const char *mirror, int least_mirrored, int most_mirrored)
+{
+    enum { CROP = 2, STEPS = 40, VALUES = 8 * 8 * 3 };
+    opened o;
+    nm_batches batches;
+    nm_arena arena;
+    nm_error err;
+    float got[VALUES];
+    int n_mirrored = 0, n_shifts = 0;
+    bool seen[2 * CROP + 1][2 * CROP + 1] = {{false}};
+    open_task(&o, "2", mirror);
+    nm_arena_init(&arena, SIZE_MAX);
+    assert_int_equal(nm_task_image.epoch(&o.task, NM_SPLIT_TRAIN, 0, true, &batches, &err), NM_OK);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        nm_batch batch = nm_task_image.batch(&o.task, NM_SPLIT_TRAIN, &batches, 0, step, true, &arena);
+        memcpy(got, batch.source_values, sizeof got);
+        batch = nm_task_image.batch(&o.task, NM_SPLIT_TRAIN, &batches, 0, step, false, &arena);
+        int found = 0;
+        for (int k = 0; k < 2 * (2 * CROP + 1) * (2 * CROP + 1); k++) {
+            int down = k / 2 / (2 * CROP + 1), right = k / 2 % (2 * CROP + 1);
+            if (!is_shifted(got, batch.source_values, down - CROP, right - CROP, k % 2))
+                continue;
+            found++;
+            n_mirrored += k % 2;
+            n_shifts += !seen[down][right];
+            seen[down][right] = true;
+        }
+        assert_int_equal(found, 1);
+    }
+    assert_in_range(n_mirrored, least_mirrored, most_mirrored);
+    assert_in_range(n_shifts, 12, 25);
+    nm_batches_release(&batches);
+    nm_arena_release(&arena);
+    close_task(&o);
+}
+
+static void test_kinds_of_augmentation(void **state)
+{
+    (void)state;
+    check_kinds("true", 10, 30);
+    check_kinds("false", 0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_formats),      cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_scaling),      cmocka_unit_test(test_folder_of_classes),
         cmocka_unit_test(test_records),      cmocka_unit_test(test_standardization_and_split),
-        cmocka_unit_test(test_augmentation),
+        cmocka_unit_test(test_augmentation), cmocka_unit_test(test_kinds_of_augmentation),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
