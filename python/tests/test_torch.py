@@ -222,6 +222,18 @@ def test_state_dict_of_published_modules():
         norm.load_state_dict({**flat, "running_phi": torch.ones(13)})
 
 
+@pytest.mark.parametrize("type", ["power", "pnv", "batch", "mabn", "renorm"])
+def test_constant_of_row_scaling(type):
+    """GroupScaling1D of PowerNorm's code has the constant 1e-5, whatever the epsilon of the norm is."""
+    x = torch.randn(7, 12, dtype=torch.float64) * 1e-2  # the constants matter
+    rows = x.reshape(7, 3, 4)
+    scaled = (rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt()).reshape(7, 12)
+    with_scaling = nt.Norm(type, 12, groups=3, scaling="group", epsilon=0.3).double()
+    without = nt.Norm(type, 12, groups=3, scaling="none", epsilon=0.3).double()
+    assert torch.allclose(with_scaling(x), without(scaled), rtol=1e-10, atol=1e-12)
+    assert torch.allclose(with_scaling.eval()(x), without.eval()(scaled), rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_copies(type):
     norm = trained(type)

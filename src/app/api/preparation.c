@@ -6,6 +6,7 @@
 #include "api/inference.h"
 #include "data/prepare.h"
 #include "task/prepared_texts.h"
+#include "text/moses_rules.h"
 #include "text/buffer.h"
 #include "text/utf8.h"
 
@@ -187,8 +188,8 @@ static nm_status read_settings(nm_options *options, const char *settings, nm_err
 
 static bool is_file(const char *option)
 {
-    static const char *const files[] = {"codes", "dict_source", "dict_target", "spm_model",
-                                        "spm_target_model"};
+    static const char *const files[] = {"codes",     "dict_source",      "dict_target",
+                                        "spm_model", "spm_target_model", "nonbreaking_prefixes"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (!strcmp(option, files[i]))
             return true;
@@ -263,6 +264,47 @@ static nm_status read_like(nm_prepared *self, nm_error *err)
     return status;
 }
 
+/* Reads the lists of abbreviations into options, which data folder and models contain. */
+static nm_status read_prefixes(nm_prepared *self, nm_error *err)
+{
+    static const char *const names[] = {"prepare.source_prefixes", "prepare.target_prefixes"};
+    const nm_prepare_config *config = self->config;
+    const char *const languages[] = {config->source_lang, config->target_lang};
+    int sides = config->format == NM_PREPARE_TEXT ? 1 : 2;
+    if (!*config->nonbreaking_prefixes)
+        return NM_OK;
+    for (int side = 0; side < sides; side++) {
+        if (nm_options_origin(self->options, names[side]) != NM_ORIGIN_DEFAULT)
+            continue;
+        char *list;
+        NM_TRY(nm_moses_prefixes_read(config->nonbreaking_prefixes, *languages[side] ? languages[side] : "en",
+                                      &list, err));
+        nm_status status = nm_options_set(self->options, names[side], list, NM_ORIGIN_FILE, err);
+        free(list);
+        NM_TRY(status);
+    }
+    return NM_OK;
+}
+
+/* Warns if a language has no list of abbreviations: "z.B. 5 tys. zł" has then a token "." */
+static void warn_of_missing_prefixes(const nm_prepared *self, const nm_prepare_events *events)
+{
+    const nm_prepare_config *config = self->config;
+    const char *const languages[] = {config->source_lang, config->target_lang}, *const lists[] = {
+                                                                                    config->source_prefixes,
+                                                                                    config->target_prefixes};
+    for (int side = 0; side < self->report.sides && !strcmp(config->tokenizer, "moses"); side++) {
+        if (!*languages[side] || *lists[side] || nm_moses_has_prefixes(languages[side]))
+            continue;
+        char *text =
+            nm_format("%s: there is no list of abbreviations for \"%s\", so that of English is used; "
+                      "nonbreaking_prefixes reads a list of Moses",
+                      nm_prepare_side_name(self->report.sides, side), languages[side]);
+        events->message(events->user, text);
+        free(text);
+    }
+}
+
 static nm_prepare_existing existing_parts(const nm_prepared_texts *texts)
 {
     nm_prepare_existing like = {.codes = texts->codes};
@@ -287,6 +329,7 @@ static nm_status prepare_data(nm_prepared *self, const char *settings, const cha
     if (warning && events->message)
         events->message(events->user, warning);
     free(warning);
+    NM_TRY(read_prefixes(self, err));
     const nm_prepare_existing like = existing_parts(&self->like);
     NM_TRY(nm_prepare_run(self->options, &like, events, &self->report, err));
     if (events->message) {
@@ -296,6 +339,7 @@ static nm_status prepare_data(nm_prepared *self, const char *settings, const cha
         warn_of_unknown_tokens(self, events);
         warn_of_other_text(self, events);
         warn_of_missing_spaces(self, events);
+        warn_of_missing_prefixes(self, events);
     }
     return NM_OK;
 }

@@ -11,6 +11,7 @@
 #include "task/model_loader.h"
 #include "task/prepared_texts.h"
 #include "task/text_coder.h"
+#include "text/moses_rules.h"
 #include "text/utf8.h"
 #include "text/words.h"
 
@@ -25,12 +26,13 @@ NM_CHOICES(normal_form, NORMAL_FORMS);
 NM_CHOICES(text_side, SIDES);
 
 typedef struct filter_config { /* section [text] */
-    const char *output, *like, *tokenizer, *language, *user_symbols, *codes, *spm_model, *encoding;
+    const char *output, *like, *tokenizer, *language, *nonbreaking_prefixes, *user_symbols, *codes,
+        *spm_model, *encoding;
     text_side side;
     nm_text_format format;
     normal_form form;
     nm_pretokenizer pretokenizer;
-    bool aggressive, escape, lowercase, undo;
+    bool aggressive, escape, protect, lowercase, undo;
 } filter_config;
 
 /* clang-format off */
@@ -50,6 +52,11 @@ static const nm_option filter_rows[] = {
         "Splitting of words at hyphens into @-@ by the Moses tokenizer."),
     NM_OPTION(filter_config, escape, "true", 0, 0,
         "Escaping of & | < > ' \" [ ] as entities by the Moses tokenizer."),
+    NM_OPTION(filter_config, protect, "false", 0, 0,
+        "Addresses of pages, mail addresses and tags of markup as one token each by the Moses tokenizer."),
+    NM_OPTION(filter_config, nonbreaking_prefixes, "", 0, 0,
+        "File of abbreviations for the Moses tokenizer in the format of its nonbreaking_prefixes, or folder "
+        "with a file nonbreaking_prefix.LANGUAGE; empty: Norma's own list of the language."),
     NM_OPTION(filter_config, lowercase, "false", 0, 0, "Lowercasing."),
     NM_OPTION(filter_config, user_symbols, "", 0, 0,
         "User-defined symbols, comma-separated, such as <2en>,<num>, each of which is one token."),
@@ -77,6 +84,7 @@ typedef struct filter {
     nm_vocab *subwords;
     nm_spm_coder *normalizer;
     nm_text_coder coder;
+    char *prefixes; /* heap; NULL: those of the language */
     nm_buffer line, out;
 } filter;
 
@@ -124,7 +132,8 @@ static const char *no_effect(const filter *self, const char *option)
         return normalizes || joins                        ? ": nothing is tokenized"
                : nm_tokenizer_find(tokenizer)->keeps_text ? "with this tokenizer"
                                                           : NULL;
-    if (!strcmp(option, "aggressive") || !strcmp(option, "escape"))
+    if (!strcmp(option, "aggressive") || !strcmp(option, "escape") || !strcmp(option, "protect") ||
+        !strcmp(option, "nonbreaking_prefixes"))
         return normalizes || joins ? ": nothing is tokenized" : moses ? NULL : "without the tokenizer moses";
     return NULL;
 }
@@ -132,8 +141,9 @@ static const char *no_effect(const filter *self, const char *option)
 /* Options that the settings of --like determine are errors with --like. So are options without effect. */
 static nm_status check_options(const nm_cli *cli, const filter *self, nm_error *err)
 {
-    static const char *const of_like[] = {"tokenizer", "pretokenizer", "language", "aggressive", "escape",
-                                          "lowercase", "user_symbols", "codes",    "spm_model"};
+    static const char *const of_like[] = {
+        "tokenizer", "pretokenizer", "language", "aggressive", "escape", "protect", "nonbreaking_prefixes",
+        "lowercase", "user_symbols", "codes",    "spm_model"};
     if (self->step == NORMALIZE && self->config->undo)
         return nm_fail(err, NM_USAGE, "normalization cannot be undone");
     if (self->step == DETOKENIZE && self->config->undo)
@@ -188,6 +198,8 @@ static nm_status open_coder(filter *self, const nm_prepare_config *prepare, cons
                                    .threshold = self->subwords ? threshold : 0};
     config.options.aggressive = prepare->aggressive;
     config.options.escape = prepare->escape;
+    config.options.protect = prepare->protect;
+    config.options.prefixes = self->prefixes;
     config.options.spm = texts->spm[self->side].spm;
     config.options.pretokenizer = prepare->pretokenizer;
     config.options.user_symbols = prepare->user_symbols;
@@ -206,6 +218,8 @@ static nm_status open_like(filter *self, nm_error *err)
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, "data.ini", self->texts.settings, err);
     if (status == NM_OK)
+        self->prefixes = nm_duplicate(source ? prepare->source_prefixes : prepare->target_prefixes);
+    if (status == NM_OK)
         status = open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
     nm_options_free(options);
     return status;
@@ -218,6 +232,7 @@ static nm_status open_given(filter *self, nm_error *err)
                                  .pretokenizer = config->pretokenizer,
                                  .aggressive = config->aggressive,
                                  .escape = config->escape,
+                                 .protect = config->protect,
                                  .lowercase = config->lowercase,
                                  .user_symbols = config->user_symbols};
     if (*config->spm_model)
@@ -230,6 +245,13 @@ static nm_status open_given(filter *self, nm_error *err)
             prepare.punctuation = NM_PUNCTUATION_MOSES;
         prepare.remove_non_printing = config->form == FORM_PRINTABLE;
     }
+    bool reads = (self->step == TOKENIZE || self->step == SUBWORD) && !config->undo &&
+                 !strcmp(prepare.tokenizer, nm_tokenizer_moses.name) && config->format == NM_FORMAT_RAW;
+    if (reads && *config->nonbreaking_prefixes)
+        NM_TRY(nm_moses_prefixes_read(config->nonbreaking_prefixes, config->language, &self->prefixes, err));
+    else if (reads && !nm_moses_has_prefixes(config->language))
+        nm_cli_warn("there is no list of abbreviations for this language, so that of English is used; "
+                    "--nonbreaking-prefixes reads a list of Moses");
     return open_coder(self, &prepare, config->language, err);
 }
 
@@ -348,6 +370,7 @@ static int run(nm_cli *cli, int argc, char **argv, step which)
     nm_spm_coder_free(self.normalizer);
     nm_prepared_texts_release(&self.texts);
     nm_vocab_free(self.subwords);
+    free(self.prefixes);
     nm_buffer_release(&self.line);
     nm_buffer_release(&self.out);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
@@ -383,13 +406,23 @@ static int run_normalize(nm_cli *cli, int argc, char **argv)
     "are those of a data folder or model (--like), or the options."
 
 static const char *const not_of_tokenizers[] = {"text.codes", "text.format", "text.form", NULL};
-static const char *const not_of_detokenize[] = {
-    "text.codes",  "text.format",    "text.form",         "text.undo",         "text.aggressive",
-    "text.escape", "text.lowercase", "text.pretokenizer", "text.user_symbols", NULL};
+static const char *const not_of_detokenize[] = {"text.codes",
+                                                "text.format",
+                                                "text.form",
+                                                "text.undo",
+                                                "text.aggressive",
+                                                "text.escape",
+                                                "text.lowercase",
+                                                "text.pretokenizer",
+                                                "text.user_symbols",
+                                                "text.protect",
+                                                "text.nonbreaking_prefixes",
+                                                NULL};
 static const char *const not_of_subword[] = {"text.form", NULL};
-static const char *const not_of_normalize[] = {"text.codes",        "text.format",       "text.undo",
-                                               "text.tokenizer",    "text.aggressive",   "text.escape",
-                                               "text.pretokenizer", "text.user_symbols", NULL};
+static const char *const not_of_normalize[] = {
+    "text.codes",  "text.format",       "text.undo",         "text.tokenizer", "text.aggressive",
+    "text.escape", "text.pretokenizer", "text.user_symbols", "text.protect",   "text.nonbreaking_prefixes",
+    NULL};
 
 const nm_command nm_command_tokenize = {
     .name = "tokenize",

@@ -54,7 +54,7 @@ bool nm_batch_norm_measure(nm_norm_call *call, nm_batch_norm_measured *m)
     const nm_norm *norm = call->norm;
     int32_t width = norm->site.width;
     bool centered = is_centered(norm);
-    m->spec = nm_norm_row_scaling(call, groups_of(norm), policy_of(norm)->epsilon, &m->row_scale);
+    m->spec = nm_norm_row_scaling(call, groups_of(norm), &m->row_scale);
     m->mean = centered ? nm_norm_publish(call, "batch_mean", width) : NULL;
     m->square = nm_norm_publish(call, centered ? "batch_var" : "batch_square", width);
     m->scale = nm_norm_publish(call, "scale", width);
@@ -95,8 +95,7 @@ static void running_scale(nm_norm_call *call, void *scale)
 void nm_batch_norm_infer(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
-    nm_norm_infer_running(call, groups_of(norm), policy_of(norm)->epsilon,
-                          is_centered(norm) ? norm->state[0] : NULL, running_scale);
+    nm_norm_infer_running(call, groups_of(norm), is_centered(norm) ? norm->state[0] : NULL, running_scale);
 }
 
 void nm_batch_norm_next_state(nm_norm_call *call, int i, const void *statistic, double rows, void *out)
@@ -132,7 +131,7 @@ void nm_batch_norm_backward_with(nm_norm_call *call, const nm_batch_norm_terms *
     const void *square = nm_norm_find(call, centered ? "batch_var" : "batch_square");
     const void *scale = nm_norm_find(call, "scale");
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
-    const nm_feature_norm spec = {.groups = groups, .eps = policy->epsilon, .row_scale_ready = true};
+    const nm_feature_norm spec = {.groups = groups, .eps = NM_NORM_SCALING_EPSILON, .row_scale_ready = true};
     void *sums[2], *joined[2];
     bool summed = nm_norm_grad_sums(call, &spec, row_scale, mean, scale, sums);
     void *a = nm_norm_scratch(call, width);

@@ -211,18 +211,18 @@ nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *sit
                : nm_norm_check_groups(nm_norm_scaling_groups(scaling, site), site, err);
 }
 
-nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale)
+nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, void **row_scale)
 {
     *row_scale = groups > 0 ? nm_norm_publish(call, "row_scale", call->x.rows * groups) : NULL;
-    return (nm_feature_norm){.groups = groups, .eps = epsilon, .sum = call->sum};
+    return (nm_feature_norm){.groups = groups, .eps = NM_NORM_SCALING_EPSILON, .sum = call->sum};
 }
 
-void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, const void *shift,
+void nm_norm_infer_running(nm_norm_call *call, int32_t groups, const void *shift,
                            void (*set_scale)(nm_norm_call *call, void *scale))
 {
     const nm_norm *norm = call->norm;
     void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(call, groups, epsilon, &row_scale);
+    const nm_feature_norm spec = nm_norm_row_scaling(call, groups, &row_scale);
     void *scale = nm_norm_publish(call, "scale", norm->site.width);
     if (!scale)
         return;

@@ -58,8 +58,11 @@ void nm_norm_affine(const nm_norm *norm, nm_backend *backend, const void *mean, 
 void nm_norm_shape_affine(const void *config, const nm_norm_site *site, nm_norm_shape *shape);
 /* Scaling of rows before the norm, without parameters; means over the row, or over each of norm.groups groups
  * of features:
- *     h  = x / sqrt(mean(x^2) + epsilon)
- *     dx = (dh - h mean(dh h)) / sqrt(mean(x^2) + epsilon) */
+ *     h  = x / sqrt(mean(x^2) + 1e-5)
+ *     dx = (dh - h mean(dh h)) / sqrt(mean(x^2) + 1e-5)
+ *
+ * The constant is that of GroupScaling1D in PowerNorm's code, whatever the epsilon of the norm is. */
+#define NM_NORM_SCALING_EPSILON 1e-5
 #define NM_NORM_SCALINGS(C)                                                                                  \
     C(NM_SCALING_NONE, "none") C(NM_SCALING_LAYER, "layer") C(NM_SCALING_GROUP, "group")
 NM_CHOICES(nm_norm_scaling, NM_NORM_SCALINGS);
@@ -73,10 +76,10 @@ nm_status nm_norm_check_groups(int64_t groups, const nm_norm_site *site, nm_erro
 nm_status nm_norm_check_scaling(nm_norm_scaling scaling, const nm_norm_site *site, nm_error *err);
 /* Kernel specification for rows scaled in `groups` groups; *row_scale is allocated and published if groups >
  * 0. */
-nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, double epsilon, void **row_scale);
+nm_feature_norm nm_norm_row_scaling(nm_norm_call *call, int32_t groups, void **row_scale);
 /* Inference with running statistics: y = weight (x - shift) scale + bias, rows scaled in `groups` groups.
  * set_scale writes the published vector "scale"; shift: a vector of features, or NULL. */
-void nm_norm_infer_running(nm_norm_call *call, int32_t groups, double epsilon, const void *shift,
+void nm_norm_infer_running(nm_norm_call *call, int32_t groups, const void *shift,
                            void (*set_scale)(nm_norm_call *call, void *scale));
 /* sums[0], sums[1]: sums of dy and of dy z over the rows, z = (x - shift) scale; published as "grad_sum" and
  * "grad_sum_z". False if memory is exhausted. */

@@ -166,7 +166,7 @@ static void mabn_train(nm_norm_call *call)
     int32_t width = norm->site.width;
     int64_t t = call->update = norm->counters[UPDATES] + 1;
     void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
+    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), &row_scale);
     void *p = nm_norm_publish(call, "batch_square", width);
     void *v = nm_norm_publish(call, "used_square", width);
     void *scale = nm_norm_publish(call, "scale", width);
@@ -195,7 +195,7 @@ static void mabn_infer(nm_norm_call *call)
     const mabn_config *config = norm->config;
     nm_backend *b = call->backend;
     void *row_scale;
-    const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
+    const nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), &row_scale);
     void *scale = nm_norm_publish(call, "scale", norm->site.width);
     void *ones = nm_norm_scratch(call, norm->site.width);
     void *means = config->center_weights ? nm_norm_publish(call, "output_mean", call->x.rows) : ones;
@@ -214,7 +214,7 @@ static void mabn_backward(nm_norm_call *call)
     const mabn_config *config = norm->config;
     nm_backend *b = call->backend;
     int32_t width = norm->site.width, groups = groups_of(norm);
-    const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
+    const nm_feature_norm spec = {.groups = groups, .eps = NM_NORM_SCALING_EPSILON, .row_scale_ready = true};
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const void *scale = nm_norm_find(call, "scale"), *gain = nm_norm_find(call, "gain");
     void *sum_dy = nm_norm_publish(call, "grad_sum", width);

@@ -138,7 +138,7 @@ static void power_train(nm_norm_call *call)
     nm_backend *b = call->backend;
     int32_t width = norm->site.width;
     void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
+    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), &row_scale);
     void *p = nm_norm_publish(call, "batch_square", width);
     void *scale = nm_norm_publish(call, "scale", width);
     nm_norm_publish_state(call, PHI);
@@ -169,8 +169,7 @@ static void running_scale(nm_norm_call *call, void *scale)
 
 static void power_infer(nm_norm_call *call)
 {
-    const power_config *config = call->norm->config;
-    nm_norm_infer_running(call, groups_of(call->norm), config->epsilon, NULL, running_scale);
+    nm_norm_infer_running(call, groups_of(call->norm), NULL, running_scale);
 }
 
 static void power_backward(nm_norm_call *call)
@@ -180,7 +179,7 @@ static void power_backward(nm_norm_call *call)
     nm_backend *b = call->backend;
     int32_t width = norm->site.width, groups = groups_of(norm);
     double fresh = 1 - config->decay_backward;
-    const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
+    const nm_feature_norm spec = {.groups = groups, .eps = NM_NORM_SCALING_EPSILON, .row_scale_ready = true};
     void *p = nm_norm_find(call, "batch_square");
     const void *scale = nm_norm_find(call, "scale");
     const void *e = norm->state[E];

@@ -160,7 +160,7 @@ static void renorm_train(nm_norm_call *call)
     int32_t width = norm->site.width;
     const void *m = norm->state[RUNNING_MEAN], *s = norm->state[RUNNING_STD];
     void *row_scale;
-    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), config->epsilon, &row_scale);
+    nm_feature_norm spec = nm_norm_row_scaling(call, groups_of(norm), &row_scale);
     void *mean = nm_norm_publish(call, "batch_mean", width);
     void *variance = nm_norm_publish(call, "batch_var", width);
     void *scale = nm_norm_publish(call, "scale", width);
@@ -208,8 +208,7 @@ static void running_scale(nm_norm_call *call, void *scale)
 static void renorm_infer(nm_norm_call *call)
 {
     const nm_norm *norm = call->norm;
-    const renorm_config *config = norm->config;
-    nm_norm_infer_running(call, groups_of(norm), config->epsilon, norm->state[RUNNING_MEAN], running_scale);
+    nm_norm_infer_running(call, groups_of(norm), norm->state[RUNNING_MEAN], running_scale);
 }
 
 static void renorm_backward(nm_norm_call *call)
@@ -219,7 +218,7 @@ static void renorm_backward(nm_norm_call *call)
     nm_backend *b = call->backend;
     int32_t width = norm->site.width, groups = groups_of(norm);
     double inverse_rows = 1 / nm_norm_rows(call);
-    const nm_feature_norm spec = {.groups = groups, .eps = config->epsilon, .row_scale_ready = true};
+    const nm_feature_norm spec = {.groups = groups, .eps = NM_NORM_SCALING_EPSILON, .row_scale_ready = true};
     const void *row_scale = groups ? nm_norm_find(call, "row_scale") : NULL;
     const void *mean = nm_norm_find(call, "batch_mean"), *scale = nm_norm_find(call, "scale");
     const void *r = nm_norm_find(call, "r");

@@ -286,8 +286,7 @@ static void running_scale(nm_norm_call *call, void *scale)
 
 static void un_infer(nm_norm_call *call)
 {
-    const un_config *config = call->norm->config;
-    nm_norm_infer_running(call, 0, config->epsilon, NULL, running_scale);
+    nm_norm_infer_running(call, 0, NULL, running_scale);
 }
 
 /* m and the value for buffer_gz, from g of this update. */

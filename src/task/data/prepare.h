@@ -49,7 +49,8 @@ typedef struct nm_prepare_config {
     bool decode_entities, remove_non_printing;
     const char *tokenizer;
     nm_pretokenizer pretokenizer;
-    bool aggressive, escape, lowercase;
+    bool aggressive, escape, lowercase, protect;
+    const char *nonbreaking_prefixes, *source_prefixes, *target_prefixes;
     const char *user_symbols;
     int64_t bpe_merges, bpe_vocabulary;
     const char *codes;

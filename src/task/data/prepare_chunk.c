@@ -23,6 +23,8 @@ nm_status nm_prepare_worker_open(nm_prepare_worker *self, const nm_prepare *prep
         nm_prepare_cleaner_init(&self->cleaners[side], config, side);
         options.aggressive = config->aggressive;
         options.escape = config->escape;
+        options.protect = config->protect;
+        options.prefixes = side == PREPARE_SOURCE ? config->source_prefixes : config->target_prefixes;
         options.user_symbols = config->user_symbols;
         NM_TRY(nm_tokenizer_open(&self->tokenizers[side], config->tokenizer, &options, err));
         self->stores_text[side] =

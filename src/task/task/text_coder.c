@@ -23,12 +23,14 @@ nm_status nm_text_coder_open(nm_text_coder *coder, const nm_text_coder_config *c
 }
 
 /* Without a tokenizer that depends on the language, the file suffixes need not be language codes. */
-static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, const char *language,
-                                              const nm_spm *spm)
+static nm_tokenizer_options tokenizer_options(const nm_prepare_config *config, bool target, const nm_spm *spm)
 {
+    const char *language = target ? config->target_lang : config->source_lang;
     nm_tokenizer_options options = nm_tokenizer_options_default();
     options.aggressive = config->aggressive;
     options.escape = config->escape;
+    options.protect = config->protect;
+    options.prefixes = target ? config->target_prefixes : config->source_prefixes;
     options.spm = spm;
     options.pretokenizer = config->pretokenizer;
     options.user_symbols = config->user_symbols;
@@ -42,8 +44,7 @@ static nm_status open_side(nm_text_coder *coder, bool target, const nm_prepare_c
 {
     const nm_text_coder_config coder_config = {
         .tokenizer = config->tokenizer,
-        .options = tokenizer_options(config, target ? config->target_lang : config->source_lang,
-                                     target ? subwords->target_spm : subwords->source_spm),
+        .options = tokenizer_options(config, target, target ? subwords->target_spm : subwords->source_spm),
         .clean = {config->punctuation, config->remove_non_printing,
                   target ? config->target_lang : config->source_lang},
         .lowercase = config->lowercase,
@@ -92,8 +93,7 @@ nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target
     if (status == NM_OK)
         status = open_side(coder, false, config, subwords, err);
     if (status == NM_OK && target) {
-        const nm_tokenizer_options chosen =
-            tokenizer_options(config, config->target_lang, subwords->target_spm);
+        const nm_tokenizer_options chosen = tokenizer_options(config, true, subwords->target_spm);
         status = nm_tokenizer_open(target, config->tokenizer, &chosen, err);
     }
     nm_options_free(options);
@@ -158,6 +158,8 @@ void nm_text_coder_run(nm_text_coder *coder, nm_text_format format, const char *
         nm_tokenize(&coder->tokenizer, text, bytes, tokens);
         if (coder->lowercase)
             nm_utf8_lowercase(tokens->data, tokens->bytes, &coder->words);
+    } else if (format == NM_FORMAT_TOKENIZED) {
+        nm_tokenizer_separate_symbols(&coder->tokenizer, text, bytes, &coder->words);
     } else {
         nm_buffer_append(&coder->words, text, bytes);
     }

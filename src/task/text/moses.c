@@ -28,8 +28,9 @@ enum { SEEN_COMMA = 1, SEEN_HYPHEN = 2, SEEN_APOSTROPHE = 4, SEEN_PERIOD = 8, SE
 
 typedef struct moses {
     const nm_moses_language *language;
-    bool aggressive, escape;
+    bool aggressive, escape, protect;
     nm_counter prefixes;
+    nm_buffer word;    /* that is looked up in prefixes */
     points text, next; /* each substitution reads text and writes next, then they are swapped */
     unsigned seen;     /* SEEN_* */
 } moses;
@@ -334,17 +335,14 @@ static void split_language_apostrophes(moses *self)
 
 /* Periods at the ends of words. */
 
-static int64_t find_prefix(const moses *self, const uint32_t *word, size_t n)
+static int64_t find_prefix(moses *self, const uint32_t *word, size_t n)
 {
-    char text[LONGEST_PREFIX];
     if (n > LONGEST_PREFIX)
         return 0;
-    for (size_t i = 0; i < n; i++) {
-        if (word[i] >= 0x80)
-            return 0; /* the lists are ASCII */
-        text[i] = (char)word[i];
-    }
-    return nm_counter_get(&self->prefixes, text, n);
+    nm_buffer_clear(&self->word);
+    for (size_t i = 0; i < n; i++)
+        nm_utf8_append(&self->word, word[i] == RUN_DOT ? '.' : word[i]);
+    return nm_counter_get(&self->prefixes, self->word.data, self->word.bytes);
 }
 
 static bool is_abbreviation_with_dots(const uint32_t *word, size_t n)
@@ -359,7 +357,7 @@ static bool is_abbreviation_with_dots(const uint32_t *word, size_t n)
 
 /* Whether the period after the word is not split off. `following` is the character after the space, 0 for a
  * second space. */
-static bool keeps_period(const moses *self, const uint32_t *word, size_t n, uint32_t following)
+static bool keeps_period(moses *self, const uint32_t *word, size_t n, uint32_t following)
 {
     int64_t prefix = find_prefix(self, word, n);
     if (is_abbreviation_with_dots(word, n) || prefix == PREFIX_ALWAYS || nm_unicode_is_lower(following))
@@ -465,9 +463,8 @@ static void write_line(const moses *self, nm_buffer *out)
     out->data[out->bytes] = 0;
 }
 
-static void moses_tokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
+static void tokenize(moses *self, const char *line, size_t bytes, nm_buffer *out)
 {
-    moses *self = state;
     read_line(self, line, bytes);
     if (self->language->inner)
         split_inner_marks(self);
@@ -485,18 +482,55 @@ static void moses_tokenize(void *state, const char *line, size_t bytes, nm_buffe
     write_line(self, out);
 }
 
+/* The text between two protected spans is tokenized separately. */
+static void tokenize_around_protected(moses *self, const char *line, size_t bytes, nm_buffer *out)
+{
+    const size_t start = out->bytes;
+    for (size_t at = 0; at < bytes;) {
+        size_t length, found = nm_moses_find_protected(line, bytes, at, &length), before = out->bytes;
+        if (before > start)
+            nm_buffer_append_byte(out, ' ');
+        size_t first = out->bytes;
+        tokenize(self, line + at, found - at, out);
+        if (out->bytes == first)
+            out->bytes = before;
+        if (length && out->bytes > start)
+            nm_buffer_append_byte(out, ' ');
+        for (size_t i = found; i < found + length; i++) {
+            const char *escape = self->escape ? find_escape((unsigned char)line[i]) : NULL;
+            nm_buffer_append(out, escape ? escape : line + i, escape ? strlen(escape) : 1);
+        }
+        at = found + length;
+    }
+    nm_buffer_reserve(out, 0);
+    out->data[out->bytes] = 0;
+}
+
+static void moses_tokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
+{
+    moses *self = state;
+    if (self->protect)
+        tokenize_around_protected(self, line, bytes, out);
+    else
+        tokenize(self, line, bytes, out);
+}
+
 static void moses_detokenize(void *state, const char *line, size_t bytes, nm_buffer *out)
 {
     const moses *self = state;
     nm_moses_detokenize(self->language, line, bytes, out);
 }
 
+/* Of an abbreviation that is listed twice, the first kind counts. */
 static void add_prefixes(nm_counter *prefixes, const char *list, int64_t kind)
 {
     const char *word;
     size_t bytes, at = 0;
     while (nm_word_next(list, strlen(list), &at, &word, &bytes))
-        nm_counter_add(prefixes, word, bytes, kind);
+        if (bytes == 1 && *word == '|')
+            kind = PREFIX_NUMERIC;
+        else if (!nm_counter_get(prefixes, word, bytes))
+            nm_counter_add(prefixes, word, bytes, kind);
 }
 
 static nm_status moses_create(const nm_tokenizer_options *options, void **state, nm_error *err)
@@ -507,8 +541,13 @@ static nm_status moses_create(const nm_tokenizer_options *options, void **state,
     self->language = nm_moses_find_language(options->language);
     self->aggressive = options->aggressive;
     self->escape = options->escape;
-    add_prefixes(&self->prefixes, prefixes->always, PREFIX_ALWAYS);
-    add_prefixes(&self->prefixes, prefixes->numeric, PREFIX_NUMERIC);
+    self->protect = options->protect;
+    if (options->prefixes && *options->prefixes) {
+        add_prefixes(&self->prefixes, options->prefixes, PREFIX_ALWAYS);
+    } else {
+        add_prefixes(&self->prefixes, prefixes->always, PREFIX_ALWAYS);
+        add_prefixes(&self->prefixes, prefixes->numeric, PREFIX_NUMERIC);
+    }
     *state = self;
     return NM_OK;
 }
@@ -517,6 +556,7 @@ static void moses_free(void *state)
 {
     moses *self = state;
     nm_counter_release(&self->prefixes);
+    nm_buffer_release(&self->word);
     free(self->text.data);
     free(self->next.data);
     free(self);

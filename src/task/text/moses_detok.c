@@ -1,10 +1,13 @@
 /* Detokenization: the output of mosesdecoder's detokenizer.perl without its special cases for Czech and
  * Finnish. Entities are replaced; then the class of each token determines the spaces before and after it.
  * Unlike the script, which joins the words of Korean, only scripts without spaces are joined, and the commas
- * and the ends of sentences of other scripts than Latin are attached. */
+ * and the ends of sentences of other scripts than Latin are attached. So are typographic apostrophes, quotes
+ * whose direction is known (the script leaves both apart), and the parts of addresses, times and words that
+ * / or _ joins. */
 #include "text/moses_rules.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 #include "text/counter.h"
 
@@ -18,8 +21,10 @@ typedef struct joiner {
     piece *words;
     size_t n, capacity;
     nm_buffer text;
-    bool glue;         /* no space before the next token */
-    nm_counter quotes; /* number of quotes of each kind so far */
+    bool *joined; /* [n], whether no space is before a word, which continues an address or the like */
+    bool glue;    /* no space before the next token */
+    bool low_quote, guillemet, single_quote; /* an open quote: one that a low one opened, « or », ‘ */
+    nm_counter quotes;                       /* number of quotes of each kind so far */
     nm_buffer *out;
 } joiner;
 
@@ -156,7 +161,8 @@ static bool is_closing(uint32_t point)
 
 static bool is_quote(uint32_t point)
 {
-    return point == '\'' || point == '"' || point == '`' || point == 0x201E || point == 0x201C;
+    return point == '\'' || point == '"' || point == '`' || point == 0x201E || point == 0x201C ||
+           point == 0x201D;
 }
 
 static bool is_typographic_quote(uint32_t point)
@@ -195,6 +201,140 @@ static void put(joiner *self, piece word, bool space_before, bool glue_next)
     self->glue = glue_next;
 }
 
+/* Whether a word can be next to the mark between the parts of an address. */
+static bool is_plain(const joiner *self, size_t i)
+{
+    return i < self->n && self->words[i].bytes &&
+           (nm_unicode_is_alnum(first_point(self->words[i])) ||
+            nm_unicode_is_alnum(last_point(self->words[i])));
+}
+
+static bool is_text(const joiner *self, size_t i, const char *text)
+{
+    return i < self->n && self->words[i].bytes == strlen(text) &&
+           !strncasecmp(self->words[i].text, text, self->words[i].bytes);
+}
+
+static bool is_number(const joiner *self, size_t i)
+{
+    size_t n = 0;
+    while (i < self->n && n < self->words[i].bytes && self->words[i].text[n] >= '0' &&
+           self->words[i].text[n] <= '9')
+        n++;
+    return n && n == self->words[i].bytes;
+}
+
+/* Number of words of the address that begins at word i; 0: none does. */
+static size_t address_length(const joiner *self, size_t i)
+{
+    bool scheme = (is_text(self, i, "http") || is_text(self, i, "https") || is_text(self, i, "ftp")) &&
+                  is_text(self, i + 1, ":") && is_text(self, i + 2, "/") && is_text(self, i + 3, "/") &&
+                  is_plain(self, i + 4);
+    bool www = self->words[i].bytes > 4 && !strncasecmp(self->words[i].text, "www.", 4);
+    if (!scheme && !www)
+        return 0;
+    size_t end = i + (scheme ? 5 : 1);
+    for (; end < self->n && self->words[end].bytes == 1; end += 1 + is_plain(self, end + 1)) {
+        char mark = *self->words[end].text;
+        bool assigned = is_text(self, end + 2, "=");
+        bool inside = strchr("&#%+~_-", mark) ? is_plain(self, end + 1)
+                      : mark == '?'           ? assigned
+                      : mark == ':'           ? is_number(self, end + 1)
+                                              : mark == '/' || mark == '=';
+        if (!mark || !inside)
+            break;
+    }
+    return end - i;
+}
+
+/* "foo @ bar.com": the word after the mark ends in a period and letters. */
+static bool is_mail(const joiner *self, size_t at)
+{
+    if (!at || !is_text(self, at, "@") || !is_plain(self, at - 1) || at + 1 >= self->n)
+        return false;
+    piece host = self->words[at + 1];
+    size_t letters = 0;
+    while (letters < host.bytes && (host.text[host.bytes - 1 - letters] | 32) >= 'a' &&
+           (host.text[host.bytes - 1 - letters] | 32) <= 'z')
+        letters++;
+    return letters >= 2 && letters + 1 < host.bytes && host.text[host.bytes - 1 - letters] == '.';
+}
+
+static void mark_joined(joiner *self)
+{
+    self->joined = nm_allocate(self->n + 2);
+    for (size_t i = 0; i < self->n; i++) {
+        size_t n = address_length(self, i);
+        for (size_t k = 1; k < n; k++)
+            self->joined[i + k] = true;
+        bool numbers = i && is_number(self, i - 1) && is_number(self, i + 1);
+        bool between =
+            (is_text(self, i, ":") && numbers) || ((is_text(self, i, "/") || is_text(self, i, "_")) && i &&
+                                                   is_plain(self, i - 1) && is_plain(self, i + 1));
+        if (between || is_mail(self, i))
+            self->joined[i] = self->joined[i + 1] = true;
+    }
+}
+
+/* Whether ’ at word i stands for an omission, so that it belongs to both neighbors: It’s, o’clock, l’eau. */
+static bool is_typographic_apostrophe(const joiner *self, size_t i)
+{
+    static const char *const endings[] = {"s", "t", "d", "m", "re", "ve", "ll", "em", "clock", "er"};
+    if (!i || i + 1 >= self->n || !nm_moses_is_alpha(last_point(self->words[i - 1])) ||
+        !nm_moses_is_alpha(first_point(self->words[i + 1])))
+        return false;
+    for (size_t k = 0; k < sizeof endings / sizeof *endings; k++)
+        if (is_text(self, i + 1, endings[k]))
+            return true;
+    if (self->single_quote)
+        return false;
+    return self->language->apostrophe != NM_MOSES_RIGHT || self->words[i - 1].bytes == 1;
+}
+
+/* Writes a typographic quote whose direction is known, or an apostrophe; false: another word. */
+static bool put_typographic(joiner *self, size_t i)
+{
+    const char *code = self->language->code;
+    piece word = self->words[i];
+    size_t at = 0;
+    uint32_t point = word.bytes && word.bytes <= 3 ? nm_utf8_next(word.text, &at) : 0;
+    if (at != word.bytes || point < 0x80)
+        return false;
+    switch (point) {
+    case 0x2019: /* ’ */
+        if (is_typographic_apostrophe(self, i)) {
+            put(self, word, false, true);
+            return true;
+        }
+        if (!self->single_quote && !(i && nm_unicode_is_alnum(last_point(self->words[i - 1]))))
+            return false;
+        put(self, word, false, false);
+        self->single_quote = false;
+        return true;
+    case 0x2018: /* ‘ */
+        put(self, word, true, true);
+        self->single_quote = true;
+        return true;
+    case 0x201E: /* „ */
+        put(self, word, true, true);
+        self->low_quote = true;
+        return true;
+    case 0xAB:
+    case 0xBB: /* « » */
+        if (!strcmp(code, "fr"))
+            return false;
+        put(self, word, !self->guillemet, !self->guillemet);
+        self->guillemet = !self->guillemet;
+        return true;
+    default:
+        if ((point != 0x201C && point != 0x201D) || !self->low_quote)
+            return false;
+        put(self, word, false, false); /* „ is closed */
+        self->low_quote = false;
+        return true;
+    }
+}
+
 /* Quotes of each kind alternately open and close. Typographic double quotes are of the same kind as the ASCII
  * one. */
 static void put_quote(joiner *self, size_t i)
@@ -220,7 +360,11 @@ static void put_quote(joiner *self, size_t i)
 static void put_word(joiner *self, size_t i)
 {
     piece word = self->words[i];
-    if (consists_of(word, is_opening)) {
+    if (self->joined[i]) {
+        put(self, word, false, false);
+    } else if (put_typographic(self, i)) {
+        return;
+    } else if (consists_of(word, is_opening)) {
         put(self, word, true, true);
     } else if (consists_of(word, is_closing)) {
         bool spaced =
@@ -268,6 +412,7 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
     join_hyphens(spaced.data, spaced.bytes, &self.text);
     unescape(&self.text);
     split_words(&self);
+    mark_joined(&self);
     for (size_t i = 0; i < self.n; i++)
         put_word(&self, i);
     nm_buffer_reserve(out, 0);
@@ -276,4 +421,5 @@ void nm_moses_detokenize(const nm_moses_language *language, const char *line, si
     nm_buffer_release(&self.text);
     nm_counter_release(&self.quotes);
     free(self.words);
+    free(self.joined);
 }

@@ -2,6 +2,7 @@
 #ifndef NM_MOSES_RULES_H
 #define NM_MOSES_RULES_H
 
+#include "norma/status.h"
 #include "text/buffer.h"
 #include "text/utf8.h"
 
@@ -36,6 +37,16 @@ typedef struct nm_moses_prefixes {
 } nm_moses_prefixes;
 
 const nm_moses_prefixes *nm_moses_find_prefixes(const char *code);
+bool nm_moses_has_prefixes(const char *code);
+/* Reads abbreviations from a file in the format of Moses' nonbreaking_prefixes, or from the file
+ * nonbreaking_prefix.LANGUAGE of a folder. *list: heap, those for every position, "|", and those before
+ * digits.
+ * NM_IO: the file cannot be read; NM_FORMAT: it is not UTF-8, or contains no abbreviation. */
+nm_status nm_moses_prefixes_read(const char *path, const char *language, char **list, nm_error *err);
+
+/* Finds the first address of a page, mail address or tag of markup at or after position `at`. Returns its
+ * position and sets *length; the end of the line and 0 if there is none. */
+size_t nm_moses_find_protected(const char *line, size_t bytes, size_t at, size_t *length);
 
 /* Appends the detokenized line, which must be valid UTF-8. */
 void nm_moses_detokenize(const nm_moses_language *language, const char *line, size_t bytes, nm_buffer *out);

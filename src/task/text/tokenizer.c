@@ -104,6 +104,25 @@ static void tokenize_with_symbols(const nm_tokenizer *tokenizer, const char *lin
     }
 }
 
+void nm_tokenizer_separate_symbols(const nm_tokenizer *tokenizer, const char *line, size_t bytes,
+                                   nm_buffer *out)
+{
+    const size_t start = out->bytes;
+    for (size_t at = 0; at < bytes;) {
+        size_t length = 0, symbol = bytes;
+        if (tokenizer->user_symbols.n)
+            symbol = nm_user_symbols_find(&tokenizer->user_symbols, line, bytes, at, &length);
+        nm_buffer_append(out, line + at, symbol - at);
+        at = symbol + length;
+        if (!length)
+            return;
+        separate(out, start);
+        nm_buffer_append(out, line + symbol, length);
+        if (at < bytes && line[at] != ' ')
+            nm_buffer_append_byte(out, ' ');
+    }
+}
+
 void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out)
 {
     if (tokenizer->user_symbols.n)

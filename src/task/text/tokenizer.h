@@ -18,9 +18,13 @@
 NM_CHOICES(nm_pretokenizer, NM_PRETOKENIZERS);
 
 typedef struct nm_tokenizer_options {
-    const char *language;         /* "de", "en", ...: abbreviations and apostrophes */
-    bool aggressive;              /* "well-known" becomes "well @-@ known" */
-    bool escape;                  /* & | < > ' " [ ] become &amp; &#124; ... */
+    const char *language; /* "de", "en", ...: abbreviations and apostrophes */
+    bool aggressive;      /* "well-known" becomes "well @-@ known" */
+    bool escape;          /* & | < > ' " [ ] become &amp; &#124; ... */
+    bool protect;         /* addresses of pages, mail addresses and tags of markup are one token */
+    /* abbreviations, "Dr Prof | No"; those after | before digits only. Empty or NULL: those of the language
+     * */
+    const char *prefixes;
     const nm_spm *spm;            /* for the tokenizer sentencepiece; must outlive it */
     nm_pretokenizer pretokenizer; /* for the tokenizer byte_level */
     /* comma-separated (user_symbols.h), unless the tokenizer keeps the text; NULL: none */
@@ -69,6 +73,9 @@ nm_status nm_tokenizer_open(nm_tokenizer *tokenizer, const char *name, const nm_
 void nm_tokenizer_close(nm_tokenizer *tokenizer);
 /* The text between two user symbols is tokenized separately. */
 void nm_tokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
+/* Appends a line of tokens with each user symbol as a token. */
+void nm_tokenizer_separate_symbols(const nm_tokenizer *tokenizer, const char *line, size_t bytes,
+                                   nm_buffer *out);
 void nm_detokenize(const nm_tokenizer *tokenizer, const char *line, size_t bytes, nm_buffer *out);
 
 #endif

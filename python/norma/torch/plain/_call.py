@@ -129,14 +129,13 @@ def grouped(x: Tensor, groups: int) -> Tensor:
 
 
 def scaled_rows(x: Tensor, call: Call) -> Tensor:
-    """h = x / sqrt(mean(x^2) + epsilon), means over the row, or over each group of features (option
-    scaling)."""
+    """h = x / sqrt(mean(x^2) + 1e-5), means over the row, or over each group of features (option scaling),
+    whatever the norm's epsilon is, as in PowerNorm's code."""
     scaling = call.options["scaling"]
     if scaling == "none":
         return x
-    epsilon: float = call.options["epsilon"]
     parts = grouped(x, call.groups if scaling == "group" else 1)
-    return (parts * (parts.square().mean(-1, keepdim=True) + epsilon).rsqrt()).reshape(x.shape)
+    return (parts * (parts.square().mean(-1, keepdim=True) + 1e-5).rsqrt()).reshape(x.shape)
 
 
 def affine(z: Tensor, params: Dict[str, Tensor]) -> Tensor:
