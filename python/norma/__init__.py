@@ -10,7 +10,8 @@ import typing as _typing
 from ._library import (DeviceError, DivergedError, Error, FileError, FormatError, MismatchError,
                        MissingFileError, OutOfMemoryError, UnsupportedError, UsageError,
                        library as _library_of_package)
-from ._commands import Recipe, Report, Rows, baseline, convert, inspect, recipes, report, tokenize
+from ._commands import (Recipe, Report, Rows, Study, baseline, convert, inspect, recipes, report, study,
+                        tokenize)
 from ._comparisons import Comparison, compare
 from ._display import Display
 from ._models import (Classification, Classifier, ImageClassifier, LanguageModel, LineScore, Perplexity, Span,
@@ -27,9 +28,9 @@ __all__ = ["Callbacks", "Classification", "Classifier", "Comparison", "DeviceErr
            "LanguageModel", "LineScore", "Log", "MismatchError", "MissingFileError", "Norm", "NormOption",
            "NormType", "OutOfMemoryError", "Paired", "Perplexity", "Prepared", "PreparedSide",
            "PreparedSplit", "Progress", "Recipe", "Report", "Rows", "Run", "Scorer", "Scores", "Span",
-           "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError", "UsageError",
-           "Validation", "Word", "baseline", "compare", "convert", "inspect", "load", "norm_types",
-           "prepare", "recipes", "report", "score", "tokenize", "train"]
+           "Study", "Tagged", "Tagger", "Translation", "Translations", "Translator", "UnsupportedError",
+           "UsageError", "Validation", "Word", "baseline", "compare", "convert", "inspect", "load",
+           "norm_types", "prepare", "recipes", "report", "score", "study", "tokenize", "train"]
 
 if _typing.TYPE_CHECKING:
     __version__: str

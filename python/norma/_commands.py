@@ -5,11 +5,12 @@ import html
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ._library import UsageError, error_of, warn
-from ._runs import PathLike, _Recipe, _recipe_file, _words, program_path
+from ._library import UsageError, error_of, file_error, warn
+from ._runs import PathLike, Run, _Recipe, _recipe_file, _words, program_path
 
 
 def _run(command: str, words: Sequence[str], options: Optional[Mapping[str, Any]], more: Mapping[str, Any],
@@ -134,3 +135,68 @@ def report(runs: Union[PathLike, Iterable[PathLike]], output: PathLike = "report
     installed."""
     _run("report", _runs(runs), options, {**more, "output": os.fspath(output)})
     return Report(output)
+
+
+class Study(Dict[str, Any]):
+    """The object of ``answer.json`` (docs/formats.md). ``print`` and Jupyter show the answer."""
+
+    folder: Path  #: of the study
+
+    @staticmethod
+    def open(folder: PathLike) -> "Study":
+        """The answer in the folder of a study. FileError: there is none."""
+        path = Path(folder)
+        try:
+            found = Study(json.loads((path / "answer.json").read_text(encoding="utf-8")))
+        except OSError as problem:
+            raise file_error(f"{path / 'answer.json'}: {problem.strerror}") from None
+        found.folder = path
+        return found
+
+    @property
+    def winner(self) -> Run:
+        """The run of the best model: ``study.winner.model()``."""
+        return Run(self.folder / "winner")
+
+    @property
+    def report(self) -> Report:
+        """The page with the figures of the confirmed runs."""
+        return Report(self.folder / "report.html")
+
+    def __str__(self) -> str:
+        return (self.folder / "answer.md").read_text(encoding="utf-8")
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def study(data: Union[PathLike, Sequence[PathLike]], folder: PathLike,
+          options: Optional[Mapping[str, Any]] = None, *, message: Optional[Callable[[str], Any]] = None,
+          **more: Any) -> Study:
+    """Finds the best normalization for data within a time budget, as ``norma study DATA --folder FOLDER``:
+    ``norma.study("corpus.txt", "studies/corpus", budget="2h")``.
+
+    data: a path, or those of two parallel texts. options: those of ``norma study --help``. message: called
+    with each line on a run or a decision. Ctrl-C stops the study, and the same call continues it. UsageError:
+    an unknown option; otherwise as ``train``.
+    """
+    words = ["study", *_runs(data), *_words({**(options or {}), **more, "folder": os.fspath(folder)})]
+    environment = {**os.environ, "NORMA_PARENT": str(os.getpid())}  # it ends when this process does
+    last = ""
+    with tempfile.TemporaryFile() as out, subprocess.Popen(
+            [program_path(), *words], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
+            env=environment, start_new_session=True) as process:
+        try:
+            assert process.stderr is not None
+            for line in process.stderr:
+                last = line.decode("utf-8", "replace").strip() or last
+                if last.startswith("norma: warning: "):
+                    warn(last[len("norma: warning: "):])
+                elif message is not None:
+                    message(last)
+        except BaseException:
+            process.terminate()
+            raise
+    if process.returncode:
+        raise error_of(process.returncode, last[len("norma: "):] if last.startswith("norma: ") else last)
+    return Study.open(folder)

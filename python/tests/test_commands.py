@@ -138,6 +138,25 @@ def test_warnings_are_those_of_python(tmp_path):
         norma.baseline("classify", {f"data.{split}": tmp_path / "train.tsv" for split in ("train", "valid")})
 
 
+def test_study(tmp_path):
+    rng, lines = random.Random(1), []
+    (tmp_path / "text.txt").write_text("".join(
+        " ".join(rng.choices(["the", "a", "cat", "dog", "sees", "chases", "red", "old"], k=6)) + " .\n"
+        for _ in range(400)))
+    options = {"norms": "layer,rms", "rates": "1", "updates": 20, "seeds": 2, "report": False, "jobs": 1,
+               "set": "model.width=16; model.ff=32; model.heads=2; model.layers=1"}
+    found = norma.study(tmp_path / "text.txt", tmp_path / "study", options, budget="120s",
+                        message=lines.append)
+    assert found == json.loads((tmp_path / "study/answer.json").read_text())
+    assert any("confirm" in line for line in lines) and "layer" in str(found)
+    assert found.winner.model().perplexity(["the cat sees a dog ."]) > 1
+    assert norma.Study.open(tmp_path / "study") == found
+    with pytest.raises(norma.UsageError, match="nosuch"):
+        norma.study(tmp_path / "text.txt", tmp_path / "other", norms="nosuch")
+    with pytest.raises(norma.MissingFileError):
+        norma.Study.open(tmp_path)
+
+
 NOTEBOOKS = sorted((SOURCE / "examples" / "python").glob("*.ipynb"))
 
 
