@@ -51,6 +51,8 @@ static const nm_foreign_row training[] = {
     {{"`--warmup-updates`", "`--lr-warmup`", "`warmup_steps`"}, "`schedule.warmup`"},
     {{"`--warmup-init-lr`", "`--lr-warmup-start-rate`", ""}, "`schedule.init_lr`"},
     {{"`--stop-min-lr`, `--min-lr`", "", ""}, "`schedule.min_lr`"},
+    {{"`--ema-decay D`", "`--exponential-smoothing`", "`average_decay`"},
+        "`train.ema_decay = D`; Marian and OpenNMT-py have 1 - D"},
     {{"`--clip-norm` (0)", "`--clip-norm` (1)", "`max_grad_norm` (5)"}, "`train.max_grad_norm` (0: off)"},
     {{"`--label-smoothing`", "`--label-smoothing`", "`label_smoothing`"}, "`train.label_smoothing`"},
     {{"`--validate-interval-updates`, `--validate-interval`", "`--valid-freq`", "`valid_steps`"},
@@ -189,8 +191,6 @@ static const nm_foreign_row unavailable[] = {
     {{"`--device-id`, `--distributed-world-size`", "`--devices`", "`gpu_ranks`, `world_size`"},
         "Norma computes on CPUs: `device.threads` sets the number of threads, `mpirun` starts several "
         "processes"},
-    {{"`--ema-decay`", "`--exponential-smoothing`", "`average_decay`"},
-        "moving averages of the parameters do not exist; `norma average` averages checkpoints"},
     {{"`--truncate-source`", "`--max-length-crop`", "`src_seq_length_trunc`"},
         "sentences are not truncated; `data.max_length` excludes longer ones"},
     {{"", "`--coverage-penalty`", "`coverage_penalty`, `stepwise_penalty`"}, "there is no coverage penalty"},

@@ -170,10 +170,14 @@ static nm_status validate(nm_trainer *trainer, nm_error *err)
     if (trainer->callbacks.validating && !trainer->comm->rank)
         trainer->callbacks.validating(trainer->callbacks.user, trainer->state.update,
                                       trainer->last_validation);
-    NM_TRY(nm_trainer_validate(trainer, &v, &score, err));
-    trainer->last_validation = v.seconds;
-    nm_status status = trainer->comm->rank ? NM_OK : evaluate(trainer, &v, score.lower_is_better, err);
-    nm_task_score_release(&score);
+    nm_ema_use(&trainer->ema);
+    nm_status status = nm_trainer_validate(trainer, &v, &score, err);
+    if (status == NM_OK) {
+        trainer->last_validation = v.seconds;
+        status = trainer->comm->rank ? NM_OK : evaluate(trainer, &v, score.lower_is_better, err);
+        nm_task_score_release(&score);
+    }
+    nm_ema_restore(&trainer->ema);
     NM_TRY(status);
     return nm_ranks_share_state(trainer, err);
 }

@@ -140,6 +140,8 @@ nm_status nm_ranks_share_checkpoint(nm_trainer *trainer, nm_error *err)
     /* Device memory is host memory, which nm_shard_tree_init has checked. */
     NM_TRY(nm_ranks_share_state(trainer, err));
     NM_TRY(nm_comm_broadcast(comm, params->values, bytes, err));
+    if (trainer->ema.values)
+        NM_TRY(nm_comm_broadcast(comm, trainer->ema.values, bytes, err));
     /* The optimizer state of a fresh run is zero on all ranks. */
     if (trainer->state.update && trainer->shards.sharded) {
         NM_TRY(nm_optimizer_distribute(&trainer->optimizer, err));

@@ -42,6 +42,10 @@ static nm_status write_state(nm_trainer *trainer, const char *path, nm_error *er
     const void *v = moment(&copies, trainer->backend, optimizer->whole_v, optimizer->n_whole_v);
     nm_safetensors_add(writer, "optimizer.m", type, 1, &n_m, m);
     nm_safetensors_add(writer, "optimizer.v", type, 1, &n_v, v);
+    const int64_t n_ema = trainer->ema.values ? (int64_t)trainer->model->params.n_elements : 0;
+    if (n_ema)
+        nm_safetensors_add(writer, "ema", type, 1, &n_ema,
+                           moment(&copies, trainer->backend, trainer->ema.values, (size_t)n_ema));
     nm_workers_write(&trainer->workers, writer, type);
     nm_train_state_write(&trainer->state, writer);
     char text[FINGERPRINT_BYTES];
@@ -260,6 +264,24 @@ static nm_status check_valid_data(const nm_trainer *trainer, const nm_safetensor
                    nm_safetensors_path(file), valid, text);
 }
 
+/* The parameters are those of the checkpoint. */
+static nm_status load_ema(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
+{
+    const nm_safetensor *values;
+    const size_t n = trainer->model->params.n_elements;
+    if (!trainer->ema.values)
+        return NM_OK;
+    if (!nm_safetensors_find(file, "ema")) {
+        nm_trainer_message(trainer, "train.ema_decay is new: the average starts at the current parameters");
+        nm_ema_start(&trainer->ema);
+        return NM_OK;
+    }
+    NM_TRY(nm_safetensors_expect(file, "ema", nm_model_file_dtype(trainer->backend), n, &values, err));
+    nm_backend_upload(trainer->backend, trainer->ema.values, values->data,
+                      n * nm_dtype_bytes(trainer->backend->dtype));
+    return NM_OK;
+}
+
 static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_error *err)
 {
     nm_tensor_type type = nm_model_file_dtype(trainer->backend);
@@ -286,6 +308,7 @@ static nm_status load_state(nm_trainer *trainer, const nm_safetensors *file, nm_
     } else {
         nm_trainer_message(trainer, "warning: optim.name has changed: the optimizer state starts from zero");
     }
+    NM_TRY(load_ema(trainer, file, err));
     trainer->state = loaded;
     trainer->state.optimizer = kind;
     trainer->schedule.state = trainer->state.schedule;

@@ -44,6 +44,9 @@ static const nm_option train_options[] = {
         "Also compute the validation loss with batch statistics, if the model has norms that use them."),
     NM_CHOICE(nm_train_config, best_by, "loss", NM_BEST_BYS,
         "Validation metric that selects the best checkpoint."),
+    TRAIN(ema_decay, "0", 0, 0.9999999,
+        "Decay rate of the exponential moving average of the parameters (EMA), for example 0.999. "
+        "Validations and best.safetensors use the average; 0 disables it."),
     TRAIN(patience, "0", 0, 1e9,
         "Early stopping: maximum number of consecutive validations without a new best; 0 disables it."),
     TRAIN(save_every, "0", 0, 1e12, "Number of updates between two checkpoints; 0: only at validations."),

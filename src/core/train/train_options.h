@@ -20,7 +20,7 @@ typedef struct nm_train_config {
     nm_smoothing smoothing;
     nm_checkpointing activation_checkpointing;
     nm_best_by best_by;
-    double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds;
+    double label_smoothing, max_grad_norm, clip_value, divergence_factor, seconds, ema_decay;
     int64_t updates, epochs, max_tokens, shards, seed, log_every, validate_every, validate_examples, patience,
         save_every, keep_last;
     bool balance_shards, score, batch_loss, save_initial, check_shard;

@@ -99,6 +99,7 @@ static nm_status open_model(nm_trainer *trainer, nm_error *err)
                               trainer->comm, trainer->callbacks.shard_optimizer, err));
     NM_TRY(nm_optimizer_init(&trainer->optimizer, nm_options_find(trainer->options, "optim"),
                              trainer->config->clip_value, &trainer->shards, err));
+    NM_TRY(nm_ema_init(&trainer->ema, &trainer->model->params, trainer->config->ema_decay, err));
     NM_TRY(open_lockstep(trainer, err));
     NM_TRY(check_options(trainer, err));
     if (norms->state == NM_STATE_WORKER)
@@ -340,8 +341,10 @@ static nm_status open_run(nm_trainer *trainer, const char *folder, bool resume, 
                            trainer->state.update, trainer->state.epoch + 1, trainer->state.batch);
     else if (root)
         NM_TRY(start_params(trainer, err));
-    if (!found)
+    if (!found) {
         nm_workers_reset(&trainer->workers, &trainer->model->params);
+        nm_ema_start(&trainer->ema);
+    }
     return root ? open_log(trainer, found, err) : NM_OK;
 }
 
@@ -433,6 +436,7 @@ void nm_trainer_close(nm_trainer *trainer)
         nm_tape_release(&trainer->tape);
     nm_arena_release(&trainer->host);
     nm_optimizer_release(&trainer->optimizer);
+    nm_ema_release(&trainer->ema);
     nm_lockstep_free(trainer->lockstep);
     for (int32_t i = 0; i < trainer->n_lanes; i++) {
         nm_tape_release(&trainer->lanes[i].tape);

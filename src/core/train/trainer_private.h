@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "train/checkpoint.h"
+#include "train/ema.h"
 #include "train/machine_load.h"
 #include "train/manifest.h"
 #include "train/lockstep.h"
@@ -47,6 +48,7 @@ struct nm_trainer {
     bool batches_ready;
     int64_t total_updates; /* train.updates; 0: not limited */
     nm_optimizer optimizer;
+    nm_ema ema;            /* train.ema_decay */
     nm_comm *comm;         /* the processes of the run */
     nm_comm alone;         /* *comm of a single process */
     nm_shard_tree shards;  /* sums of the current update */

@@ -430,6 +430,7 @@ static nm_status update(nm_trainer *trainer, nm_training_progress *progress, nm_
     if (trainer->hooks_due)
         trainer->callbacks.hooks->on_gradients(trainer->callbacks.hooks->user, trainer->model, n_targets, lr);
     NM_TRY(nm_optimizer_step(&trainer->optimizer, state->update + 1, lr, scale, err));
+    nm_ema_add(&trainer->ema, state->update + 1);
     add_update(state, &total, norm);
     *progress = (nm_training_progress){.update = state->update,
                                        .updates = trainer->total_updates,
@@ -476,9 +477,11 @@ nm_status nm_trainer_dry_run(nm_trainer *trainer, nm_error *err)
     nm_backend_dry_run(trainer->backend, false);
     nm_norm_snapshot_restore(&snapshot, params);
     /* slabs: parameters, gradients and copies of gradients. */
-    size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm);
+    const bool ema = trainer->ema.values != NULL; /* validations also use the memory of all gradients */
+    size_t slabs = 2 + nm_shard_tree_slabs(trainer->config->shards, trainer->comm) + ema;
     size_t n_lanes = (size_t)trainer->n_lanes; /* each with gradients and activations */
     size_t n_skipping = n_lanes ? n_lanes : trainer->comm->size == 1; /* gradients that no copy fills */
+    n_skipping -= ema && n_skipping;
     size_t skipped = n_skipping * nm_params_skipped(params) * nm_dtype_bytes(trainer->backend->dtype);
     trainer->peak_bytes =
         (slabs + n_lanes) * nm_params_bytes(params) - skipped + nm_optimizer_bytes(&trainer->optimizer) +
