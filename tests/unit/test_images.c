@@ -185,6 +185,13 @@ static void test_records(void **state)
     assert_pixel(train.pixels + 2 * 12 + 3, 20, 0, 253, 0);
     assert_int_equal(read_set(&test, &classes, "cifar", false, 0, &err), NM_OK);
     assert_int_equal(test.n, 3);
+    nm_image_set first = {0};
+    assert_int_equal(read_set(&first, &classes, "cifar", true, 1, &err), NM_OK);
+    assert_int_equal(first.n, 3); /* of both files together */
+    nm_image_set_release(&first);
+    assert_int_equal(read_set(&first, &classes, "cifar", true, 2, &err), NM_OK);
+    assert_int_equal(first.n, 5);
+    nm_image_set_release(&first);
     write_records("bad.bin", 1);
     char *path = nm_path_join(folder, "bad.bin");
     assert_int_equal(truncate(path, NM_IMAGE_RECORD - 1), 0);

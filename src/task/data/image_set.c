@@ -179,11 +179,19 @@ static void read_record(nm_image_set *set, const uint8_t *record, int32_t label)
     nm_image_scale(pixels, SIDE, SIDE, set->size, nm_image_set_add(set, label));
 }
 
-static nm_status read_records(nm_image_set *set, const nm_image_source *source, const char *path,
-                              const char *names, nm_counter *classes, nm_error *err)
+/* The files of records of a source. */
+typedef struct record_reader {
+    nm_image_set *set;
+    const nm_image_source *source;
+    nm_counter *classes;
+    const char *names;
+    int64_t taken[256]; /* number of images of each class, over all files */
+} record_reader;
+
+static nm_status read_records(record_reader *self, const char *path, nm_error *err)
 {
     nm_file_map file;
-    int64_t taken[256] = {0};
+    const int64_t most = self->source->per_class;
     NM_TRY(nm_file_map_open(&file, path, err));
     const uint8_t *record = (const uint8_t *)file.data;
     nm_status status = NM_OK;
@@ -191,16 +199,16 @@ static nm_status read_records(nm_image_set *set, const nm_image_source *source, 
         status = nm_fail(err, NM_FORMAT, "%s: %zu bytes are no records of %d bytes", path, file.bytes,
                          NM_IMAGE_RECORD);
     for (size_t i = 0; status == NM_OK && i < file.bytes / NM_IMAGE_RECORD; i++, record += NM_IMAGE_RECORD) {
-        char *name = line_at(names, *record);
+        char *name = line_at(self->names, *record);
         int32_t label = 0;
         if (!name)
             status =
                 nm_fail(err, NM_FORMAT, "%s: record %zu has class %d, which has no name", path, i, *record);
         else
-            status = class_of(source, classes, name, &label, err);
+            status = class_of(self->source, self->classes, name, &label, err);
         free(name);
-        if (status == NM_OK && (!source->per_class || taken[*record]++ < source->per_class))
-            read_record(set, record, label);
+        if (status == NM_OK && (!most || self->taken[*record]++ < most))
+            read_record(self->set, record, label);
     }
     nm_file_unmap(&file);
     return status;
@@ -217,15 +225,15 @@ static void add_names(const char *names, nm_counter *classes)
     }
 }
 
-static nm_status read_record_files(nm_image_set *set, const nm_image_source *source, nm_counter *classes,
-                                   const char *names, nm_error *err)
+static nm_status read_record_files(record_reader *self, nm_error *err)
 {
+    const nm_image_source *source = self->source;
     static const char *const training[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                                            "data_batch_4.bin", "data_batch_5.bin"};
     bool is_folder;
     NM_TRY(find_folder(source->path, &is_folder, err));
     if (!is_folder)
-        return read_records(set, source, source->path, names, classes, err);
+        return read_records(self, source->path, err);
     nm_status status = NM_OK;
     for (size_t i = 0; i < (source->test ? 1 : sizeof training / sizeof *training) && status == NM_OK; i++) {
         char *path = nm_path_join(source->path, source->test ? "test_batch.bin" : training[i]);
@@ -233,7 +241,7 @@ static nm_status read_record_files(nm_image_set *set, const nm_image_source *sou
         if (i)
             status = nm_file_find(path, &found, err);
         if (status == NM_OK && found)
-            status = read_records(set, source, path, names, classes, err);
+            status = read_records(self, path, err);
         free(path);
     }
     return status;
@@ -254,8 +262,9 @@ static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm
     nm_status status = read_names(folder, &names, err);
     if (status == NM_OK && source->training)
         add_names(names, classes);
+    record_reader reader = {.set = set, .source = source, .classes = classes, .names = names};
     if (status == NM_OK)
-        status = read_record_files(set, source, classes, names, err);
+        status = read_record_files(&reader, err);
     free(names);
     free(folder);
     return status;
