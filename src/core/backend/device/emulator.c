@@ -155,6 +155,8 @@ UNTRACED static void run_thread(void)
 UNTRACED static void prepare_thread(machine *m, int thread)
 {
     void **top = (void **)(void *)(m->stacks + (size_t)(thread + 1) * STACK_BYTES);
+    /* frames of a finished thread, which never return */
+    ASAN(ASAN_UNPOISON_MEMORY_REGION((char *)top - STACK_BYTES, STACK_BYTES));
 #if defined(__x86_64__)
     *--top = NULL; /* no caller; keeps the stack aligned */
 #endif
