@@ -85,7 +85,7 @@ static void test_effects_are_those_of_the_cells(void **state)
         assert_int_equal(f.effects[k].seeds, 3);
     }
     assert_string_equal(f.effects[2].contrast, "(power - layer) x (post - pre)");
-    /* interaction: sd 1/sqrt(3), t = (10/3) / (1/3) = 10 with 2 degrees of freedom: p = 0.0098525 (R: 2 * pt(-10, 2)) */
+    /* interaction: sd 1/sqrt(3), t = (10/3) / (1/3) = 10 with 2 degrees of freedom: R: 2 * pt(-10, 2) */
     assert_true(fabs(f.effects[2].deviation - 1 / sqrt(3)) < 1e-12);
     assert_true(fabs(f.effects[2].p - 0.00985245) < 1e-7);
     assert_true(fabs(f.effects[2].low - (10.0 / 3 - 4.30265272991 / 3)) < 1e-8);

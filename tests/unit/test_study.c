@@ -31,6 +31,8 @@ typedef struct world {
     double clock, budget_end;
     int64_t kill_after; /* finished runs; < 0: never */
     int64_t n_trained;
+    const double *residuals; /* [n_residuals]: the noise is drawn from them; NULL: normal */
+    size_t n_residuals;
     bool diverges; /* the second variant diverges with seed 3 */
 } world;
 
@@ -44,6 +46,10 @@ static double normal(uint64_t number, uint64_t a, uint64_t b, uint32_t c)
 static double noise_of(const world *w, size_t v, int64_t seed)
 {
     double z = normal(w->number, v + 1, (uint64_t)seed, 0);
+    if (w->residuals) {
+        nm_random_words r = nm_random4(w->number, NM_RANDOM_TEST, (uint32_t)v + 1, (uint32_t)seed, 1000);
+        return w->residuals[nm_random_below(r.w[0], (uint32_t)w->n_residuals)];
+    }
     if (w->heavy > 0) { /* Student's t with variance 1 */
         double chi = 0;
         for (int i = 0; i < (int)w->heavy; i++) {
@@ -240,6 +246,77 @@ static void test_errors_are_at_most_five_percent(void **state)
         }
 }
 
+/* Archived runs of a comparison: the means of its variants, and the residuals of all runs, which replace the
+ * normal noise. A line of the file is COMPARISON VARIANT VALUE; scripts/study_calibration.py writes it. */
+enum { MAX_RESIDUALS = 512 };
+typedef struct archive {
+    char name[128], variants[MAX_VARIANTS][64];
+    size_t n, counts[MAX_VARIANTS], n_residuals;
+    double values[MAX_VARIANTS][MAX_RESIDUALS], residuals[MAX_RESIDUALS], means[MAX_VARIANTS];
+} archive;
+
+static void calibrate(archive *a)
+{
+    double squares = 0;
+    rates all[2] = {{0}, {0}};
+    int n = replications();
+    for (size_t v = 0; v < a->n; v++)
+        for (size_t i = 0; i < a->counts[v]; i++)
+            a->means[v] += a->values[v][i] / (double)a->counts[v];
+    for (size_t v = 0; v < a->n; v++)
+        for (size_t i = 0; i < a->counts[v] && a->counts[v] > 1 && a->n_residuals < MAX_RESIDUALS; i++) {
+            double factor = sqrt((double)a->counts[v] / ((double)a->counts[v] - 1));
+            a->residuals[a->n_residuals++] = factor * (a->values[v][i] - a->means[v]);
+            squares += factor * factor * pow(a->values[v][i] - a->means[v], 2);
+        }
+    for (int i = 0; i < 2 * n; i++) {
+        world w = {.speed = 0.02,
+                   .kill_after = -1,
+                   .number = (uint64_t)i,
+                   .residuals = a->residuals,
+                   .n_residuals = a->n_residuals};
+        for (size_t v = 0; v < a->n; v++)
+            w.means[v] = i % 2 ? a->means[v] : 20;
+        add_study(&all[i % 2], &w, a->n, 20000, fmax(0.5, sqrt(squares / (double)a->n_residuals)));
+    }
+    printf("%-28s variants %zu, sd %.2f: false difference %.3f, false equivalence %.3f, best not within "
+           "delta %.3f, "
+           "bound exceeded %.3f\n",
+           a->name, a->n, sqrt(squares / (double)a->n_residuals), (double)all[0].false_difference / n,
+           (double)all[1].false_equivalence / n, (double)all[1].far / n, (double)all[1].beyond / n);
+    assert_true(all[0].false_difference <= most_errors(n) && all[1].false_equivalence <= most_errors(n));
+    assert_true(all[1].far <= most_errors(n) && all[1].beyond <= most_errors(n));
+}
+
+static void test_resampled_archives(void **state)
+{
+    (void)state;
+    const char *path = getenv("STUDY_RUNS");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!file)
+        skip();
+    archive *a = nm_allocate(sizeof *a);
+    char name[128], variant[64];
+    double value;
+    while (fscanf(file, "%127s %63s %lf", name, variant, &value) == 3) {
+        if (a->n && strcmp(name, a->name)) {
+            calibrate(a);
+            *a = (archive){0};
+        }
+        snprintf(a->name, sizeof a->name, "%s", name);
+        size_t v = 0;
+        while (v < a->n && strcmp(a->variants[v], variant))
+            v++;
+        assert_true(v < MAX_VARIANTS);
+        if (v == a->n)
+            snprintf(a->variants[a->n++], sizeof a->variants[0], "%s", variant);
+        a->values[v][a->counts[v]++] = value;
+    }
+    calibrate(a);
+    free(a);
+    fclose(file);
+}
+
 static char *answer_text(const nm_study_procedure *s)
 {
     char *text = nm_format("%s|%.17g|%.17g|%lld", s->answer.paragraph, s->answer.used, s->answer.within,
@@ -293,7 +370,7 @@ static void test_killed_studies_have_the_same_answer(void **state)
     assert_int_equal(nm_file_read(queue, &lines, NULL, &err), NM_OK);
     for (const char *phase = "speed\0rates\0select\0confirm\0"; *phase; phase += strlen(phase) + 1)
         assert_non_null(strstr(lines, phase));
-    for (int64_t kill = 0; kill < all; kill++) {
+    for (int64_t kill = 0; kill < all; kill += 3) {
         assert_int_equal(unlink(queue), 0);
         assert_null(run_until(folder, kill, &trained));
         FILE *torn = fopen(queue, "ab"); /* the line that was being written */
@@ -388,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_other_options_are_refused),
         cmocka_unit_test(test_a_small_budget_is_an_error_that_names_a_sufficient_one),
         cmocka_unit_test(test_errors_are_at_most_five_percent),
+        cmocka_unit_test(test_resampled_archives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

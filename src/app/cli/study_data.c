@@ -182,6 +182,13 @@ static nm_status key_of(char *const *inputs, int n, char **key, nm_error *err)
     return NM_OK;
 }
 
+/* Whether an ending is a code of a language, as norma prepare expects it: "de". */
+static bool is_language(const char *ending)
+{
+    size_t length = strspn(ending, "abcdefghijklmnopqrstuvwxyz");
+    return !ending[length] && length >= 2 && length <= 3;
+}
+
 /* Divides the train file of a side without held-out data. */
 static nm_status divide(side_files *side, text_kind kind, const char *folder, const char *ending,
                         int64_t *units, nm_error *err)
@@ -336,12 +343,13 @@ static nm_status open_files(study_data *data, char *const *inputs, int n, const 
                              endings[!sides[0].paths[1]], endings[!sides[0].paths[1]],
                              endings[!sides[1].paths[1]]);
     } else {
-        static const char *const names[] = {"source", "target"};
+        static const char *const names[] = {"src", "trg"};
         for (int s = 0; s < n; s++) {
             const char *dot = strrchr(inputs[s], '.');
-            endings[s] = nm_duplicate(n == 2                               ? names[s]
-                                      : dot && !strchr(dot, '/') && dot[1] ? dot + 1
-                                                                           : "txt");
+            bool ends = dot && dot[1] && !strchr(dot, '/');
+            endings[s] = nm_duplicate(n == 2 && !(ends && is_language(dot + 1)) ? names[s]
+                                      : ends                                    ? dot + 1
+                                                                                : "txt");
             sides[s].paths[0] = nm_duplicate(inputs[s]);
         }
     }

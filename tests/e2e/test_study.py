@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""norma study on a small table: plan, kill and continue, answer, model of the winner, errors."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+NORMA = os.environ["NORMA"]
+# delta 100 ends the selection with its first seeds, so that the number of runs does not depend on the machine
+OPTIONS = ["--norms", "layer,power", "--budget", "2h", "--updates", "8", "--delta", "100", "--seeds", "2",
+           "--rates", "1,2", "--jobs", "2", "--tid-batches", "1", "--no-report", "--set",
+           "model.width=16; model.ff=32; train.max_tokens=512"]
+WORDS = {"good": "fine great lovely warm clever".split(), "bad": "dull cold weak noisy poor".split()}
+
+
+def table(path, begin, end):
+    lines = []
+    for i in range(begin, end):
+        label = "good" if i * 7 % 3 else "bad"
+        words = [WORDS[label][(i * k + k) % 5] if (i + k) % 4 else f"word{i * k % 37}"
+                 for k in range(1, 3 + i % 9)]
+        lines.append(f"{label}\t{' '.join(words)}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def lines_of(folder):
+    text = (folder / "queue.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+class Study(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        table(self.folder / "reviews.tsv", 0, 1300)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def study(self, *arguments, code=0):
+        done = subprocess.run([NORMA, "study", *arguments], cwd=self.folder, text=True, capture_output=True)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_a_killed_study_continues_and_answers(self):
+        plan = self.study("reviews.tsv", *OPTIONS, "--dry-run")
+        self.assertIn("a classifier, one twentieth each held out", plan.stderr)
+        self.assertIn("A complete run has 8 updates.", plan.stdout)
+        study = self.folder / "study-reviews"
+        self.assertEqual({line["phase"] for line in lines_of(study) if line["type"] == "run"}, {"speed"})
+        for phase in ["rates", "select", "confirm"]:
+            with subprocess.Popen([NORMA, "study", "reviews.tsv", *OPTIONS], cwd=self.folder,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                while process.poll() is None and not any(
+                        line.get("phase") == phase and line.get("state") == "finished"
+                        for line in lines_of(study)):
+                    time.sleep(0.05)
+                process.send_signal(signal.SIGKILL)
+        answer = self.study("reviews.tsv", *OPTIONS)
+        finished = [(line["phase"], line["variant"], line["lr"], line["seed"], line["updates"])
+                    for line in lines_of(study) if line.get("state") == "finished"]
+        self.assertEqual(len(finished), len(set(finished)))  # no run twice
+        counts = {phase: sum(run[0] == phase for run in finished) for phase in
+                  ["speed", "rates", "select", "confirm"]}
+        self.assertEqual(counts, {"speed": 2, "rates": 6, "select": 10, "confirm": 4})
+        written = json.loads((study / "answer.json").read_text(encoding="utf-8"))
+        self.assertIn(written["best"], ["layer", "power"])
+        self.assertIn(written["paragraph"], answer.stdout)
+        self.assertEqual(written["seeds"], 2)
+        self.assertEqual([part["phase"] for part in written["parts"]],
+                         ["speed", "rates", "select", "confirm"])
+        before = (study / "answer.md").read_bytes()
+        self.study("reviews.tsv", *OPTIONS)  # everything is known: the same answer, bitwise
+        self.assertEqual((study / "answer.md").read_bytes(), before)
+        labels = subprocess.run([NORMA, "classify", study / "winner"], input="a fine warm word\n\n",
+                                text=True, capture_output=True, check=True).stdout.splitlines()
+        self.assertEqual(len(labels), 2)
+        subprocess.run([NORMA, "train", study / "winner.ini", "--run.folder", self.folder / "again",
+                        "--train.updates", "2"], cwd=self.folder, check=True, capture_output=True)
+        other = self.study("reviews.tsv", *OPTIONS, "--delta", "2", code=5)
+        self.assertIn("was begun with other options", other.stderr)
+
+    def test_wrong_data_is_an_error(self):
+        (self.folder / "pairs.tsv").write_text("".join(f"text {i}\tanother {i}\n" for i in range(300)))
+        self.assertIn("no repeated labels", self.study("pairs.tsv", code=2).stderr)
+        (self.folder / "empty.txt").write_text("")
+        self.assertIn("empty.txt: empty", self.study("empty.txt", code=4).stderr)
+        self.assertIn("none.txt", self.study("none.txt", code=3).stderr)
+        (self.folder / "half").mkdir()
+        table(self.folder / "half" / "train.tsv", 0, 200)
+        table(self.folder / "half" / "test.tsv", 200, 300)
+        self.assertIn("has test.tsv but no valid.tsv", self.study("half", code=2).stderr)
+        self.assertIn("not a duration", self.study("reviews.tsv", "--budget", "soon", code=2).stderr)
+        self.assertIn("ascending", self.study("reviews.tsv", "--rates", "2,1", code=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
