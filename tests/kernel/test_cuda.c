@@ -101,7 +101,7 @@ enum { ROWS = 9, COLS = 20, OUT = 12, BYTES = 6 << 20 };
  * with numbers. */
 static void run_layer(nm_backend *b, float *memory, float *y, float *dw)
 {
-    const nm_mat x = nm_mat_of(memory, ROWS, COLS), weight = nm_mat_of(memory + 256, OUT, COLS);
+    const nm_mat x = nm_mat_of(memory, ROWS, COLS), weight = nm_mat_of(memory + 257, OUT, COLS);
     const nm_mat out = nm_mat_of(memory + 512, ROWS, OUT), grad = nm_mat_of(memory + 768, OUT, COLS);
     const nm_dropout drop = {0.25, 3, 1, 1};
     NM_CALL(b, linear, .x = x, .weight = weight, .bias = memory + 1024, .act = NM_ACT_RELU, .drop = &drop,
@@ -131,7 +131,7 @@ static nm_status run_everything(nm_backend_options options, float *y, float *dw,
     }
     if (status == NM_OK) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-            numbers[i] = (float)((int)(i * 2654435761u >> 8 & 0xFF) - 128) / 64;
+            numbers[i] = (float)((int)(i * 2654435761u >> 8 & 0xFF) - 128) / 64 + (float)(i >> 18);
         nm_backend_upload(b, memory, numbers, BYTES);
         nm_backend_copy(b, (char *)reserved + (35 << 20), memory, 1 << 20);
         nm_backend_download(b, back, memory, BYTES);
