@@ -7,7 +7,7 @@
 #     make test-python  the tests of the Python package with Debian's NumPy and PyTorch
 #     make test-python-oldest  the modules for PyTorch with version 2.1 of PyPI
 #     make test-python-latest  the same and norma convert with the newest packages of PyPI
-#     make python-docs  Sphinx pages of the Python package in build/python-docs
+#     make docs       the documentation site of all pages and the Python package in build/docs
 #     make test-interchange  norma convert against CTranslate2, transformers and Marian from PyPI
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
@@ -30,7 +30,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest test-python-oldest python-docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest test-python-oldest docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
 all: build
 
 build:
@@ -92,14 +92,15 @@ test-python-oldest:
 	@NORMA_LIBRARY=$(abspath $(BUILD))/python/libnorma.so NORMA=$(abspath $(BUILD))/norma SOURCE=$(CURDIR) \
 	    PYTHON=$(BUILD)/oldest-venv/bin/python bash python/tests/run.sh
 
-# Debian's python3-sphinx, python3-numpy, python3-torch. Warnings are errors.
-python-docs:
+# Debian's python3-sphinx, python3-myst-parser, python3-numpy, python3-torch. Warnings are errors.
+docs:
 	@scripts/packages.sh build python docs
 	@cmake -S . -B $(BUILD) $(GENERATOR)
 	@cmake --build $(BUILD) -j $(JOBS) --target norma_python norma_program
 	@NORMA_LIBRARY=$(abspath $(BUILD))/python/libnorma.so NORMA_PROGRAM=$(abspath $(BUILD))/norma PYTHONDONTWRITEBYTECODE=1 \
-	    sphinx-build -q -W --keep-going -b html python/docs $(BUILD)/python-docs
-	@echo "$(BUILD)/python-docs/index.html"
+	    sphinx-build -q -W --keep-going -b html -c python/docs . $(BUILD)/docs
+	@echo '<meta http-equiv="refresh" content="0; url=python/docs/site.html">' > $(BUILD)/docs/index.html
+	@echo "$(BUILD)/docs/index.html"
 
 test-interchange: quiet-build
 	@python3 -m venv $(BUILD)/interchange-venv

@@ -45,6 +45,7 @@ python    python3-pytest                              always
 python    python3-numpy                               always
 python    python3-torch                               always
 docs      python3-sphinx                              command:sphinx-build
+docs      python3-myst-parser                         always
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h
 demo      perl-base|perl                              command:perl
 lint      clang-format                                command:clang-format

@@ -43,7 +43,8 @@ def parameters(found):
 
 
 def wrapped(text, indent):
-    return textwrap.fill(text, 108, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
+    after = indent + 2 * text.startswith("- ")  # of an item
+    return textwrap.fill(text, 108, initial_indent=" " * indent, subsequent_indent=" " * after,
                          break_long_words=False, break_on_hyphens=False)
 
 
@@ -55,7 +56,7 @@ def documentation(found):
     if found.options:
         yield "\n    Options:\n"
         for name, option in found.options.items():
-            yield wrapped(f"{name} ({option.default}): {option.help}", 4)
+            yield wrapped(f"- {name} ({option.default}): {option.help}", 4)
     yield '    """'
 
 

@@ -1,4 +1,4 @@
-"""Every public name has a docstring and a type, and the Sphinx pages (make python-docs) have every public
+"""Every public name has a docstring and a type, and the Sphinx pages (make docs) have every public
 name."""
 import importlib
 import inspect

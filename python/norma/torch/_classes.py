@@ -26,11 +26,11 @@ class AdaNorm(_Fixed):
 
     Options:
 
-    variant (official): Standard deviation: the root of the unbiased variance, plus epsilon, as in the
-        released code; or that of LayerNorm, as in the paper.
-    c (1): Constant C by which the result is multiplied.
-    k (0.1): Constant k of the factor 1 - k z.
-    epsilon (1e-5): Constant added to the standard deviation (official), or to the variance (paper).
+    - variant (official): Standard deviation: the root of the unbiased variance, plus epsilon, as in the
+      released code; or that of LayerNorm, as in the paper.
+    - c (1): Constant C by which the result is multiplied.
+    - k (0.1): Constant k of the factor 1 - k z.
+    - epsilon (1e-5): Constant added to the standard deviation (official), or to the variance (paper).
     """
 
     def __init__(self, width: int, *, groups: int = 1, variant: Optional[Literal["official", "paper"]] =
@@ -48,13 +48,13 @@ class BatchNorm(_Fixed):
 
     Options:
 
-    preset (default): Variant of BatchNorm.
-    decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to the variance.
-    clamp (false): Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon).
-    unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
-    scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
+    - preset (default): Variant of BatchNorm.
+    - decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to the variance.
+    - clamp (false): Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon).
+    - unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
+    - scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
     """
 
     def __init__(self, width: int, *, groups: int = 1, preset: Optional[Literal["default", "pn", "rbn",
@@ -70,24 +70,24 @@ class BatchNorm(_Fixed):
 
 class BatchRenormalization(_Fixed):
     """Batch Renormalization: z = (x - mu) / sigma; y = weight (r z + d) + bias, r and d within limits that
-        grow.
+    grow.
 
     Source: Ioffe 2017, Algorithm 1.
 
     Options:
 
-    decay (0.99): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    eps_mode (inside): Constant epsilon added to the variance, or to the standard deviation.
-    epsilon (1e-5): Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added.
-    r_max (3): Final limit of the factor r.
-    d_max (5): Final limit of the shift d.
-    ramp_start (5000): Number of first updates with plain BatchNorm.
-    r_ramp_end (40000): Number of updates until r_max is reached.
-    d_ramp_end (25000): Number of updates until d_max is reached.
-    shorten_ramp (true): Shorter ramps in short runs: the three numbers are scaled so that r_max is reached
-        after half of the planned updates at the latest.
-    scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
+    - decay (0.99): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - eps_mode (inside): Constant epsilon added to the variance, or to the standard deviation.
+    - epsilon (1e-5): Constant that keeps the divisor above zero; 1e-3 is usual with eps_mode = added.
+    - r_max (3): Final limit of the factor r.
+    - d_max (5): Final limit of the shift d.
+    - ramp_start (5000): Number of first updates with plain BatchNorm.
+    - r_ramp_end (40000): Number of updates until r_max is reached.
+    - d_ramp_end (25000): Number of updates until d_max is reached.
+    - shorten_ramp (true): Shorter ramps in short runs: the three numbers are scaled so that r_max is
+      reached after half of the planned updates at the latest.
+    - scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
     """
 
     def __init__(self, width: int, *, groups: int = 1, decay: Optional[float] = None, eps_mode:
@@ -110,8 +110,8 @@ class Derf(_Fixed):
 
     Options:
 
-    alpha_init (0.5): Initial value of alpha.
-    shift_init (0): Initial value of the shift.
+    - alpha_init (0.5): Initial value of alpha.
+    - shift_init (0): Initial value of the shift.
     """
 
     def __init__(self, width: int, *, groups: int = 1, alpha_init: Optional[float] = None, shift_init:
@@ -128,7 +128,7 @@ class DyT(_Fixed):
 
     Options:
 
-    alpha_init (0.5): Initial value of alpha.
+    - alpha_init (0.5): Initial value of alpha.
     """
 
     def __init__(self, width: int, *, groups: int = 1, alpha_init: Optional[float] = None, device: Any =
@@ -145,7 +145,7 @@ class FixNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-12): Lower bound of the L2 norm by which a row is divided.
+    - epsilon (1e-12): Lower bound of the L2 norm by which a row is divided.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, device: Any = None,
@@ -162,9 +162,9 @@ class GroupNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-5): Constant added to the variance.
-    groups (0): Number of groups of features; 0: norm.groups.
-    unbiased (false): Unbiased variance, divisor d/G - 1, as in the RBN code.
+    - epsilon (1e-5): Constant added to the variance.
+    - groups (0): Number of groups of features; 0: norm.groups.
+    - unbiased (false): Unbiased variance, divisor d/G - 1, as in the RBN code.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, unbiased:
@@ -181,8 +181,8 @@ class GroupNorm2d(_Fixed):
 
     Options:
 
-    epsilon (1e-5): Constant added to the variance.
-    groups (1): Number of groups of features; 1: LayerNorm over all features and positions of an image.
+    - epsilon (1e-5): Constant added to the variance.
+    - groups (1): Number of groups of features; 1: LayerNorm over all features and positions of an image.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, device: Any = None,
@@ -199,8 +199,8 @@ class LayerNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-5): Constant added to the variance.
-    unbiased (false): Unbiased variance, divisor d - 1, as in the RBN code.
+    - epsilon (1e-5): Constant added to the variance.
+    - unbiased (false): Unbiased variance, divisor d - 1, as in the RBN code.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, unbiased:
@@ -212,22 +212,22 @@ class LayerNorm(_Fixed):
 
 class MovingAverageBatchNorm(_Fixed):
     """Moving Average BatchNorm: z = x / sqrt(v + eps), v = mean of the last 16 mean squares; y = weight r z
-        + bias.
+    + bias.
 
     Source: Yan et al. 2020; github.com/megvii-model/MABN.
 
     Options:
 
-    window (16): Number of updates in the moving averages.
-    warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate.
-    decay (0.98): Weight of the old value in the running mean square; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to mean squares.
-    r_limit (5): Limit of the correction r, which stays between 1/r_limit and r_limit.
-    r_hold (1000): Number of updates without the correction r.
-    center_weights (false): Centering of the weights of the linear layer after the norm (pre-norm), computed
-        by centering the rows of the norm's output.
-    scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
+    - window (16): Number of updates in the moving averages.
+    - warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate.
+    - decay (0.98): Weight of the old value in the running mean square; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to mean squares.
+    - r_limit (5): Limit of the correction r, which stays between 1/r_limit and r_limit.
+    - r_hold (1000): Number of updates without the correction r.
+    - center_weights (false): Centering of the weights of the linear layer after the norm (pre-norm),
+      computed by centering the rows of the norm's output.
+    - scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
     """
 
     def __init__(self, width: int, *, groups: int = 1, window: Optional[int] = None, warmup:
@@ -259,12 +259,12 @@ class PNV(_Fixed):
 
     Options:
 
-    preset (pn): Variant of PN-V.
-    decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to the mean square.
-    clamp (false): Division by sqrt(max(mean square, epsilon)) instead of sqrt(mean square + epsilon).
-    scaling (group): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
+    - preset (pn): Variant of PN-V.
+    - decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to the mean square.
+    - clamp (false): Division by sqrt(max(mean square, epsilon)) instead of sqrt(mean square + epsilon).
+    - scaling (group): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
     """
 
     def __init__(self, width: int, *, groups: int = 1, preset: Optional[Literal["pn", "rbn"]] = None, decay:
@@ -284,9 +284,9 @@ class PartialRMSNorm(_Fixed):
 
     Options:
 
-    fraction (0.0625): Fraction of the features that determine the root mean square, at least one feature.
-    epsilon (1e-8): Constant added to the root mean square.
-    offset (false): Learned offset per feature.
+    - fraction (0.0625): Fraction of the features that determine the root mean square, at least one feature.
+    - epsilon (1e-8): Constant added to the root mean square.
+    - offset (false): Learned offset per feature.
     """
 
     def __init__(self, width: int, *, groups: int = 1, fraction: Optional[float] = None, epsilon:
@@ -304,17 +304,17 @@ class PowerNorm(_Fixed):
 
     Options:
 
-    preset (official): Variant of PowerNorm: the released code, or Algorithm 2 as printed.
-    decay_forward (0.9): Weight of the old value in the running mean square; 1 - momentum of PyTorch.
-    decay_backward (0.9): Weight of the old value in the running statistic of the backward pass.
-    epsilon (1e-5): Constant added to mean squares.
-    warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000 in
-        the encoder's final norm).
-    backward_divisor (batch): Mean square by which the gradient is divided: that of the batch, or the one of
-        the forward pass (running).
-    scaling (group): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
-    clip (0): Limit of the absolute values of the backward statistic; 0: no limit.
+    - preset (official): Variant of PowerNorm: the released code, or Algorithm 2 as printed.
+    - decay_forward (0.9): Weight of the old value in the running mean square; 1 - momentum of PyTorch.
+    - decay_backward (0.9): Weight of the old value in the running statistic of the backward pass.
+    - epsilon (1e-5): Constant added to mean squares.
+    - warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate (1000
+      in the encoder's final norm).
+    - backward_divisor (batch): Mean square by which the gradient is divided: that of the batch, or the one
+      of the forward pass (running).
+    - scaling (group): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
+    - clip (0): Limit of the absolute values of the backward statistic; 0: no limit.
     """
 
     def __init__(self, width: int, *, groups: int = 1, preset: Optional[Literal["official", "paper"]] =
@@ -337,20 +337,20 @@ class ProgressiveRepBN(_Fixed):
 
     Options:
 
-    preset (default): Variant of the norm.
-    token_norm (layer): Per-token norm at the beginning of the training: LayerNorm or RMSNorm.
-    token_epsilon (1e-5): Constant added to the variance or the mean square of a token.
-    warmup (0): Number of steps with the per-token norm alone; lr: the warm-up of the learning rate.
-    lambda_init (1): Weight lambda of the per-token norm after the warm-up.
-    lambda_steps (60000): Number of steps after the warm-up in which lambda falls to 0.
-    shorten_lambda (true): In runs of fewer updates than twice the warm-up and lambda_steps: lambda reaches
-        0 after half of the updates.
-    interval (1): Number of updates of one step of the warm-up and of lambda.
-    decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to the variance of a feature.
-    unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
-    alpha_init (1): Initial value of alpha of RepBN.
-    weight_init (1): Initial value of the weight of RepBN.
+    - preset (default): Variant of the norm.
+    - token_norm (layer): Per-token norm at the beginning of the training: LayerNorm or RMSNorm.
+    - token_epsilon (1e-5): Constant added to the variance or the mean square of a token.
+    - warmup (0): Number of steps with the per-token norm alone; lr: the warm-up of the learning rate.
+    - lambda_init (1): Weight lambda of the per-token norm after the warm-up.
+    - lambda_steps (60000): Number of steps after the warm-up in which lambda falls to 0.
+    - shorten_lambda (true): In runs of fewer updates than twice the warm-up and lambda_steps: lambda
+      reaches 0 after half of the updates.
+    - interval (1): Number of updates of one step of the warm-up and of lambda.
+    - decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to the variance of a feature.
+    - unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
+    - alpha_init (1): Initial value of alpha of RepBN.
+    - weight_init (1): Initial value of the weight of RepBN.
     """
 
     def __init__(self, width: int, *, groups: int = 1, preset: Optional[Literal["default", "llama"]] = None,
@@ -376,12 +376,12 @@ class RMSNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-8): Constant added to the root mean square.
-    epsilon_inside (false): Constant epsilon added to the mean square instead of its root.
-    groups (1): Number of groups of features with separate mean squares.
-    gain (true): Learned gain per feature.
-    decay_to_one (false): Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1 plus
-        a weight (Gemma).
+    - epsilon (1e-8): Constant added to the root mean square.
+    - epsilon_inside (false): Constant epsilon added to the mean square instead of its root.
+    - groups (1): Number of groups of features with separate mean squares.
+    - gain (true): Learned gain per feature.
+    - decay_to_one (false): Weight decay of the gain towards 1 instead of 0, as of models whose gain is 1
+      plus a weight (Gemma).
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, epsilon_inside:
@@ -400,19 +400,19 @@ class RegularizedBatchNorm(_Fixed):
 
     Options:
 
-    penalty (diff): Distance in the penalty: that of the released commands (diff), that of the paper
-        (diff2), or relative distances (reldiff).
-    lambda (0.1): Weight of the distance of means.
-    nu (0.01): Weight of the distance of variances.
-    reference (after): Running statistics in the penalty: before or after their update with the batch.
-    scale (auto): Loss that the penalty is added to: the sum over tokens (as in the released translation
-        code) or the mean; auto: sum in translation, mean in the other tasks.
-    decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant that keeps the divisor above zero.
-    clamp (true): Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon).
-    unbiased_running (false): Unbiased variance, divisor n - 1, in the running variance.
-    scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
-        group (head).
+    - penalty (diff): Distance in the penalty: that of the released commands (diff), that of the paper
+      (diff2), or relative distances (reldiff).
+    - lambda (0.1): Weight of the distance of means.
+    - nu (0.01): Weight of the distance of variances.
+    - reference (after): Running statistics in the penalty: before or after their update with the batch.
+    - scale (auto): Loss that the penalty is added to: the sum over tokens (as in the released translation
+      code) or the mean; auto: sum in translation, mean in the other tasks.
+    - decay (0.95): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant that keeps the divisor above zero.
+    - clamp (true): Division by sqrt(max(variance, epsilon)) instead of sqrt(variance + epsilon).
+    - unbiased_running (false): Unbiased variance, divisor n - 1, in the running variance.
+    - scaling (none): Scaling of rows by their root mean square before the norm: none, over the row, or per
+      group (head).
     """
 
     def __init__(self, width: int, *, groups: int = 1, penalty: Optional[Literal["diff", "diff2",
@@ -435,12 +435,12 @@ class RepBN(_Fixed):
 
     Options:
 
-    preset (default): Variant of RepBN.
-    decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to the variance.
-    unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
-    alpha_init (1): Initial value of alpha.
-    weight_init (1): Initial value of the weight.
+    - preset (default): Variant of RepBN.
+    - decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to the variance.
+    - unbiased_running (true): Unbiased variance, divisor n - 1, in the running variance.
+    - alpha_init (1): Initial value of alpha.
+    - weight_init (1): Initial value of the weight.
     """
 
     def __init__(self, width: int, *, groups: int = 1, preset: Optional[Literal["default", "llama"]] = None,
@@ -461,9 +461,9 @@ class ScaleNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-5): Lower bound of the L2 norm by which a row is divided.
-    trainable (true): Learned g in every norm; false: only in a decoder's norm before the output projection,
-        which classification and tagging do not have.
+    - epsilon (1e-5): Lower bound of the L2 norm by which a row is divided.
+    - trainable (true): Learned g in every norm; false: only in a decoder's norm before the output
+      projection, which classification and tagging do not have.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, trainable:
@@ -480,8 +480,8 @@ class SeeDNorm(_Fixed):
 
     Options:
 
-    epsilon (1e-6): Constant added to the mean square.
-    alpha_init (1): Initial value of alpha.
+    - epsilon (1e-6): Constant added to the mean square.
+    - alpha_init (1): Initial value of alpha.
     """
 
     def __init__(self, width: int, *, groups: int = 1, epsilon: Optional[float] = None, alpha_init:
@@ -493,21 +493,21 @@ class SeeDNorm(_Fixed):
 
 class UnifiedNormalization(_Fixed):
     """Unified Normalization: z = x / sqrt(v + eps), v = geometric mean of the last 4 mean squares; y =
-        weight z + bias.
+    weight z + bias.
 
     Source: Yang et al. 2022; github.com/hikvision-research/Unified-Normalization.
 
     Options:
 
-    window_forward (4): Number of updates in the geometric mean of mean squares; 1: batch statistics.
-    window_backward (4): Number of updates in the moving average of the backward pass.
-    warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate.
-    decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
-    epsilon (1e-5): Constant added to mean squares.
-    r_limit (5): Limit of the correction r, which stays between 1/r_limit and r_limit.
-    r_hold (1000): Number of updates without the correction r.
-    outlier_filtration (false): Batch statistics for batches whose mean squares differ from those of the
-        last updates.
+    - window_forward (4): Number of updates in the geometric mean of mean squares; 1: batch statistics.
+    - window_backward (4): Number of updates in the moving average of the backward pass.
+    - warmup (lr): Number of updates that use batch statistics; lr: the warm-up of the learning rate.
+    - decay (0.9): Weight of the old value in the running statistics; 1 - momentum of PyTorch.
+    - epsilon (1e-5): Constant added to mean squares.
+    - r_limit (5): Limit of the correction r, which stays between 1/r_limit and r_limit.
+    - r_hold (1000): Number of updates without the correction r.
+    - outlier_filtration (false): Batch statistics for batches whose mean squares differ from those of the
+      last updates.
     """
 
     def __init__(self, width: int, *, groups: int = 1, window_forward: Optional[int] = None,
@@ -529,8 +529,8 @@ class UnitNorm(_Fixed):
 
     Options:
 
-    k (1): Exponent k of the L2 norm d^(k/2) of the result; 1: root mean square 1, 0: L2 norm 1.
-    epsilon (1e-12): Lower bound of the L2 norm by which a row is divided.
+    - k (1): Exponent k of the L2 norm d^(k/2) of the result; 1: root mean square 1, 0: L2 norm 1.
+    - epsilon (1e-12): Lower bound of the L2 norm by which a row is divided.
     """
 
     def __init__(self, width: int, *, groups: int = 1, k: Optional[float] = None, epsilon: Optional[float] =
