@@ -1,9 +1,12 @@
 """Reports about tokenization and its way back: abbreviations, typographic marks, addresses."""
+import os
+import pty
 import re
+import subprocess
 
 import pytest
 
-from test_matrix import DEVICE, RECIPES, norma
+from test_matrix import DEVICE, NORMA, RECIPES, norma
 
 
 def tokens(text, *options):
@@ -152,3 +155,19 @@ def test_user_symbols_in_tokenized_text(tmp_path):
     results = [norma("subword", "--like", tmp_path / "d", "--format", form,
                      stdin=b"word<num>word\n<num> word<num>\n")[1] for form in ("raw", "tokenized")]
     assert results[0] == results[1] and results[0].split().count(b"<num>") == 3, results
+
+
+def test_manual_on_a_terminal():
+    """On a terminal the page is readable; in a pipe it is roff, for man."""
+    primary, terminal = pty.openpty()
+    run = subprocess.Popen([NORMA, "translate", "--manual"], stdout=terminal, stderr=subprocess.PIPE)
+    os.close(terminal)
+    page = b""
+    try:
+        while block := os.read(primary, 65536):
+            page += block
+    except OSError:  # the end of a terminal
+        pass
+    assert run.wait(60) == 0 and b"usage: norma translate" in page and b"length_penalty" in page
+    assert b".SH" not in page and b"\\-" not in page
+    assert b".SH OPTIONS" in norma("translate", "--manual")[1]

@@ -90,7 +90,7 @@ static void print_help(FILE *out)
     for (size_t i = 0; commands[i]; i++)
         fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->summary);
     fputs("\nnorma help COMMAND (or norma COMMAND --help) describes a command and its options,\n"
-          "norma COMMAND --manual prints its manual page, norma --version the version.\n",
+          "norma COMMAND --manual | man -l - shows its manual page, norma --version the version.\n",
           out);
 }
 

@@ -1,6 +1,7 @@
 /* Running a command: its options, its recipe, and the function of its descriptor. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/option_value.h"
@@ -197,6 +198,9 @@ int nm_cli_run(const nm_command *command, const nm_command *const *commands, int
         return failed ? nm_cli_fail(&err) : NM_OK;
     }
     if (find_argument(argc, argv, "--manual") >= 0) {
+        nm_error err;
+        if (prints && isatty(STDOUT_FILENO)) /* roff is for man, not for readers */
+            return nm_cli_help(command, "all", argc, argv, stdout, &err) == NM_OK ? NM_OK : nm_cli_fail(&err);
         if (prints)
             nm_cli_manual(command, stdout);
         return NM_OK;
