@@ -31,6 +31,7 @@ build     libzstd-dev                                 module:libzstd
 build     libyaml-dev                                 module:yaml-0.1
 build     libjpeg-dev|libjpeg62-turbo-dev|libjpeg-turbo8-dev module:libjpeg
 build     libpng-dev                                  module:libpng
+build     libmicrohttpd-dev                           module:libmicrohttpd
 test      libcmocka-dev                               module:cmocka
 test      libarchive13|libarchive13t64                always
 test      xz-utils                                    command:xz

@@ -37,6 +37,7 @@
     C(study) \
     C(inspect) \
     C(report) \
+    C(watch) \
     C(verify) \
     C(export) \
     C(convert) \
