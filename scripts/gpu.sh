@@ -76,7 +76,7 @@ if [ "$backend" = cuda ]; then
 fi
 model=()
 [ -z "$tiny" ] || model=(--quick --rows 16 --set train.max_tokens=128 --set model.width=16 --set model.ff=16 --set model.heads=2
-    --set model.encoder-layers=1 --set model.decoder-layers=1)
+    --set model.encoder_layers=1 --set model.decoder_layers=1)
 for precision in float tf32 bf16; do
     [ $precision != tf32 ] || [ "$backend" = cuda ] || continue
     for norm in layer power rbn; do

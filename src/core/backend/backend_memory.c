@@ -52,7 +52,7 @@ static nm_status move_device_memory(nm_backend *backend, size_t bytes, void **me
     void *moved;
     NM_ASSERT(bytes >= before);
     NM_TRY(inside->target->alloc(inside->device, bytes, &moved, err));
-    nm_backend_copy(backend, moved, *memory, before);
+    NM_CALL(backend, copy, .from = *memory, .bytes = before, .to = moved);
     inside->target->dealloc(inside->device, *memory);
     *memory = moved;
     return NM_OK;

@@ -4,64 +4,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/backend_private.h"
 #include "backend/device/launch.h"
 #include "base/memory.h"
 
 enum { MIN_ARCH = 80, MAX_STREAMS = 4 };
-
-/* For the messages of calls without a stream */
-static const char *name_of(const nm_cuda_driver *driver, CUresult code)
-{
-    const char *name = NULL;
-    return driver->cuGetErrorName(code, &name) == CUDA_SUCCESS && name ? name : "an unknown error";
-}
-
-static const char *text_of(const nm_cuda_driver *driver, CUresult code)
-{
-    const char *text = NULL;
-    return driver->cuGetErrorString(code, &text) == CUDA_SUCCESS && text ? text : "no description";
-}
-
-bool nm_cuda_ok(nm_cuda_stream *s, CUresult code, const char *call)
-{
-    if (code == CUDA_SUCCESS)
-        return true;
-    if (s->failure.status == NM_OK)
-        nm_fail(&s->failure, code == CUDA_ERROR_OUT_OF_MEMORY ? NM_MEMORY : NM_DEVICE,
-                "the GPU reported %s (%s) in %.*s%s%s", name_of(&s->gpu->driver, code),
-                text_of(&s->gpu->driver, code), (int)strcspn(call, "_"), call,
-                s->last_kernel ? "; the last kernel was " : "", s->last_kernel ? s->last_kernel : "");
-    return false;
-}
-
-bool nm_cuda_enter(nm_cuda_stream *s)
-{
-    return nm_cuda_ok(s, s->gpu->driver.cuCtxSetCurrent(s->gpu->context), "cuCtxSetCurrent");
-}
-
-static const nm_device_kernel *const kernels[NM_CUDA_KERNELS] = {
-#define K(name) &nm_device_##name,
-    NM_DEVICE_KERNELS(K)
-#undef K
-};
-
-void nm_cuda_launch(void *device, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
-                    const void *args)
-{
-    nm_cuda_stream *s = device;
-    void *parameters[] = {(void *)(uintptr_t)args};
-    int i = 0;
-    while (i < NM_CUDA_KERNELS && kernels[i] != kernel)
-        i++;
-    NM_ASSERT(i < NM_CUDA_KERNELS && blocks_x <= INT32_MAX && blocks_y <= 65535);
-    if (s->failure.status == NM_OK)
-        s->last_kernel = kernel->name;
-    CUDA(s, cuLaunchKernel, s->gpu->functions[i], (unsigned)blocks_x, (unsigned)blocks_y, 1,
-         (unsigned)kernel->threads, 1, 1, 0, s->stream, parameters, NULL);
-}
 
 static void finish(void *device)
 {
@@ -159,8 +107,8 @@ static nm_status open_device(nm_cuda_gpu *gpu, int32_t ordinal, int *arch, nm_er
     STEP(cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu->device)
     STEP(cuDeviceGetAttribute, &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu->device)
     if (code != CUDA_SUCCESS)
-        return nm_fail(err, NM_DEVICE, "backend cuda: %s: %s (%s)", call, name_of(driver, code),
-                       text_of(driver, code));
+        return nm_fail(err, NM_DEVICE, "backend cuda: %s: %s (%s)", call, nm_cuda_name_of(driver, code),
+                       nm_cuda_text_of(driver, code));
     *arch = 10 * major + minor;
     if (*arch < MIN_ARCH)
         return nm_fail(err, NM_UNSUPPORTED,
@@ -169,7 +117,7 @@ static nm_status open_device(nm_cuda_gpu *gpu, int32_t ordinal, int *arch, nm_er
     STEP(cuDevicePrimaryCtxRetain, &gpu->context, gpu->device)
     return code == CUDA_SUCCESS ? NM_OK
                                 : nm_fail(err, NM_DEVICE, "backend cuda: %s: %s (%s)", call,
-                                          name_of(driver, code), text_of(driver, code));
+                                          nm_cuda_name_of(driver, code), nm_cuda_text_of(driver, code));
 #undef STEP
 }
 
@@ -183,8 +131,8 @@ static nm_status open_kernels(nm_cuda_stream *s, int arch, const char *cache, nm
     CUDA(s, cuModuleLoadData, &gpu->module, code);
     free(code);
     for (int i = 0; i < NM_CUDA_KERNELS; i++) {
-        s->last_kernel = kernels[i]->name;
-        CUDA(s, cuModuleGetFunction, &gpu->functions[i], gpu->module, kernels[i]->name);
+        s->last_kernel = nm_cuda_kernels[i]->name;
+        CUDA(s, cuModuleGetFunction, &gpu->functions[i], gpu->module, nm_cuda_kernels[i]->name);
     }
     return check(s, err);
 }

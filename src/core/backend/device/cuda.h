@@ -70,6 +70,11 @@ typedef struct nm_cuda_stream {
     size_t n_plans, plans_capacity;
 } nm_cuda_stream;
 
+extern const nm_device_kernel *const nm_cuda_kernels[NM_CUDA_KERNELS];
+
+/* Name and description of a code; never NULL (cuda_call.c) */
+const char *nm_cuda_name_of(const nm_cuda_driver *driver, CUresult code);
+const char *nm_cuda_text_of(const nm_cuda_driver *driver, CUresult code);
 /* Keeps the first failure; returns whether the code is success. call: name of the function */
 bool nm_cuda_ok(nm_cuda_stream *s, CUresult code, const char *call);
 /* Calls a function of the driver in the context of the GPU, unless a call has failed: true on success. */
@@ -101,7 +106,7 @@ nm_status nm_cublas_open(nm_cuda_stream *s, nm_error *err);
 void nm_cublas_close(nm_cuda_stream *s);
 bool nm_cublas_product(void *device, const struct gemm_args *args, bool rounded);
 
-/* Launches a kernel (cuda.c). */
+/* Launches a kernel (cuda_call.c). */
 void nm_cuda_launch(void *device, const nm_device_kernel *kernel, int64_t blocks_x, int64_t blocks_y,
                     const void *args);
 
