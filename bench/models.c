@@ -137,9 +137,11 @@ static nm_options *options_of(const bench *on, const model_case *c, const char *
     set(options, "device.threads", threads);
     set(options, "device.isa", on->options->isa);
     set(options, "device.backend", on->options->backend);
-    set(options, "device.ordinal", on->options->ordinal);
-    set(options, "device.gemm", on->options->gemm);
-    set(options, "device.cache", on->options->cache);
+    if (!strcmp(on->options->backend, "cuda")) {
+        set(options, "device.ordinal", on->options->ordinal);
+        set(options, "device.gemm", on->options->gemm);
+        set(options, "device.cache", on->options->cache);
+    }
     set(options, "device.precision", on->options->precision);
     set(options, "device.profile", "true");
     for (int i = 0; i < on->options->n_settings; i++)
