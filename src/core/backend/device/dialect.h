@@ -12,6 +12,7 @@
  *     SHARED(type, name, n)  memory of the block
  *     BARRIER()              all threads of the block reach it, and none of them has returned
  *     UNROLL                 before a loop over an array in registers
+ *     UNROLL_4               before a loop that would need too many registers if all of it were unrolled
  *     DOT4(a, b, c)          c + the sum of the products of the four signed bytes of a and b
  *     MMA_BF16(d, a, b)      d += a b by the warp: mma.m16n8k16, fragments d[4], a[4], b[2] of its threads
  *     WARP_SYNC()            as BARRIER, for the threads of a warp
@@ -55,6 +56,11 @@ typedef long long i64;
 #define WARP_SYNC()           __syncwarp()
 #define INF                   __int_as_float(0x7f800000)
 #define UNROLL                _Pragma("unroll")
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000 /* whose compiler unrolls more and spills registers */
+#define UNROLL_4 _Pragma("unroll 4")
+#else
+#define UNROLL_4
+#endif
 FN void MMA_BF16(float d[4], const u32 a[4], const u32 b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -102,7 +108,8 @@ FN void MMA_BF16(float d[4], const u32 a[4], const u32 b[2])
 #define WARP_SYNC()           nm_emulator_warp_sync()
 #define MMA_BF16(d, a, b)     nm_emulator_mma_bf16(d, a, b)
 #define INF                   INFINITY
-#define UNROLL                /* arrays in registers are a matter of the GPU */
+#define UNROLL_4
+#define UNROLL /* arrays in registers are a matter of the GPU */
 #endif
 
 #define LANE (THREAD & 31)
