@@ -40,8 +40,8 @@ check_figure() {
         for my $c (@{$f->{curves}}) {
             my ($group) = split / /, $c->{name};
             my $last = $#{$c->{x}};
-            for my $i ($f->{parallel} ? $last : 0 .. $last) {
-                my @values = $f->{parallel} ? @{$c->{value}}[0 .. $last - 1]
+            for my $i ($f->{style} eq "parallel" ? $last : 0 .. $last) {
+                my @values = $f->{style} eq "parallel" ? @{$c->{value}}[0 .. $last - 1]
                     : ($f->{ticks}[$c->{x}[$i]], @{$f->{rows}} ? $f->{rows}[$c->{y}[$i]] : ());
                 my $key = join " ", $group, map { 0 + $_ } @values;
                 my $got = ($c->{value} // $c->{y})->[$i];
