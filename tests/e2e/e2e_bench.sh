@@ -62,7 +62,7 @@ refuses "--threads two" --threads two
 refuses "unknown part gpu" --parts gpu
 refuses "SECTION.KEY=VALUE" --set model.norm
 refuses "available: auto, base" --isa none
-refuses "expected float or bf16" --precision half
+refuses "expected float, bf16" --precision half
 refuses "model.nrom" --parts step --set model.nrom=layer
 [ -z "$(ls -d norma-bench-* 2>/dev/null)" ] || fail "a corpus was not removed"
 

@@ -207,7 +207,7 @@ refuses 2 'unknown option run.early_stopping; the most similar one is train.pati
 refuses 2 'unknown option run.encoder_embed_dim; the most similar one is model.width' train translate --encoder-embed-dim 512
 refuses 2 'unknown option run.optimizer; the most similar one is optim.name' train translate --optimizer adam
 refuses 2 'unknown option run.gpus; --help lists the options' train translate --gpus 1
-refuses 2 'unknown option run.exponential_smoothing: moving averages of the parameters do not exist' train translate --exponential-smoothing 1e-4
+refuses 2 'unknown option run.exponential_smoothing; the most similar one is train.ema_decay' train translate --exponential-smoothing 1e-4
 refuses 2 'unknown option run.data: data is a section of options, such as data.folder' train translate --data d
 refuses 2 'unknown option translate.mert_weights; --help lists the options' translate model --mert-weights tuned.ini
 refuses 2 'unknown command run; norma --help lists the commands' run

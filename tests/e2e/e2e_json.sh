@@ -116,6 +116,7 @@ accepts 'done: 4 updates' train mt.ini --run.folder power --run.quiet --model.en
 run inspect power --json --advise
 documented inspect
 run compare mt.ini --norms 'layer,same=layer:train.log_every=7,none:train.divergence_factor=0.01' --folder compared --format json
+run compare mt.ini --factorial 'norm=layer,rms; site=pre,post' --seeds 2 --margin 1 --folder effects --format json
 documented compare
 echo "$cases cases"
 exit "$failures"

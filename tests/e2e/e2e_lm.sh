@@ -234,7 +234,8 @@ refuses 2 'block-term only' train lm.ini --run.folder x --model.causal false
 refuses 2 'at most 1024 tokens' train lm.ini --run.folder x --model.attention block-term --model.context 1500
 refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,5
 refuses 2 'a comma-separated list of token ids' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 5,x
-refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true
+refuses 2 'does not lie between' train lm.ini --run.folder x --model.adaptive true --model.cutoffs 20000,40000,200000
+accepts 'done: 2 updates' train lm.ini --run.folder automatic --train.updates 2 --model.adaptive true
 refuses 2 'has no' train lm.ini --run.folder x --train.max-tokens 200000
 cp -r data forged && poke forged/train.text.ids 70 '\xff\x7f\xff\x7f'
 refuses 5 'the dictionary has' train lm.ini --run.folder x --data.folder forged

@@ -113,7 +113,7 @@ differs lm_test.txt lm_valid.txt perplexity lm lm_valid.txt lm_test.txt
 timeout 120 "$MPIEXEC" -n 3 "$NORMA" recipes </dev/null >out 2>err || fail "recipes: $(cat err)"
 "$NORMA" recipes | cmp - out || fail "recipes: printed more than once"
 # Help, version and errors of the command line are printed once.
-for arguments in 'train --help' 'train --manual' 'translate --help' --version 'help train' --help; do
+for arguments in 'train --help' 'translate --help' --version 'help train' --help; do
     # shellcheck disable=SC2086
     timeout 120 "$MPIEXEC" -n 3 "$NORMA" $arguments </dev/null >out 2>err || fail "norma $arguments: $(cat err)"
     # shellcheck disable=SC2086

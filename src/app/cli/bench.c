@@ -64,26 +64,16 @@ static int run(nm_cli *cli, int argc, char **argv)
     char threads[16], ordinal[16], *program = nm_cli_beside_program("norma-bench");
     snprintf(threads, sizeof threads, "%d", (int)config->threads);
     snprintf(ordinal, sizeof ordinal, "%d", (int)device->ordinal);
-    const char *list[32] = {"norma-bench",
-                            "--parts",
-                            config->scaling ? "scaling" : config->parts,
-                            "--match",
-                            config->match,
-                            "--isa",
-                            config->isa,
-                            "--threads",
-                            threads,
-                            "--precision",
-                            config->precision,
-                            "--backend",
-                            device->backend,
-                            "--gemm",
-                            device->gemm,
-                            "--ordinal",
-                            ordinal,
-                            "--cache",
-                            nm_cache_folder() ? nm_cache_folder() : "none"};
-    int n = 19;
+    const char *list[32] = {"norma-bench", "--parts",        config->scaling ? "scaling" : config->parts,
+                            "--match",     config->match,    "--isa",
+                            config->isa,   "--threads",      threads,
+                            "--precision", config->precision};
+    const char *const target[] = {
+        "--backend", device->backend, "--gemm",  device->gemm,
+        "--ordinal", ordinal,         "--cache", nm_cache_folder() ? nm_cache_folder() : "none"};
+    int n = 11;
+    for (size_t i = 0; strcmp(device->backend, "cpu") && i < sizeof target / sizeof *target; i++)
+        list[n++] = target[i];
     if (config->all)
         list[n++] = "--all";
     if (*config->json) {
