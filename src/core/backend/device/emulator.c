@@ -49,6 +49,8 @@ typedef struct machine {
     const void *args;
     int current; /* the thread of the block that runs */
     void *main_stack, *stack[MAX_THREADS];
+    const void *main_bottom; /* of the stack of the system thread, for the address sanitizer */
+    size_t main_bytes;
     fiber_state state[MAX_THREADS];
     int order[MAX_THREADS];
     /* Values of a warp operation: two sets, so that a thread can begin the next operation while others read
@@ -124,10 +126,11 @@ UNTRACED static void leave(machine *m)
 {
     const int me = m->current;
     ASAN(void *fake = NULL);
-    ASAN(__sanitizer_start_switch_fiber(m->state[me] == FIBER_FINISHED ? NULL : &fake, NULL, 0));
+    ASAN(__sanitizer_start_switch_fiber(m->state[me] == FIBER_FINISHED ? NULL : &fake, m->main_bottom,
+                                        m->main_bytes));
     TSAN(__tsan_switch_to_fiber(m->main_fiber, __tsan_switch_to_fiber_no_sync));
     nm_emulator_switch(&m->stack[me], m->main_stack);
-    ASAN(__sanitizer_finish_switch_fiber(fake, NULL, NULL));
+    ASAN(__sanitizer_finish_switch_fiber(fake, &m->main_bottom, &m->main_bytes));
 }
 
 UNTRACED static void enter(machine *m, int thread)
@@ -143,7 +146,7 @@ UNTRACED static void enter(machine *m, int thread)
 UNTRACED static void run_thread(void)
 {
     machine *m = self;
-    ASAN(__sanitizer_finish_switch_fiber(NULL, NULL, NULL));
+    ASAN(__sanitizer_finish_switch_fiber(NULL, &m->main_bottom, &m->main_bytes));
     TSAN(__tsan_acquire(&m->start));
     m->kernel->entry(m->args);
     m->state[m->current] = FIBER_FINISHED;
