@@ -163,8 +163,9 @@ static void check_row(int row, nm_backend *reference, bool bf16, int orders)
         fail_msg("%s launches no device kernel", only);
 }
 
-/* Sanitized fibers are slow: one order with the address sanitizer. Clang's thread sanitizer does not get through
- * all rows in one process: a segmentation fault of its own, or reports that the row alone does not repeat. */
+/* Sanitized fibers are slow: one order with the address sanitizer. Clang's thread sanitizer does not get
+ * through all rows in one process: it ends with a segmentation fault, or reports what the row alone does not
+ * repeat. */
 static void test_emulated(void **state)
 {
     (void)state;
