@@ -112,12 +112,10 @@ def test_only_get_and_own_host(server):
 def test_growing_log(server, comparison):
     with server.open("GET /events") as events:
         wait_for(events, "event: change")
-        began = time.monotonic()
         with (comparison / "layer-1/log.jsonl").open("a") as log:
             log.write(train_line(77, 1.25))
         wait_for(events, "event: change")
         assert "layer at update 77 of 100" in server.ask("GET /update")[2]
-        assert time.monotonic() - began < 3  # some 0.2 s, on a machine without other load
         make_run(comparison / "rms-1", "rms")
         wait_for(events, "event: change")
         assert "3 of 3 runs" in server.ask("GET /update")[2]
