@@ -10,7 +10,7 @@ mapfile -t commands < <("$NORMA" help --list)
 
 # ---- help ----
 options_of() { # HELP: the options it lists
-    grep -oE '^  --[a-z][a-z_.0-9]*' "$1"
+    grep -oE '^  --[a-z][a-z_.0-9-]*' "$1"
 }
 too_wide() { # HELP WIDTH: lines with several words that are wider
     awk -v width="$2" 'length($0) > width && NF > 2' "$1"
@@ -259,8 +259,8 @@ completes 'gnmt power' "$NORMA" translate run --length_penalty = ''
 completes 'gnmt power' "$NORMA" translate run --length-penalty =
 completes 'power' "$NORMA" translate run --length-penalty = p
 for command in "${commands[@]}"; do # every option of the help is completed
-    complete_words "$NORMA" "$command" x -- | sort >completed
-    "$NORMA" "$command" --help all | grep -oE '^  --[a-z][a-z_.0-9]*' | tr -d ' ' | sort >options
+    complete_words "$NORMA" "$command" x -- | tr - _ | sort >completed
+    "$NORMA" "$command" --help all | grep -oE '^  --[a-z][a-z_.0-9-]*' | tr -d ' ' | tr - _ | sort >options
     [ -z "$(comm -13 completed options)" ] || fail "not completed for $command: $(comm -13 completed options)"
 done
 "$NORMA" completion zsh >_norma

@@ -340,7 +340,7 @@ got=0
 "$NORMA" >out 2>err || got=$?
 [ "$got" = 2 ] && [ ! -s out ] && grep -q '^usage: norma' err || fail 'no usage without a command'
 "$NORMA" prepare --help >help 2>err && "$NORMA" help prepare | cmp - help || fail 'two different help texts'
-grep -q -- '--bpe_merges' help && [ ! -s err ] || fail 'help lacks options'
+grep -q -- '--bpe-merges' help && [ ! -s err ] || fail 'help lacks options'
 # A setting of a recipe without effect is a warning, before the report.
 printf '[prepare]\ntokenizer = none\nspm_vocab_size = 100\n' >settings.ini
 try prepare settings.ini --train huge --source-lang de --target-lang en --bpe-merges 0 --output settings

@@ -50,6 +50,8 @@ class Study(unittest.TestCase):
         plan = self.study("reviews.tsv", *OPTIONS, "--dry-run")
         self.assertIn("a classifier, one twentieth each held out", plan.stderr)
         self.assertIn("A complete run has 8 updates.", plan.stdout)
+        self.assertIn("2 runs at a time", plan.stdout)
+        self.assertIn("--tid-batches", self.study("--help").stdout)
         study = self.folder / "study-reviews"
         self.assertEqual({line["phase"] for line in lines_of(study) if line["type"] == "run"}, {"speed"})
         for phase in ["rates", "select", "confirm"]:
@@ -80,7 +82,7 @@ class Study(unittest.TestCase):
                                 text=True, capture_output=True, check=True).stdout.splitlines()
         self.assertEqual(len(labels), 2)
         subprocess.run([NORMA, "train", study / "winner.ini", "--run.folder", self.folder / "again",
-                        "--train.updates", "2"], cwd=self.folder, check=True, capture_output=True)
+                        "--train.updates", "2"], cwd="/", check=True, capture_output=True)
         other = self.study("reviews.tsv", *OPTIONS, "--delta", "2", code=5)
         self.assertIn("was begun with other options", other.stderr)
 

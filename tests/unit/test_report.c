@@ -252,9 +252,12 @@ static void test_answer(void **state)
     write_file(folder, "rms-1", "log.jsonl",
                "{\"type\":\"start\",\"update\":0}\n{\"type\":\"weights\",\"update\":1,\"xxh3\":\"0\"}\n"
                "{\"type\":\"train\",\"update\":50,\"loss\":2,\"seconds\":10}\n");
-    check_answer(folder, names + 2, 1,
-                 "No run that has ended has a score. 1 of 1 run has not ended and is not ranked: rms-1 at "
-                 "update 50 of 100 (10 s left).");
+    check_answer(folder, names + 2, 1, "The run has not ended: rms-1 at update 50 of 100 (10 s left).");
+    check_answer(
+        folder, names, 3,
+        "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
+        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm). 1 of 3 runs has "
+        "not ended and is not ranked: rms at update 50 of 100 (10 s left).");
 
     nm_report_run run;
     nm_error err;

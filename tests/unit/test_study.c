@@ -34,6 +34,8 @@ typedef struct world {
     const double *residuals; /* [n_residuals]: the noise is drawn from them; NULL: normal */
     size_t n_residuals;
     bool diverges; /* the second variant diverges with seed 3 */
+    int64_t fails; /* all variants but the first fail from this seed on; 0: none */
+    bool all_fail; /* the first one too */
 } world;
 
 static double normal(uint64_t number, uint64_t a, uint64_t b, uint32_t c)
@@ -89,7 +91,10 @@ static nm_status fake_train(void *user, nm_trial *const *runs, size_t n, double 
         } else {
             w->n_trained++;
             w->clock += row->took;
-            row->state = w->diverges && runs[i]->variant == 1 && row->seed == 3 ? "failed" : "finished";
+            bool fails = w->fails && row->seed >= w->fails && (runs[i]->variant || w->all_fail);
+            fails = fails || (w->diverges && runs[i]->variant == 1 && row->seed == 3);
+            row->state = fails ? "failed" : "finished";
+            row->note = fails ? "the loss is not finite" : NULL;
             double rate = isfinite(row->lr) ? fabs(log(row->lr / 0.002)) : 0;
             row->value = w->means[runs[i]->variant] +
                          w->common * normal(w->number, 0, (uint64_t)row->seed, 0) +
@@ -430,6 +435,179 @@ static void test_a_small_budget_is_an_error_that_names_a_sufficient_one(void **s
     nm_study_procedure_release(&s);
 }
 
+/* Each kind of answer as a user reads it. */
+static void test_answers(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t n, variants;
+        double budget, means[4], noise;
+        int64_t fresh, fails;
+        bool all_fail;
+        const char *text;
+    } cases[] = {
+        {1,
+         1,
+         500,
+         {20},
+         .5,
+         0,
+         0,
+         false,
+         "layer is the only variant of this study: nothing was compared. It was trained with 6 fresh seeds. "
+         "The runs had only 400 updates each: longer training can change the order (--budget)."},
+        {2,
+         2,
+         2000,
+         {20, 23},
+         .5,
+         0,
+         0,
+         false,
+         "rms is the best normalization for this data: it beats layer by 2.29 BLEU (95 % interval 1.77 to "
+         "2.80, "
+         "p <0.001). Each finalist was trained with 7 fresh seeds. With 95 % confidence, rms is the best "},
+        {3,
+         4,
+         8000,
+         {20, 23, 20, 20},
+         .5,
+         0,
+         0,
+         false,
+         " scale+fix and layer were eliminated in the selection (not the best by 1.00 BLEU or more). With "
+         "95 "},
+        {4,
+         3,
+         8000,
+         {20, 20, 20},
+         .1,
+         0,
+         0,
+         false,
+         "by 0.11 BLEU (95 % interval 0.02 to 0.20, p 0.025), which is less than the 1.00 that matter "
+         "(--delta). Each finalist was trained with 6 fresh seeds. layer was eliminated in the selection "
+         "(not "},
+        {5,
+         3,
+         500,
+         {20, 20, 20},
+         1,
+         0,
+         0,
+         false,
+         "No difference that matters: layer and scale+fix are equivalent within 1.00 BLEU; layer has the "
+         "highest "
+         "score, by 0.17 BLEU (95 % interval -0.62 to 0.97, p 0.639). Each finalist was trained with 12 "
+         "fresh "},
+        {6,
+         2,
+         2000,
+         {20, 20},
+         1,
+         1,
+         0,
+         false,
+         "Not decided: rms has the highest score, but its lead over layer can be chance; it is 1.38 BLEU "
+         "(one "
+         "seed has no interval). Each finalist was trained with 1 fresh seed. One seed cannot be tested. "
+         "The "},
+        {7,
+         2,
+         2000,
+         {20, 20},
+         1,
+         3,
+         0,
+         false,
+         "With 3 paired seeds, a sign-flip test cannot reach p 0.05 (it needs 6); the t tests assume normal "
+         "differences. With 95 % confidence, no variant of this study is more than 7.52 BLEU better than "
+         "layer. "
+         "What would decide it: 46 fresh seeds of each finalist find or exclude a difference of 1.00 BLEU, "
+         "in "
+         "most cases; the further ones take 16 min. The runs had"},
+        {8,
+         2,
+         2000,
+         {20, 20},
+         .5,
+         0,
+         1001,
+         false,
+         "rms has the best validation score, but this is not confirmed: no fresh seed has a result of every "
+         "finalist (rms, seed 1007: the loss is not finite). The runs had"},
+        {9,
+         2,
+         2000,
+         {20, 20},
+         .5,
+         0,
+         1004,
+         false,
+         "3 runs with fresh seeds failed or diverged (rms, seed 1006); their seeds are left out for all "
+         "finalists, which favors the variant that failed. With 95 % confidence"},
+        {10,
+         3,
+         2000,
+         {20, 20, 20},
+         .5,
+         0,
+         2,
+         false,
+         "layer is the only variant that finished its training. It was trained with 6 fresh seeds. rms and "
+         "scale+fix are out because a run failed or diverged. The runs had"},
+        {11,
+         3,
+         2000,
+         {20, 20, 20},
+         .5,
+         0,
+         2,
+         true,
+         "No variant finished its training; the decisions in queue.jsonl say why."},
+        {12,
+         2,
+         130,
+         {20, 20},
+         .5,
+         0,
+         0,
+         false,
+         "The best learning rate of layer, 0.002, is at the edge of those that were tried: another one may "
+         "be "
+         "better (--rates). The runs had"},
+        {13,
+         4,
+         400,
+         {20, 20, 20, 20},
+         2,
+         0,
+         0,
+         false,
+         "Not decided: rms has the highest score, but its lead over batch, scale+fix and layer can be "
+         "chance; "
+         "over batch it is 0.37 BLEU (95 % interval -2.81 to 3.55, p 1.000). Each finalist"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nm_error err;
+        world w = {.common = 1, .speed = .02, .kill_after = -1, .number = cases[i].n};
+        for (size_t v = 0; v < cases[i].variants; v++) {
+            w.means[v] = cases[i].means[v];
+            w.noise[v] = cases[i].noise;
+        }
+        w.fails = cases[i].fails;
+        w.all_fail = cases[i].all_fail;
+        nm_study_procedure s = study_of(&w, cases[i].variants, cases[i].budget, 1, NULL);
+        s.config.fresh = cases[i].fresh;
+        assert_int_equal(nm_study_procedure_open(&s, &err), NM_OK);
+        assert_int_equal(nm_study_procedure_plan(&s, &err), NM_OK);
+        assert_int_equal(nm_study_procedure_run(&s, &err), NM_OK);
+        if (!strstr(s.answer.paragraph, cases[i].text))
+            fail_msg("case %zu, %s: %s", cases[i].n, s.answer.verdict, s.answer.paragraph);
+        nm_study_procedure_release(&s);
+    }
+}
+
 /* Kim and Nelson's boundary, computed manually: k 3, n 5, alpha 0.025: eta = ((0.05 / 2)^(-1/2) - 1) / 2 =
  * 2.66228, h^2 = 21.29822. */
 static void test_elimination_follows_the_boundary(void **state)
@@ -464,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_killed_studies_have_the_same_answer),
         cmocka_unit_test(test_other_options_are_refused),
         cmocka_unit_test(test_a_small_budget_is_an_error_that_names_a_sufficient_one),
+        cmocka_unit_test(test_answers),
         cmocka_unit_test(test_errors_are_at_most_five_percent),
         cmocka_unit_test(test_resampled_archives),
     };

@@ -18,7 +18,7 @@
 struct nm_study {
     nm_options *options; /* sections [study] and [run] */
     const nm_study_options *config;
-    char *program, *recipe, *folder, *key;
+    char *program, *recipe, *folder, *key, *unit;
     const char **names;
     nm_study_trainer trainer;
     nm_study_procedure procedure;
@@ -183,8 +183,14 @@ static void set_score(nm_study *self)
     if (!*self->trainer.score)
         return;
     config->score = self->trainer.score;
+    static const char *const scales[] = {"BLEU", "chrF", "TER"}; /* differences are "0.5 BLEU" */
+    bool scale = false;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        scale = scale || !strcmp(scales[i], config->score);
+    free(self->unit);
+    self->unit = nm_format("%s%s", scale ? "" : "points of ", config->score);
     if (!self->trainer.perplexity)
-        config->unit = self->trainer.score;
+        config->unit = self->unit;
 }
 
 nm_status nm_study_plan(nm_study *self, nm_error *err)
@@ -276,6 +282,7 @@ void nm_study_close(nm_study *self)
     free(self->recipe);
     free(self->folder);
     free(self->key);
+    free(self->unit);
     free(self->text);
     free(self);
 }

@@ -184,6 +184,8 @@ static void print_section(const nm_command *command, const nm_options *options, 
         any = true;
         char *name = nm_cli_option_name(command, options, section, row->name), *range = describe_range(row);
         char *text = nm_format("%s %s", row->help, range);
+        for (char *letter = name; *letter && !strchr(name, '.'); letter++) /* as it is typed; in files "_" */
+            *letter = *letter == '_' ? '-' : *letter;
         int column = fprintf(out, "%*s%s%s", OPTION_INDENT, "", name, placeholder(row));
         if (column >= HELP_INDENT) {
             putc('\n', out);

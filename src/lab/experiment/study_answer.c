@@ -245,21 +245,6 @@ static int64_t seeds_to_decide(const nm_study_procedure *s, const finals *f)
     return most;
 }
 
-static void list_names(char **text, const nm_studied_variant *list, size_t n, const char *state)
-{
-    size_t count = 0, seen = 0;
-    for (size_t i = 0; i < n; i++)
-        count += !strcmp(list[i].state, state);
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(list[i].state, state))
-            nm_format_append(text, "%s%s",
-                             !seen               ? ""
-                             : seen + 1 == count ? " and "
-                                                 : ", ",
-                             list[i].variant),
-                seen++;
-}
-
 static size_t count_state(const nm_studied_variant *list, size_t n, const char *state)
 {
     size_t count = 0;
@@ -268,113 +253,198 @@ static size_t count_state(const nm_studied_variant *list, size_t n, const char *
     return count;
 }
 
-/* "; rms: +0.31 BLEU (95 % -0.10 to 0.72, p 0.12)" */
-static void add_difference(char **text, const nm_study_procedure *s, const nm_studied_variant *v)
-{
-    nm_format_append(text, "%.2f %s (95 %% interval %.2f to %.2f, p %s%.3f)", v->difference, s->config.unit,
-                     v->low, v->high, v->p < 0.0005 ? "<" : "", v->p < 0.0005 ? 0.001 : v->p);
-}
-
-static void write_verdict(nm_study_procedure *s, size_t seeds, char **text)
-{
-    const nm_studied_variant *list = s->variants, *second = s->config.n > 1 ? &list[1] : NULL;
-    size_t n = s->config.n, worse = count_state(list, n, "worse"), equal = count_state(list, n, "equivalent"),
-           open = count_state(list, n, "undecided");
-    const char *best = list[0].variant;
-    if (!strcmp(s->answer.verdict, "unconfirmed")) {
-        nm_format_append(
-            text,
-            "%s has the best validation score, but the budget had no time to confirm it with fresh "
-            "seeds. ",
-            best);
-        return;
-    }
-    if (!strcmp(s->answer.verdict, "best")) {
-        nm_format_append(text, "%s is the best normalization for this data", best);
-        if (worse) {
-            nm_format_append(text, ": it beats %s by ", second->variant);
-            add_difference(text, s, second);
-        }
-        nm_format_append(text, ". ");
-    } else if (!strcmp(s->answer.verdict, "equivalent")) {
-        nm_format_append(text, "No difference that matters: %s and ", best);
-        list_names(text, list, n, "equivalent");
-        nm_format_append(text, " are equivalent within %.2f %s; %s has the highest score, by ",
-                         s->config.delta, s->config.unit, best);
-        add_difference(text, s, second);
-        nm_format_append(text, ". ");
-    } else {
-        nm_format_append(text, "Not decided: %s has the highest score, but its lead over ", best);
-        list_names(text, list, n, "undecided");
-        nm_format_append(text, " is no larger than chance; over %s it is ", second->variant);
-        for (size_t i = 1; i < n; i++)
-            if (!strcmp(list[i].state, "undecided")) {
-                add_difference(text, s, &list[i]);
-                break;
-            }
-        nm_format_append(text, ". ");
-        if (equal) {
-            list_names(text, list, n, "equivalent");
-            nm_format_append(text, " %s equivalent to it within %.2f. ", equal > 1 ? "are" : "is",
-                             s->config.delta);
-        }
-    }
-    if (strcmp(s->answer.verdict, "best") && worse) {
-        list_names(text, list, n, "worse");
-        nm_format_append(text, " %s worse. ", worse > 1 ? "are" : "is");
-    }
-    nm_format_append(text, "Each finalist was trained with %zu fresh seeds. ", seeds);
-    if (open && seeds < 6)
-        nm_format_append(
-            text,
-            "With %zu paired seeds, a sign-flip test cannot reach p 0.05 (it needs 6); the t tests "
-            "assume normal differences. ",
-            seeds);
-}
-
-static void write_rest(nm_study_procedure *s, char **text)
+/* "a", "a and b", "a, b and c": the names of `first` (NULL: none) and of the variants in a state. Returns
+ * their number. */
+static size_t list_names(char **text, const nm_study_procedure *s, const char *first, const char *state)
 {
     const nm_studied_variant *list = s->variants;
-    size_t n = s->config.n, out = count_state(list, n, "eliminated"),
-           dropped = count_state(list, n, "dropped"), failed = count_state(list, n, "failed");
-    if (out) {
-        list_names(text, list, n, "eliminated");
-        nm_format_append(text, " %s eliminated in the selection. ", out > 1 ? "were" : "was");
+    size_t count = count_state(list, s->config.n, state) + (first != NULL), seen = first != NULL;
+    nm_format_append(text, "%s", first ? first : "");
+    for (size_t i = 0; i < s->config.n; i++)
+        if (!strcmp(list[i].state, state)) {
+            nm_format_append(text, "%s%s", !seen ? "" : seen + 1 == count ? " and " : ", ", list[i].variant);
+            seen++;
+        }
+    return count;
+}
+
+/* "a is worse than b. ", "a and b are worse than c. "; nothing without such variants. */
+static void say_of(char **text, const nm_study_procedure *s, const char *state, const char *one,
+                   const char *several, const char *rest)
+{
+    if (!count_state(s->variants, s->config.n, state))
+        return;
+    size_t n = list_names(text, s, NULL, state);
+    nm_format_append(text, " %s %s. ", n == 1 ? one : several, rest);
+}
+
+static const nm_studied_variant *first_in_state(const nm_study_procedure *s, const char *state)
+{
+    for (size_t i = 0; i < s->config.n; i++)
+        if (!strcmp(s->variants[i].state, state))
+            return &s->variants[i];
+    return NULL;
+}
+
+/* "0.31 BLEU (95 % interval -0.10 to 0.72, p 0.120)" */
+static void add_difference(char **text, const nm_study_procedure *s, const nm_studied_variant *v)
+{
+    nm_format_append(text, "%.2f %s", v->difference, s->config.unit);
+    if (isfinite(v->low))
+        nm_format_append(text, " (95 %% interval %.2f to %.2f, p %s%.3f)", v->low, v->high,
+                         v->p < 0.0005 ? "<" : "", v->p < 0.0005 ? 0.001 : v->p);
+    else
+        nm_format_append(text, " (one seed has no interval)");
+}
+
+static size_t failed_fresh_runs(const nm_study_procedure *s, const nm_trial **example)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_runs; i++)
+        if (*s->runs[i]->row.phase == 'c' && !strcmp(s->runs[i]->row.state, "failed")) {
+            *example = s->runs[i];
+            n++;
+        }
+    return n;
+}
+
+static void say_unconfirmed(char **text, const nm_study_procedure *s, const char *best)
+{
+    const nm_trial *failed = NULL;
+    nm_format_append(
+        text, s->config.n > 1 ? "%s has the best validation score, but " : "%s was trained, but ", best);
+    if (failed_fresh_runs(s, &failed))
+        nm_format_append(text,
+                         "this is not confirmed: no fresh seed has a result of every finalist (%s, seed "
+                         "%lld: %s). ",
+                         failed->row.variant, (long long)failed->row.seed,
+                         failed->row.note ? failed->row.note : "failed");
+    else
+        nm_format_append(text, "the budget had no time to confirm it with fresh seeds. ");
+}
+
+static void write_verdict(const nm_study_procedure *s, size_t seeds, char **text)
+{
+    const char *best = s->variants[0].variant, *verdict = s->answer.verdict;
+    const nm_studied_variant *worse = first_in_state(s, "worse"), *equal = first_in_state(s, "equivalent"),
+                             *open = first_in_state(s, "undecided");
+    if (!strcmp(verdict, "unconfirmed")) {
+        say_unconfirmed(text, s, best);
+        return;
     }
-    if (dropped) {
-        list_names(text, list, n, "dropped");
-        nm_format_append(text, " %s dropped for lack of budget. ", dropped > 1 ? "were" : "was");
+    if (s->config.n == 1) {
+        nm_format_append(text, "%s is the only variant of this study: nothing was compared. ", best);
+    } else if (s->n_finalists == 1) {
+        nm_format_append(text, "%s is the only variant that finished its training. ", best);
+    } else if (!strcmp(verdict, "best")) {
+        nm_format_append(text, "%s is the best normalization for this data: it beats %s by ", best,
+                         worse->variant);
+        add_difference(text, s, worse);
+        if (worse->p_equivalence < s->config.alpha)
+            nm_format_append(text, ", which is less than the %.2f that matter (--delta)", s->config.delta);
+        nm_format_append(text, ". ");
+    } else if (!strcmp(verdict, "equivalent")) {
+        nm_format_append(text, "No difference that matters: ");
+        list_names(text, s, best, "equivalent");
+        nm_format_append(text, " are equivalent within %.2f %s; %s has the highest score, by ",
+                         s->config.delta, s->config.unit, best);
+        add_difference(text, s, equal);
+        nm_format_append(text, ". ");
+        equal = NULL;
+    } else {
+        nm_format_append(text, "Not decided: %s has the highest score, but its lead over ", best);
+        size_t n = list_names(text, s, NULL, "undecided");
+        nm_format_append(text, " can be chance; ");
+        if (n > 1)
+            nm_format_append(text, "over %s it is ", open->variant);
+        else
+            nm_format_append(text, "it is ");
+        add_difference(text, s, open);
+        nm_format_append(text, ". ");
     }
-    if (failed) {
-        list_names(text, list, n, "failed");
-        nm_format_append(text, " did not finish training. ");
+    char *than = nm_format("worse than %s", best),
+         *like = nm_format("equivalent to %s within %.2f %s", best, s->config.delta, s->config.unit);
+    if (equal)
+        say_of(text, s, "equivalent", "is", "are", like);
+    if (strcmp(verdict, "best") || count_state(s->variants, s->config.n, "worse") > 1)
+        say_of(text, s, "worse", "is", "are", than);
+    free(than);
+    free(like);
+    nm_format_append(text, "%s was trained with %zu fresh seed%s. ",
+                     s->n_finalists == 1 ? "It" : "Each finalist", seeds, seeds == 1 ? "" : "s");
+    if (open && seeds == 1)
+        nm_format_append(text, "One seed cannot be tested. ");
+    else if (open && seeds < 6)
+        nm_format_append(text,
+                         "With %zu paired seeds, a sign-flip test cannot reach p 0.05 (it needs 6); the t "
+                         "tests assume normal differences. ",
+                         seeds);
+}
+
+/* Hours of training that this many further fresh seeds of each finalist would take. */
+static double hours_of_seeds(const nm_study_procedure *s, int64_t seeds)
+{
+    double seconds = 0;
+    for (size_t f = 0; f < s->n_finalists; f++) {
+        size_t n;
+        double sum = 0;
+        nm_trial **runs = nm_study_trials(s, "confirm", s->finalists[f], &n);
+        for (size_t i = 0; i < n; i++)
+            sum += runs[i]->row.took;
+        seconds += n ? sum / (double)n : 0;
+        free(runs);
     }
+    return (double)seeds * seconds / (double)s->config.jobs / 3600;
+}
+
+static void write_bound(const nm_study_procedure *s, char **text)
+{
+    const char *best = s->variants[0].variant;
+    if (s->n_finalists == 1 || !isfinite(s->answer.within))
+        return;
     if (s->answer.within < 0.005)
-        nm_format_append(text, "With 95 %% confidence, %s is the best variant of this study. ",
-                         list[0].variant);
-    else if (isfinite(s->answer.within))
+        nm_format_append(text, "With 95 %% confidence, %s is the best variant of this study. ", best);
+    else
         nm_format_append(
             text, "With 95 %% confidence, no variant of this study is more than %.2f %s better than %s. ",
-            s->answer.within, s->config.unit, list[0].variant);
-    if (s->answer.more_seeds)
-        nm_format_append(
-            text,
-            "What would change this: about %lld fresh seeds of each finalist decide a difference of "
-            "%.2f %s. ",
-            (long long)s->answer.more_seeds, s->config.delta, s->config.unit);
-    if (list[0].lr_at_edge)
-        nm_format_append(
-            text,
-            "The best learning rate of %s, %g, is at the edge of those that were tried: others may be "
-            "better. ",
-            list[0].variant, list[0].lr);
+            s->answer.within, s->config.unit, best);
+}
+
+static void write_rest(const nm_study_procedure *s, char **text)
+{
+    const nm_trial *failed = NULL;
+    size_t n_failed = s->answer.seeds ? failed_fresh_runs(s, &failed) : 0;
+    char *margin = nm_format("eliminated in the selection (not the best by %.2f %s or more)", s->config.delta,
+                             s->config.unit);
+    say_of(text, s, "eliminated", "was", "were", margin);
+    say_of(text, s, "dropped", "was", "were", "dropped for lack of budget");
+    say_of(text, s, "failed", "is", "are", "out because a run failed or diverged");
+    free(margin);
+    if (n_failed)
+        nm_format_append(text,
+                         "%zu run%s with fresh seeds failed or diverged (%s, seed %lld); %s left out for all "
+                         "finalists, which favors the variant that failed. ",
+                         n_failed, n_failed == 1 ? "" : "s", failed->row.variant, (long long)failed->row.seed,
+                         n_failed == 1 ? "its seed is" : "their seeds are");
+    write_bound(s, text);
+    if (s->answer.more_seeds) {
+        double hours = hours_of_seeds(s, s->answer.more_seeds - s->answer.seeds);
+        nm_format_append(text,
+                         "What would decide it: %lld fresh seeds of each finalist find or exclude a "
+                         "difference of %.2f %s, in most cases; the further ones take %.*f %s. ",
+                         (long long)s->answer.more_seeds, s->config.delta, s->config.unit, hours < 1 ? 0 : 1,
+                         hours < 1 ? ceil(60 * hours) : hours, hours < 1 ? "min" : "h");
+    }
+    if (s->variants[0].lr_at_edge)
+        nm_format_append(text,
+                         "The best learning rate of %s, %g, is at the edge of those that were tried: another "
+                         "one may be better (--rates). ",
+                         s->variants[0].variant, s->variants[0].lr);
     if (s->updates < 1000)
-        nm_format_append(
-            text, "The runs had only %lld updates each: a longer training can change the order (--budget). ",
-            (long long)s->updates);
-    size_t length = strlen(*text);
-    if (length)
-        (*text)[length - 1] = 0;
+        nm_format_append(text,
+                         "The runs had only %lld updates each: longer training can change the order "
+                         "(--budget). ",
+                         (long long)s->updates);
 }
 
 static const char *verdict_of(const nm_study_procedure *s, const finals *f)
@@ -422,11 +492,13 @@ nm_status nm_study_answer_compute(nm_study_procedure *s, nm_error *err)
         answer->more_seeds = f.seeds ? seeds_to_decide(s, &f) : 0;
     }
     char *text = nm_duplicate("");
-    if (f.n)
+    if (f.n) {
         write_verdict(s, f.seeds, &text);
-    else
-        nm_format_append(&text, "No variant finished its training. ");
-    write_rest(s, &text);
+        write_rest(s, &text);
+        text[strlen(text) - 1] = 0;
+    } else {
+        nm_format_append(&text, "No variant finished its training; the decisions in queue.jsonl say why.");
+    }
     for (size_t i = 0; i < f.n; i++)
         free(f.runs[i]);
     free(s->paragraph);

@@ -71,14 +71,15 @@ char *nm_study_plan_markdown(const nm_study_procedure *s)
     char *text, *budget = duration(s->config.budget);
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
-    fprintf(out, "%zu variants:", s->config.n);
+    fprintf(out, "%zu variant%s:", s->config.n, s->config.n == 1 ? "" : "s");
     for (size_t v = 0; v < s->config.n; v++)
         fprintf(out, "%s %s%s", v ? "," : "", s->config.variants[v], s->states[v].failed ? " (failed)" : "");
     fprintf(
         out,
-        "; %lld runs in parallel; budget %s\nA complete run has %lld updates. A difference of %g %s or less "
+        "; %lld run%s at a time; budget %s\nA complete run has %lld updates. A difference of %g %s or less "
         "does not matter (--delta).\n\n",
-        (long long)s->config.jobs, budget, (long long)s->updates, s->config.delta, s->config.unit);
+        (long long)s->config.jobs, s->config.jobs == 1 ? "" : "s", budget, (long long)s->updates,
+        s->config.delta, s->config.unit);
     print_plan(s, out);
     nm_text_stream_close(out);
     free(budget);
@@ -110,7 +111,7 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
         const nm_studied_variant *v = &s->variants[i];
         char *const row[COLUMNS] = {
             nm_duplicate(v->variant),
-            nm_duplicate(v->state),
+            nm_duplicate(i || !strcmp(s->answer.verdict, "best") ? v->state : "highest"),
             nm_format("%lld + %lld", (long long)v->selected, (long long)v->confirmed),
             number(v->score, 2),
             number(v->deviation, 2),
@@ -203,6 +204,26 @@ static const nm_trial *best_run(const nm_study_procedure *s)
     return best;
 }
 
+/* "key = PATH ; comment" with the absolute path of a file that exists, so that the recipe works in any
+ * folder; other lines are returned as they are. Heap. */
+static char *with_absolute_path(const char *line)
+{
+    static const char *const keys[] = {"folder", "train",   "valid",          "test",     "codes",
+                                       "tune",   "vectors", "bigram_vectors", "init_from"};
+    size_t key = strcspn(line, " ="), begin = key + strspn(line + key, " ="), end = begin;
+    while (line[end] && strncmp(line + end, " ;", 2))
+        end++;
+    bool is_path = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        is_path = is_path || (strlen(keys[i]) == key && !strncmp(line, keys[i], key));
+    char *value = nm_format("%.*s", (int)(end - begin), line + begin),
+         *path = is_path && *value && *value != '/' ? realpath(value, NULL) : NULL,
+         *result = path ? nm_format("%.*s%s%s", (int)begin, line, path, line + end) : nm_duplicate(line);
+    free(value);
+    free(path);
+    return result;
+}
+
 /* The configuration of the run without its folder, as a recipe. */
 static nm_status write_recipe(const nm_study_procedure *s, const char *folder, nm_error *err)
 {
@@ -218,8 +239,11 @@ static nm_status write_recipe(const nm_study_procedure *s, const char *folder, n
     }
     for (rest = text; (line = strsep(&rest, "\n")) != NULL;)
         if (strncmp(line, "folder = ", 9) || !strstr(recipe, "[run]") || strstr(recipe, "[data]"))
-            if (strncmp(line, "resume", 6) && (rest || *line))
-                nm_format_append(&recipe, "%s\n", line);
+            if (strncmp(line, "resume", 6) && (rest || *line)) {
+                char *whole = with_absolute_path(line);
+                nm_format_append(&recipe, "%s\n", whole);
+                free(whole);
+            }
     status = write_text(s, "winner.ini", recipe, err);
     free(recipe);
     free(text);

@@ -141,8 +141,11 @@ static void write_unfinished(const nm_report *report, FILE *out)
         n += nm_report_run_is_unfinished(&report->runs[i]);
     if (!n)
         return;
-    fprintf(out, " %zu of %zu run%s not ended and %s not ranked: ", n, report->n,
-            report->n == 1 ? " has" : "s have", n == 1 ? "is" : "are");
+    if (n == report->n)
+        fprintf(out, "%s: ", n == 1 ? "The run has not ended" : "No run has ended");
+    else
+        fprintf(out, " %zu of %zu runs %s not ended and %s not ranked: ", n, report->n,
+                n == 1 ? "has" : "have", n == 1 ? "is" : "are");
     for (size_t i = 0, listed = 0; i < report->n && listed <= MOST; i++) {
         const nm_report_run *run = &report->runs[i];
         double planned = nm_report_run_planned(run), left = nm_report_run_left(run);
@@ -165,15 +168,25 @@ static void write_unfinished(const nm_report *report, FILE *out)
     putc('.', out);
 }
 
+static bool has_ended(const nm_report *report)
+{
+    size_t i = 0;
+    while (i < report->n && nm_report_run_is_unfinished(&report->runs[i]))
+        i++;
+    return i < report->n;
+}
+
 void nm_report_answer(const nm_report *report, FILE *out)
 {
     answer a = answer_of(report);
     if (report->n > 1 && report->data_problem)
-        fprintf(out, "The runs are not ranked: %s.", report->data_problem);
+        fprintf(out, "The runs are not ranked: %s.%s", report->data_problem, has_ended(report) ? "" : " ");
     else if (a.n)
         write_ranking(&a, out);
-    else
-        fputs(report->n ? "No run that has ended has a score." : "No run has written a log.", out);
+    else if (!report->n)
+        fputs("No run has written a log.", out);
+    else if (has_ended(report))
+        fputs("No run that has ended has a score.", out);
     write_unfinished(report, out);
     for (size_t i = 0; i < a.n; i++)
         free(a.list[i].runs.list);
