@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/record.h"
 #include "baseline/baseline.h"
@@ -176,10 +177,7 @@ static nm_status run_all(job *self, nm_error *err)
 static nm_status print_json(const job *self, nm_error *err)
 {
     const baselines_line line = {self->task.type->name, json_incref(self->results)};
-    json_t *root = nm_record_json(baselines_line_fields(), &line);
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    putchar('\n');
-    json_decref(root);
+    nm_json_print(nm_record_json(baselines_line_fields(), &line), JSON_INDENT(1), stdout);
     return nm_file_flush(stdout, "standard output", err);
 }
 

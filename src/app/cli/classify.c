@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/text_input.h"
 #include "base/record.h"
 #include "cli/classify_images.h"
@@ -190,18 +191,12 @@ static nm_status read_texts(job *self, nm_error *err)
 /* probabilities: NULL for a skipped line. */
 static void write_json(const job *self, const char *label, const double *probabilities, bool truncated)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, "label", probabilities ? json_string(label) : json_null());
-    json_object_set_new(root, "truncated", json_boolean(truncated));
-    if (self->config->probabilities && probabilities) {
-        json_t *each = json_object();
-        for (size_t k = 0; k < self->classes.n; k++)
-            json_object_set_new(each, self->classes.items[k].text, json_real(probabilities[k]));
-        json_object_set_new(root, "probabilities", each);
-    }
-    json_dumpf(root, self->output, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putc('\n', self->output);
-    json_decref(root);
+    json_t *each = self->config->probabilities && probabilities ? json_object() : NULL;
+    for (size_t k = 0; each && k < self->classes.n; k++)
+        json_object_set_new(each, self->classes.items[k].text, json_real(probabilities[k]));
+    json_t *root = json_pack("{s:s?, s:b, s:o*}", "label", probabilities ? label : NULL, "truncated",
+                             (int)truncated, "probabilities", each);
+    nm_json_print(root, JSON_COMPACT, self->output);
 }
 
 static void write_one(const job *self, const char *label, const double *probabilities, bool truncated)
@@ -298,9 +293,14 @@ static size_t n_labels(const job *self)
     return self->classes.n + self->others.n;
 }
 
-static const char *label_name(const job *self, size_t k)
+/* The classes of the model, then the other labels of the file; the caller frees the array. */
+static const char **label_names(const job *self)
 {
-    return (k < self->classes.n ? self->classes.items[k] : self->others.items[k - self->classes.n]).text;
+    const char **names = nm_allocate((n_labels(self) + 1) * sizeof *names);
+    for (size_t k = 0; k < n_labels(self); k++)
+        names[k] =
+            (k < self->classes.n ? self->classes.items[k] : self->others.items[k - self->classes.n]).text;
+    return names;
 }
 
 static nm_interval interval_of(const job *self)
@@ -320,19 +320,6 @@ static nm_interval interval_of(const job *self)
     return interval;
 }
 
-static json_t *matrix_json(const job *self)
-{
-    json_t *rows = json_array();
-    const size_t n = n_labels(self);
-    for (size_t gold = 0; gold < n; gold++) {
-        json_t *row = json_array();
-        for (size_t found = 0; found < n; found++)
-            json_array_append_new(row, json_integer((json_int_t)self->confusion.matrix[gold * n + found]));
-        json_array_append_new(rows, row);
-    }
-    return rows;
-}
-
 #define CLASS_EVALUATION(F)                                                                                  \
     F(real, accuracy, "Accuracy in percent")                                                                 \
     F(real, macro_f1, "Mean of F1 over the classes that occur as gold or predicted labels")                  \
@@ -347,9 +334,7 @@ static NM_FIELDS(class_evaluation, CLASS_EVALUATION)
 
 static void print_evaluation_json(const job *self)
 {
-    json_t *names = json_array();
-    for (size_t k = 0; k < n_labels(self); k++)
-        json_array_append_new(names, json_string(label_name(self, k)));
+    const char **names = label_names(self);
     const nm_interval interval = self->config->bootstrap ? interval_of(self) : (nm_interval){NAN, NAN, NAN};
     const class_evaluation record = {.accuracy = nm_confusion_accuracy(&self->confusion),
                                      .macro_f1 = nm_confusion_macro_f1(&self->confusion),
@@ -357,19 +342,15 @@ static void print_evaluation_json(const job *self)
                                      .unknown_labels = (int64_t)self->unknown.n,
                                      .accuracy_low = interval.low,
                                      .accuracy_high = interval.high,
-                                     .classes = names,
-                                     .confusion = matrix_json(self)};
-    json_t *root = nm_record_json(class_evaluation_fields(), &record);
-    json_dumpf(root, self->output, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    putc('\n', self->output);
-    json_decref(root);
+                                     .classes = nm_json_texts(names, n_labels(self)),
+                                     .confusion = nm_confusion_json(&self->confusion)};
+    nm_json_print(nm_record_json(class_evaluation_fields(), &record), JSON_INDENT(1), self->output);
+    free(names);
 }
 
 static void print_evaluation_text(const job *self)
 {
-    const char **names = nm_allocate(n_labels(self) * sizeof *names);
-    for (size_t k = 0; k < n_labels(self); k++)
-        names[k] = label_name(self, k);
+    const char **names = label_names(self);
     fprintf(self->output, "accuracy %.2f", nm_confusion_accuracy(&self->confusion));
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self);

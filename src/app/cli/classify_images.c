@@ -1,4 +1,5 @@
 /* Labels image files, or evaluates a model on labeled images. */
+#include "base/json.h"
 #include "cli/classify_images.h"
 
 #include <jansson.h>
@@ -74,19 +75,13 @@ static void release(void *state)
 static void write_json(const job *self, FILE *out, const char *path, const char *label,
                        const double *probabilities)
 {
-    json_t *root = json_object();
-    json_object_set_new(root, "file", json_string(path));
-    json_object_set_new(root, "label", json_string(label));
-    if (self->config->probabilities) {
-        json_t *each = json_object();
-        for (size_t k = 0; k < self->n_classes; k++)
-            json_object_set_new(each, nm_image_classifier_class(self->classifier, k),
-                                json_real(probabilities[k]));
-        json_object_set_new(root, "probabilities", each);
-    }
-    json_dumpf(root, out, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putc('\n', out);
-    json_decref(root);
+    json_t *each = self->config->probabilities ? json_object() : NULL;
+    for (size_t k = 0; each && k < self->n_classes; k++)
+        json_object_set_new(each, nm_image_classifier_class(self->classifier, k),
+                            json_real(probabilities[k]));
+    nm_json_print(json_pack("{s:o*, s:o*, s:o*}", "file", json_string(path), "label", json_string(label),
+                            "probabilities", each),
+                  JSON_COMPACT, out);
 }
 
 static void write_one(const job *self, FILE *out, const char *path, const nm_classifications *results)
@@ -177,28 +172,16 @@ static nm_interval interval_of(const job *self, const nm_task_score *score)
 static void print_json(const job *self, const nm_task_score *score, const nm_confusion *confusion,
                        const char *const *names)
 {
-    json_t *root = json_object(), *classes = json_array(), *matrix = json_array();
-    const size_t n = self->n_classes;
-    for (size_t gold = 0; gold < n; gold++) {
-        json_t *row = json_array();
-        json_array_append_new(classes, json_string(names[gold]));
-        for (size_t found = 0; found < n; found++)
-            json_array_append_new(row, json_integer((json_int_t)confusion->matrix[gold * n + found]));
-        json_array_append_new(matrix, row);
-    }
-    json_object_set_new(root, "accuracy", json_real(score->value));
-    json_object_set_new(root, "macro_f1", json_real(nm_confusion_macro_f1(confusion)));
-    json_object_set_new(root, "images", json_integer((json_int_t)score->counts.n_segments));
+    json_t *root =
+        json_pack("{s:f, s:f, s:I}", "accuracy", score->value, "macro_f1", nm_confusion_macro_f1(confusion),
+                  "images", (json_int_t)score->counts.n_segments);
     if (self->config->bootstrap) {
         nm_interval interval = interval_of(self, score);
-        json_object_set_new(root, "accuracy_low", json_real(interval.low));
-        json_object_set_new(root, "accuracy_high", json_real(interval.high));
+        nm_json_add(root, "{s:f, s:f}", "accuracy_low", interval.low, "accuracy_high", interval.high);
     }
-    json_object_set_new(root, "classes", classes);
-    json_object_set_new(root, "confusion", matrix);
-    json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    putc('\n', self->session->output.stream);
-    json_decref(root);
+    nm_json_add(root, "{s:o, s:o}", "classes", nm_json_texts(names, self->n_classes), "confusion",
+                nm_confusion_json(confusion));
+    nm_json_print(root, JSON_INDENT(1), self->session->output.stream);
 }
 
 static void print_text(const job *self, const nm_task_score *score, const nm_confusion *confusion,

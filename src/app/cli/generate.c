@@ -7,6 +7,7 @@
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
 #include "api/language_model_comm.h"
+#include "base/json.h"
 #include "base/text_input.h"
 #include "data/line_list.h"
 #include "decode/sampler.h"
@@ -97,9 +98,7 @@ static void write_one(const job *self, const char *prompt, const nm_lm_texts *te
     FILE *output = self->session->output.stream;
     if (self->config->json) {
         json_t *o = json_pack("{s:s, s:s}", "prompt", prompt, "text", nm_lm_texts_get(texts, i));
-        json_dumpf(o, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
-        putc('\n', output);
-        json_decref(o);
+        nm_json_print(o, JSON_COMPACT, output);
         return;
     }
     const char *text = self->config->bare ? nm_lm_texts_get(texts, i) : nm_lm_texts_with_prompt(texts, i);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/device.h"
+#include "base/json.h"
 #include "base/file.h"
 #include "cli/inspect_file.h"
 #include "cli/inspect_print.h"
@@ -90,9 +91,7 @@ static json_t *result_of(const char *run, const char *path, int64_t update, cons
                          const nm_advice *advice)
 {
     json_t *object = json_pack("{s:s, s:s, s:I}", "run", run, "model", path, "update", (json_int_t)update);
-    json_t *measured = inspect_json(inspection);
-    json_object_update(object, measured);
-    json_decref(measured);
+    json_object_update_new(object, inspect_json(inspection));
     if (advice)
         json_object_set_new(object, "advice", inspect_json_advice(advice, NM_N_ADVICE));
     return object;
@@ -284,10 +283,8 @@ static int inspect(nm_cli *cli, int argc, char **argv)
     if (self.config->json)
         self.results = json_array();
     nm_status status = nm_comm_finish(self.comm, inspect_all(&self, cli, argc, argv, &err), &prints, &err);
-    if (status == NM_OK && self.results && !self.comm->rank) {
-        json_dumpf(self.results, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-        putchar('\n');
-    }
+    if (status == NM_OK && self.results && !self.comm->rank)
+        nm_json_print(json_incref(self.results), JSON_INDENT(1) | JSON_REAL_PRECISION(9), stdout);
     if (prints && status != NM_OK)
         nm_cli_fail(&err);
     json_decref(self.results);

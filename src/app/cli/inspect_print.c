@@ -168,13 +168,14 @@ json_t *inspect_json(const nm_inspection *inspection)
 NM_RECORD(advice_line, ADVICE)
 static NM_FIELDS(advice_line, ADVICE)
 
+static json_t *advice_at(const void *list, size_t i)
+{
+    const nm_advice *advice = (const nm_advice *)list + i;
+    const advice_line line = {advice->remedy, advice->setting, nm_verdict_text(advice->verdict), advice->why};
+    return nm_record_json(advice_line_fields(), &line);
+}
+
 json_t *inspect_json_advice(const nm_advice *advice, int n)
 {
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++) {
-        const advice_line line = {advice[i].remedy, advice[i].setting, nm_verdict_text(advice[i].verdict),
-                                  advice[i].why};
-        json_array_append_new(list, nm_record_json(advice_line_fields(), &line));
-    }
-    return list;
+    return nm_json_list((size_t)n, advice_at, advice);
 }

@@ -137,10 +137,7 @@ static NM_FIELDS(perplexity_line, PERPLEXITY)
 
 static void print_line(const nm_field *fields, const void *record)
 {
-    json_t *o = nm_record_json(fields, record);
-    json_dumpf(o, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putchar('\n');
-    json_decref(o);
+    nm_json_print(nm_record_json(fields, record), JSON_COMPACT, stdout);
 }
 
 static void print_json(const job *self, const char *name, const nm_perplexity *result)
@@ -240,18 +237,18 @@ static void print_tokens(const nm_lm_scores *scores, const char *name, const nm_
     for (size_t i = 0; i < nm_lm_scores_n(scores); i++) {
         size_t bytes;
         const double *log_probs = nm_lm_scores_tokens(scores, i);
-        json_t *tokens = json_array(), *numbers = json_array();
-        for (size_t t = 0; t < nm_lm_scores_n_tokens(scores, i); t++) {
-            json_array_append_new(tokens, json_string(nm_lm_scores_token(scores, i, t)));
-            json_array_append_new(numbers, nm_json_number(log_probs[t]));
-        }
+        const size_t n = nm_lm_scores_n_tokens(scores, i);
+        const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
+        for (size_t t = 0; t < n; t++)
+            tokens[t] = nm_lm_scores_token(scores, i, t);
         const tokens_line line = {name,
                                   first + (int64_t)i,
                                   nm_line_list_get(lines, i, &bytes),
                                   nm_lm_scores_line(scores, i),
-                                  tokens,
-                                  numbers};
+                                  nm_json_texts(tokens, n),
+                                  nm_json_numbers(log_probs, n)};
         print_line(tokens_line_fields(), &line);
+        free(tokens);
     }
     fflush(stdout);
 }

@@ -107,12 +107,9 @@ static void write_json(const nm_translations *scored, size_t i, int64_t number, 
     if (found) {
         json_t *translation = nm_cli_translation_json(scored, i, 0, alignment);
         json_object_del(translation, "text");
-        json_object_update(root, translation);
-        json_decref(translation);
+        json_object_update_new(root, translation);
     }
-    json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putc('\n', output);
-    json_decref(root);
+    nm_json_print(root, JSON_COMPACT, output);
 }
 
 static void write_line(const job *self, const nm_translations *scored, size_t i, FILE *output)

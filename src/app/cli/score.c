@@ -7,6 +7,7 @@
 
 #include "base/archive.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/record.h"
 #include "cli/model_command.h"
@@ -216,12 +217,9 @@ static nm_status add_bootstrap(const score_job *job, score_line *line, nm_error 
     return NM_OK;
 }
 
-static json_t *line_scores(const nm_scores *scores)
+static json_t *line_score(const void *scores, size_t i)
 {
-    json_t *lines = json_array();
-    for (size_t i = 0; i < nm_scores_n(scores); i++)
-        json_array_append_new(lines, json_real(nm_scores_segment(scores, i)));
-    return lines;
+    return json_real(nm_scores_segment(scores, i));
 }
 
 static nm_status print_json(const score_job *job, const char *metric, nm_error *err)
@@ -233,13 +231,10 @@ static nm_status print_json(const score_job *job, const char *metric, nm_error *
                        .lines = (int64_t)nm_scores_n(job->scores),
                        .p = NAN};
     if (job->options->sentence)
-        line.line_scores = line_scores(job->scores);
+        line.line_scores = nm_json_list(nm_scores_n(job->scores), line_score, job->scores);
     else
         NM_TRY(add_bootstrap(job, &line, err));
-    json_t *root = nm_record_json(score_line_fields(), &line);
-    json_dumpf(root, stdout, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    putchar('\n');
-    json_decref(root);
+    nm_json_print(nm_record_json(score_line_fields(), &line), JSON_INDENT(1), stdout);
     return NM_OK;
 }
 

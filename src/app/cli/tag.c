@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "api/sections.h"
+#include "base/json.h"
 #include "base/record.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
@@ -362,19 +363,16 @@ static json_t *spans_json(const nm_tagged *tagged, size_t s)
 static void write_json(const job *self, size_t s, size_t first, const char *const *found,
                        const nm_tagged *tagged)
 {
-    json_t *tokens = json_array(), *tags = json_array();
-    size_t bytes;
-    for (size_t i = 0; i < self->lengths[s]; i++) {
-        json_array_append_new(tokens, json_string(nm_line_list_get(&self->tokens, first + i, &bytes)));
-        json_array_append_new(tags, json_string(found[i]));
-    }
-    const tagged_record record = {self->numbers[s], tokens, tags,
+    const size_t n = self->lengths[s];
+    const char **tokens = nm_allocate((n + 1) * sizeof *tokens);
+    for (size_t i = 0, bytes; i < n; i++)
+        tokens[i] = nm_line_list_get(&self->tokens, first + i, &bytes);
+    const tagged_record record = {self->numbers[s], nm_json_texts(tokens, n), nm_json_texts(found, n),
                                   self->document[s] ? json_array() : spans_json(tagged, s),
                                   nm_tagged_in_pieces(tagged, s)};
     json_t *root = nm_record_json(tagged_record_fields(), &record);
-    json_dumpf(root, self->session->output.stream, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putc('\n', self->session->output.stream);
-    json_decref(root);
+    nm_json_print(root, JSON_COMPACT, self->session->output.stream);
+    free(tokens);
 }
 
 static void write_sentence(job *self, size_t s, size_t first, const nm_tagged *tagged)
@@ -513,8 +511,7 @@ static void write_evaluation(const job *self)
     json_t *root = json_object(), *each = json_array();
     add_scores(root, &sum);
     for (size_t i = 0; i < n; i++) {
-        json_t *label = json_object();
-        json_object_set_new(label, "label", json_string(labels[i]->text));
+        json_t *label = json_pack("{s:s}", "label", labels[i]->text);
         add_scores(label, counts_of_label(self, labels[i]));
         json_array_append_new(each, label);
     }
@@ -522,9 +519,7 @@ static void write_evaluation(const job *self)
     const tag_evaluation record = {classes ? 100 * nm_span_compute(&sum).f1 : NAN, (int64_t)self->sentences,
                                    (int64_t)self->unknown, each};
     nm_record_add_json(root, tag_evaluation_fields(), &record);
-    json_dumpf(root, self->session->output.stream, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    putc('\n', self->session->output.stream);
-    json_decref(root);
+    nm_json_print(root, JSON_INDENT(1), self->session->output.stream);
     free(labels);
 }
 

@@ -5,6 +5,7 @@
 
 #include "api/sections.h"
 #include "cli/translation_lines.h"
+#include "base/json.h"
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "decode/decode.h"
@@ -82,9 +83,7 @@ static void write_json(const nm_translations *all, size_t i, int64_t number, con
         json_array_append_new(translations, nm_cli_translation_json(all, i, rank, alignment));
     json_t *root = json_pack("{s:I, s:s, s:b, s:o}", "line", (json_int_t)number, "source", source, "too_long",
                              (int)nm_translations_too_long(all, i), "translations", translations);
-    json_dumpf(root, output, JSON_COMPACT | JSON_PRESERVE_ORDER);
-    putc('\n', output);
-    json_decref(root);
+    nm_json_print(root, JSON_COMPACT, output);
 }
 
 static void end_line(const job *self, const nm_translations *all, size_t i, size_t rank, FILE *output)

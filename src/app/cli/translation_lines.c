@@ -91,15 +91,12 @@ static json_t *words_json(const nm_translations *all, size_t text, size_t rank)
 
 json_t *nm_cli_translation_json(const nm_translations *all, size_t text, size_t rank, bool alignment)
 {
-    json_t *tokens = json_array(), *scores = json_array();
-    for (size_t k = 0; k < nm_translations_n_tokens(all, text, rank); k++) {
+    const size_t n = nm_translations_n_tokens(all, text, rank);
+    json_t *tokens = json_array();
+    for (size_t k = 0; k < n; k++)
         json_array_append_new(tokens, json_string(nm_translations_token(all, text, rank, k)));
-        json_array_append_new(scores, nm_json_number(nm_translations_token_scores(all, text, rank)[k]));
-    }
-    json_t *found = json_pack("{s:s, s:o, s:o, s:o}", "text", nm_translations_text(all, text, rank), "score",
-                              nm_json_number(nm_translations_score(all, text, rank)), "tokens", tokens,
-                              "token_scores", scores);
-    if (alignment)
-        json_object_set_new(found, "words", words_json(all, text, rank));
-    return found;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o*}", "text", nm_translations_text(all, text, rank), "score",
+                     nm_json_number(nm_translations_score(all, text, rank)), "tokens", tokens, "token_scores",
+                     nm_json_numbers(nm_translations_token_scores(all, text, rank), n), "words",
+                     alignment ? words_json(all, text, rank) : NULL);
 }

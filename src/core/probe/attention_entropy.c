@@ -76,7 +76,7 @@ static void measure_attention(nm_probe_record *record, const nm_attention_call *
     }
     nm_line_number(line, "entropy", mean);
     nm_line_number(line, "uniform", sums.uniform / (double)sums.tokens);
-    json_object_set_new(line, "rows", json_integer(sums.tokens));
+    nm_line_count(line, "rows", sums.tokens);
     free(sums.heads);
     free(q);
     free(k);

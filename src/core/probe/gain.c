@@ -4,25 +4,21 @@
 #include <stdlib.h>
 
 #include "base/sort.h"
+#include "base/json.h"
 #include "probe/instrument.h"
 
 enum { BINS = 20, TENTHS = 10 };
 
 static void add_histogram(json_t *line, const double *sorted, size_t n)
 {
-    json_t *histogram = json_object(), *list;
     double low = sorted[0], high = sorted[n - 1];
     int64_t counts[BINS] = {0};
     for (size_t i = 0; i < n; i++) {
         double bin = high > low ? (sorted[i] - low) / (high - low) * BINS : 0;
         counts[bin >= 0 && bin < BINS ? (int)bin : BINS - 1]++;
     }
-    nm_line_number(histogram, "low", low);
-    nm_line_number(histogram, "high", high);
-    list = nm_line_array(histogram, "counts");
-    for (int i = 0; i < BINS; i++)
-        json_array_append_new(list, json_integer(counts[i]));
-    json_object_set_new(line, "histogram", histogram);
+    nm_json_add(line, "{s:{s:o, s:o, s:o}}", "histogram", "low", nm_json_number(low), "high",
+                nm_json_number(high), "counts", nm_json_counts(counts, BINS));
 }
 
 static void add_distribution(json_t *line, double *ratio, size_t n)

@@ -37,7 +37,7 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
     } else {
         nm_line_number(line, "psi2", term_norm(call, weight, scale, sum_z));
     }
-    json_object_set_new(line, "rows", json_integer(call->x.rows));
+    nm_line_count(line, "rows", call->x.rows);
     free(weight);
     free(scale);
 }

@@ -9,11 +9,8 @@
 
 json_t *nm_probe_record_line(nm_probe_record *record, const char *site)
 {
-    json_t *line = json_object();
-    nm_line_text(line, "type", "probe");
-    json_object_set_new(line, "update", json_integer(record->update));
-    nm_line_text(line, "instrument", record->instrument->name);
-    nm_line_text(line, "site", site);
+    json_t *line = json_pack("{s:s, s:I, s:s, s:s}", "type", "probe", "update", (json_int_t)record->update,
+                             "instrument", record->instrument->name, "site", site);
     json_array_append_new(record->lines, line);
     return line;
 }
@@ -21,6 +18,11 @@ json_t *nm_probe_record_line(nm_probe_record *record, const char *site)
 void nm_line_number(json_t *line, const char *key, double value)
 {
     json_object_set_new(line, key, nm_json_number(value));
+}
+
+void nm_line_count(json_t *line, const char *key, int64_t value)
+{
+    json_object_set_new(line, key, json_integer(value));
 }
 
 void nm_line_text(json_t *line, const char *key, const char *value)

@@ -39,6 +39,7 @@ struct nm_probe_record {
 json_t *nm_probe_record_line(nm_probe_record *record, const char *site);
 /* Values that are not finite become null. */
 void nm_line_number(json_t *line, const char *key, double value);
+void nm_line_count(json_t *line, const char *key, int64_t value);
 void nm_line_text(json_t *line, const char *key, const char *value);
 json_t *nm_line_array(json_t *line, const char *key); /* an empty array, owned by the line */
 void nm_array_number(json_t *array, double value);

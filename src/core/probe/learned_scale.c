@@ -17,7 +17,7 @@ static void add_fit(nm_probe_record *record, const nm_norm *norm, const double *
     }
     nm_line_text(line, "stack", site.stack);
     if (site.layer >= 0)
-        json_object_set_new(line, "layer", json_integer(site.layer));
+        nm_line_count(line, "layer", site.layer);
     nm_line_text(line, "sublayer", site.sublayer);
     nm_line_number(line, "g", n == 1 ? weight[0] : nm_l2_norm(weight, n));
     nm_line_number(line, "min", min);

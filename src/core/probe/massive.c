@@ -52,8 +52,8 @@ static void measure_residual(nm_probe_record *record, const nm_residual_call *ca
         nm_line_number(line, "largest", top);
         nm_line_number(line, "median", median);
         nm_line_number(line, "ratio", top / median);
-        json_object_set_new(line, "feature", json_integer((json_int_t)(largest % (size_t)call->out.cols)));
-        json_object_set_new(line, "count", json_integer((json_int_t)count));
+        nm_line_count(line, "feature", (int64_t)(largest % (size_t)call->out.cols));
+        nm_line_count(line, "count", (int64_t)count);
     }
     free(values);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "probe/instrument.h"
 
 /* An object with the moments of x; null if the tape is exhausted. */
@@ -38,9 +39,8 @@ static void measure_norm(nm_probe_record *record, const nm_norm_call *call, bool
     if (backward)
         return;
     json_t *line = nm_probe_record_line(record, call->norm->site.name);
-    json_object_set_new(line, "input", moments(call, call->x));
-    json_object_set_new(line, "output", moments(call, call->y));
-    json_object_set_new(line, "rows", json_integer(call->x.rows));
+    nm_json_add(line, "{s:o, s:o, s:i}", "input", moments(call, call->x), "output", moments(call, call->y),
+                "rows", call->x.rows);
 }
 
 const nm_instrument nm_instrument_moments = {

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/file.h"
 #include "convert/ctranslate2.h"
 #include "convert/json_file.h"
@@ -565,18 +566,20 @@ static nm_status write_model(const exporter *from, const char *folder, bool lm)
     return status;
 }
 
-static nm_status write_vocab(const nm_vocab *vocab, const char *folder, const char *name, nm_error *err)
+static json_t *symbol_at(const void *vocab, size_t i)
 {
-    json_t *list = json_array();
-    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
-        json_array_append_new(list, json_string(nm_vocab_symbol(vocab, i)));
-    return nm_json_write(list, folder, name, err);
+    return json_string(nm_vocab_symbol(vocab, (int32_t)i));
 }
 
-static json_t *config_of(const nm_vocab *vocab, double eps)
+static nm_status write_vocab(const nm_vocab *vocab, const char *folder, const char *name, nm_error *err)
+{
+    return nm_json_write(nm_json_list((size_t)nm_vocab_size(vocab), symbol_at, vocab), folder, name, err);
+}
+
+static json_t *config_of(const nm_vocab *vocab, int32_t bos, double eps)
 {
     return json_pack("{s:s, s:s, s:s, s:f, s:b}", "unk_token", nm_vocab_symbol(vocab, vocab->unk),
-                     "bos_token", nm_vocab_symbol(vocab, vocab->bos), "eos_token",
+                     "bos_token", nm_vocab_symbol(vocab, bos), "eos_token",
                      nm_vocab_symbol(vocab, vocab->eos), "layer_norm_epsilon", eps, "multi_query_attention",
                      0);
 }
@@ -592,11 +595,10 @@ static nm_status write_translation(const exporter *from, const nm_translation_pa
         NM_TRY(write_vocab(source, folder, "source_vocabulary.json", from->err));
         NM_TRY(write_vocab(target, folder, "target_vocabulary.json", from->err));
     }
-    json_t *config = config_of(target, from->eps);
-    json_object_set_new(config, "decoder_start_token",
-                        json_string(nm_vocab_symbol(target, nm_translation_first_id(target))));
-    json_object_set_new(config, "add_source_bos", json_false());
-    json_object_set_new(config, "add_source_eos", json_true());
+    json_t *config = config_of(target, target->bos, from->eps);
+    nm_json_add(config, "{s:s, s:b, s:b}", "decoder_start_token",
+                nm_vocab_symbol(target, nm_translation_first_id(target)), "add_source_bos", 0,
+                "add_source_eos", 1);
     return nm_json_write(config, folder, "config.json", from->err);
 }
 
@@ -606,9 +608,8 @@ static nm_status write_lm(const exporter *from, const nm_loaded_model *loaded, c
     const nm_vocab *vocab = ((const nm_lm_parts *)loaded->task.parts)->vocab;
     NM_TRY(write_model(from, folder, true));
     NM_TRY(write_vocab(vocab, folder, "vocabulary.json", from->err));
-    json_t *config = config_of(vocab, from->eps);
     int32_t first = nm_lm_first_input(nm_lm_config_of(loaded->model), vocab);
-    json_object_set_new(config, "bos_token", json_string(nm_vocab_symbol(vocab, first)));
+    json_t *config = config_of(vocab, first, from->eps);
     return nm_json_write(config, folder, "config.json", from->err);
 }
 

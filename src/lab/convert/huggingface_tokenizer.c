@@ -287,9 +287,9 @@ nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab)
     return out;
 }
 
-void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id)
+json_t *nm_huggingface_id(const nm_huggingface_vocab *vocab, int32_t id)
 {
-    json_object_set_new(json_object, key, vocab->ids[id] < 0 ? json_null() : json_integer(vocab->ids[id]));
+    return vocab->ids[id] < 0 ? json_null() : json_integer(vocab->ids[id]);
 }
 
 nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab)
@@ -298,15 +298,17 @@ nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab)
                         .size = {[NM_OF_TARGET_VOCAB] = vocab->size}};
 }
 
-/* Adds the name of a special symbol under the key, unless it is omitted. */
-static void add_symbol(const nm_huggingface_vocab *vocab, json_t *object, const char *key, int32_t id)
+/* The name of a special symbol; NULL if it is omitted. */
+static const char *symbol_of(const nm_huggingface_vocab *vocab, int32_t id)
 {
-    if (vocab->ids[id] >= 0)
-        json_object_set_new(object, key, json_string(nm_vocab_symbol(vocab->vocab, id)));
+    return vocab->ids[id] < 0 ? NULL : nm_vocab_symbol(vocab->vocab, id);
 }
 
+/* NULL if the token is omitted. */
 static json_t *special_token(const nm_huggingface_vocab *vocab, int32_t id)
 {
+    if (vocab->ids[id] < 0)
+        return NULL;
     return json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", (int)vocab->ids[id], "content",
                      nm_vocab_symbol(vocab->vocab, id), "single_word", 0, "lstrip", 0, "rstrip", 0,
                      "normalized", 0, "special", 1);
@@ -315,12 +317,9 @@ static json_t *special_token(const nm_huggingface_vocab *vocab, int32_t id)
 /* transformers finds special tokens in text. Byte-level BPE has no unknown tokens, and "<unk>" is text. */
 static json_t *special_tokens(const nm_huggingface_vocab *vocab, bool byte_level)
 {
-    json_t *added = json_array();
-    const int32_t special[] = {vocab->vocab->bos, vocab->vocab->pad, vocab->vocab->eos, vocab->vocab->unk};
-    for (int i = 0; i < 4 - byte_level; i++)
-        if (vocab->ids[special[i]] >= 0)
-            json_array_append_new(added, special_token(vocab, special[i]));
-    return added;
+    const nm_vocab *v = vocab->vocab;
+    return json_pack("[o*, o*, o*, o*]", special_token(vocab, v->bos), special_token(vocab, v->pad),
+                     special_token(vocab, v->eos), byte_level ? NULL : special_token(vocab, v->unk));
 }
 
 static json_t *symbols_of(const nm_huggingface_vocab *vocab)
@@ -386,15 +385,11 @@ static json_t *pretokenizer_of(nm_pretokenizer rules)
 
 static json_t *normalizer_of(bool lowercase, bool composes)
 {
-    json_t *steps = json_array();
-    if (lowercase)
-        json_array_append_new(steps, json_pack("{s:s}", "type", "Lowercase"));
-    if (composes)
-        json_array_append_new(steps, json_pack("{s:s}", "type", "NFC"));
-    if (json_array_size(steps))
-        return json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", steps);
-    json_decref(steps);
-    return json_null();
+    if (!lowercase && !composes)
+        return json_null();
+    return json_pack("{s:s, s:[o*, o*]}", "type", "Sequence", "normalizers",
+                     lowercase ? json_pack("{s:s}", "type", "Lowercase") : NULL,
+                     composes ? json_pack("{s:s}", "type", "NFC") : NULL);
 }
 
 static nm_status add_merges(const nm_bpe *bpe, const nm_vocab *vocab, json_t *merges, nm_error *err)
@@ -470,13 +465,11 @@ nm_status nm_huggingface_write_tokenizer(const nm_huggingface_tokenizer *from, c
     NM_TRY(make_file(from, &file, err));
     bool byte_level = !json_is_null(json_object_get(file, "decoder"));
     NM_TRY(nm_json_write(file, folder, "tokenizer.json", err));
-    json_t *config =
-        json_pack("{s:s, s:I, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "model_max_length",
-                  (json_int_t)from->longest, "clean_up_tokenization_spaces", 0);
-    add_symbol(from->vocab, config, "bos_token", nm_vocab_omits(vocab, vocab->bos) ? vocab->eos : vocab->bos);
-    add_symbol(from->vocab, config, "eos_token", vocab->eos);
-    add_symbol(from->vocab, config, "pad_token", vocab->pad);
-    if (!byte_level)
-        add_symbol(from->vocab, config, "unk_token", vocab->unk);
+    json_t *config = json_pack(
+        "{s:s, s:I, s:b, s:s*, s:s*, s:s*, s:s*}", "tokenizer_class", "PreTrainedTokenizerFast",
+        "model_max_length", (json_int_t)from->longest, "clean_up_tokenization_spaces", 0, "bos_token",
+        symbol_of(from->vocab, nm_vocab_omits(vocab, vocab->bos) ? vocab->eos : vocab->bos), "eos_token",
+        symbol_of(from->vocab, vocab->eos), "pad_token", symbol_of(from->vocab, vocab->pad), "unk_token",
+        byte_level ? NULL : symbol_of(from->vocab, vocab->unk));
     return nm_json_write(config, folder, "tokenizer_config.json", err);
 }

@@ -2,6 +2,8 @@
 #ifndef NM_HUGGINGFACE_TOKENIZER_H
 #define NM_HUGGINGFACE_TOKENIZER_H
 
+#include <jansson.h>
+
 #include "convert/import.h"
 #include "task/model_texts.h"
 #include "text/vocab.h"
@@ -31,9 +33,9 @@ typedef struct nm_huggingface_vocab {
 nm_huggingface_vocab nm_huggingface_vocab_of(const nm_vocab *vocab);
 /* The rows of the tensors of a language model. */
 nm_map_ids nm_huggingface_ids(const nm_huggingface_vocab *vocab);
-/* Adds the id of a token under the key to a json_t object: null if the symbol is omitted, because some
+/* The id of a token: null if the symbol is omitted, because some
  * classes have a default. */
-void nm_huggingface_add_id(const nm_huggingface_vocab *vocab, void *json_object, const char *key, int32_t id);
+json_t *nm_huggingface_id(const nm_huggingface_vocab *vocab, int32_t id);
 
 typedef struct nm_huggingface_tokenizer {
     const nm_huggingface_vocab *vocab;

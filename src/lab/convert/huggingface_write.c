@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "convert/huggingface.h"
 #include "convert/huggingface_tokenizer.h"
+#include "base/json.h"
 #include "convert/json_file.h"
 #include "convert/lm_positions.h"
 #include "convert/norm_map.h"
@@ -88,33 +89,22 @@ static nm_huggingface_tokenizer seq2seq_tokenizer(const nm_loaded_model *loaded,
                                       .longest = nm_seq2seq_config_of(loaded->model)->max_positions};
 }
 
-/* The tokens that must not be generated: <pad>, those that data.mask_words excludes, and <unk> without
- * decode.unknown. */
-static json_t *suppressed(const nm_loaded_model *loaded)
+/* A token that must not be generated: <pad>, those that data.mask_words excludes, and <unk> without
+ * decode.unknown; or NULL. */
+static json_t *suppressed(const void *user, size_t id)
 {
+    const nm_loaded_model *loaded = user;
     const nm_translation_parts *parts = loaded->task.parts;
     const nm_decode_options *decode = nm_options_find(loaded->options, "decode");
     const nm_vocab *vocab = parts->target_vocab;
-    json_t *list = json_array();
-    for (int32_t i = 0; i < nm_vocab_size(vocab); i++)
-        if (i == vocab->pad || (parts->allowed && !parts->allowed[i]) ||
-            (i == vocab->unk && !decode->unknown))
-            json_array_append_new(list, json_integer(i));
-    return list;
+    const int32_t i = (int32_t)id;
+    bool never =
+        i == vocab->pad || (parts->allowed && !parts->allowed[i]) || (i == vocab->unk && !decode->unknown);
+    return never ? json_integer(i) : NULL;
 }
 
 /* The classes of translation models. */
 typedef enum seq2seq_class { MARIAN, M2M100, BLENDERBOT } seq2seq_class;
-
-/* Blenderbot: a wider model, whose tables are those of the folder as they are. */
-static void describe_blenderbot(json_t *config, const nm_model *model)
-{
-    const nm_seq2seq *s = model->parts;
-    json_object_set_new(config, "d_model", json_integer(nm_huggingface_wide_width(&s->encoder.config)));
-    json_object_set_new(config, "scale_embedding", json_false());
-    json_object_set_new(config, "tie_word_embeddings", json_false());
-    json_object_set_new(config, "encoder_no_repeat_ngram_size", json_integer(0));
-}
 
 static nm_status write_seq2seq_config(const nm_loaded_model *loaded, seq2seq_class class,
                                       const char *activation, const char *folder, nm_error *err)
@@ -125,31 +115,33 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, seq2seq_cla
     const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
     const nm_translation_parts *parts = loaded->task.parts;
     const nm_vocab *vocab = parts->target_vocab;
-    bool all = c->share_embeddings == NM_SHARE_ALL;
+    /* Blenderbot: a wider model, whose tables are stored as they are. */
+    const bool all = c->share_embeddings == NM_SHARE_ALL, wide = class == BLENDERBOT;
+    const nm_seq2seq *s = loaded->model->parts;
+    const json_int_t width = wide ? nm_huggingface_wide_width(&s->encoder.config) : c->width;
     json_t *config = json_pack(
         "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
         "s:b, s:b, "
-        "s:b, s:i, s:i, s:i, s:i}",
+        "s:b, s:i, s:i, s:i, s:i, s:o*, s:o*}",
         "architectures", names[class], "model_type", types[class], "is_encoder_decoder", 1, "dtype",
-        "float32", "vocab_size", (int)loaded->model->target_size, "d_model", (json_int_t)c->width,
-        "encoder_layers", (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
+        "float32", "vocab_size", (int)loaded->model->target_size, "d_model", width, "encoder_layers",
+        (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
         "encoder_ffn_dim", (json_int_t)c->ff, "decoder_ffn_dim", (json_int_t)c->ff, "max_position_embeddings",
         (json_int_t)c->max_positions, "activation_function", activation, "dropout", c->dropout,
         "attention_dropout", c->attention_dropout, "activation_dropout", c->relu_dropout, "encoder_layerdrop",
-        0.0, "decoder_layerdrop", 0.0, "scale_embedding", 1, "share_encoder_decoder_embeddings", all,
-        "tie_word_embeddings", all, "decoder_start_token_id", (int)nm_translation_first_id(vocab),
-        "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad);
-    if (config && class != M2M100)
-        json_object_set_new(config, "forced_eos_token_id", json_null());
-    if (config && class == BLENDERBOT)
-        describe_blenderbot(config, loaded->model);
+        0.0, "decoder_layerdrop", 0.0, "scale_embedding", !wide, "share_encoder_decoder_embeddings", all,
+        "tie_word_embeddings", all && !wide, "decoder_start_token_id", (int)nm_translation_first_id(vocab),
+        "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos, "pad_token_id", (int)vocab->pad,
+        "forced_eos_token_id", class == M2M100 ? NULL : json_null(), "encoder_no_repeat_ngram_size",
+        wide ? json_integer(0) : NULL);
     NM_TRY(nm_json_write(config, folder, "config.json", err));
-    json_t *generation = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "num_beams", 1, "decoder_start_token_id",
-        (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id", (int)vocab->eos,
-        "pad_token_id", (int)vocab->pad, "max_length",
-        (json_int_t)(c->max_positions < 256 ? c->max_positions : 256), "suppress_tokens", suppressed(loaded));
+    json_t *generation =
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:I, s:o}", "num_beams", 1, "decoder_start_token_id",
+                  (int)nm_translation_first_id(vocab), "bos_token_id", (int)vocab->bos, "eos_token_id",
+                  (int)vocab->eos, "pad_token_id", (int)vocab->pad, "max_length",
+                  (json_int_t)(c->max_positions < 256 ? c->max_positions : 256), "suppress_tokens",
+                  nm_json_list((size_t)nm_vocab_size(vocab), suppressed, loaded));
     return nm_json_write(generation, folder, "generation_config.json", err);
 }
 
@@ -269,14 +261,14 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     nm_tensor_map_release(&map);
     NM_TRY(status);
     json_t *config = json_pack(
-        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b}", "architectures",
-        "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size", (int)vocab->size, "n_embd",
-        (json_int_t)width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads, "n_inner",
-        (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function", activation,
-        "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
-        "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied);
-    nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
-    nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
+        "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:o, s:o}",
+        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
+        (int)vocab->size, "n_embd", (json_int_t)width, "n_layer", (json_int_t)c->layers, "n_head",
+        (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions", (json_int_t)c->context,
+        "activation_function", activation, "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop",
+        c->embedding_dropout, "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied, "bos_token_id",
+        nm_huggingface_id(vocab, nm_lm_first_input(c, vocab->vocab)), "eos_token_id",
+        nm_huggingface_id(vocab, vocab->vocab->eos));
     NM_TRY(nm_json_write(config, folder, "config.json", err));
     return nm_huggingface_write_lm_texts(loaded, vocab, folder, err);
 }

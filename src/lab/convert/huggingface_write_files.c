@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "convert/huggingface.h"
 #include "convert/json_file.h"
 #include "task/lm_task.h"
@@ -51,26 +52,25 @@ nm_huggingface_tokenizer nm_huggingface_lm_tokenizer(const nm_loaded_model *load
                                       .longest = nm_lm_config_of(loaded->model)->context};
 }
 
-/* The tokens that norma generate never generates. */
-static json_t *not_generated(const nm_huggingface_vocab *vocab)
+/* A token that norma generate never generates, or NULL. */
+static json_t *not_generated(const void *user, size_t id)
 {
-    json_t *list = json_array();
-    for (int32_t id = 0; id < nm_vocab_size(vocab->vocab); id++)
-        if (vocab->ids[id] >= 0 && nm_lm_excludes(vocab->vocab, id, false))
-            json_array_append_new(list, json_integer(vocab->ids[id]));
-    return list;
+    const nm_huggingface_vocab *vocab = user;
+    return vocab->ids[id] >= 0 && nm_lm_excludes(vocab->vocab, (int32_t)id, false)
+               ? json_integer(vocab->ids[id])
+               : NULL;
 }
 
 nm_status nm_huggingface_write_lm_texts(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                                         const char *folder, nm_error *err)
 {
     const nm_lm_config *config = nm_lm_config_of(loaded->model);
-    json_t *generation = json_object();
-    nm_huggingface_add_id(vocab, generation, "bos_token_id", nm_lm_first_input(config, vocab->vocab));
-    nm_huggingface_add_id(vocab, generation, "eos_token_id", vocab->vocab->eos);
-    nm_huggingface_add_id(vocab, generation, "pad_token_id", vocab->vocab->pad);
-    json_object_set_new(generation, "max_length", json_integer((json_int_t)config->context));
-    json_object_set_new(generation, "suppress_tokens", not_generated(vocab));
+    json_t *generation =
+        json_pack("{s:o, s:o, s:o, s:I, s:o}", "bos_token_id",
+                  nm_huggingface_id(vocab, nm_lm_first_input(config, vocab->vocab)), "eos_token_id",
+                  nm_huggingface_id(vocab, vocab->vocab->eos), "pad_token_id",
+                  nm_huggingface_id(vocab, vocab->vocab->pad), "max_length", (json_int_t)config->context,
+                  "suppress_tokens", nm_json_list((size_t)nm_vocab_size(vocab->vocab), not_generated, vocab));
     NM_TRY(nm_json_write(generation, folder, "generation_config.json", err));
     const nm_huggingface_tokenizer tokenizer = nm_huggingface_lm_tokenizer(loaded, vocab);
     return nm_huggingface_write_tokenizer(&tokenizer, folder, err);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "convert/huggingface.h"
+#include "base/json.h"
 #include "convert/json_file.h"
 #include "convert/norm_map.h"
 #include "task/lm_task.h"
@@ -76,34 +77,37 @@ static const char *const scaling_names[] = {
     [NM_ROPE_UNSCALED] = "default", [NM_ROPE_LINEAR] = "linear", [NM_ROPE_LLAMA3] = "llama3"};
 _Static_assert(NM_ROPE_SCALINGS_COUNT == 3, "every scaling has a name");
 
-/* Adds the scaling of the angles to the parameters of rotary position embeddings. */
-static void describe_scaling(json_t *rope, const nm_lm_config *c)
+/* The parameters of rotary position embeddings, with the scaling of the angles. */
+static json_t *rope_of(const nm_lm_config *c)
 {
+    json_t *rope =
+        json_pack("{s:s, s:f}", "rope_type", scaling_names[c->rope_scaling], "rope_theta", c->rope_base);
     if (c->rope_scaling != NM_ROPE_UNSCALED)
-        json_object_set_new(rope, "factor", json_real(c->rope_factor));
-    if (c->rope_scaling != NM_ROPE_LLAMA3)
-        return;
-    json_object_set_new(rope, "low_freq_factor", json_real(c->rope_low));
-    json_object_set_new(rope, "high_freq_factor", json_real(c->rope_high));
-    json_object_set_new(rope, "original_max_position_embeddings", json_integer((json_int_t)c->rope_original));
+        nm_json_add(rope, "{s:f}", "factor", c->rope_factor);
+    if (c->rope_scaling == NM_ROPE_LLAMA3)
+        nm_json_add(rope, "{s:f, s:f, s:I}", "low_freq_factor", c->rope_low, "high_freq_factor", c->rope_high,
+                    "original_max_position_embeddings", (json_int_t)c->rope_original);
+    return rope;
+}
+
+static json_t *layer_type(const void *config, size_t i)
+{
+    const nm_lm_config *c = config;
+    bool full = !c->window || (c->global_every && (int64_t)(i + 1) % c->global_every == 0);
+    return json_string(full ? "full_attention" : "sliding_attention");
 }
 
 /* The parts of config.json that only Gemma has. The angles are those of the two kinds of layers. */
 static void describe_gemma(json_t *config, const nm_lm_config *c, int32_t head_width)
 {
-    json_t *global = json_incref(json_object_get(config, "rope_parameters")), *types = json_array();
-    json_t *local = c->local_rope_base > 0
+    json_t *global = json_object_get(config, "rope_parameters"),
+           *local = c->local_rope_base > 0
                         ? json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->local_rope_base)
                         : json_copy(global);
-    for (int64_t i = 0; i < c->layers; i++) {
-        bool full = !c->window || (c->global_every && (i + 1) % c->global_every == 0);
-        json_array_append_new(types, json_string(full ? "full_attention" : "sliding_attention"));
-    }
-    json_object_set_new(config, "rope_parameters",
-                        json_pack("{s:o, s:o}", "full_attention", global, "sliding_attention", local));
-    json_object_set_new(config, "layer_types", types);
-    json_object_set_new(config, "query_pre_attn_scalar", json_integer(head_width));
-    json_object_set_new(config, "hidden_activation", json_incref(json_object_get(config, "hidden_act")));
+    nm_json_add(config, "{s:{s:O, s:o}, s:o, s:i, s:O}", "rope_parameters", "full_attention", global,
+                "sliding_attention", local, "layer_types", nm_json_list((size_t)c->layers, layer_type, c),
+                "query_pre_attn_scalar", (int)head_width, "hidden_activation",
+                json_object_get(config, "hidden_act"));
 }
 
 static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *vocab, const char *activation,
@@ -115,25 +119,20 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
     const nm_head_widths w = nm_stack_head_widths(&lm->stack.config, false);
     json_t *config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:s, s:f, s:f, "
-        "s:{s:s, s:f}, s:b, s:f, s:b}",
+        "s:o, s:b, s:f, s:b, s:o, s:o, s:o, s:o*, s:o*}",
         "architectures", class->name, "model_type", class->model_type, "dtype", "float32", "vocab_size",
         (int)vocab->size, "hidden_size", (json_int_t)c->width, "intermediate_size", (json_int_t)c->ff,
         "num_hidden_layers", (json_int_t)c->layers, "num_attention_heads", (int)w.heads,
         "num_key_value_heads", (int)w.groups, "head_dim", (int)w.key, "max_position_embeddings",
         (json_int_t)c->context, "hidden_act", activation, "rms_norm_eps", eps, "rope_theta", c->rope_base,
-        "rope_parameters", "rope_type", scaling_names[c->rope_scaling], "rope_theta", c->rope_base,
-        "attention_bias", c->bias, "attention_dropout", c->attention_dropout, "tie_word_embeddings",
-        nm_huggingface_is_tied(model));
-    nm_huggingface_add_id(vocab, config, "bos_token_id", nm_lm_first_input(c, vocab->vocab));
-    nm_huggingface_add_id(vocab, config, "eos_token_id", vocab->vocab->eos);
-    nm_huggingface_add_id(vocab, config, "pad_token_id", vocab->vocab->pad);
-    if (config && class->biases)
-        json_object_set_new(config, "mlp_bias", json_boolean(c->bias));
-    if (config)
-        describe_scaling(json_object_get(config, "rope_parameters"), c);
-    if (config && class->window) /* transformers needs it even if layer_types names no layer with a window */
-        json_object_set_new(config, "sliding_window",
-                            json_integer((json_int_t)(c->window ? c->window : c->context)));
+        "rope_parameters", rope_of(c), "attention_bias", c->bias, "attention_dropout", c->attention_dropout,
+        "tie_word_embeddings", nm_huggingface_is_tied(model), "bos_token_id",
+        nm_huggingface_id(vocab, nm_lm_first_input(c, vocab->vocab)), "eos_token_id",
+        nm_huggingface_id(vocab, vocab->vocab->eos), "pad_token_id",
+        nm_huggingface_id(vocab, vocab->vocab->pad), "mlp_bias", class->biases ? json_boolean(c->bias) : NULL,
+        /* transformers needs it even if layer_types names no layer with a window */
+        "sliding_window",
+        class->window ? json_integer((json_int_t)(c->window ? c->window : c->context)) : NULL);
     if (config && class->gemma)
         describe_gemma(config, c, w.value);
     return config;

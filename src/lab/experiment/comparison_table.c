@@ -591,13 +591,13 @@ static json_t *run_json(const nm_run_result *result)
 
 static void print_json(const nm_comparison_table *table, FILE *out)
 {
-    json_t *o = json_object(), *grid = json_array(), *variants = json_array(), *runs = json_array();
+    json_t *grid = json_array(), *variants = json_array(), *runs = json_array();
     for (size_t g = 0; g < table->n; g++) {
         const nm_variant_summary *summary = &table->summaries[g];
         if (summary->variant->point) {
             json_t *point = summary_json(summary);
-            json_object_set_new(point, "selected", json_boolean(summary->selected));
-            json_object_set_new(point, "settings", nm_settings_json(&summary->variant->settings));
+            nm_json_add(point, "{s:b, s:o}", "selected", (int)summary->selected, "settings",
+                        nm_settings_json(&summary->variant->settings));
             json_array_append_new(grid, point);
         }
         if (summary->selected)
@@ -607,17 +607,12 @@ static void print_json(const nm_comparison_table *table, FILE *out)
     }
     const nm_variant_summary *first = first_scored(table);
     const nm_run_result *run = first ? measured_run(first) : NULL;
-    json_object_set_new(o, "score", run ? json_string(run->name) : json_null());
-    if (json_array_size(grid))
-        json_object_set(o, "grid", grid);
-    if (table->factorial)
-        json_object_set_new(o, "effects", nm_factorial_json(table->factorial));
-    json_object_set_new(o, "variants", variants);
-    json_object_set_new(o, "runs", runs);
+    json_t *o = json_pack("{s:s?, s:O*, s:o*, s:o, s:o}", "score", run ? run->name : NULL, "grid",
+                          json_array_size(grid) ? grid : NULL, "effects",
+                          table->factorial ? nm_factorial_json(table->factorial) : NULL, "variants", variants,
+                          "runs", runs);
     json_decref(grid);
-    json_dumpf(o, out, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    fputc('\n', out);
-    json_decref(o);
+    nm_json_print(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9), out);
 }
 
 void nm_comparison_table_print(const nm_comparison_table *table, nm_table_format format, bool samples,

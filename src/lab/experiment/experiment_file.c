@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/record.h"
@@ -35,8 +36,9 @@ static NM_FIELDS(variant_file, VARIANT_FILE)
 NM_RECORD(comparison_file, COMPARISON_FILE)
 static NM_FIELDS(comparison_file, COMPARISON_FILE)
 
-static json_t *variant_json(const nm_variant *variant)
+static json_t *variant_json(const void *list, size_t i)
 {
+    const nm_variant *variant = (const nm_variant *)list + i;
     const variant_file record = {variant->name, nm_settings_json(&variant->settings),
                                  (int64_t)variant->origin, variant->point};
     return nm_record_json(variant_file_fields(), &record);
@@ -44,9 +46,6 @@ static json_t *variant_json(const nm_variant *variant)
 
 nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
 {
-    json_t *points = json_array();
-    for (size_t i = 0; i < c->points.n; i++)
-        json_array_append_new(points, variant_json(&c->points.list[i]));
     const char *slash = strrchr(c->queue.recipe, '/');
     const comparison_file record = {.version = NORMA_VERSION,
                                     .recipe = slash ? slash + 1 : c->queue.recipe,
@@ -60,7 +59,7 @@ nm_status nm_experiment_save(const nm_experiment *c, nm_error *err)
                                     .tuning_seeds = c->config.tuning_seeds,
                                     .factorial = c->factorial.n_cells ? c->config.factorial : NULL,
                                     .perplexity = c->table.perplexity,
-                                    .variants = points};
+                                    .variants = nm_json_list(c->points.n, variant_json, c->points.list)};
     json_t *o = nm_record_json(comparison_file_fields(), &record);
     char *text = json_dumps(o, JSON_INDENT(1)), *path = nm_path_join(c->folder, "comparison.json");
     nm_status status = nm_file_write(path, text ? text : "", text ? strlen(text) : 0, err);

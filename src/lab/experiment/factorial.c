@@ -289,10 +289,7 @@ void nm_factorial_print(const nm_factorial *f, nm_table_format format, double ma
 
 json_t *nm_factorial_json(const nm_factorial *f)
 {
-    json_t *list = json_array();
-    for (size_t k = 0; k < f->n_effects; k++)
-        json_array_append_new(list, nm_record_json(nm_factor_effect_fields(), &f->effects[k]));
-    return list;
+    return nm_record_array(nm_factor_effect_fields(), f->effects, sizeof *f->effects, f->n_effects);
 }
 
 void nm_factorial_release(nm_factorial *f)

@@ -414,17 +414,13 @@ nm_compared_run nm_run_result_describe(const nm_run_result *result)
 
 static json_t *measured_json(const nm_run_result *result)
 {
-    json_t *o = nm_record_json(updates_fields(), result), *draws = json_array();
-    for (int k = 0; k < nm_bootstrap_default().n_resamples; k++)
-        json_array_append_new(draws, nm_json_number(result->draws[k]));
+    json_t *o = nm_record_json(updates_fields(), result);
     nm_record_add_json(o, test_score_fields(), result);
     nm_record_add_json(o, test_measurements_fields(), result);
     if (result->against)
         nm_record_add_json(o, test_against_fields(), result);
-    json_object_set(o, "tid", result->tid);
-    if (result->samples)
-        json_object_set_new(o, "samples", json_string(result->samples));
-    json_object_set_new(o, "draws", draws);
+    nm_json_add(o, "{s:O*, s:s*, s:o}", "tid", result->tid, "samples", result->samples, "draws",
+                nm_json_numbers(result->draws, (size_t)nm_bootstrap_default().n_resamples));
     return o;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "experiment/text_table.h"
@@ -174,14 +175,10 @@ static nm_status write_text(const nm_study_procedure *s, const char *name, const
 
 static nm_status write_json(const nm_study_procedure *s, nm_error *err)
 {
-    json_t *o = nm_record_json(nm_study_answer_fields(), &s->answer), *variants = json_array(),
-           *parts = json_array();
-    for (size_t i = 0; i < s->config.n; i++)
-        json_array_append_new(variants, nm_record_json(nm_studied_variant_fields(), &s->variants[i]));
-    for (size_t i = 0; i < s->n_parts; i++)
-        json_array_append_new(parts, nm_record_json(nm_plan_part_fields(), &s->parts[i]));
-    json_object_set_new(o, "variants", variants);
-    json_object_set_new(o, "parts", parts);
+    json_t *o = nm_record_json(nm_study_answer_fields(), &s->answer);
+    nm_json_add(o, "{s:o, s:o}", "variants",
+                nm_record_array(nm_studied_variant_fields(), s->variants, sizeof *s->variants, s->config.n),
+                "parts", nm_record_array(nm_plan_part_fields(), s->parts, sizeof *s->parts, s->n_parts));
     char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     nm_status status = write_text(s, "answer.json", text, err);
     free(text);

@@ -15,14 +15,6 @@
 #include "report/plot.h"
 #include "report/sections.h"
 
-static json_t *numbers(const double *values, size_t n)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; values && i < n; i++)
-        json_array_append_new(list, nm_json_number(values[i]));
-    return list;
-}
-
 static json_t *clean_string(const char *text)
 {
     char *clean = nm_text_clean(text);
@@ -43,75 +35,62 @@ static void add_cell(void *user, size_t curve, size_t point, int color, int ink,
     free(stroke);
 }
 
-static json_t *curve_json(const nm_report *report, const nm_curve *curve)
+static json_t *run_index(const void *runs, size_t i)
 {
-    const nm_run_style style = nm_curve_style(report, curve);
-    json_t *o = json_object();
-    json_object_set_new(o, "run", json_integer((json_int_t)curve->run));
-    json_object_set_new(o, "color", json_string(nm_norm_color(style)));
-    json_object_set_new(o, "dashes", json_string(nm_plot_dashes(style)));
-    json_object_set_new(o, "bold", json_boolean(curve->emphasized));
-    if (curve->runs.n) {
-        json_t *runs = json_array();
-        for (size_t i = 0; i < curve->runs.n; i++)
-            json_array_append_new(runs, json_integer((json_int_t)curve->runs.list[i]));
-        json_object_set_new(o, "runs", runs);
-    }
-    if (curve->name)
-        json_object_set_new(o, "name", clean_string(curve->name));
-    if (curve->value)
-        json_object_set_new(o, "value", numbers(curve->value, curve->n));
-    json_object_set_new(o, "x", numbers(curve->x, curve->n));
-    json_object_set_new(o, "y", numbers(curve->y, curve->n));
-    if (curve->low) {
-        json_object_set_new(o, "low", numbers(curve->low, curve->n));
-        json_object_set_new(o, "high", numbers(curve->high, curve->n));
-    }
-    if (curve->n_means) {
-        json_object_set_new(o, "meanX", numbers(curve->mean_x, curve->n_means));
-        json_object_set_new(o, "meanY", numbers(curve->mean_y, curve->n_means));
-    }
-    return o;
+    return json_integer((json_int_t)((const size_t *)runs)[i]);
 }
 
-static json_t *strings(char *const *list, size_t n)
+/* The values of a curve, or NULL if it has none. */
+static json_t *values_of(const double *values, size_t n)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < n; i++)
-        json_array_append_new(array, clean_string(list[i]));
-    return array;
+    return values ? nm_json_numbers(values, n) : NULL;
 }
 
-static json_t *figure_json(const nm_report *report, const nm_figure *figure, const nm_drawing *drawing)
+static json_t *curve_json(const nm_report *report, const nm_curve *c)
+{
+    const nm_run_style style = nm_curve_style(report, c);
+    return json_pack("{s:I, s:s, s:s, s:b, s:o*, s:o*, s:o*, s:o, s:o, s:o*, s:o*, s:o*, s:o*}", "run",
+                     (json_int_t)c->run, "color", nm_norm_color(style), "dashes", nm_plot_dashes(style),
+                     "bold", (int)c->emphasized, "runs",
+                     c->runs.n ? nm_json_list(c->runs.n, run_index, c->runs.list) : NULL, "name",
+                     c->name ? clean_string(c->name) : NULL, "value", values_of(c->value, c->n), "x",
+                     nm_json_numbers(c->x, c->n), "y", nm_json_numbers(c->y, c->n), "low",
+                     values_of(c->low, c->n), "high", values_of(c->low ? c->high : NULL, c->n), "meanX",
+                     values_of(c->n_means ? c->mean_x : NULL, c->n_means), "meanY",
+                     values_of(c->n_means ? c->mean_y : NULL, c->n_means));
+}
+
+static json_t *clean_at(const void *texts, size_t i)
+{
+    return clean_string(((char *const *)texts)[i]);
+}
+
+static json_t *label_at(const void *labels, size_t i)
+{
+    const nm_label *label = (const nm_label *)labels + i;
+    return json_pack("[ffo]", label->x, label->y, clean_string(label->text));
+}
+
+static json_t *figure_json(const nm_report *report, const nm_figure *figure, const nm_drawing *d)
 {
     static const char *const styles[] = {
         [NM_FIGURE_LINES] = "lines",      [NM_FIGURE_MARKS] = "marks",     [NM_FIGURE_DEPTH] = "depth",
         [NM_FIGURE_BARS] = "bars",        [NM_FIGURE_SCATTER] = "scatter", [NM_FIGURE_CELLS] = "cells",
         [NM_FIGURE_PARALLEL] = "parallel"};
-    json_t *o = json_object(), *curves = json_array(), *labels = json_array();
-    char *x = nm_drawing_x_label(drawing, figure, report), *y = nm_drawing_y_label(drawing, figure, report);
-    for (size_t c = 0; c < drawing->n; c++)
-        json_array_append_new(curves, curve_json(report, &drawing->curves[c]));
+    json_t *curves = json_array();
+    char *x = nm_drawing_x_label(d, figure, report), *y = nm_drawing_y_label(d, figure, report);
+    for (size_t c = 0; c < d->n; c++)
+        json_array_append_new(curves, curve_json(report, &d->curves[c]));
     if (figure->style == NM_FIGURE_CELLS)
-        nm_plot_cells(report, drawing, add_cell, curves);
-    for (size_t i = 0; i < drawing->n_labels; i++)
-        json_array_append_new(labels, json_pack("[ffo]", drawing->labels[i].x, drawing->labels[i].y,
-                                                clean_string(drawing->labels[i].text)));
-    json_object_set_new(o, "style", json_string(styles[figure->style]));
-    json_object_set_new(o, "range",
-                        json_pack("[ffff]", drawing->x_min, drawing->x_max, drawing->y_min, drawing->y_max));
-    json_object_set_new(o, "log", json_boolean(figure->y_log));
-    json_object_set_new(o, "line", json_real(figure->line));
-    json_object_set_new(o, "x", clean_string(drawing->x_unit ? drawing->x_unit : x));
-    json_object_set_new(o, "y", clean_string(y));
-    json_object_set_new(o, "score", clean_string(report->test_name));
-    json_object_set_new(o, "ticks", strings(drawing->ticks, drawing->n_ticks));
-    json_object_set_new(o, "rows", strings(drawing->rows, drawing->n_rows));
-    json_object_set_new(o, "at", drawing->at ? numbers(drawing->at, drawing->n_ticks) : json_null());
-    json_object_set_new(o, "spread", json_real(drawing->spread));
-    json_object_set_new(o, "legend", json_boolean(drawing->legend));
-    json_object_set_new(o, "labels", labels);
-    json_object_set_new(o, "curves", curves);
+        nm_plot_cells(report, d, add_cell, curves);
+    json_t *o = json_pack(
+        "{s:s, s:o*, s:b, s:o*, s:o, s:o, s:o, s:o, s:o, s:o, s:o*, s:b, s:o, s:o}", "style",
+        styles[figure->style], "range", json_pack("[ffff]", d->x_min, d->x_max, d->y_min, d->y_max), "log",
+        (int)figure->y_log, "line", json_real(figure->line), "x", clean_string(d->x_unit ? d->x_unit : x),
+        "y", clean_string(y), "score", clean_string(report->test_name), "ticks",
+        nm_json_list(d->n_ticks, clean_at, d->ticks), "rows", nm_json_list(d->n_rows, clean_at, d->rows),
+        "at", d->at ? nm_json_numbers(d->at, d->n_ticks) : json_null(), "spread", json_real(d->spread),
+        "legend", (int)d->legend, "labels", nm_json_list(d->n_labels, label_at, d->labels), "curves", curves);
     free(x);
     free(y);
     return o;
@@ -130,22 +109,22 @@ static void write_json(json_t *root, FILE *out)
     json_decref(root);
 }
 
+static json_t *run_json(const void *user, size_t i)
+{
+    const nm_report *report = user;
+    return json_pack("{s:o, s:i}", "name", clean_string(report->runs[i].name), "variant",
+                     report->styles[i].color + 1000 * report->styles[i].variant);
+}
+
 static void write_data(const nm_report *report, const nm_drawing *drawings, FILE *out)
 {
-    json_t *root = json_object(), *runs = json_array(), *figures = json_object();
-    for (size_t i = 0; i < report->n; i++) {
-        json_t *run = json_object();
-        json_object_set_new(run, "name", clean_string(report->runs[i].name));
-        json_object_set_new(run, "variant",
-                            json_integer(report->styles[i].color + 1000 * report->styles[i].variant));
-        json_array_append_new(runs, run);
-    }
+    json_t *figures = json_object();
     for (size_t i = 0; nm_figures[i].name; i++)
         if (drawings[i].n)
             json_object_set_new(figures, nm_figures[i].name,
                                 figure_json(report, &nm_figures[i], &drawings[i]));
-    json_object_set_new(root, "runs", runs);
-    json_object_set_new(root, "figures", figures);
+    json_t *root =
+        json_pack("{s:o, s:o}", "runs", nm_json_list(report->n, run_json, report), "figures", figures);
     fputs("<script type=\"application/json\" id=\"data\">", out);
     write_json(root, out);
     fputs("</script>\n", out);

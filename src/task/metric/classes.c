@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8_cut.h"
 
@@ -28,6 +29,17 @@ static int64_t *cell(const nm_confusion *confusion, int32_t gold, int32_t predic
 void nm_confusion_add(nm_confusion *confusion, int32_t gold, int32_t predicted)
 {
     ++*cell(confusion, gold, predicted);
+}
+
+static json_t *row_at(const void *user, size_t gold)
+{
+    const nm_confusion *confusion = user;
+    return nm_json_counts(cell(confusion, (int32_t)gold, 0), (size_t)confusion->n);
+}
+
+json_t *nm_confusion_json(const nm_confusion *confusion)
+{
+    return nm_json_list((size_t)confusion->n, row_at, confusion);
 }
 
 static double ratio(int64_t part, int64_t whole)

@@ -3,6 +3,7 @@
 #ifndef NM_CLASSES_H
 #define NM_CLASSES_H
 
+#include <jansson.h>
 #include <stdio.h>
 #include "metric/bootstrap.h"
 
@@ -26,6 +27,8 @@ nm_class_score nm_confusion_class(const nm_confusion *confusion, int32_t k);
 double nm_confusion_accuracy(const nm_confusion *confusion);
 /* Macro F1 in percent over the classes that occur as gold or predicted class (scikit-learn's "macro"). */
 double nm_confusion_macro_f1(const nm_confusion *confusion);
+/* The matrix as a list of rows, each of a gold class. */
+json_t *nm_confusion_json(const nm_confusion *confusion);
 /* Prints the matrix, gold classes in rows, predicted classes in columns, then precision, recall and F1 of
  * each class. With more than 20 classes: the number of texts, precision, recall and F1 of each class that
  * occurs, then the most frequent errors. */
