@@ -751,7 +751,7 @@ typedef struct nm_feature_norm {
 
 /* Moments over the rows:
  *     mean   = mean of h
- *     square = mean of (h - center)^2
+ *     square = mean of (h - center)^2, at most half of the largest number of the type
  * If center is the same pointer as mean, the mean is computed first and the square is about it. */
 typedef struct nm_feature_moments_args {
     const nm_feature_norm *spec;
@@ -767,7 +767,7 @@ typedef struct nm_feature_norm_args {
     void *row_scale;                           /* [rows * groups] */
     const void *shift, *scale, *weight, *bias; /* [d] */
     nm_mat y;                                  /* = */
-    void *square;                              /* [d], = mean of h^2, in the same pass; or NULL */
+    void *square;                              /* [d], = mean of h^2, limited likewise; or NULL */
 } nm_feature_norm_args;
 
 /* Sums over the rows, and the gradient of x through h = x row_scale:

@@ -139,10 +139,12 @@ for value in '"NaN"' 9**9**9 -9**9**9; do
         weights "$value" $count
         refuses_model 8 'not finite'
         refuses 8 'not finite' average mean $model m.safetensors
+        refuses 8 'not finite' inspect m.safetensors --measure spectrum
     done
 done
 weights 1e38 0
 refuses_model 8 'not finite'
+refuses 8 'not finite' inspect m.safetensors --measure confidence
 
 # ---- average
 

@@ -216,6 +216,27 @@ static void test_activations_that_are_too_large(void **state)
     }
 }
 
+/* Running statistics that only validation uses are NaN: the validation is a divergence that names them. */
+static void test_a_validation_loss_that_is_not_a_number(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"model.norm", "batch", NULL};
+    run r = open_run(settings);
+    nm_training_validation validation;
+    nm_task_score score;
+    nm_error err;
+    update(&r);
+    assert_int_equal(nm_trainer_validate(r.trainer, &validation, &score, &err), NM_OK);
+    assert_true(isfinite(validation.loss));
+    nm_norm *norm = params_of(&r)->norms[0];
+    for (int32_t i = 0; i < norm->site.width; i++)
+        ((float *)norm->state[1])[i] = NAN;
+    assert_int_equal(nm_trainer_validate(r.trainer, &validation, &score, &err), NM_DIVERGED);
+    assert_non_null(strstr(err.text, "validation at update 1: loss nan; running statistic "));
+    assert_non_null(strstr(err.text, norm->site.name));
+    close_run(&r);
+}
+
 /* The dry run that measures memory is a forward pass in training mode; it does not change the norms. */
 static void test_the_dry_run_does_not_change_the_norms(void **state)
 {
@@ -264,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_loss_that_is_not_a_number),
         cmocka_unit_test(test_activations_that_are_too_large),
         cmocka_unit_test(test_the_dry_run_does_not_change_the_norms),
+        cmocka_unit_test(test_a_validation_loss_that_is_not_a_number),
         cmocka_unit_test(test_planned_updates_of_epochs),
     };
     return cmocka_run_group_tests(tests, make_data, drop_data);

@@ -1,5 +1,6 @@
 #include "norm/common.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,14 @@ void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const 
     if (difference)
         NM_NORM_VEC(call, MUL_ADD, .out = norm->statistics[i + 1], .a = difference, .b = difference,
                     .c = norm->statistics[i + 1], .s = w * (1 - w), .t = 1);
+    if (difference)
+        NM_NORM_VEC(call, CLIP, .out = norm->statistics[i + 1], .a = norm->statistics[i + 1],
+                    .t = nm_norm_largest_square(call->backend));
+}
+
+double nm_norm_largest_square(const nm_backend *backend)
+{
+    return (backend->dtype == NM_F64 ? DBL_MAX : (double)FLT_MAX) / 2;
 }
 
 void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations)

@@ -30,6 +30,8 @@ void nm_norm_average(nm_norm_call *call, void *running, double old, const void *
 void nm_norm_collect(nm_norm_call *call, int i, const void *value);
 /* The same for statistics i, a mean, and i + 1, the variance. */
 void nm_norm_collect_moments(nm_norm_call *call, int i, const void *mean, const void *variance);
+/* Limit of stored variances and mean squares, as in the kernels; an unbiased one is up to twice as large. */
+double nm_norm_largest_square(const nm_backend *backend);
 /* Replaces n vectors of this call by those of all shards of the update, if norm.statistics = update. Collect
  * statistics before: nm_norm_collect expects those of this call. */
 void nm_norm_join(nm_norm_call *call, int n, void *const *vectors, const nm_norm_combination *combinations);

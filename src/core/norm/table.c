@@ -165,6 +165,7 @@ void nm_norm_combine(nm_backend *backend, int32_t width, int n, const nm_norm_co
             void *difference = earlier[i]; /* no longer needed */
             VEC(LINEAR, difference, .a = vectors[i - 1], .b = earlier[i - 1], .s = 1, .t = -1);
             VEC(MUL_ADD, own, .a = difference, .b = difference, .c = own, .s = w * (1 - w), .t = 1);
+            VEC(CLIP, own, .a = own, .t = nm_norm_largest_square(backend));
         }
     }
 #undef VEC

@@ -3,6 +3,8 @@
  *     z = (h - shift) scale
  *     y = weight z + bias
  * Rows are processed in order; sums over rows are accumulated per block of rows. */
+#include <float.h>
+
 #include "backend/cpu/norm_parts.h"
 
 typedef struct feature_call {
@@ -410,6 +412,11 @@ static void estimate_center(const feature_call *call, float *center)
         }
 }
 
+static float stored_square(double mean)
+{
+    return mean > (double)FLT_MAX / 2 ? FLT_MAX / 2 : (float)mean;
+}
+
 /* Mean and mean square from sums about a center:
  *     mean   = center + mean(h - center)
  *     square = mean((h - center)^2), or with about_mean
@@ -428,7 +435,7 @@ static bool store_moments(const feature_call *call, const feature_workspace *wor
         if (mean)
             mean[j] = (float)((double)call->shift[j] + off);
         if (square)
-            square[j] = (float)(own < 0 ? 0 : own);
+            square[j] = stored_square(own < 0 ? 0 : own);
     }
     return far;
 }
@@ -489,7 +496,7 @@ static void feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     call.late = !call.measured && !call.row_by_row;
     run_blocks(b, &call, square ? NORM_SQUARES : NORM, &workspace);
     for (int32_t j = 0; square && j < x.cols; j++)
-        squares[j] = (float)(workspace.second[j] / x.rows);
+        squares[j] = stored_square(workspace.second[j] / x.rows);
 }
 
 static void feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)

@@ -1,5 +1,9 @@
 /* Launches of normalizations. */
+#include <float.h>
+
 #include "backend/device/launch.h"
+
+static const double LARGEST_SQUARE = (double)FLT_MAX / 2;
 
 _Static_assert((int)TOKEN_CENTER_UNBIASED == (int)NM_TOKEN_CENTER_UNBIASED &&
                    (int)TOKEN_RMS == (int)NM_TOKEN_RMS &&
@@ -107,12 +111,14 @@ static dptr feature_partials(nm_backend *b, const nm_feature_norm *spec, nm_mat 
 }
 
 /* out = factor times the sums of a plane, unless out is NULL */
-static void store_plane(nm_backend *b, dptr partial, nm_mat x, int plane, double factor, void *out)
+/* largest: limit of the stored values; 0: none */
+static void store_plane(nm_backend *b, dptr partial, nm_mat x, int plane, double factor, double largest,
+                        void *out)
 {
     if (out)
         LAUNCH(b, column_total, nm_device_blocks(x.cols, 128), 1,
                .partial = partial + (dptr)plane * (dptr)x.cols * sizeof(float), .out = nm_device_address(out),
-               .factor = factor, .stride = 2 * (int64_t)x.cols,
+               .factor = factor, .largest = largest, .stride = 2 * (int64_t)x.cols,
                .blocks = (int)nm_device_blocks(x.rows, ROWS_PER_PARTIAL), .cols = x.cols);
 }
 
@@ -124,13 +130,13 @@ static void device_feature_moments(nm_backend *b, const nm_feature_moments_args 
     if (args->mean) {
         dptr partial =
             feature_partials(b, args->spec, x, none, args->row_scale, about_mean ? NULL : args->center, NULL);
-        store_plane(b, partial, x, 0, 1.0 / x.rows, args->mean);
+        store_plane(b, partial, x, 0, 1.0 / x.rows, 0, args->mean);
         if (!about_mean)
-            store_plane(b, partial, x, 1, 1.0 / x.rows, args->square);
+            store_plane(b, partial, x, 1, 1.0 / x.rows, LARGEST_SQUARE, args->square);
     }
     if (args->square && (about_mean || !args->mean)) {
         dptr partial = feature_partials(b, args->spec, x, none, args->row_scale, args->center, NULL);
-        store_plane(b, partial, x, 1, 1.0 / x.rows, args->square);
+        store_plane(b, partial, x, 1, 1.0 / x.rows, LARGEST_SQUARE, args->square);
     }
 }
 
@@ -141,7 +147,7 @@ static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
     NM_ASSERT(nm_device_same_shape(x, args->y));
     if (args->square) {
         dptr partial = feature_partials(b, args->spec, x, none, args->row_scale, NULL, NULL);
-        store_plane(b, partial, x, 1, 1.0 / x.rows, args->square);
+        store_plane(b, partial, x, 1, 1.0 / x.rows, LARGEST_SQUARE, args->square);
     }
     LAUNCH(b, feature_norm, nm_device_elements(x), 1, .x = nm_device_mat(x), .y = nm_device_mat(args->y),
            .row_scale = nm_device_address(args->row_scale), .shift = nm_device_address(args->shift),
@@ -157,8 +163,8 @@ static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_a
     if (args->sum_dy || args->sum_dy_z) {
         dptr partial =
             feature_partials(b, args->spec, x, args->dy, args->row_scale, args->shift, args->scale);
-        store_plane(b, partial, x, 0, 1, args->sum_dy);
-        store_plane(b, partial, x, 1, 1, args->sum_dy_z);
+        store_plane(b, partial, x, 0, 1, 0, args->sum_dy);
+        store_plane(b, partial, x, 1, 1, 0, args->sum_dy_z);
     }
     if (dx.data)
         LAUNCH(b, feature_norm_grad, nm_device_blocks((int64_t)x.rows * (groups ? groups : 1), ROW_WARPS), 1,

@@ -96,8 +96,8 @@ struct column_partials_args {
 };
 /* out[col] (+)= factor sum of partial[.][col], in double */
 struct column_total_args {
-    dptr partial, out; /* partial: rows of `stride` floats */
-    double factor;
+    dptr partial, out;      /* partial: rows of `stride` floats */
+    double factor, largest; /* largest: limit of the results; 0: none */
     i64 stride;
     int blocks, cols, add, pad;
 };
