@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the links of all Markdown files: the file must exist, and so must the heading of an anchor.
+"""Checks links and tables of all Markdown files. A linked file must exist, and so must the heading of an
+anchor. All rows of a table have as many cells as its header: a | in a formula is written as \\|.
 
     scripts/check_links.py [FILE...]
 
-Links to other hosts are not followed. Exit code: 0 every link leads somewhere, 1 some do not.
+Links to other hosts are not followed. Exit code: 0 no page is broken, 1 some are.
 """
 import pathlib
 import re
@@ -43,9 +44,21 @@ def broken_links(page):
             yield line, f"{link.group(1)}: no such heading"
 
 
+def broken_tables(page):
+    cells, code = 0, False
+    for line, text in enumerate(page.read_text(encoding="utf-8").split("\n"), 1):
+        code ^= text.lstrip().startswith("```")
+        is_row = text.lstrip().startswith("|") and not code
+        count = len(re.findall(r"(?<!\\)\|", text)) if is_row else 0
+        if is_row and cells and count != cells:
+            yield line, f"{count - 1} cells in a table of {cells - 1} columns"
+        cells = cells or count if is_row else 0
+
+
 names = sys.argv[1:] or subprocess.run(
     ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
     cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-broken = [f"{name}:{line}: {text}" for name in names for line, text in broken_links(ROOT / name)]
+broken = [f"{name}:{line}: {text}" for name in names for check in (broken_links, broken_tables)
+          for line, text in check(ROOT / name)]
 print("\n".join(broken), end="\n" if broken else "")
 sys.exit(1 if broken else 0)

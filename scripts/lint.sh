@@ -37,7 +37,7 @@ check shellcheck shellcheck --severity=warning "${scripts[@]}"
 check "pipes into grep -q" no_pipe_into_quiet_grep
 check codespell codespell --ignore-words scripts/spelling.txt "${texts[@]}"
 check language scripts/check_language.sh
-check "links of the documents" scripts/check_links.py
+check "links and tables of the documents" scripts/check_links.py
 check "size of the parts" scripts/check_size.py
 check "paper numbers" scripts/paper_numbers.pl --check
 check "mutants" scripts/mutants.pl --check
