@@ -127,7 +127,8 @@ static void create_subject(subject *s, nm_backend *backend, const char *type, co
     assert_int_equal(status, NM_OK);
     s->shape = s->norm->shape;
     for (int i = 0; i < N; i++) {
-        s->x[i] = 0.3 + (1 + 0.3 * (i % WIDTH)) * random_normal(1, (uint64_t)i);
+        /* Deviations from 0.4 to 4.25: the first feature is below the epsilon of a clamped variance. */
+        s->x[i] = 0.3 + (0.4 + 0.35 * (i % WIDTH)) * random_normal(1, (uint64_t)i);
         s->weights[i] = random_normal(2, (uint64_t)i);
     }
     for (int p = 0; p < s->shape.n_params; p++)

@@ -111,6 +111,13 @@ static void test_different_norms(void **state)
         assert_int_equal(nm_model_average(paths, 2, out, &err), NM_MISMATCH);
         assert_non_null(strstr(err.text, differing[c]));
     }
+    /* An option that only one version of the program has is no difference. */
+    write_model(names[0], "9", 2, 90, "[norm]\n\n[norm.power]\nscaling = group ; default\n");
+    write_model(names[1], "9", 2, 90,
+                "[norm]\n\n[norm.power]\nscaling = group ; default\nlag = 1 ; default\n");
+    for (int first = 0; first < 2; first++)
+        assert_int_equal(nm_model_average((const char *const[]){names[first], names[!first]}, 2, out, &err),
+                         NM_OK);
     for (int i = 0; i < 2; i++)
         unlink(names[i]);
     unlink(out);

@@ -72,6 +72,11 @@ static void words(void **state)
     double precision = (4.0 / 7 + 2.0 / 3 + 1.0 / 2) / 3, recall = (4.0 / 6 + 2.0 / 3 + 1.0 / 2) / 3;
     assert_close(score_one(&config, "(hi) you", "(hi) me"),
                  100 * 5 * precision * recall / (4 * precision + recall));
+    /* a mark at the end of a word of one side only: sacreBLEU 2.6.0, CHRF(word_order=2) */
+    nm_chrf_config plus = nm_chrf_default();
+    plus.word_order = 2;
+    assert_close(score_one(&plus, "stop, now!", "stop , then !"), 38.81523729571127);
+    assert_close(score_one(&plus, "(yes) well, he said", "( yes) well , she said."), 63.79356482628624);
     /* a leading punctuation mark is split off as well: "(ab" is "(" "ab"; a single one is kept */
     assert_close(score_one(&config, "! (ab cd", "! ( ab cd"), 100);
 }

@@ -50,6 +50,19 @@ static void figures(void **state)
     nm_confusion_release(&empty);
 }
 
+/* A class that is predicted only counts as one that occurs, as in scikit-learn 1.9:
+ * f1_score([0, 0, 1, 1, 1], [0, 2, 1, 1, 0], average="macro"), whose three classes have F1 1/2, 4/5 and 0. */
+static void macro_f1_of_a_predicted_class(void **state)
+{
+    (void)state;
+    static const int32_t pairs[][2] = {{0, 0}, {0, 2}, {1, 1}, {1, 1}, {1, 0}};
+    nm_confusion confusion = nm_confusion_create(4);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        nm_confusion_add(&confusion, pairs[i][0], pairs[i][1]);
+    near(nm_confusion_macro_f1(&confusion), 43.0 + 1.0 / 3);
+    nm_confusion_release(&confusion);
+}
+
 /* The sums of rows per example are those of the matrix, in any order. */
 static void macro_f1_of_counts(void **state)
 {
@@ -160,8 +173,11 @@ static void paired_test_of_equal_systems(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(figures), cmocka_unit_test(macro_f1_of_counts),
-                                       cmocka_unit_test(printed), cmocka_unit_test(printed_with_many_classes),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(figures),
+                                       cmocka_unit_test(macro_f1_of_a_predicted_class),
+                                       cmocka_unit_test(macro_f1_of_counts),
+                                       cmocka_unit_test(printed),
+                                       cmocka_unit_test(printed_with_many_classes),
                                        cmocka_unit_test(paired_test_of_equal_systems)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

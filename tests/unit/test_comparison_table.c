@@ -244,6 +244,41 @@ static void test_footer_describes_the_test(void **state)
     }
 }
 
+/* Scores of different test sets are not compared: neither variants nor single runs have a p value. One run of
+ * the second variant, and both runs of the third, were scored on a set of another size. */
+static void test_different_test_sets(void **state)
+{
+    (void)state;
+    static const int64_t segments[POINTS][SEEDS] = {{100, 100}, {100, 90}, {90, 90}, {100, 100}};
+    nm_run_result results[POINTS][SEEDS];
+    nm_variant variants[POINTS];
+    nm_comparison_table table = make_table(results, variants);
+    double draws[POINTS * SEEDS][1000];
+    for (size_t p = 0; p < POINTS; p++) {
+        variants[p].origin = p;
+        variants[p].point = false;
+        table.summaries[p].p = NAN;
+        for (size_t s = 0; s < SEEDS; s++) {
+            results[p][s].measured = true;
+            results[p][s].segments = segments[p][s];
+            results[p][s].value = (double)(10 + 3 * p + s);
+            results[p][s].p = NAN;
+            results[p][s].draws = draws[p * SEEDS + s];
+            for (int k = 0; k < 1000; k++)
+                draws[p * SEEDS + s][k] = results[p][s].value + k % 7;
+        }
+    }
+    nm_comparison_table_summarize_logs(&table);
+    nm_comparison_table_select(&table);
+    nm_comparison_table_test(&table);
+    for (size_t p = 1; p < POINTS; p++) {
+        assert_int_equal(isfinite(table.summaries[p].p), p == 3);
+        for (size_t s = 0; s < SEEDS; s++)
+            assert_int_equal(isfinite(results[p][s].p), segments[p][s] == 100);
+    }
+    nm_comparison_table_release(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_long_causes_are_whole_characters),
         cmocka_unit_test(test_smallest_p),
         cmocka_unit_test(test_footer_describes_the_test),
+        cmocka_unit_test(test_different_test_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

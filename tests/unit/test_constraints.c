@@ -50,6 +50,12 @@ static void test_overlaps(void **state)
     assert_false(nm_constraints_are_met(&whole, state_after(&whole, (int32_t[]){8, 5}, 2)));
     assert_int_equal(nm_constraints_next(&whole, state_after(&whole, (int32_t[]){8}, 1), next), 0);
     assert_true(nm_constraints_are_met(&whole, state_after(&whole, (int32_t[]){8, 4, 5}, 3)));
+    /* equal phrases are met one after the other */
+    const nm_constraints twice = {(const nm_phrase[]){{.ids = red_car, .n = 2}, {.ids = red_car, .n = 2}}, 2,
+                                  NULL};
+    assert_int_equal(state_after(&twice, (int32_t[]){5, 7}, 2).n_met, 2);
+    assert_false(nm_constraints_are_met(&twice, state_after(&twice, (int32_t[]){5, 7}, 2)));
+    assert_true(nm_constraints_are_met(&twice, state_after(&twice, (int32_t[]){5, 7, 4, 5, 7}, 5)));
     /* a phrase within another one */
     assert_true(nm_constraints_are_met(&part, state_after(&part, (int32_t[]){5, 7}, 2)));
     assert_int_equal(state_after(&part, (int32_t[]){5, 7}, 2).n_met, nm_constraints_tokens(&part));

@@ -93,6 +93,28 @@ static void damaged_anywhere(void **unused)
     }
 }
 
+/* Every pair of offsets is compared, the first one too: the message names the sequence. */
+static void invalid_offsets(void **unused)
+{
+    (void)unused;
+    for (int first = 0; first < N; first++) {
+        const uint64_t after_all = 1000;
+        char *content, *message = nm_format("sequence %d has an invalid offset", first);
+        size_t bytes;
+        nm_corpus corpus;
+        nm_error err;
+        write_example();
+        assert_int_equal(nm_file_read("c.off", &content, &bytes, &err), NM_OK);
+        memcpy(content + bytes - (size_t)(N + 1 - first) * sizeof after_all, &after_all, sizeof after_all);
+        assert_int_equal(nm_file_write("c.off", content, bytes, &err), NM_OK);
+        assert_int_equal(nm_corpus_open(&corpus, "c", WORDS, &err), NM_FORMAT);
+        if (!strstr(err.text, message))
+            fail_msg("%s: %s", message, err.text);
+        free(content);
+        free(message);
+    }
+}
+
 static void modified_in_use(void **unused)
 {
     (void)unused;
@@ -115,6 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
         cmocka_unit_test(damaged_anywhere),
+        cmocka_unit_test(invalid_offsets),
         cmocka_unit_test(modified_in_use),
     };
     return cmocka_run_group_tests(tests, enter, leave);

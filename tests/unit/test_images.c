@@ -346,6 +346,14 @@ static void check_kinds(const char *mirror, int least_mirrored, int most_mirrore
     }
     assert_in_range(n_mirrored, least_mirrored, most_mirrored);
     assert_in_range(n_shifts, 12, 25);
+    for (int i = 0; i <= 2 * CROP; i++) { /* up to CROP pixels in every direction */
+        bool down = false, right = false;
+        for (int k = 0; k <= 2 * CROP; k++) {
+            down |= seen[i][k];
+            right |= seen[k][i];
+        }
+        assert_true(down && right);
+    }
     nm_batches_release(&batches);
     nm_arena_release(&arena);
     close_task(&o);

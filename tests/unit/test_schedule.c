@@ -203,6 +203,13 @@ static void test_early_stopping_ends_the_schedule(void **state)
     nm_schedule_plan(&s, 80, 0);
     assert_true(fabs(s.total - 80) < 1e-9);
     assert_true(fabs(nm_schedule_lr(&s, 80)) < 1e-15);
+    /* Late in the schedule, half of the rest after an early best is behind: nothing is skipped. */
+    nm_schedule late = create(NM_SCHEDULE_LINEAR, 0);
+    late.config.early_stopping = true;
+    nm_schedule_skip(&late, TOTAL / 10, 0, 0);
+    nm_schedule_skip(&late, TOTAL * 9 / 10, 0, 0.5);
+    nm_schedule_plan(&late, TOTAL * 9 / 10, 0);
+    assert_true(late.total == TOTAL);
     nm_schedule off = create(NM_SCHEDULE_LINEAR, 0);
     nm_schedule_skip(&off, 80, 0, 1);
     nm_schedule_plan(&off, 81, 0);

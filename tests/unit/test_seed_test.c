@@ -139,6 +139,10 @@ static void test_interaction_is_subtracted(void **state)
     double expected = variances[0] + variances[1] + variance_of(difference, K) - interaction;
     nm_seed_difference d = nm_seed_test(&groups[0], &groups[1], 0.05);
     assert_true(fabs(d.standard_error * d.standard_error - expected) < 1e-12);
+    /* The degrees of freedom are of the variance over seeds and segments: SciPy 1.17.1, stats.t. */
+    assert_true(fabs(d.df - 10458.986928104576) < 1e-8);
+    assert_true(fabs(d.p - 0.7331937466920072) < 1e-10);
+    assert_true(fabs(d.low + 8.31289628) < 1e-7 && fabs(d.high - 11.81289628) < 1e-7);
 }
 
 static void test_identical_variants_differ_at_the_nominal_rate(void **state)

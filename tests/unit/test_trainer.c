@@ -131,6 +131,23 @@ static void test_divergence_keeps_the_checkpoint(void **state)
     tiny_data_remove(j.folder);
 }
 
+/* A training step that needs more memory than the limit ends before the first update, with both numbers. */
+static void test_the_memory_of_a_step_is_limited(void **state)
+{
+    (void)state;
+    static const char *const limits[] = {"1", "4096"};
+    for (int i = 0; i < 2; i++) {
+        const char *const settings[] = {"device.memory_mib", limits[i], NULL};
+        nm_error err = {0};
+        job j = {.settings = settings, .updates = "1", .folder = tiny_folder()};
+        run(&j, i ? NM_OK : NM_MEMORY, &err);
+        assert_int_equal(strstr(err.text, "an update needs up to ") != NULL, !i);
+        assert_int_equal(
+            strstr(err.text, " MiB of memory, 1 MiB are available: lower train.max_tokens") != NULL, !i);
+        tiny_data_remove(j.folder);
+    }
+}
+
 static void test_run_is_not_overwritten(void **state)
 {
     (void)state;
@@ -376,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_the_newest_checkpoints_are_kept),
         cmocka_unit_test(test_reversal_is_learned),
         cmocka_unit_test(test_divergence_keeps_the_checkpoint),
+        cmocka_unit_test(test_the_memory_of_a_step_is_limited),
         cmocka_unit_test(test_run_is_not_overwritten),
         cmocka_unit_test(test_schedule_without_a_length_is_refused),
         cmocka_unit_test(test_schedule_ends_with_the_time),
