@@ -2,7 +2,8 @@
 # Mutation tests: applies deliberate bugs, one at a time, to a copy of the sources, builds it incrementally and runs the tests
 # that should find them.
 #     scripts/mutants.pl [--check] [--jobs N] [--build FOLDER] [--timeout SECONDS] [PATTERN]
-# PATTERN: a regular expression on file and text. --check: only tests that every text occurs exactly once in its file.
+# PATTERN: a regular expression on file and text. --check: only tests that every text occurs exactly once in its file,
+# and that no condition or loop loses its only statement.
 # Results are kept in FOLDER/results (default build-mutants), so an interrupted run continues; a mutant is tested again
 # when its file, its tests or its entry have changed. Exit code: 0 no mutant survived, 1 some did, 2 a mutant cannot be applied.
 #
@@ -59,9 +60,13 @@ for my $m (@mutants) {
     my $n = () = $source =~ /\Q$m->{text}\E/g;
     $m->{new} =~ s/^\s+//;
     $m->{key} = md5_hex(join "\0", $source, $m->{text}, $m->{new}, map { $_, sources_of($_) } @{$m->{tests}});
-    next if $n == 1;
-    print "$m->{at}: the text occurs $n times in $m->{file}\n";
-    $broken++;
+    if ($n != 1) {
+        print "$m->{at}: the text occurs $n times in $m->{file}\n";
+        $broken++;
+    } elsif ($m->{new} eq '' && $m->{text} =~ /;\s*\z/ && $source =~ /(?:\)|\belse|\bdo)\s*\Q$m->{text}\E/) {
+        print "$m->{at}: without its only statement, the condition or loop has the next one: replace it by ;\n";
+        $broken++;
+    }
 }
 my @equivalent = grep { $_->{equivalent} } @mutants;
 printf "%d mutants, %d of them equivalent\n", scalar @mutants, scalar @equivalent;
