@@ -361,13 +361,18 @@ typedef struct nm_vec_args {
     void *out; /* [n], =; may be an operand */
 } nm_vec_args;
 
-/* *out = sum of a_i b_i, in double: the sums of blocks of NM_DOT_BLOCK elements, added in order */
+/* sum = sum of a_i b_i, in double: the sums of blocks of NM_DOT_BLOCK elements, added in order
+ *     *out   = sum
+ *     *total = keep *total + factor sum
+ * With total only, the host does not wait for the result. */
 enum { NM_DOT_BLOCK = 1024 };
 typedef struct nm_dot_args {
-    size_t n;
+    size_t n; /* 0: sum = 0 */
     const void *a, *b;
+    double keep, factor;
     double *blocks; /* host, [n / NM_DOT_BLOCK, rounded up]: the sums of the blocks; NULL: not stored */
-    double *out;    /* host */
+    double *out;    /* host; NULL: not stored */
+    double *total;  /* device, [1]; not read if keep is 0; NULL: not stored */
 } nm_dot_args;
 
 /* out[i] = drop(scale table[ids[i]] + positions[pos[i]])     (Vaswani et al. 2017, sections 3.4 and 3.5) */

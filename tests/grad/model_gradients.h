@@ -229,10 +229,10 @@ static inline double model_softmax_loss(void *user, bool training)
     r->tape.n_targets = r->batch.target.n_tokens;
     nm_model_output out = r->model->type->forward(r->model, &r->tape, &r->batch);
     nm_loss_spec spec = {.eps = 0.1, .targets = r->batch.target_out};
-    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), pair[2];
+    double *sums = nm_softmax_loss_of(&r->tape, out.hidden, out.weight, out.bias, &spec), results[3];
     assert_non_null(sums);
-    nm_backend_download(r->backend, pair, sums, sizeof pair);
-    const double total = pair[0] + nm_tape_penalty(&r->tape);
+    check(nm_tape_results(&r->tape, sums, results, &err), &err);
+    const double total = results[0] + results[2];
     if (training)
         check(nm_tape_backward(&r->tape, &err), &err);
     nm_norm_snapshot_restore(&memory, params);

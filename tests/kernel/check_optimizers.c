@@ -36,6 +36,19 @@ void check_dot(pair *p, size z)
           1e-12 * sqrt((double)n) * (1 + fabs(results[EXPECTED]))))
         fail_msg("%s: %.17g, expected %.17g", p->what, results[ACTUAL], results[EXPECTED]);
     p->hash = XXH64(&results[ACTUAL], sizeof results[ACTUAL], p->hash);
+    /* total = (3 (2 sum) - sum)/2; NaN is not read, and the last call has no elements. */
+    const double first = NAN;
+    pair_list total = pair_list_of(p, &first, sizeof first);
+    BOTH(p, dot, .n = n, .a = a.m[s].data, .b = c.m[s].data, .factor = 2, .total = total.memory[s]);
+    BOTH(p, dot, .n = n, .a = a.m[s].data, .b = c.m[s].data, .keep = 3, .factor = -1, .out = &results[s],
+         .total = total.memory[s]);
+    BOTH(p, dot, .keep = 0.5, .factor = 7, .total = total.memory[s]);
+    for (int s = ACTUAL; s <= EXPECTED; s++) {
+        double value;
+        nm_backend_download(p->on[s], &value, total.memory[s], sizeof value);
+        if (value != 0.5 * (3 * (2 * results[s]) - results[s])) /* bitwise */
+            fail_msg("%s: total %.17g of the sum %.17g", p->what, value, results[s]);
+    }
 }
 
 void check_adam(pair *p, size z)

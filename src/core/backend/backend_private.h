@@ -61,6 +61,15 @@ const nm_packed_weight *nm_backend_find_packed(const nm_backend *backend, nm_mat
  * registered as int8; otherwise returns false. */
 bool nm_backend_linear_int8(nm_backend *backend, const nm_linear_args *args);
 
+/* Of the backends whose device memory is host memory: stores the sum of `dot`. */
+static inline void nm_dot_store(const nm_dot_args *args, double sum)
+{
+    if (args->out)
+        *args->out = sum;
+    if (args->total)
+        *args->total = (args->keep == 0 ? 0 : args->keep * *args->total) + args->factor * sum;
+}
+
 /* Host scratch memory of a kernel: at least `bytes` bytes, aligned to 64 bytes, uninitialized. Each slot is
  * one block, which only grows; it is valid until the next call with this slot. In a dry run nothing is
  * allocated, and the result may be NULL. Must not be called inside parallel regions. */

@@ -23,7 +23,8 @@ static void zero_download(nm_backend *b, const nm_download_args *args)
 static void zero_dot(nm_backend *b, const nm_dot_args *args)
 {
     (void)b;
-    *args->out = 0;
+    if (args->out)
+        *args->out = 0;
 }
 
 nm_kernels nm_dry_run_kernels(const nm_kernels *active)

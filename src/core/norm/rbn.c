@@ -78,37 +78,38 @@ enum { RUNNING_MEAN, RUNNING_VAR }; /* state */
 
 static const double TINY = 1e-30; /* smaller variances count as zero, so that 1/sigma stays finite */
 
-static double inner_product(nm_norm_call *call, const void *a, const void *b)
+/* penalty = keep penalty + factor a . b, on the device: the host does not wait for it. */
+static void add_product(nm_norm_call *call, double keep, double factor, const void *a, const void *b)
 {
-    double sum = 0;
-    NM_CALL(call->backend, dot, .n = (size_t)call->norm->site.width, .a = a, .b = b, .out = &sum);
-    return sum;
+    NM_CALL(call->backend, dot, .n = (size_t)call->norm->site.width, .a = a, .b = b, .keep = keep,
+            .factor = factor, .total = call->penalty);
 }
 
-/* Returns d_mean; grad = its derivative with respect to mu. */
-static double mean_distance(nm_norm_call *call, const void *m, const void *s2, void *grad, void *scratch)
+/* penalty = nu penalty + lambda d_mean; grad = derivative of d_mean with respect to mu. */
+static void mean_distance(nm_norm_call *call, const void *m, const void *s2, void *grad, void *scratch)
 {
     const rbn_config *config = call->norm->config;
     NM_NORM_VEC(call, LINEAR, .out = grad, .a = nm_norm_find(call, "batch_mean"), .b = m, .s = 1, .t = -1);
     if (config->penalty != PENALTY_RELDIFF) {
-        double value = inner_product(call, grad, grad);
+        add_product(call, config->nu, config->lambda, grad, grad);
         NM_NORM_VEC(call, LINEAR, .out = grad, .a = grad, .s = 2);
-        return value;
+        return;
     }
     NM_NORM_VEC(call, DIV, .out = scratch, .a = grad, .b = s2, .s = 1);
-    double value = inner_product(call, scratch, grad);
+    add_product(call, config->nu, config->lambda, scratch, grad);
     NM_NORM_VEC(call, LINEAR, .out = grad, .a = scratch, .s = 2);
-    return value;
 }
 
-/* Returns d_variance; grad = its derivative with respect to sigma^2. */
-static double variance_distance(nm_norm_call *call, const void *s2, void *grad, void *scratch)
+/* penalty = d_variance; grad = its derivative with respect to sigma^2. */
+static void variance_distance(nm_norm_call *call, const void *s2, void *grad, void *scratch)
 {
     const rbn_config *config = call->norm->config;
     const void *variance = nm_norm_find(call, "batch_var");
     if (config->penalty == PENALTY_DIFF) {
         NM_NORM_VEC(call, SIGN, .out = grad, .a = variance, .b = s2, .s = 1);
-        return inner_product(call, grad, variance) - inner_product(call, grad, s2);
+        add_product(call, 0, 1, grad, variance);
+        add_product(call, 1, -1, grad, s2);
+        return;
     }
     void *s = grad;
     NM_NORM_VEC(call, SQRT, .out = scratch, .a = variance);
@@ -116,12 +117,11 @@ static double variance_distance(nm_norm_call *call, const void *s2, void *grad, 
     NM_NORM_VEC(call, LINEAR, .out = scratch, .a = scratch, .b = s, .s = 1, .t = -1); /* sigma - s */
     if (config->penalty == PENALTY_RELDIFF)
         NM_NORM_VEC(call, DIV, .out = scratch, .a = scratch, .b = s, .s = 1);
-    double value = inner_product(call, scratch, scratch);
+    add_product(call, 0, 1, scratch, scratch);
     if (config->penalty == PENALTY_RELDIFF)
         NM_NORM_VEC(call, DIV, .out = scratch, .a = scratch, .b = s, .s = 1);
     NM_NORM_VEC(call, RSQRT_CLAMP, .out = grad, .a = variance, .s = TINY);
     NM_NORM_VEC(call, MUL, .out = grad, .a = grad, .b = scratch, .s = 1);
-    return value;
 }
 
 static void rbn_train(nm_norm_call *call)
@@ -148,10 +148,9 @@ static void rbn_train(nm_norm_call *call)
     }
     bool mean_loss = config->scale == SCALE_MEAN || (config->scale == SCALE_AUTO && call->mean_loss);
     double weight = mean_loss ? call->n_targets : 1;
-    double value = config->lambda * mean_distance(call, m, s2, grad_mean, scratch);
-    value += config->nu * variance_distance(call, s2, grad_z, scratch);
-    value *= weight * (call->x.rows / nm_norm_rows(call));
-    nm_backend_upload(call->backend, call->penalty, &value, sizeof value);
+    variance_distance(call, s2, grad_z, scratch);
+    mean_distance(call, m, s2, grad_mean, scratch);
+    NM_CALL(call->backend, dot, .keep = weight * (call->x.rows / nm_norm_rows(call)), .total = call->penalty);
     /* additions to dh, without grad_scale: penalty_mean, and penalty_z times z */
     double per_row = weight / nm_norm_rows(call);
     NM_NORM_VEC(call, LINEAR, .out = grad_mean, .a = grad_mean, .s = config->lambda * per_row);

@@ -183,16 +183,6 @@ void nm_tape_record_penalty(nm_tape *tape, const double *value)
     tape->last_penalty = penalty;
 }
 
-double nm_tape_penalty(const nm_tape *tape)
-{
-    double sum = 0, value;
-    for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next) {
-        nm_backend_download(tape->backend, &value, penalty->value, sizeof value);
-        sum += value;
-    }
-    return sum;
-}
-
 void nm_tape_free_data(nm_tape *tape, nm_tensor *tensor)
 {
     if (!tensor->pooled)
@@ -307,6 +297,27 @@ nm_status nm_tape_backward(nm_tape *tape, nm_error *err)
     find_fixed(tape);
     nm_tape_backward_from(tape, 0);
     return check_memory(tape, err);
+}
+
+nm_status nm_tape_results(nm_tape *tape, const double *sums, double results[3], nm_error *err)
+{
+    size_t n = 0;
+    for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next)
+        n++;
+    double *block = nm_tape_alloc(tape, (2 + n) * sizeof *block);
+    double *host = nm_tape_host(tape, (2 + n) * sizeof *host);
+    NM_TRY(check_memory(tape, err));
+    nm_backend_copy(tape->backend, block, sums, 2 * sizeof *block);
+    n = 2;
+    for (const nm_penalty *penalty = tape->first_penalty; penalty; penalty = penalty->next)
+        nm_backend_copy(tape->backend, block + n++, penalty->value, sizeof *block);
+    nm_backend_download(tape->backend, host, block, n * sizeof *host);
+    results[0] = host[0];
+    results[1] = host[1];
+    results[2] = 0;
+    for (size_t i = 2; i < n; i++)
+        results[2] += host[i];
+    return NM_OK;
 }
 
 nm_mat nm_tensor_mat(const nm_tensor *tensor)

@@ -144,8 +144,9 @@ nm_node *nm_tape_record(nm_tape *tape, const nm_op *op, nm_tensor *out, void *sa
 /* Adds a device double to the penalty of the pass. No effect in the second run of a recomputed segment: the
  * first run has recorded the penalty. */
 void nm_tape_record_penalty(nm_tape *tape, const double *value);
-/* The sum of the recorded penalties, in the order of recording. */
-double nm_tape_penalty(const nm_tape *tape);
+/* The two sums of a loss, and the sum of the recorded penalties in the order of recording, by one download.
+ * NM_MEMORY. */
+nm_status nm_tape_results(nm_tape *tape, const double *sums, double results[3], nm_error *err);
 
 /* Runs the backward functions of the nodes from the last to `first`, and removes the nodes. */
 void nm_tape_backward_from(nm_tape *tape, int first);

@@ -148,23 +148,22 @@ nm_status nm_fail_validation(nm_trainer *trainer, double loss, nm_error *err)
 static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch, int64_t step,
                       nm_shard_sums *sums, nm_error *err)
 {
-    nm_backend *b = trainer->backend;
     nm_tape_start(tape, true, (uint64_t)trainer->config->seed, (uint32_t)step);
     tape->n_targets = batch->n_targets;
     tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
-    double pair[2];
-    nm_backend_download(b, pair, device_sums, sizeof pair);
-    *sums = (nm_shard_sums){.loss = pair[0],
-                            .nll = pair[1],
-                            .penalty = nm_tape_penalty(tape),
+    double results[3];
+    NM_TRY(nm_tape_results(tape, device_sums, results, err));
+    *sums = (nm_shard_sums){.loss = results[0],
+                            .nll = results[1],
+                            .penalty = results[2],
                             .tokens = batch->tokens,
                             .targets = batch->n_targets,
                             .stop = nm_stop_is_set(trainer->callbacks.stop),
                             .whole_gradients = trainer->hooks_due,
                             .seconds = trainer->seconds_before + nm_clock() - trainer->started};
-    return nm_backend_check(b, err);
+    return nm_backend_check(trainer->backend, err);
 }
 
 /* Whether the next update ends with a checkpoint, predicted from its number and its position in the epoch. */

@@ -114,7 +114,7 @@ static void dot(nm_backend *b, const nm_dot_args *args)
     double sum = 0;
     for (size_t i = 0; i < blocks; i++)
         sum += sums[i];
-    *args->out = sum;
+    nm_dot_store(args, sum);
 }
 
 void NM_SIMD(nm_cpu_optimizer)(nm_kernels *k)

@@ -163,7 +163,8 @@ static void device_guided_attention(nm_backend *b, const nm_guided_attention_arg
         LAUNCH(b, guided_loss, nm_device_blocks(rows, 128), 1, .q = x.q, .k = x.k, .q_offsets = x.q_offsets,
                .k_offsets = x.k_offsets, .given = given, .given_keys = given_keys, .lse = lse, .loss = work,
                .weight = args->weight, .scale = x.scale);
-        LAUNCH(b, double_total, 1, 1, .x = work, .out = nm_device_address(args->loss), .n = rows);
+        LAUNCH(b, double_total, 1, 1, .x = work, .out = nm_device_address(args->loss), .n = rows,
+               .factor = 1);
     }
     if (args->dq.data)
         launch_gradients(b,

@@ -132,8 +132,13 @@ static void device_dot(nm_backend *b, const nm_dot_args *args)
     dptr sums = nm_device_scratch(b, NM_DEVICE_TOTALS, bytes), out = sums + (dptr)blocks * sizeof(double);
     LAUNCH(b, dot_blocks, blocks, 1, .a = nm_device_address(args->a), .b = nm_device_address(args->b),
            .blocks = sums, .n = (int64_t)args->n);
-    LAUNCH(b, double_total, 1, 1, .x = sums, .out = out, .n = blocks);
-    NM_CALL(b, download, .device = (void *)(uintptr_t)out, .bytes = sizeof(double), .host = args->out);
+    if (args->total)
+        LAUNCH(b, double_total, 1, 1, .x = sums, .out = nm_device_address(args->total), .n = blocks,
+               .keep = args->keep, .factor = args->factor);
+    if (args->out) {
+        LAUNCH(b, double_total, 1, 1, .x = sums, .out = out, .n = blocks, .factor = 1);
+        NM_CALL(b, download, .device = (void *)(uintptr_t)out, .bytes = sizeof(double), .host = args->out);
+    }
     if (args->blocks)
         NM_CALL(b, download, .device = (void *)(uintptr_t)sums, .bytes = (size_t)blocks * sizeof(double),
                 .host = args->blocks);

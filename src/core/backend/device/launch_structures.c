@@ -100,7 +100,7 @@ static void device_crf(nm_backend *b, const nm_crf_args *args)
            .beta = beta, .loss = loss);
     for (int i = 0; i < 2; i++)
         LAUNCH(b, double_total, 1, 1, .x = loss, .out = nm_device_address(args->sums + i),
-               .n = packing->n_seqs);
+               .n = packing->n_seqs, .factor = 1);
     if (!args->d_emissions)
         return;
     LAUNCH(b, crf_tags_grad, nm_device_blocks(tokens, 128), 1, .emissions = nm_device_mat(args->emissions),

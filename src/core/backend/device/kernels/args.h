@@ -106,10 +106,11 @@ struct dot_blocks_args {
     dptr a, b, blocks;
     i64 n;
 };
-/* *out = sum of n doubles in the order of the index */
+/* *out = keep *out + factor sum of n doubles in the order of the index; keep 0: *out is not read */
 struct double_total_args {
     dptr x, out;
     i64 n;
+    double keep, factor;
 };
 
 struct adam_args {
