@@ -57,7 +57,7 @@ static int print_tensors(void)
     const nm_norm_site site = {.name = "table", .width = WIDTH, .groups = GROUPS};
     int failed = 0;
     nm_norm_options_add(options);
-    printf("| norm | learned | running | counters |\n|---|---|---|---|\n");
+    printf("| norm | trainable | running | counters |\n|---|---|---|---|\n");
     for (const nm_norm_type *const *type = nm_norm_types; *type; type++) {
         char section[64];
         nm_norm norm;
