@@ -54,6 +54,23 @@ if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU") # Clang's functions of OpenMP are not
 endif()
 install(TARGETS norma_python LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 
+# The calls of norma.torch in C, for any version of CPython from 3.9; without the headers of Python they go through ctypes. The
+# functions of the library are given by their addresses, and those of Python are in the interpreter.
+find_package(Python3 QUIET COMPONENTS Interpreter Development.Module)
+if(Python3_Development.Module_FOUND AND NOT NORMA_SANITIZE)
+  add_library(norma_python_calls MODULE python/calls.c python/calls_pass.c)
+  set_target_properties(norma_python_calls PROPERTIES PREFIX "" OUTPUT_NAME _calls SUFFIX .abi3.so C_VISIBILITY_PRESET hidden
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/python)
+  target_include_directories(norma_python_calls SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
+  target_include_directories(norma_python_calls PRIVATE include)
+  target_compile_options(norma_python_calls PRIVATE $<TARGET_PROPERTY:norma_settings,INTERFACE_COMPILE_OPTIONS>)
+  target_link_options(norma_python_calls PRIVATE ${NORMA_HARDENED_LINK})
+  add_dependencies(norma_python norma_python_calls)
+  install(TARGETS norma_python_calls LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
+else()
+  message(STATUS "Python package: without the calls in C (on Debian: python3-dev)")
+endif()
+
 # The program of the package with the same archives. It is a process without other libraries, so OpenMP is linked as well.
 execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE _openmp OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR NOT EXISTS "${_openmp}")

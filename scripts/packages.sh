@@ -45,6 +45,7 @@ page      chromium                                    command:chromium
 python    python3-pytest                              always
 python    python3-numpy                               always
 python    python3-torch                               always
+python    libpython3-dev                              always
 docs      python3-sphinx                              command:sphinx-build
 docs      python3-myst-parser                         always
 bench     libopenblas-openmp-dev|libopenblas-serial-dev|libblis-openmp-dev  header:cblas.h,openblas/cblas.h,blis/cblas.h

@@ -231,7 +231,7 @@ class Layer:
 
     def __init__(self, spec: LayerSpec, double: bool, threads: int, name: Optional[str] = None) -> None:
         lib, err, handle = library(), ErrorText(), c_void_p()
-        self.spec, self.double = spec, double
+        self.spec, self.double, self.threads = spec, double, threads
         self.element = 8 if double else 4
         self.backend: Backend = backend(double, threads)
         self.passes: List[Pass] = []  # that no caller uses

@@ -29,6 +29,8 @@ _TYPES = torch.float32, torch.float64, torch.bfloat16, torch.float16
 _HALF = torch.bfloat16, torch.float16
 _MAX_ROWS = 2**31 - 1  # of a kernel, times the width
 
+_is_compiling: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+
 
 def check_tensor(name: str, what: str, x: Any) -> None:
     """TypeError unless x is a tensor. name: of the norm or the function."""
@@ -154,7 +156,8 @@ class Norm(nn.Module):
     # ----
 
     def _forget(self) -> None:
-        self._layers: Dict[int, Layer] = {}
+        self._layers: Dict[int, Layer] = {}  # by number of threads
+        self._calls: Dict[int, Any] = {}  # the same for _kernel.calls
         self._penalty: Optional[Tensor] = None
 
     def _new_layer(self, dtype: torch.dtype = torch.float32) -> Layer:
@@ -164,7 +167,9 @@ class Norm(nn.Module):
         """The layer of the kernels."""
         threads = torch.get_num_threads()
         if threads not in self._layers:
-            self._layers[threads] = Layer(self._spec, False, threads)
+            self._layers[threads] = layer = Layer(self._spec, False, threads)
+            if _kernel.calls is not None:
+                self._calls[threads] = _kernel.new_calls(layer, self.type.has_penalty)
         return self._layers[threads]
 
     def _view(self, layer: Layer, name: str, vector: Vector) -> Tensor:
@@ -364,20 +369,6 @@ class Norm(nn.Module):
                 "changes running statistics; use eval(), or torch.autograd"
             )
 
-    def _normalize(self, x: Tensor) -> Tensor:
-        """y of tokens without padding, by the kernels."""
-        y, penalty = _kernel.normalize(self, x)
-        if self.type.has_penalty:
-            before, self._penalty = self._penalty, penalty if self.training else None
-            recomputed = before is not None and not before.requires_grad
-            if self.training and recomputed and _torch_ops.in_backward() and y.requires_grad:
-                warnings.warn(
-                    f"norm '{self.type.name}': the penalty has no gradient, because the forward pass of "
-                    "reentrant "
-                    "activation checkpointing computes none; use checkpoint(..., use_reentrant=False)"
-                )
-        return y
-
     def _by_kernels(self, x: Tensor, mask: Optional[Tensor]) -> Tensor:
         if _torch_ops.is_building_graph():
             params, state = self._named_tensors()
@@ -387,9 +378,9 @@ class Norm(nn.Module):
                 self._penalty = penalty if self.training else None
             return y
         if mask is None:
-            return self._normalize(x)
+            return _kernel.normalize(self, x)
         kept = ~mask
-        return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), self._normalize(x[kept]))
+        return torch.zeros_like(x).masked_scatter(kept.unsqueeze(-1), _kernel.normalize(self, x[kept]))
 
     def _mask_for(self, x: Tensor, mask: Tensor) -> Optional[Tensor]:
         """The mask of a model's call, [batch, length], in the shape of the tokens of x: [batch, length, ...],
@@ -421,6 +412,10 @@ class Norm(nn.Module):
         all statistics, and y and the gradient are 0 there, whatever x is there. Within ``torch.autocast``,
         bfloat16 and float16 inputs are converted to float32, and y is float32.
         """
+        if _kernel.calls is not None and padding_mask is None and not _is_compiling():
+            y: Optional[Tensor] = _kernel.calls.forward(self, x)
+            if y is not None:
+                return y
         check_tensor(f"norm '{self.type.name}'", "x", x)
         if _torch_ops.is_autocast_type(x):
             x = x.float()
@@ -447,14 +442,14 @@ class Norm(nn.Module):
 
     def __getstate__(self) -> Dict[str, Any]:
         state = self.__dict__.copy()
-        state.update(_layers={}, _penalty=None, _padding_mask=None, _model_mask=None, process_group=None,
-                     _spec=(self.type.name, *self._spec[1:]))
+        state.update(_layers={}, _calls={}, _penalty=None, _padding_mask=None, _model_mask=None,
+                     process_group=None, _spec=(self.type.name, *self._spec[1:]))
         return state
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         name, *rest = state["_spec"]
         spec = LayerSpec(norm_types()[name], *rest)
-        added: Dict[str, Any] = {"kernel": True, "_model_mask": None, "_statistics": "process",
+        added: Dict[str, Any] = {"kernel": True, "_calls": {}, "_model_mask": None, "_statistics": "process",
                                  "process_group": None, "_attributes": {}, "_offset": 0.0}
         added.update(state, _spec=spec, _options=spec.values())
         super().__setstate__(added)  # type: ignore[no-untyped-call]
