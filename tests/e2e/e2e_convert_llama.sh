@@ -14,12 +14,12 @@ train() { # RUN [OPTION ...]
     "$NORMA" train lm.ini --run.folder "$1" --run.quiet "${@:2}" 2>/dev/null
 }
 log_probs() { # MODEL
-    "$NORMA" perplexity "$1" valid.en --tokens --each-line --threads 1 2>/dev/null
+    "$NORMA" perplexity "$1" "${text:-valid.en}" --tokens --each-line --threads 1 2>/dev/null
 }
 round_trip() { # RUN CLASS
     try convert "$1" --to huggingface -o "hf-$1"
     [ "$got" = 0 ] || fail "convert $1: $(cat err)"
-    has "hf-$1/config.json" "\"$2\""
+    has "hf-$1/config.json" "$2\""
     try convert "hf-$1" --from huggingface -o "back-$1.safetensors"
     [ "$got" = 0 ] || fail "convert hf-$1: $(cat err)"
     paste <(log_probs "$1") <(log_probs "back-$1.safetensors") >both
@@ -53,6 +53,9 @@ train qwen3 --model.preset qwen3 --model.key_value_heads 1
 round_trip qwen3 Qwen3ForCausalLM
 grep -q '"model.layers.0.self_attn.q_norm.weight":{"dtype":"F32","shape":\[8\]' hf-qwen3/model.safetensors ||
     fail "hf-qwen3: no norm of the queries of a head"
+train frozen --model.preset qwen3 --model.bias true --model.freeze '*.ffn.*.bias'
+round_trip frozen Qwen3ForCausalLM
+has hf-frozen/config.json '"attention_bias": true'
 train olmo2 --model.preset olmo2 --model.key_value_heads 2
 round_trip olmo2 Olmo2ForCausalLM
 grep -q '"model.layers.0.self_attn.k_norm.weight":{"dtype":"F32","shape":\[16\]' hf-olmo2/model.safetensors ||
@@ -119,6 +122,35 @@ for class in llama qwen3 olmo2 qwen2 llama3 mistral gemma3; do
     paste ours "$theirs/$class/scores" |
         awk '{ d = $1 - $2; if (d > 2e-5 || d < -2e-5) { print; bad = 1 } } END { exit bad || NR != 13 }' ||
         fail "$class: not the log probabilities of transformers"
+done
+
+# What is read can be written: the folder of each class, also with the biases of attention that some have as an option.
+for ((i = 0; i < 8; i++)); do cat "$theirs/text.txt"; done >long.txt
+biased() { # CLASS: hf-biased, the folder of the class with biases of attention
+    rm -rf hf-biased && cp -r "$theirs/$1" hf-biased && chmod -R u+w hf-biased
+    sed -i 's/"attention_bias": false/"attention_bias": true/' hf-biased/config.json
+    has hf-biased/config.json '"attention_bias": true'
+    perl -e 'local $/; open(my $in, "<:raw", $ARGV[0]); my $all = <$in>; my $n = unpack "Q<", $all;
+        my ($head, $data) = (substr($all, 8, $n), substr($all, 8 + $n));
+        my %rows = $head =~ /"(model[.]layers[.]\d+[.]self_attn[.][qkvo]_proj)[.]weight":\{[^}]*?"shape":\[(\d+)/g;
+        for my $name (sort keys %rows) {
+            my $at = length $data;
+            $data .= pack "f<*", map { $_ % 7 / 10 - 0.3 } 1 .. $rows{$name};
+            my $tensor = sprintf q("%s.bias":{"dtype":"F32","shape":[%d],"data_offsets":[%d,%d]}), $name, $rows{$name}, $at, length $data;
+            $head =~ s/\}\s*$/,$tensor}/ }
+        %rows or die; open(my $out, ">:raw", $ARGV[0]); print $out pack("Q<", length $head), $head, $data' hf-biased/model.safetensors
+}
+for class in llama qwen3 olmo2 qwen2 llama3 mistral gemma3; do
+    text=long.txt round_trip "$class.safetensors" ForCausalLM
+done
+for class in qwen3 olmo2 gemma3; do
+    biased $class
+    try convert hf-biased --from huggingface -o "$class-biased.safetensors"
+    [ "$got" = 0 ] || fail "convert $class with biases: $(cat err)"
+    if cmp -s <(text=long.txt log_probs "$class.safetensors" | sed 's/.*log_prob//') \
+        <(text=long.txt log_probs "$class-biased.safetensors" | sed 's/.*log_prob//'); then fail "$class: biases without effect"; fi
+    text=long.txt round_trip "$class-biased.safetensors" ForCausalLM
+    has "hf-$class-biased.safetensors/config.json" '"attention_bias": true'
 done
 
 # What config.json lacks has the default of its class, and rope_scaling replaces rope_parameters.
@@ -261,8 +293,8 @@ no_class "model.norm_position, model.qk_norm and model.window" --model.norm_posi
 no_class "model.norm_position, model.qk_norm and model.window" --model.qk_norm head --model.window 4
 no_class "model.global_every: only the class Gemma 3" --model.window 4 --model.global_every 2
 no_class "model.local_rope_base: only the class Gemma 3" --model.window 4 --model.local_rope_base 7
-no_class "model.bias = true: only the class Llama has biases" --model.bias true --model.window 4
-no_class "model.bias = true: only the class Llama has biases" --model.bias true --model.qk_norm head
+no_class "model.bias = true: Mistral, the class with a window in all layers, has no biases" --model.bias true --model.window 4
+no_class "mlp.gate_proj.bias is not 0: the class has biases of attention only" --model.bias true --model.qk_norm head
 no_class "model.output_bias = true" --model.output_bias true
 no_class "lm.0.self.norm is layer: the classes with rotary position embeddings have RMSNorm only" --model.norm layer
 no_class "lm.final.norm is dyt" --model.final_norm dyt

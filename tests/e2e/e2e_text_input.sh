@@ -89,6 +89,22 @@ has err '--encoding'
 refuses 4 'not valid in the given encoding' prepare --train train "${common[@]}" --encoding ascii --output x
 refuses 2 'unknown encoding "klingon"' prepare --train train "${common[@]}" --encoding klingon --output x
 
+# The encoding of the training text does not silently decode a validation text that is UTF-8.
+cp train.de utf.de && cp train.en utf.en
+for split in valid test; do
+    refuses 2 "utf.de: is UTF-8, but --encoding latin1 of the training text would decode it: add --$split-encoding utf-8" \
+        prepare --train latin --$split utf "${common[@]}" --encoding latin1 --output x
+    accepts written prepare --train latin --$split utf "${common[@]}" --encoding latin1 --$split-encoding utf-8 --output own
+done
+gzip -c utf.de >packed.de.gz
+refuses 2 'packed.de.gz: is UTF-8' prepare --format text --train latin.de --valid packed.de.gz --encoding latin1 --output x
+accepts written prepare --train latin --valid latin "${common[@]}" --encoding latin1 --output x
+sed 's/[^ -~]//g' utf.de >ascii.de
+accepts written prepare --format text --train latin.de --valid ascii.de --encoding latin1 --output x
+# A text of another encoding that is decoded all the same has many unknown tokens.
+accepts written prepare --train latin --valid utf "${common[@]}" --encoding latin1 --valid-encoding latin1 --bpe-merges 0 --output x
+has err 'encoding (--valid-encoding), language or tokenization'
+
 # UTF-16 without the option: with and without a byte order mark, in every format, and where only a later character shows it.
 for encoding in utf-16 utf-16le utf-16be; do
     for side in de en; do iconv -f utf-8 -t $encoding train.$side >wide.$side; done

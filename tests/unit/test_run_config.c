@@ -124,6 +124,36 @@ static void test_length_of_the_schedule_may_not_differ(void **state)
     assert_value(fixed, longer, NM_RESUME_YES, "train.updates", "200");
 }
 
+/* A schedule that ends with the time follows a new limit: the run continues with a warning. */
+static void test_a_new_time_limit_is_reported(void **state)
+{
+    (void)state;
+    static const char *const longer[] = {"train.seconds", "200", NULL};
+    static const char cosine[] = "[schedule]\nname = cosine\n[train]\nseconds = 100\n";
+    static const char plain[] = "[schedule]\nname = inverse-sqrt\n[train]\nseconds = 100\n";
+    static const char updates[] = "[schedule]\nname = cosine\n[train]\nupdates = 100\n";
+    static const char *const more[] = {"train.updates", "200", NULL};
+    nm_error err;
+    const struct {
+        const char *run, *const *options;
+        nm_resume resume;
+        const char *path, *text;
+    } cases[] = {
+        {cosine, longer, NM_RESUME_YES, "train.seconds",
+         "train.seconds = 200 instead of 100: the schedule ends"},
+        {plain, longer, NM_RESUME_YES, "train.seconds", NULL},
+        {updates, more, NM_RESUME_OVERRIDE, "train.updates", "train.updates = 200 instead of 100: the sch"},
+        {cosine, NULL, NM_RESUME_YES, "train.seconds", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *warning = NULL;
+        start_run(cases[i].run, NULL);
+        free(resumed_value(cases[i].run, cases[i].options, cases[i].resume, cases[i].path, &warning, &err));
+        assert_int_equal(!warning, !cases[i].text);
+        assert_true(!warning || strstr(warning, cases[i].text));
+        free(warning);
+    }
+}
+
 /* Batch Renormalization shortens its ramps to the planned updates. */
 static void test_length_of_ramps_may_not_differ(void **state)
 {
@@ -215,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_different_option_is_refused),
         cmocka_unit_test(test_limits_and_threads_may_differ),
         cmocka_unit_test(test_length_of_the_schedule_may_not_differ),
+        cmocka_unit_test(test_a_new_time_limit_is_reported),
         cmocka_unit_test(test_length_of_ramps_may_not_differ),
         cmocka_unit_test(test_edited_recipe_is_reported),
         cmocka_unit_test(test_changes_are_listed),

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/archive.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8_check.h"
 
 #ifdef NORMA_ZLIB
 #include <zlib.h>
@@ -422,6 +424,30 @@ nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encod
     return found ? nm_fail(err, NM_FORMAT, "%s: is UTF-16, not UTF-8: --encoding %s is required",
                            nm_input_name(path), found)
                  : NM_OK;
+}
+
+nm_status nm_text_refuse_utf8(const char *path, const char *encoding, const char *option, nm_error *err)
+{
+    enum { EXAMINED = 1 << 16, LONGEST = 4 };
+    struct stat found;
+    FILE *stream;
+    if (is_unconverted(encoding) || stat(path, &found) || !S_ISREG(found.st_mode))
+        return NM_OK;
+    NM_TRY(nm_text_open(&stream, path, "", err));
+    char *text = nm_allocate(EXAMINED);
+    const size_t bytes = fread(text, 1, EXAMINED, stream), valid = nm_utf8_find_invalid(text, bytes);
+    bool beyond_ascii = false;
+    fclose(stream);
+    for (size_t i = 0; i < valid; i++)
+        beyond_ascii |= (unsigned char)text[i] >= 0x80;
+    free(text);
+    if (!beyond_ascii || valid + (bytes == EXAMINED ? LONGEST : 1) <= bytes)
+        return NM_OK;
+    return nm_fail(
+        err, NM_USAGE,
+        "%s: is UTF-8, but --encoding %s of the training text would decode it: add %s utf-8 (or %s, "
+        "if it is right)",
+        path, encoding, option, encoding);
 }
 
 nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm_error *err)

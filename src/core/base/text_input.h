@@ -30,6 +30,9 @@ const char *nm_text_find_utf16(FILE *stream);
 /* NM_FORMAT if the stream, of which nothing has been read, is UTF-16 that is not converted; NM_IO. path,
  * encoding: those of nm_text_open. Waits for at most the first line of a pipe or a terminal. */
 nm_status nm_text_refuse_utf16(FILE *stream, const char *path, const char *encoding, nm_error *err);
+/* If the encoding is another one, checks that the beginning of a file is not UTF-8 with characters beyond
+ * ASCII; a pipe is not read. NM_USAGE names the option, which sets the encoding of the file. */
+nm_status nm_text_refuse_utf8(const char *path, const char *encoding, const char *option, nm_error *err);
 
 /* nm_text_open, and NM_FORMAT for UTF-16 that is not converted. Waits for at most the first line of a pipe or
  * a terminal. */

@@ -105,6 +105,14 @@ static bool sets_schedule_length(const nm_options *run, const char *path)
            (!strcmp(path, "train.patience") && schedule->early_stopping);
 }
 
+/* Whether the learning rates after a resume follow this limit instead of the old one. */
+static bool moves_schedule(const nm_options *run, const char *path)
+{
+    const nm_schedule_config *schedule = nm_options_find(run, "schedule");
+    return sets_schedule_length(run, path) ||
+           (schedule && nm_schedule_has_length(schedule) && !strcmp(path, "train.seconds"));
+}
+
 /* Whether norms of the run scale their ramps to this limit. */
 static bool sets_ramps(const nm_options *run, const char *path)
 {
@@ -207,24 +215,36 @@ nm_status nm_run_config_merge(nm_options **effective, const nm_options *requeste
     nm_status status = NM_OK;
     char *path;
     nm_run_differences differences = {.owner = "the run uses"};
+    char *moved = NULL;
     for (size_t i = 0; status == NM_OK && (path = nm_options_path(requested, i)) != NULL; i++) {
         char *old = nm_options_get(run, path), *new = nm_options_get(requested, path);
         if (is_of_recipe(run, path) && nm_options_origin(requested, path) != NM_ORIGIN_COMMAND &&
             !is_changeable(path) && !nm_run_config_agrees(path, old, new))
             nm_run_config_list(&differences, path, new, old);
-        free(old);
         free(new);
         status = merge_option(run, requested, path, folder, resume, err);
+        char *merged = nm_options_get(run, path);
+        if (status == NM_OK && strcmp(old, merged) && moves_schedule(run, path))
+            nm_format_append(&moved, "%s%s = %s instead of %s", moved ? ", " : "", path, merged, old);
+        free(merged);
+        free(old);
         free(path);
     }
     if (status != NM_OK) {
         nm_options_free(run);
         free(differences.text);
+        free(moved);
         return status;
     }
     if (differences.text)
         *warning = nm_format("the recipe has changed since the run was started: %s", differences.text);
+    if (moved)
+        nm_format_append(warning,
+                         "%s%s: the schedule ends with the new limit, so the learning rate of the "
+                         "next update is not the one that the run stopped with",
+                         *warning ? "; " : "", moved);
     free(differences.text);
+    free(moved);
     *effective = run;
     return NM_OK;
 }

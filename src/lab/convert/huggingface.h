@@ -37,10 +37,11 @@ typedef struct nm_llama_class {
     const char *model_type, *name;
     nm_norm_position position;
     nm_head_norm qk_norm;
-    double epsilon;    /* of the norms, unless config.json has it */
-    bool biases;       /* whether all linear layers can have them */
-    bool input_biases; /* whether those of queries, keys and values always have them */
-    bool window;       /* whether there are layers with a sliding window */
+    double epsilon;        /* of the norms, unless config.json has it */
+    bool biases;           /* whether all linear layers can have them */
+    bool attention_biases; /* whether only those of attention can have them */
+    bool input_biases;     /* whether those of queries, keys and values always have them */
+    bool window;           /* whether there are layers with a sliding window */
     /* Gemma: embeddings are multiplied by sqrt(width), and shared with the output projection by default;
      * norms have the gains weight + 1, and layers with a window have their own angles. */
     bool gemma;

@@ -19,11 +19,11 @@
 static const nm_llama_class classes[] = {
     {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .biases = true},
     {"qwen2", "Qwen2ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .input_biases = true},
-    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, 1e-6, .biases = false},
-    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, 1e-5, .biases = false},
+    {"qwen3", "Qwen3ForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_HEAD, 1e-6, .attention_biases = true},
+    {"olmo2", "Olmo2ForCausalLM", NM_INSIDE_NORM, NM_HEAD_NORM_FULL, 1e-5, .attention_biases = true},
     {"mistral", "MistralForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .window = true},
-    {"gemma3_text", "Gemma3ForCausalLM", NM_SANDWICH_NORM, NM_HEAD_NORM_HEAD, 1e-6, .window = true,
-     .gemma = true},
+    {"gemma3_text", "Gemma3ForCausalLM", NM_SANDWICH_NORM, NM_HEAD_NORM_HEAD, 1e-6, .attention_biases = true,
+     .window = true, .gemma = true},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 

@@ -1,5 +1,6 @@
 /* Writing of Hugging Face folders: the classes of huggingface_llama.c. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "convert/huggingface.h"
@@ -32,7 +33,8 @@ static nm_status check_structure(const nm_lm_config *c, nm_error *err)
         {class,
          "model.norm_position, model.qk_norm and model.window: the classes have pre with none (Llama, with "
          "a window Mistral) or head (Qwen3), inside with full (OLMo 2), and sandwich with head (Gemma 3)"},
-        {!c->bias || (class && class->biases), "model.bias = true: only the class Llama has biases"},
+        {!c->bias || (class && (class->biases || class->attention_biases)),
+         "model.bias = true: Mistral, the class with a window in all layers, has no biases"},
         {!class || class->gemma || !c->window || !c->global_every,
          "model.global_every: only the class Gemma 3 has layers with and without a window"},
         {!class || class->gemma || c->local_rope_base == 0 || c->local_rope_base == c->rope_base,
@@ -41,6 +43,28 @@ static nm_status check_structure(const nm_lm_config *c, nm_error *err)
         if (!parts[i].supported)
             return nm_fail(err, NM_UNSUPPORTED, "%s", parts[i].problem);
     return NM_OK;
+}
+
+/* Removes the biases of feed-forward layers, which Norma has if attention has some and the class has not. */
+static nm_status drop_ffn_biases(nm_tensor_map *map, const nm_model *model, nm_error *err)
+{
+    size_t kept = 0;
+    nm_status status = NM_OK;
+    for (size_t i = 0; i < map->n; i++) {
+        const nm_map_entry *entry = &map->entries[i];
+        if (!strstr(entry->name, ".mlp.") || strcmp(strrchr(entry->name, '.'), ".bias")) {
+            map->entries[kept++] = *entry;
+            continue;
+        }
+        if (status == NM_OK && !nm_huggingface_is_zero(model, entry->param))
+            status = nm_fail(err, NM_UNSUPPORTED,
+                             "%s is not 0: the class has biases of attention only (train with "
+                             "model.freeze = *.ffn.*.bias)",
+                             entry->name);
+        free(entry->name);
+    }
+    map->n = kept;
+    return status;
 }
 
 /* Where the gains of norms are added; eps: of all norms so far, negative at first. */
@@ -159,7 +183,11 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     nm_huggingface_map_llama(&map, model);
     if (!nm_huggingface_is_tied(model))
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
-    nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
+    nm_status status = NM_OK;
+    if (nm_llama_class_of(nm_lm_config_of(model))->attention_biases)
+        status = drop_ffn_biases(&map, model, err);
+    if (status == NM_OK)
+        status = nm_llama_each_norm(model, write_norm, &norms, err);
     if (status == NM_OK) {
         nm_tensor_map_write(&map, model->backend, &ids, &list);
         status = nm_huggingface_write_tensors(&list, folder, err);

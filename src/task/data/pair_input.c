@@ -200,6 +200,8 @@ static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
     nm_status status = nm_text_open(&self->streams[side], path, encoding, err);
     if (status == NM_OK)
         status = nm_text_refuse_utf16(self->streams[side], path, encoding, err);
+    if (status == NM_OK && self->config->own_encoding)
+        status = nm_text_refuse_utf8(path, encoding, self->config->own_encoding, err);
     free(encoding);
     return status;
 }

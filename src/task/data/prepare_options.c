@@ -48,8 +48,10 @@ const nm_option nm_prepare_options[] = {
               "Encoding of the text files, a name of iconv such as latin1, utf-16 or shift_jis; "
               "SOURCE,TARGET if the files of the two sides differ. Files compressed with gzip, xz or zstd "
               "are read directly."),
-    NM_OPTION(C, valid_encoding, "", 0, 0, "Encoding of the validation text; empty: that of encoding."),
-    NM_OPTION(C, test_encoding, "", 0, 0, "Encoding of the test text; empty: that of encoding."),
+    NM_OPTION(C, valid_encoding, "", 0, 0,
+              "Encoding of the validation text; empty: that of encoding, unless the text is UTF-8."),
+    NM_OPTION(C, test_encoding, "", 0, 0,
+              "Encoding of the test text; empty: that of encoding, unless the text is UTF-8."),
     NM_CHOICE(
         C, input_format, "auto", NM_PAIR_FORMATS,
         "Format of the files: lines, or one table of pairs; auto depends on the file name (.tsv, .csv, "

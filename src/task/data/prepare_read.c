@@ -30,6 +30,8 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
 {
     const nm_prepare_config *config = prepare->config;
     const char *const encodings[] = {"", config->valid_encoding, config->test_encoding};
+    static const char *const options[] = {"", "--valid-encoding", "--test-encoding"};
+    const bool inherited = split != PREPARE_TRAIN && !*encodings[split];
     *self = (nm_prepare_reader){.sides = prepare->sides};
     self->train = split == PREPARE_TRAIN;
     self->drops_long = self->train && prepare->sides == 2;
@@ -37,6 +39,7 @@ nm_status nm_prepare_reader_open(nm_prepare_reader *self, const nm_prepare *prep
     self->config = (nm_pair_config){.sides = prepare->sides,
                                     .folder = config->folder,
                                     .encoding = *encodings[split] ? encodings[split] : config->encoding,
+                                    .own_encoding = inherited ? options[split] : NULL,
                                     .format = config->input_format,
                                     .languages = {config->source_lang, config->target_lang},
                                     .fields = {config->source_field, config->target_field},
