@@ -68,7 +68,7 @@ if(Python3_Development.Module_FOUND AND NOT NORMA_SANITIZE)
   add_dependencies(norma_python norma_python_calls)
   install(TARGETS norma_python_calls LIBRARY DESTINATION . COMPONENT python EXCLUDE_FROM_ALL)
 else()
-  message(STATUS "Python package: without the calls in C (on Debian: python3-dev)")
+  message(STATUS "Python package: without the calls in C (on Debian: libpython3-dev)")
 endif()
 
 # The program of the package with the same archives. It is a process without other libraries, so OpenMP is linked as well.
