@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that every header compiles standalone and when included twice: all as C, the public ones and a call of a kernel also
-# as C++ if there is a C++ compiler.
+# as C++ if there is a C++ compiler. Comments of public headers have one error per line, as "NM_IO: the file cannot be read",
+# and no "that of".
 #     scripts/check_headers.sh SOURCE CC [FLAG...]
 # Prints the compiler's messages for each failure. Exit code: 0 all compile, 1 some do not.
 set -uo pipefail
@@ -32,6 +33,15 @@ mapfile -t private < <(cd src && find ./*/ -name '*.h' ! -path '*/backend/cpu/ve
 for header in "${public[@]}" "${private[@]}"; do
     check "$header" c "${compiler[@]}" -std=c17 -D_GNU_SOURCE
 done
+statuses='NM_(USAGE|IO|FORMAT|MISMATCH|MEMORY|UNSUPPORTED|DIVERGED|INTERRUPTED|DEVICE)'
+if grep -nE "^[ /]\\*+ .*$statuses.*[;.] $statuses: |[^ *] *$statuses( with [^:]*)?: .*\\*/$" include/norma/*.h >&2; then
+    echo "the errors of a function stand on lines of their own" >&2
+    n_bad=$((n_bad + 1))
+fi
+if grep -niE '\b(that|those) of\b' include/norma/*.h >&2; then
+    echo "name the noun instead of \"that of\"" >&2
+    n_bad=$((n_bad + 1))
+fi
 # The C++ mode of the C compiler suffices, but a minimal system may lack it.
 if echo 'int main() {}' | compiles c++ "${compiler[0]}" 2>/dev/null; then
     for header in "${public[@]}"; do

@@ -552,7 +552,7 @@ typedef struct nm_block_term_grad_args {
  *     s_ij  = (q_i + a) . k_j + (q_i + b) . R_(j-i) + k_j . R_(i-j)        (not scaled)
  *     p     = softmax over j
  *     out_i = sum_j drop(p_ij) v_j
- * The dropout mask is that of `attention`. */
+ * The dropout mask is the one of `attention`. */
 typedef struct nm_relative_attention_args {
     nm_mat q, k, v;                          /* [queries, heads * c], [keys, heads * c] twice */
     const nm_packing *q_packing, *k_packing; /* query i and key i of a sequence have the same position */
@@ -676,7 +676,7 @@ typedef struct nm_token_norm {
     int32_t groups;
     double eps;
     int32_t weight_len, bias_len; /* 0 (none), 1 (a scalar), or d */
-    /* Kinds without shift: the statistics are those of the first n_used features of a group; 0: all. */
+    /* Kinds without shift: statistics over the first n_used features of a group; 0: all. */
     int32_t n_used;
     double power; /* NM_TOKEN_L2 */
     /* AdaNorm, if ada_c > 0: y = ada_c (1 - ada_k xhat) xhat, without weight and bias. ada_c (1 - ada_k xhat)
@@ -745,7 +745,7 @@ typedef struct nm_seed_norm_grad_args {
  *     h = x row_scale[row, group of the column]        (groups = 0: h = x)
  *     z = (h - shift) scale
  *     y = weight z + bias
- * shift, weight and bias may be NULL: 0, 1, 0. The row scale is that of PowerNorm's layer or group scaling:
+ * shift, weight and bias may be NULL: 0, 1, 0. The row scale is PowerNorm's layer or group scaling:
  *     row_scale = 1/sqrt(mean square of the group + eps) */
 typedef struct nm_feature_norm {
     int32_t groups;
@@ -815,7 +815,7 @@ typedef struct nm_adam_args {
     void *p, *m, *v; /* [n], updated in place */
 } nm_adam_args;
 
-/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0. The weight decay is that of
+/* SGD with momentum; grad_scale g is clipped to [-clip, clip] if clip > 0. The weight decay is the same as in
  * PyTorch, an L2 penalty:
  *     v  = momentum v + grad_scale g + weight_decay p
  *     p -= lr v */
@@ -868,7 +868,7 @@ typedef struct nm_backend_options {
     bool bf16;         /* matrix multiplications on bf16 operands; NM_F32 only */
     int32_t threads;   /* 0: one per core, at most the CPU limit of control groups */
     bool fenced;       /* ref: memory is accessible only while a kernel runs (for tests) */
-    bool fallback_ref; /* kernels that the backend lacks are those of ref; otherwise it cannot be created */
+    bool fallback_ref; /* ref computes the kernels that the backend lacks; otherwise it cannot be created */
     bool tf32;         /* cuda: matrix multiplications on operands rounded to tf32 */
     bool own_gemm;     /* cuda: matrix multiplications by Norma's kernel, with the bits of `emulated` */
     int32_t ordinal;   /* cuda: number of the GPU */
@@ -885,20 +885,20 @@ struct nm_backend {
     void *private_data;
 };
 
-/* Creates a backend; free with nm_backend_free, which accepts NULL. A backend may be used by one thread at a
- * time, and so may all layers (norma/norm.h) on it together; other threads have separate backends or workers.
- * NM_USAGE for unknown names, NM_UNSUPPORTED if the machine or the backend lacks an option. */
+/* Creates a backend; nm_backend_free accepts NULL. One thread at a time may use a backend and all its layers.
+ * NM_USAGE: an unknown name
+ * NM_UNSUPPORTED: the machine or the backend lacks an option */
 NM_API nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *options, nm_error *err);
 NM_API void nm_backend_free(nm_backend *backend);
 /* A backend of `threads` threads that shares the memory and the registered weights of `of`, with the same
- * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results.
- * While it exists, weights must not be registered or unregistered. Free it before `of`. NM_UNSUPPORTED in
- * fenced mode and while kernels are timed. */
+ * type and CPU level: one worker per host thread computes in parallel, with bitwise identical results. While
+ * it exists, weights must not be registered or unregistered. Free it before `of`.
+ * NM_UNSUPPORTED: in fenced mode, and while kernels are timed */
 NM_API nm_status nm_backend_create_worker(nm_backend **worker, const nm_backend *of, int32_t threads,
                                           nm_error *err);
 
-/* Device memory, zeroed, 64-byte aligned; the system allocates a page when it is first accessed. Free it with
- * nm_backend_dealloc before the backend. NM_MEMORY. */
+/* Device memory, zeroed, 64-byte aligned, taken from the system on first access; free it before the backend.
+ * NM_MEMORY */
 NM_API nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_error *err);
 /* Grows memory (NULL: allocates), possibly at another address; the contents stay, new bytes are zero.
  * NM_MEMORY: nothing changes. */

@@ -16,27 +16,25 @@ typedef struct nm_classifier nm_classifier;
 typedef struct nm_classifications nm_classifications; /* of the texts of one call */
 
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. options:
- * alternating names and values that end with NULL, or NULL: those of [device], see norma/translator.h.
+ * alternating names and values that end with NULL, or NULL: options of [device], see norma/translator.h. err
+ * may be NULL.
  *
- * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed;
- * NM_UNSUPPORTED: a model of another task; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, or NULL
+ * NM_IO: the file cannot be read
+ * NM_FORMAT: it is malformed
+ * NM_UNSUPPORTED: a model of another task
+ * NM_MEMORY */
 NM_API nm_status nm_classifier_open(nm_classifier **classifier, const char *path, const char *const *options,
                                     nm_error *err);
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_classifier_close(nm_classifier *classifier);
 
-/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL:
- * there is no such option. And a warning about the device, such as fewer threads than requested; NULL: none.
- * Valid until nm_classifier_close. */
+/* As nm_translator_option and nm_translator_warning; valid until nm_classifier_close. */
 NM_API const char *nm_classifier_option(const nm_classifier *classifier, const char *name);
 NM_API const char *nm_classifier_warning(const nm_classifier *classifier);
 
-/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later
- * calls are not affected. May be called from another thread or a signal handler. NULL is accepted. */
+/* As nm_translator_stop and nm_translator_set_proceed (norma/translator.h). */
 NM_API void nm_classifier_stop(nm_classifier *classifier);
-/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user)
- * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
- * A thread removes its function before it ends. */
 NM_API void nm_classifier_set_proceed(nm_classifier *classifier, bool (*proceed)(void *user), void *user);
 
 /* Number of classes, and the name of each; NULL for a class that does not exist. Valid until
@@ -45,8 +43,13 @@ NM_API size_t nm_classifier_n_classes(const nm_classifier *classifier);
 NM_API const char *nm_classifier_class(const nm_classifier *classifier, size_t index);
 
 /* Classifies n texts, UTF-8; line breaks count as spaces. *results is set on success only; free it with
- * nm_classifications_free. NM_FORMAT with the index of the text (from 0): not UTF-8; NM_USAGE: NULL;
- * NM_DIVERGED: the model's logits are not finite; NM_INTERRUPTED; NM_MEMORY. */
+ * nm_classifications_free.
+ *
+ * NM_FORMAT: not UTF-8; the message has the index of the text (from 0)
+ * NM_USAGE: an argument is NULL
+ * NM_DIVERGED: the model's logits are not finite
+ * NM_INTERRUPTED
+ * NM_MEMORY */
 NM_API nm_status nm_classifier_run(nm_classifier *classifier, const char *const *texts, size_t n,
                                    nm_classifications **results, nm_error *err);
 /* NULL is accepted. */

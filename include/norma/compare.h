@@ -71,7 +71,7 @@ typedef enum nm_run_state { NM_RUN_WAITING, NM_RUN_RUNNING, NM_RUN_FINISHED } nm
 NM_RECORD(nm_compared_run, NM_COMPARED_RUN)
 
 /* The runs of a variant, or of a grid point: means over the finished seeds. NaN: not known. p is compared
- * with the first scored variant: with several seeds it is that of a two-sided t test over seeds and segments;
+ * with the first scored variant: with several seeds it is from a two-sided t test over seeds and segments;
  * with one seed it is one-sided: the fraction of paired bootstrap resamples over segments in which the better
  * system is not better. */
 #define NM_VARIANT_SCORE(F)                                                                                  \
@@ -128,30 +128,40 @@ typedef struct nm_comparison_events {
 
 /* Reads the recipe and the results that exist, and creates and locks the folder; nothing is trained. program:
  * of the runs, path of `norma` of this version; NULL: "norma", found in PATH. recipe: path of an INI file.
- * options: alternating names and values that end with NULL, or NULL. Names are those of `norma compare
- * --help`, those of [compare] with or without "compare."; "compare.grid" may be repeated:
+ * options: alternating names and values that end with NULL, or NULL. Names: see `norma compare --help`. The
+ * prefix "compare." may be omitted; "compare.grid" may be repeated:
  *     const char *const options[] = {"norms", "layer,power,rbn", "seeds", "3", "folder", "runs/compared",
  *                                    "train.updates", "1000", NULL};
- * events: copied; may be NULL.
+ * events: copied; may be NULL. err may be NULL in all functions.
  *
  * NM_USAGE: unknown option or value, no test set, two variants with the same configuration, another
- * comparison that uses the folder; NM_IO, NM_FORMAT: a file cannot be read or is malformed; NM_MISMATCH: a
- * run that began with another initial model; NM_MEMORY. err may be NULL in all functions. */
+ *     comparison that uses the folder
+ * NM_IO: a file cannot be read
+ * NM_FORMAT: a file is malformed
+ * NM_MISMATCH: a run that began with another initial model
+ * NM_MEMORY */
 NM_API nm_status nm_comparison_open(nm_comparison **comparison, const char *program, const char *recipe,
                                     const char *const *options, const nm_comparison_events *events,
                                     nm_error *err);
 /* Opens the results in a folder of a comparison, without recipe, data and models; nm_comparison_run then only
  * computes the table. It needs comparison.json, and log.jsonl and test.json of each run. options: format,
- * margin and samples of [compare]. NM_USAGE: another option; NM_IO: no comparison.json; NM_FORMAT: a
- * malformed file. */
+ * margin and samples of [compare].
+ *
+ * NM_USAGE: another option
+ * NM_IO: no comparison.json
+ * NM_FORMAT: a file is malformed */
 NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const char *folder,
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
 /* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end
- * the others and is shown in the table, with its exit code in nm_compared_run. NM_INTERRUPTED after
- * nm_comparison_stop: the runs have stopped, each with a checkpoint, and the same calls continue them bitwise
- * identically. The error of the first run if none has a result; NM_IO, NM_FORMAT: a log that cannot be read
- * (the table exists in both cases). NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost. */
+ * the others and is shown in the table, with its exit code in nm_compared_run. If no run has a result, the
+ * error is the one of the first run. The table exists then, and after NM_IO and NM_FORMAT.
+ *
+ * NM_INTERRUPTED: nm_comparison_stop was called; the runs have stopped, each with a checkpoint, and the same
+ *     calls continue them bitwise identically
+ * NM_IO: a log cannot be read
+ * NM_FORMAT: a log is malformed
+ * NM_USAGE: SIGCHLD is ignored, so that exit codes would be lost */
 NM_API nm_status nm_comparison_run(nm_comparison *comparison, nm_error *err);
 /* Requests the end of nm_comparison_run: running processes are interrupted. May be called from a function of
  * the events, another thread or a signal handler. */
@@ -173,8 +183,8 @@ NM_API const char *nm_comparison_text(nm_comparison *comparison, const char *for
 /* The grid points with validation losses, and scores with compare.score_grid; "" without a grid, and as
  * "json", whose table has them. Known from the event `trained` on. */
 NM_API const char *nm_comparison_grid_text(nm_comparison *comparison, const char *format);
-/* Whether all grid points are scored: compare.score_grid, of a comparison that was opened from its results
- * that of its runs. */
+/* Whether all grid points are scored: compare.score_grid, as in the runs if the comparison was opened from
+ * its results. */
 NM_API bool nm_comparison_scores_grid(const nm_comparison *comparison);
 
 /* The folder of the run folders. And the number of runs that train in parallel. */

@@ -44,21 +44,21 @@ typedef struct nm_norm_site {
     nm_norm_site_kind kind;
 } nm_norm_site;
 
-/* Creates a layer of type `type` ("layer", "power", ...). settings: "key=value key=value" of the options of
- * [norm.TYPE], or NULL. The layer owns its parameters, gradients and state; the backend must outlive it. Free
- * with nm_norm_free. NM_USAGE: unknown type, option or value, or a width that the groups do not divide;
- * NM_MEMORY. */
+/* Creates a layer of type `type` ("layer", "power", ...); free it with nm_norm_free before the backend.
+ * settings: options of [norm.TYPE], "key=value key=value", or NULL. It owns parameters, gradients and state.
+ * NM_USAGE: unknown type, option or value, or a width that the groups do not divide
+ * NM_MEMORY */
 NM_API nm_status nm_norm_create(nm_norm **norm, nm_backend *backend, const char *type, const char *settings,
                                 const nm_norm_site *site, nm_error *err);
 NM_API void nm_norm_free(nm_norm *norm); /* NULL: nothing happens */
 
-/* Training: y = norm(x); updates the running state of the forward pass. x, y: [rows, width] in the backend's
- * type, contiguous; both must stay valid and unchanged until nm_norm_backward. Memory grows with the largest
- * batch so far. NM_USAGE: rows is below 1; NM_MEMORY. */
+/* Training: y = norm(x); updates the running state. x, y: [rows, width] in the backend's type, contiguous;
+ * keep both until nm_norm_backward. Memory grows with the largest batch so far, or NM_MEMORY.
+ * NM_USAGE: rows is below 1 */
 NM_API nm_status nm_norm_forward(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
-/* dx = gradient with respect to x of the last nm_norm_forward, including that of the penalty (RBN). Adds the
- * gradients of parameters to nm_norm_param_grad, and updates the running state of the backward pass.
- * NM_USAGE: no forward pass before; NM_MEMORY. */
+/* dx = gradient with respect to x of the last nm_norm_forward and its penalty (RBN). Adds the gradients of
+ * parameters to nm_norm_param_grad, and updates the running state of the backward pass. NM_MEMORY as above.
+ * NM_USAGE: no forward pass before */
 NM_API nm_status nm_norm_backward(nm_norm *norm, const void *dy, void *dx, nm_error *err);
 /* Inference: y = norm(x); only reads the state. Errors as nm_norm_forward. */
 NM_API nm_status nm_norm_infer(nm_norm *norm, int32_t rows, const void *x, void *y, nm_error *err);
@@ -80,8 +80,8 @@ NM_API nm_status nm_norm_pass_forward(nm_norm_pass *pass, int32_t rows, const vo
 NM_API nm_status nm_norm_pass_infer(nm_norm_pass *pass, int32_t rows, const void *x, void *y, nm_error *err);
 /* As nm_norm_backward, once or more after a forward pass; x: the values of the forward pass. penalty_grad:
  * derivative of the loss with respect to nm_norm_pass_penalty, which dx includes: 1 as in nm_norm_backward, 0
- * without the penalty. NM_UNSUPPORTED: after nm_norm_pass_infer of a layer that centers its output
- * (mabn.center_weights). */
+ * without the penalty.
+ * NM_UNSUPPORTED: after nm_norm_pass_infer of a layer that centers its output (mabn.center_weights) */
 NM_API nm_status nm_norm_pass_backward(nm_norm_pass *pass, const void *x, const void *dy, double penalty_grad,
                                        void *dx, nm_error *err);
 /* Penalty of the last nm_norm_pass_forward; 0 for types without one. */
@@ -102,9 +102,9 @@ NM_API void *nm_norm_state(nm_norm *norm, const char *name, int32_t *length);
 NM_API bool nm_norm_state_of_gradients(const nm_norm *norm, const char *name);
 /* Counters of updates by name ("iters", "num_batches_tracked"); NULL: none of that name. */
 NM_API int64_t *nm_norm_counter(nm_norm *norm, const char *name);
-
-/* Parameters, state and counters in a safetensors file. NM_IO: the file cannot be written or read; of
- * nm_norm_load NM_FORMAT: it is malformed, NM_MISMATCH: it has another type, width or length of a vector. */
+/* Parameters, state and counters in a safetensors file. NM_IO: the file cannot be written or read
+ * NM_FORMAT: nm_norm_load finds it malformed
+ * NM_MISMATCH: nm_norm_load finds another type, width or length of a vector */
 NM_API nm_status nm_norm_save(const nm_norm *norm, const char *path, nm_error *err);
 NM_API nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err);
 

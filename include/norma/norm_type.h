@@ -31,7 +31,7 @@ typedef struct nm_norm_vector { /* one parameter or running vector */
 
 /* How the statistics of several shards of n_i rows are combined:
  *     mean        sum(n_i m_i) / sum(n_i)
- *     variance    that of the combined rows; the mean is the preceding statistic
+ *     variance    over the combined rows; the mean is the preceding statistic
  *     sum         sum(s_i) */
 typedef enum nm_norm_combination {
     NM_STATISTIC_MEAN,
@@ -73,11 +73,11 @@ typedef struct nm_norm_published { /* a vector that instruments find by name */
 
 typedef struct nm_norm_call nm_norm_call;
 
-/* Combines statistics of a call with those of the same call of the other shards of an update (norm.statistics
+/* Combines statistics of a call with the ones of the same call of other shards of an update (norm.statistics
  * = update). */
 typedef struct nm_norm_joiner {
     bool failed; /* set by a join that failed */
-    /* Replaces vectors[i], device, [width], over call->x.rows rows, by the combination of those of all
+    /* Replaces vectors[i], device, [width], over call->x.rows rows, by the combination of the vectors of all
      * shards, and sets call->joined_rows and n_targets. After a failure the vectors are unchanged and the
      * pass ends with an error. */
     void (*join)(struct nm_norm_joiner *joiner, nm_norm_call *call, int n, void *const *vectors,
@@ -107,7 +107,7 @@ struct nm_norm_call { /* one forward pass of a layer and its backward pass */
     double grad_scale; /* loss scale, a factor of dy; gradients of penalties must have it too */
     /* The pass repeats an earlier one (activation checkpointing): statistics are not collected again. */
     bool recomputed;
-    nm_norm_joiner *joiner; /* NULL: statistics are those of this call */
+    nm_norm_joiner *joiner; /* NULL: statistics are over the rows of this call */
     double joined_rows;     /* of all shards, set by the joiner; 0: none, see nm_norm_rows */
     int64_t update;         /* number of this update, from 1; set by the train of types that count updates */
     double *penalty;        /* device double, set by train of types with NM_HAS_PENALTY; NULL otherwise */
@@ -184,7 +184,7 @@ typedef struct nm_norm_config {
     const char *at; /* norms of single sites, see nn/norm_assignment.h */
     nm_norm_statistics statistics;
     nm_norm_state_mode state;
-    int64_t groups; /* 0: that of the site */
+    int64_t groups; /* 0: as in the site */
 } nm_norm_config;
 
 /* Registers the section [norm], and [norm.NAME] of every type. */
@@ -198,9 +198,9 @@ NM_API nm_status nm_norm_prepare(nm_norm *norm, const char *type, const void *co
 /* Writes the initial values of parameters and state, and zeroes the counters. */
 NM_API void nm_norm_initialize(nm_norm *norm, nm_backend *backend);
 /* Updates running state and counters from the statistics of the micro-batches since the last call; without
- * any, nothing changes. train and backward only read the state. grad_scale: that of the calls. */
+ * any, nothing changes. train and backward only read the state. grad_scale: as in calls. */
 NM_API void nm_norm_update_state(nm_norm *norm, nm_backend *backend, double grad_scale);
-/* Combines statistics of earlier micro-batches, collected over `rows` rows each, with those of the norm, as
+/* Combines statistics of earlier micro-batches, collected over `rows` rows each, with the norm's, as
  * if the earlier micro-batches had been collected before. earlier: device, [n_statistics][width];
  * overwritten. */
 NM_API void nm_norm_add_statistics(nm_norm *norm, nm_backend *backend, void *const *earlier,

@@ -96,21 +96,21 @@ NM_API void *nm_options_add(nm_options *options, const char *section, const nm_o
 /* Registers rules, an array that ends with {0}; it must outlive options. Rules whose option or condition is
  * not registered are ignored. */
 NM_API void nm_options_add_rules(nm_options *options, const nm_option_rule *rules);
-/* Checks the registered rules. NM_USAGE with the reason if an option that has no effect was set on the
- * command line. *warning: one message, heap, about all other such options, which files, profiles and presets
- * set to another value than the default. It is NULL if there are none, or if the values are from
- * nm_options_read_saved: the warning was given before they were saved. Values that turn an option off (0,
- * false, none, empty) and the choices "line" and "keep" are always accepted. */
+/* Checks the registered rules. *warning: one message, heap, about options without effect that files, profiles
+ * and presets set; NULL if there are none, or if the values are from nm_options_read_saved, which had the
+ * warning before. Values that turn an option off (0, false, none, empty), "line" and "keep" are always
+ * accepted.
+ * NM_USAGE: an option that has no effect was set on the command line; the message has the reason */
 NM_API nm_status nm_options_check(const nm_options *options, char **warning, nm_error *err);
 /* The struct of a section, or NULL. */
 NM_API void *nm_options_find(const nm_options *options, const char *section);
 
-/* Sets "section.key". NM_USAGE: an unknown name, with the most similar one in the message, or an invalid
- * value. */
+/* Sets "section.key".
+ * NM_USAGE: an invalid value, or an unknown name; the message has the most similar one */
 NM_API nm_status nm_options_set(nm_options *options, const char *path, const char *value, nm_origin origin,
                                 nm_error *err);
 /* Reads an INI file; a line `include = other.ini` at its top (before any section) reads that one first,
- * relative to the file. NM_IO: a file cannot be read; NM_USAGE or NM_FORMAT with file and line. */
+ * relative to the file. Errors: NM_IO; NM_USAGE and NM_FORMAT, with file and line in the message. */
 NM_API nm_status nm_options_read(nm_options *options, const char *path, nm_error *err);
 /* Reads the file and applies its section [profile.NAME], which holds full names ("train.epochs = 3") and
  * takes precedence over the other settings of all files that are read. profile "": none. NM_USAGE when no
@@ -121,13 +121,13 @@ NM_API nm_status nm_options_read_profile(nm_options *options, const char *path, 
  * functions skip them. */
 NM_API bool nm_options_has_sizes(const nm_options *options);
 /* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [size.N] with
- * N >= size, size being that of the training data. Of several values of an option the last one wins. */
+ * N >= size, size being the size of the training data. Of several values of an option the last one wins. */
 NM_API nm_status nm_options_read_sizes(nm_options *options, const char *name, const char *text, int64_t size,
                                        nm_error *err);
 /* Reads the INI text or, if text is NULL, the file of this name again and applies its sections [tune], which
  * hold full names and which other reading functions skip. */
 NM_API nm_status nm_options_read_tune(nm_options *options, const char *name, const char *text, nm_error *err);
-/* *value: that of one option in an INI file, heap, or NULL if the file does not set it. The rest of the file
+/* *value: value of one option in an INI file, heap; NULL if the file does not set it. The rest of the file
  * is not checked. For options that determine which sections are registered. NM_IO: the file cannot be
  * read. */
 NM_API nm_status nm_options_peek(const char *path, const char *option, char **value, nm_error *err);

@@ -1,6 +1,6 @@
 /* Data folders for training from raw text: tokenization, filters, BPE or SentencePiece, dictionaries and ids,
  * as norma prepare writes them. The files are described in docs/formats.md, and are bitwise identical to
- * those of the program. examples/prepare.c is a complete program. */
+ * the same as with the program. examples/prepare.c is a complete program. */
 #ifndef NORMA_PREPARE_H
 #define NORMA_PREPARE_H
 
@@ -30,20 +30,23 @@ typedef struct nm_prepare_events {
 
 /* Prepares a data folder. settings: the path of an INI file with a section [prepare], such as data.ini of a
  * data folder, or its text if that contains a line break; or NULL. options: alternating names and values that
- * end with NULL, or NULL. They take precedence over settings. Names are those of `norma prepare --help`, with
- * or without "prepare.":
+ * end with NULL, or NULL. They take precedence over settings. Names: see `norma prepare --help`; the prefix
+ * "prepare." may be omitted:
  *     const char *const options[] = {"train", "corpus/train", "valid", "corpus/valid", "source_lang", "de",
  *                                    "target_lang", "en", "output", "data/de-en", "bpe_merges", "8000",
  *                                    NULL};
  * *prepared is set on success only; free it with nm_prepared_free. prepared may be NULL.
  *
  * A folder that exists is replaced as a whole, after everything has been computed: after an error or an
- * interruption its files are as before.
+ * interruption its files are as before. err may be NULL.
  *
- * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output;
- * NM_FORMAT with file, line and byte: text that is not UTF-8; NM_MISMATCH: sides with different numbers of
- * lines, filters that leave nothing; NM_IO: a file cannot be read or written, or another process is writing
- * the folder; NM_UNSUPPORTED: spm_train is missing; NM_INTERRUPTED; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, options that exclude each other, the folder of a run as output
+ * NM_FORMAT: text that is not UTF-8; the message has file, line and byte
+ * NM_MISMATCH: sides with different numbers of lines, filters that leave nothing
+ * NM_IO: a file cannot be read or written, or another process is writing the folder
+ * NM_UNSUPPORTED: spm_train is missing
+ * NM_INTERRUPTED
+ * NM_MEMORY */
 NM_API nm_status nm_prepare_folder(nm_prepared **prepared, const char *settings, const char *const *options,
                                    const nm_prepare_events *events, nm_error *err);
 /* NULL is accepted. */

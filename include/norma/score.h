@@ -24,8 +24,8 @@ extern "C" {
 typedef struct nm_scorer nm_scorer;
 typedef struct nm_scores nm_scores; /* of one system on one test set */
 
-/* metric: a name of the list above. options: alternating names and values that end with NULL, or NULL. Names
- * are those of `norma score --help`, with or without "score.":
+/* metric: a name of the list above. options: alternating names and values that end with NULL, or NULL. Names:
+ * see `norma score --help`; the prefix "score." may be omitted:
  *     metric_variant       "sacrebleu" (default: detokenized text) or "multi-bleu" (tokens between spaces)
  *                          (bleu)
  *     tokenize             13a (default), intl, zh, char, none, ja-mecab, ko-mecab or spm (bleu, sacrebleu)
@@ -37,36 +37,41 @@ typedef struct nm_scores nm_scores; /* of one system on one test set */
  *     char_order, word_order, beta                                        (chrf)
  *     ter_normalized, ter_no_punctuation, ter_asian, ter_case_sensitive   (ter)
  *     sentence             "true": BLEU of single segments without the orders that the segment does not have,
- *                          as sacreBLEU's
- *                          sentence score
+ *                          as sacreBLEU's sentence score
  *     bootstrap            number of resamples of intervals and tests; 1000; 0: none
  *     seed                 random seed of the bootstrap
  *     centered             "true": test with centered differences, as the Moses script
+ * err may be NULL.
  *
- * NM_USAGE: an unknown metric, option or value, an option of another metric, NULL; NM_IO, NM_FORMAT: the
- * model of a tokenizer; NM_UNSUPPORTED with the packages to install: MeCab is missing. err may be NULL. */
+ * NM_USAGE: an unknown metric, option or value, an option of another metric, NULL
+ * NM_IO: the tokenizer's model cannot be read
+ * NM_FORMAT: the tokenizer's model is malformed
+ * NM_UNSUPPORTED: MeCab is missing; the message has the packages to install */
 NM_API nm_status nm_scorer_open(nm_scorer **scorer, const char *metric, const char *const *options,
                                 nm_error *err);
 /* No call may be in progress. Scores remain valid. NULL is accepted. */
 NM_API void nm_scorer_close(nm_scorer *scorer);
 
-/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user)
- * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
- * A thread removes its function before it ends. */
+/* As nm_translator_set_proceed (norma/translator.h). */
 NM_API void nm_scorer_set_proceed(nm_scorer *scorer, bool (*proceed)(void *user), void *user);
 
 /* Scores n segments, UTF-8; a newline after a segment is ignored. references [n_references, n]: all segments
- * of the first reference, then those of the second. *scores is set on success only; free it with
+ * of the first reference, then all of the second. *scores is set on success only; free it with
  * nm_scores_free.
  *
- * NM_FORMAT with the index of the segment (from 0): not UTF-8, a line break within it, something that is not
- * a tag; NM_MISMATCH: a sentence with another number of tags than its reference; NM_USAGE: NULL, n or
- * n_references is 0, or several references for accuracy or f1; NM_INTERRUPTED. */
+ * NM_FORMAT: not UTF-8, a line break within it, something that is not a tag; the message has the index of the
+ *     segment (from 0)
+ * NM_MISMATCH: a sentence with another number of tags than its reference
+ * NM_USAGE: NULL, n or n_references is 0, or several references for accuracy or f1
+ * NM_INTERRUPTED */
 NM_API nm_status nm_scorer_run(nm_scorer *scorer, const char *const *hypotheses, size_t n,
                                const char *const *references, size_t n_references, nm_scores **scores,
                                nm_error *err);
-/* The same for files with one segment per line, which are read as streams; "-" is standard input. NM_IO: a
- * file cannot be read; NM_FORMAT with file and line; NM_MISMATCH: files with different numbers of lines. */
+/* The same for files with one segment per line, which are read as streams; "-" is standard input.
+ *
+ * NM_IO: a file cannot be read
+ * NM_FORMAT: not UTF-8; the message has file and line
+ * NM_MISMATCH: files with different numbers of lines */
 NM_API nm_status nm_scorer_run_files(nm_scorer *scorer, const char *hypothesis, const char *const *references,
                                      size_t n_references, nm_scores **scores, nm_error *err);
 /* NULL is accepted. */
@@ -104,8 +109,11 @@ NM_API void nm_scores_set_proceed(nm_scores *scores, bool (*proceed)(void *user)
 /* Bootstrap interval over the segments; false if bootstrap = 0, or if the call was interrupted. */
 NM_API bool nm_scores_interval(const nm_scores *scores, nm_interval *interval);
 /* Paired bootstrap test of two systems that were scored with the same metric, options and references, by one
- * or two scorers. NM_USAGE: NULL, other metrics or options, or bootstrap = 0; NM_MISMATCH: references with
- * another number of segments or another text; NM_INTERRUPTED. */
+ * or two scorers.
+ *
+ * NM_USAGE: NULL, other metrics or options, or bootstrap = 0
+ * NM_MISMATCH: references with another number of segments or another text
+ * NM_INTERRUPTED */
 NM_API nm_status nm_scores_compare(const nm_scores *a, const nm_scores *b, nm_paired *paired, nm_error *err);
 
 #ifdef __cplusplus

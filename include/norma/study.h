@@ -25,7 +25,7 @@ typedef struct nm_study nm_study;
     F(text, type, "`run`")                                                                                   \
     F(text, phase, "`speed`, `rates`, `select` or `confirm`; `compare` in a comparison")                     \
     F(text, variant, "Name of the variant")                                                                  \
-    F(real, lr, "Learning rate; null: that of the recipe")                                                   \
+    F(real, lr, "Learning rate; null: as in the recipe")                                                     \
     F(int, seed, "Random seed")                                                                              \
     F(int, updates, "Number of updates after which the run ends")                                            \
     F(text, folder, "Run folder, relative to the folder of queue.jsonl")                                     \
@@ -112,23 +112,28 @@ typedef struct nm_study_events {
     void (*message)(void *user, const char *text); /* one line; warnings as "warning: ..." */
 } nm_study_events;
 
-/* Opens a study. program, recipe, options: as in nm_comparison_open; options are those of [study] with or
- * without "study.", and of norma train for all runs: "budget" (seconds, or "90m", "2h"), "norms", "delta",
- * "folder", "data.folder". events: copied; may be NULL.
- * NM_USAGE: an unknown option or value, no test set, another study in the folder; NM_IO: a file cannot be
- * read or written; NM_FORMAT: a file is malformed; NM_MISMATCH: the folder has a study with other options. */
+/* Opens a study. program, recipe, options: as in nm_comparison_open; options belong to [study], whose prefix
+ * "study." may be omitted, or to norma train for all runs: "budget" (seconds, or "90m", "2h"), "norms",
+ * "delta", "folder", "data.folder". events: copied; may be NULL.
+ *
+ * NM_USAGE: an unknown option or value, no test set, another study in the folder
+ * NM_IO: a file cannot be read or written
+ * NM_FORMAT: a file is malformed
+ * NM_MISMATCH: the folder has a study with other options */
 NM_API nm_status nm_study_open(nm_study **study, const char *program, const char *recipe,
                                const char *const *options, const nm_study_events *events, nm_error *err);
 /* Measures the speed of each variant on a few updates, which takes a minute or so, and plans the study.
- * NM_USAGE: the budget is too small; the message has a sufficient one. NM_INTERRUPTED: after
- * nm_study_stop. */
+ *
+ * NM_USAGE: the budget is too small; the message has a sufficient one
+ * NM_INTERRUPTED: after nm_study_stop */
 NM_API nm_status nm_study_plan(nm_study *study, nm_error *err);
 /* The parts of the plan. false: there is no such index. */
 NM_API bool nm_study_get_part(const nm_study *study, size_t index, nm_plan_part *out);
 /* The runs so far, in the order in which they were planned. false: there is no such index. */
 NM_API bool nm_study_get_run(const nm_study *study, size_t index, nm_planned_run *out);
 /* Runs the study, after nm_study_plan, and writes answer.json, answer.md and winner.ini.
- * NM_INTERRUPTED: after nm_study_stop; the same calls continue. */
+ *
+ * NM_INTERRUPTED: after nm_study_stop; the same calls continue */
 NM_API nm_status nm_study_run(nm_study *study, nm_error *err);
 /* The answer, and its variants from the best to the worst. false: there is none, or no such index. */
 NM_API bool nm_study_get_answer(const nm_study *study, nm_study_answer *out);

@@ -17,29 +17,26 @@ typedef struct nm_tagger nm_tagger;
 typedef struct nm_tagged nm_tagged; /* the sentences of one call */
 
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. options:
- * alternating names and values that end with NULL, or NULL: tag.scheme (auto: that of the model's training
- * file; bio, iob1, bioes, bmeso, bilou, io) and those of [device], see norma/translator.h.
+ * alternating names and values that end with NULL, or NULL: tag.scheme (auto: as in the model's training
+ * file; bio, iob1, bioes, bmeso, bilou, io) and options of [device], see norma/translator.h. err may be NULL.
  *
- * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed;
- * NM_UNSUPPORTED: a model of another task; NM_MISMATCH: tag.scheme has spans and the tags of the model are
- * classes, or the reverse; NM_MEMORY. err may be NULL. */
+ * NM_USAGE: unknown option or value, or NULL
+ * NM_IO: the file cannot be read
+ * NM_FORMAT: it is malformed
+ * NM_UNSUPPORTED: a model of another task
+ * NM_MISMATCH: tag.scheme has spans and the tags of the model are classes, or the reverse
+ * NM_MEMORY */
 NM_API nm_status nm_tagger_open(nm_tagger **tagger, const char *path, const char *const *options,
                                 nm_error *err);
 /* No call may be in progress. Results remain valid. NULL is accepted. */
 NM_API void nm_tagger_close(nm_tagger *tagger);
 
-/* The value of an option of the model as text, such as "model.norm", with the changes of `options`; NULL:
- * there is no such option. And a warning about the device, such as fewer threads than requested; NULL: none.
- * Valid until nm_tagger_close. */
+/* As nm_translator_option and nm_translator_warning; valid until nm_tagger_close. */
 NM_API const char *nm_tagger_option(const nm_tagger *tagger, const char *name);
 NM_API const char *nm_tagger_warning(const nm_tagger *tagger);
 
-/* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later
- * calls are not affected. May be called from another thread or a signal handler. NULL is accepted. */
+/* As nm_translator_stop and nm_translator_set_proceed (norma/translator.h). */
 NM_API void nm_tagger_stop(nm_tagger *tagger);
-/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user)
- * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
- * A thread removes its function before it ends. */
 NM_API void nm_tagger_set_proceed(nm_tagger *tagger, bool (*proceed)(void *user), void *user);
 
 /* Tagging scheme of the model's training file, such as "bio", or "none" for classes without spans. Models of
@@ -51,12 +48,15 @@ NM_API const char *nm_tagger_file_scheme(const nm_tagger *tagger);
 NM_API size_t nm_tagger_n_tags(const nm_tagger *tagger);
 NM_API const char *nm_tagger_tag(const nm_tagger *tagger, size_t index);
 
-/* Tags n sentences of tokens, UTF-8. tokens: those of all sentences, one after another; lengths [n]: their
- * numbers. *tagged is set on success only; free it with nm_tagged_free.
+/* Tags n sentences of tokens, UTF-8. tokens: of all sentences, one after another; lengths [n]: their numbers.
+ * *tagged is set on success only; free it with nm_tagged_free.
  *
- * NM_FORMAT with the index of the token (from 0): not UTF-8, empty, or with a line break; NM_FORMAT: a
- * sentence of more than 65536 tokens; NM_USAGE: NULL; NM_DIVERGED: the model's logits are not finite;
- * NM_INTERRUPTED; NM_MEMORY. */
+ * NM_FORMAT: not UTF-8, empty, or with a line break; the message has the index of the token (from 0)
+ * NM_FORMAT: a sentence of more than 65536 tokens
+ * NM_USAGE: an argument is NULL
+ * NM_DIVERGED: the model's logits are not finite
+ * NM_INTERRUPTED
+ * NM_MEMORY */
 NM_API nm_status nm_tagger_run(nm_tagger *tagger, const char *const *tokens, const size_t *lengths, size_t n,
                                nm_tagged **tagged, nm_error *err);
 /* NULL is accepted. */

@@ -1,6 +1,7 @@
 /* Training of models from recipes: progress and validations as callbacks, a request to stop, and resuming.
  * `norma train` is a program over this header: a run folder has the files of docs/formats.md, and its tensors
- * are those of the program with the same recipe and options. examples/train.c is a complete program. */
+ * are identical to those that the program writes with the same recipe and options. examples/train.c is a
+ * complete program. */
 #ifndef NORMA_TRAIN_H
 #define NORMA_TRAIN_H
 
@@ -14,7 +15,7 @@ extern "C" {
 typedef struct nm_training nm_training;
 
 /* After every update. Losses are means in nats per target token (or per example, for classification and
- * tagging); those of the log are means since its previous record. */
+ * tagging); in the log they are means since the previous record. */
 #define NM_TRAINING_PROGRESS(F)                                                                              \
     F(int, update, "Number of finished updates")                                                             \
     F(int, updates, "Planned number of updates; 0 if unknown", "")                                           \
@@ -74,26 +75,30 @@ typedef enum nm_training_resume {
     /* the value of the option run.resume; by default NM_USAGE if the folder contains a run */
     NM_TRAINING_NEW,
     NM_TRAINING_RESUME,           /* continue with the configuration of the run; see `norma train --help` */
-    NM_TRAINING_RESUME_OVERRIDING /* options that differ from those of the run replace them */
+    NM_TRAINING_RESUME_OVERRIDING /* options replace the options of the run */
 } nm_training_resume;
 
 /* Opens the data, builds the model, creates and locks the run folder. recipe: the path of an INI file, or its
  * text if that contains a line break. folder: of the run; NULL: the option run.folder, or else "runs/NAME" or
  * "runs/NAME-PROFILE" with the name of the recipe's file. options: alternating names and values that end with
  * NULL, or NULL; full names such as "train.updates", which take precedence over the recipe, and
- * "run.profile". events: copied, but not `command`; may be NULL. Relative paths are those of the working
- * directory, which must not change until nm_training_close.
+ * "run.profile". events: copied, but not `command`; may be NULL. Relative paths start in the working
+ * directory, which must not change until nm_training_close. err may be NULL.
  *
- * NM_USAGE: unknown option or value, NULL, a folder with a run, or a data folder; NM_IO, NM_FORMAT: a file
- * cannot be read or is malformed; NM_MISMATCH: a checkpoint of another configuration; NM_MEMORY. err may be
- * NULL. */
+ * NM_USAGE: unknown option or value, NULL, a folder with a run, or a data folder
+ * NM_IO: a file cannot be read
+ * NM_FORMAT: a file is malformed
+ * NM_MISMATCH: a checkpoint of another configuration
+ * NM_MEMORY */
 NM_API nm_status nm_training_open(nm_training **training, const char *recipe, const char *folder,
                                   const char *const *options, nm_training_resume resume,
                                   const nm_training_events *events, nm_error *err);
 /* Trains until a limit of [train] or schedule.min_lr is reached; the model is FOLDER/best.safetensors, or
- * last.safetensors without validation data. NM_INTERRUPTED after nm_training_stop, with a checkpoint from
- * which NM_TRAINING_RESUME continues bitwise identically; NM_DIVERGED: the loss is not finite or exceeds the
- * divergence threshold. */
+ * last.safetensors without validation data.
+ *
+ * NM_INTERRUPTED: nm_training_stop was called; there is a checkpoint from which NM_TRAINING_RESUME continues
+ *     bitwise identically
+ * NM_DIVERGED: the loss is not finite or exceeds the divergence threshold */
 NM_API nm_status nm_training_run(nm_training *training, nm_error *err);
 /* Requests the end of nm_training_run after the current update, or during a validation, which a resumed
  * training then repeats (with several processes, its loss may end early, its score not). Later calls of

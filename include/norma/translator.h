@@ -19,18 +19,21 @@ typedef struct nm_translations nm_translations; /* of the texts of one call */
 /* Opens a model file or a run folder, of which the best model is used, or else the last one. Several paths,
  * comma-separated, form an ensemble: the probabilities of the models are averaged.
  *
- * options: alternating names and values that end with NULL, or NULL. Names are those of `norma translate
- * --help`: options of [decode] and [device], translate.input_format, translate.output_format,
- * translate.shortlist and translate.alignment with their options. The section may be omitted:
+ * options: alternating names and values that end with NULL, or NULL. Names: see `norma translate --help`:
+ * options of [decode] and [device], translate.input_format, translate.output_format, translate.shortlist and
+ * translate.alignment with their options. The section may be omitted:
  *     const char *const options[] = {"beam", "4", "nbest", "2", "device.threads", "1", NULL};
  * Options of the search that are not set have the values of the (first) model file.
  *
  * device.threads is the number of threads of one call; 0: one per core. A program that calls from many
- * threads sets it to 1.
+ * threads sets it to 1. err may be NULL.
  *
- * NM_USAGE: unknown option or value, NULL; NM_IO, NM_FORMAT: the file cannot be read or is malformed;
- * NM_UNSUPPORTED: a model of another task; NM_MISMATCH: models with different dictionaries; NM_MEMORY. err
- * may be NULL. */
+ * NM_USAGE: unknown option or value, or NULL
+ * NM_IO: the file cannot be read
+ * NM_FORMAT: it is malformed
+ * NM_UNSUPPORTED: a model of another task
+ * NM_MISMATCH: models with different dictionaries
+ * NM_MEMORY */
 NM_API nm_status nm_translator_open(nm_translator **translator, const char *path, const char *const *options,
                                     nm_error *err);
 /* No call may be in progress. Translations remain valid. NULL is accepted. */
@@ -45,9 +48,9 @@ NM_API const char *nm_translator_warning(const nm_translator *translator);
 /* Ends the calls in progress: they return NM_INTERRUPTED, after at most the current step of a batch. Later
  * calls are not affected. May be called from another thread or a signal handler. NULL is accepted. */
 NM_API void nm_translator_stop(nm_translator *translator);
-/* Sets a function that decides whether later calls of this thread continue. Such a call calls proceed(user)
- * about every 20 ms, in this thread, and ends with NM_INTERRUPTED if the result is false. proceed NULL: none.
- * A thread removes its function before it ends. */
+/* Registers a callback that is polled about every 20 ms during later calls of this thread, in this thread: if
+ * proceed(user) returns false, the call ends with NM_INTERRUPTED. Pass NULL to unregister it before the
+ * thread ends. */
 NM_API void nm_translator_set_proceed(nm_translator *translator, bool (*proceed)(void *user), void *user);
 
 /* Maximum number of source tokens of a text, including the EOS token; 0 for NULL. */
@@ -58,9 +61,13 @@ NM_API int32_t nm_translator_nbest(const nm_translator *translator);
 /* Translates n texts, UTF-8, one sentence each; a newline after a text is ignored. *translations is set on
  * success only; free it with nm_translations_free. A batch of many texts is faster than many calls.
  *
- * NM_FORMAT with the index of the text (from 0): not UTF-8, or a line break within a text; NM_USAGE: NULL;
- * NM_DIVERGED: the model's probabilities are not finite; NM_INTERRUPTED; NM_MEMORY. Texts that are too long
- * are no error: they have no translation. */
+ * Texts that are too long are no error: they have no translation.
+ *
+ * NM_FORMAT: not UTF-8, or a line break within a text; the message has the index of the text (from 0)
+ * NM_USAGE: an argument is NULL
+ * NM_DIVERGED: the model's probabilities are not finite
+ * NM_INTERRUPTED
+ * NM_MEMORY */
 NM_API nm_status nm_translator_run(nm_translator *translator, const char *const *texts, size_t n,
                                    nm_translations **translations, nm_error *err);
 /* The same with the beginning of each translation given: prefixes[i] of texts[i], UTF-8, whole words,
@@ -72,9 +79,10 @@ NM_API nm_status nm_translator_run_prefixes(nm_translator *translator, const cha
 /* Lexically constrained translation (Post and Vilar 2018, Hu et al. 2019): every translation of text i
  * contains the phrases of constraints[i], which are separated by tabs, at most 64, in the format of
  * translate.output_format. "": no phrase. prefixes: as above, or NULL. A text has no translation if the
- * phrases do not fit into the model's positions. NM_USAGE: more phrases, or a search other than fairseq's
- * beam search without groups; NM_MISMATCH: a phrase with characters that the model cannot produce. Further
- * errors as nm_translator_run. */
+ * phrases do not fit into the model's positions. Further errors as nm_translator_run.
+ *
+ * NM_USAGE: more phrases, or a search other than fairseq's beam search without groups
+ * NM_MISMATCH: a phrase with characters that the model cannot produce */
 NM_API nm_status nm_translator_run_constraints(nm_translator *translator, const char *const *texts,
                                                const char *const *prefixes, const char *const *constraints,
                                                size_t n, nm_translations **translations, nm_error *err);
@@ -125,8 +133,8 @@ typedef struct nm_translation_word {
 
 /* The words of a translation, if the translator was opened with translate.alignment = true: their number, and
  * the array. The attention is the cross-attention of decoder layer translate.alignment_layer (0: the
- * penultimate one) in the steps that predict the tokens. It is that of translate.alignment_head, or by
- * default the mean of all heads; with guided alignment, the default is the trained head. The attention of a
+ * penultimate one) in the steps that predict the tokens. It is taken from translate.alignment_head, or by
+ * default averaged over all heads; with guided alignment, the default is the trained head. The attention of a
  * word is the sum over its tokens (Garg et al. 2019, section 4.1). The words of the source text are separated
  * by whitespace, too. */
 NM_API size_t nm_translations_n_words(const nm_translations *translations, size_t text, size_t rank);
