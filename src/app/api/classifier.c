@@ -92,27 +92,7 @@ void nm_classifier_close(nm_classifier *self)
     free(self);
 }
 
-const char *nm_classifier_option(const nm_classifier *self, const char *name)
-{
-    return self ? nm_inference_option(&self->inference, name) : NULL;
-}
-
-const char *nm_classifier_warning(const nm_classifier *self)
-{
-    return self ? nm_inference_warning(&self->inference) : NULL;
-}
-
-void nm_classifier_stop(nm_classifier *self)
-{
-    if (self)
-        nm_call_requests_stop(&self->inference.calls);
-}
-
-void nm_classifier_set_proceed(nm_classifier *self, bool (*proceed)(void *user), void *user)
-{
-    if (self)
-        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
-}
+NM_INFERENCE_FUNCTIONS(nm_classifier)
 
 size_t nm_classifier_n_classes(const nm_classifier *self)
 {

@@ -50,27 +50,7 @@ void nm_image_classifier_close(nm_image_classifier *self)
     free(self);
 }
 
-const char *nm_image_classifier_option(const nm_image_classifier *self, const char *name)
-{
-    return self ? nm_inference_option(&self->inference, name) : NULL;
-}
-
-const char *nm_image_classifier_warning(const nm_image_classifier *self)
-{
-    return self ? nm_inference_warning(&self->inference) : NULL;
-}
-
-void nm_image_classifier_stop(nm_image_classifier *self)
-{
-    if (self)
-        nm_call_requests_stop(&self->inference.calls);
-}
-
-void nm_image_classifier_set_proceed(nm_image_classifier *self, bool (*proceed)(void *user), void *user)
-{
-    if (self)
-        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
-}
+NM_INFERENCE_FUNCTIONS(nm_image_classifier)
 
 size_t nm_image_classifier_n_classes(const nm_image_classifier *self)
 {

@@ -37,6 +37,27 @@ const char *nm_inference_option(const nm_inference *inference, const char *name)
 /* A warning about the device, or NULL. */
 const char *nm_inference_warning(const nm_inference *inference);
 
+/* The functions HANDLE_option, _warning, _stop and _set_proceed of a handle with the member `inference`. */
+#define NM_INFERENCE_FUNCTIONS(handle)                                                                       \
+    const char *handle##_option(const handle *self, const char *name)                                        \
+    {                                                                                                        \
+        return self ? nm_inference_option(&self->inference, name) : NULL;                                    \
+    }                                                                                                        \
+    const char *handle##_warning(const handle *self)                                                         \
+    {                                                                                                        \
+        return self ? nm_inference_warning(&self->inference) : NULL;                                         \
+    }                                                                                                        \
+    void handle##_stop(handle *self)                                                                         \
+    {                                                                                                        \
+        if (self)                                                                                            \
+            nm_call_requests_stop(&self->inference.calls);                                                   \
+    }                                                                                                        \
+    void handle##_set_proceed(handle *self, bool (*proceed)(void *user), void *user)                         \
+    {                                                                                                        \
+        if (self)                                                                                            \
+            nm_call_requests_set_proceed(&self->inference.calls, proceed, user);                             \
+    }
+
 /* Sets options. settings: alternating names, as for nm_option_path, and values, ends with NULL, or NULL.
  * NM_USAGE for an unknown name or an invalid or missing value. */
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,

@@ -168,27 +168,7 @@ void nm_language_model_close(nm_language_model *self)
     free(self);
 }
 
-const char *nm_language_model_option(const nm_language_model *self, const char *name)
-{
-    return self ? nm_inference_option(&self->inference, name) : NULL;
-}
-
-const char *nm_language_model_warning(const nm_language_model *self)
-{
-    return self ? nm_inference_warning(&self->inference) : NULL;
-}
-
-void nm_language_model_stop(nm_language_model *self)
-{
-    if (self)
-        nm_call_requests_stop(&self->inference.calls);
-}
-
-void nm_language_model_set_proceed(nm_language_model *self, bool (*proceed)(void *user), void *user)
-{
-    if (self)
-        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
-}
+NM_INFERENCE_FUNCTIONS(nm_language_model)
 
 static nm_status acquire_workspace(nm_language_model *self, workspace **w, nm_error *err)
 {

@@ -127,27 +127,7 @@ void nm_tagger_close(nm_tagger *self)
     free(self);
 }
 
-const char *nm_tagger_option(const nm_tagger *self, const char *name)
-{
-    return self ? nm_inference_option(&self->inference, name) : NULL;
-}
-
-const char *nm_tagger_warning(const nm_tagger *self)
-{
-    return self ? nm_inference_warning(&self->inference) : NULL;
-}
-
-void nm_tagger_stop(nm_tagger *self)
-{
-    if (self)
-        nm_call_requests_stop(&self->inference.calls);
-}
-
-void nm_tagger_set_proceed(nm_tagger *self, bool (*proceed)(void *user), void *user)
-{
-    if (self)
-        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
-}
+NM_INFERENCE_FUNCTIONS(nm_tagger)
 
 const char *nm_tagger_file_scheme(const nm_tagger *self)
 {

@@ -259,15 +259,7 @@ void nm_translator_close(nm_translator *self)
     free(self);
 }
 
-const char *nm_translator_option(const nm_translator *self, const char *name)
-{
-    return self ? nm_inference_option(&self->inference, name) : NULL;
-}
-
-const char *nm_translator_warning(const nm_translator *self)
-{
-    return self ? nm_inference_warning(&self->inference) : NULL;
-}
+NM_INFERENCE_FUNCTIONS(nm_translator)
 
 int32_t nm_translator_max_tokens(const nm_translator *self)
 {
@@ -277,18 +269,6 @@ int32_t nm_translator_max_tokens(const nm_translator *self)
 int32_t nm_translator_nbest(const nm_translator *self)
 {
     return self ? (int32_t)self->search.nbest : 0;
-}
-
-void nm_translator_stop(nm_translator *self)
-{
-    if (self)
-        nm_call_requests_stop(&self->inference.calls);
-}
-
-void nm_translator_set_proceed(nm_translator *self, bool (*proceed)(void *user), void *user)
-{
-    if (self)
-        nm_call_requests_set_proceed(&self->inference.calls, proceed, user);
 }
 
 /* A list of texts as ids: text i has the ids begins[i] to begins[i + 1] - 1, the last one is eos; a text
