@@ -11,6 +11,7 @@
 #include "norma/classifier.h"
 #include "norma/language_model.h"
 #include "norma/tagger.h"
+#include "norma/text.h"
 #include "support/tiny_run.h"
 #include "train/trainer_private.h"
 
@@ -683,12 +684,52 @@ static void calls_can_be_stopped(void **state)
     free(many);
 }
 
+static void assert_filtered(nm_text_step step, const char *const *options, const char *line,
+                            const char *expected)
+{
+    nm_text_filter *filter;
+    const char *result;
+    nm_error err;
+    assert_int_equal(nm_text_filter_open(&filter, step, options, &err), NM_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(nm_text_filter_run(filter, line, &result, &err), NM_OK);
+        assert_string_equal(result, expected);
+    }
+    assert_int_equal(nm_text_filter_run(filter, "\xff", &result, &err), NM_FORMAT);
+    assert_int_equal(nm_text_filter_run(filter, "a\nb", &result, &err), NM_FORMAT);
+    assert_int_equal(nm_text_filter_run(filter, NULL, &result, &err), NM_USAGE);
+    nm_text_filter_close(filter);
+}
+
+static void text_filters(void **state)
+{
+    (void)state;
+    const char *const german[] = {"language", "de", "text.lowercase", "true", NULL},
+                      *const unknown[] = {"language", "xx", NULL}, *const useless[] = {"codes", "f", NULL};
+    nm_text_filter *filter = NULL;
+    nm_error err;
+    assert_filtered(NM_STEP_TOKENIZE, german, "Hallo, Welt!\n", "hallo , welt !");
+    assert_filtered(NM_STEP_TOKENIZE, NULL, "", "");
+    assert_filtered(NM_STEP_DETOKENIZE, NULL, "Hello , world !", "Hello, world!");
+    assert_filtered(NM_STEP_NORMALIZE, NULL, "\uff21\u00bd", "A1\u20442");
+    assert_int_equal(nm_text_filter_open(&filter, NM_STEP_TOKENIZE, useless, &err), NM_USAGE);
+    assert_non_null(strstr(err.text, "only subword applies BPE"));
+    assert_int_equal(nm_text_filter_open(&filter, NM_STEP_SUBWORD, NULL, &err), NM_USAGE);
+    assert_int_equal(nm_text_filter_open(&filter, NM_STEP_TOKENIZE, unknown, NULL), NM_OK);
+    assert_non_null(nm_text_filter_warning(filter));
+    nm_text_filter_close(filter);
+    nm_text_filter_close(NULL);
+    assert_int_equal(nm_shortlist_learn("/nowhere/at/all", "-", NULL, NULL, &err), NM_IO);
+    assert_int_equal(nm_shortlist_learn(NULL, "-", NULL, NULL, NULL), NM_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classifier),           cmocka_unit_test(tagger),
         cmocka_unit_test(language_model),       cmocka_unit_test(generation_after_long_prompts),
         cmocka_unit_test(calls_can_be_stopped), cmocka_unit_test(bad_files),
+        cmocka_unit_test(text_filters),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
