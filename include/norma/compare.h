@@ -153,6 +153,12 @@ NM_API nm_status nm_comparison_open(nm_comparison **comparison, const char *prog
 NM_API nm_status nm_comparison_open_results(nm_comparison **comparison, const char *folder,
                                             const char *const *options, const nm_comparison_events *events,
                                             nm_error *err);
+/* Measures the speed of each variant on a few updates (FOLDER/speed) and plans the runs that have no result.
+ * NM_INTERRUPTED: after nm_comparison_stop. */
+NM_API nm_status nm_comparison_plan(nm_comparison *comparison, nm_error *err);
+/* The plan as Markdown, with the time of each part; NULL before nm_comparison_plan or nm_comparison_run.
+ * Valid until the next call of the functions that return texts. */
+NM_API const char *nm_comparison_plan_text(nm_comparison *comparison);
 /* Trains and scores the runs that have no result yet, and computes the table. A run that fails does not end
  * the others and is shown in the table, with its exit code in nm_compared_run. If no run has a result, the
  * error is the one of the first run. The table exists then, and after NM_IO and NM_FORMAT.

@@ -86,6 +86,43 @@ class Study(unittest.TestCase):
         other = self.study("reviews.tsv", *OPTIONS, "--delta", "2", code=5)
         self.assertIn("was begun with other options", other.stderr)
 
+    def test_translations_are_compared_by_bleu(self):
+        for ending, word in ("en", "word"), ("de", "wort"):
+            lines = [" ".join(f"{word}{(i * k + k) % 13}" for k in range(1, 3 + i % 5)) for i in range(400)]
+            (self.folder / f"pairs.{ending}").write_text("\n".join(lines) + "\n")
+        plan = self.study("pairs.en", "pairs.de", *OPTIONS[:6], "--jobs", "2", "--tid-batches", "1",
+                          "--dry-run", "--set", "model.width=16; model.ff=32; decode.beam=1")
+        self.assertIn("A difference of 0.5 BLEU or less does not matter", plan.stdout)
+
+    def test_a_comparison_has_a_plan_and_a_queue(self):
+        table(self.folder / "valid.tsv", 1300, 1400)
+        recipe = pathlib.Path(os.environ["SOURCE"]) / "recipes" / "classify.ini"
+        command = [NORMA, "compare", recipe, "--data.train", "reviews.tsv", "--data.valid", "valid.tsv",
+                   "--data.test", "valid.tsv", "--norms", "layer,power", "--seeds", "2",
+                   "--model.width", "16", "--model.ff", "32", "--train.epochs", "1", "--jobs", "2",
+                   "--tid-batches", "1", "--folder", "compared", "--samples", "false"]
+        def run(*more):
+            return subprocess.run(command + list(more), cwd=self.folder, text=True, capture_output=True,
+                                  check=True)
+        plan = run("--dry-run").stdout
+        self.assertRegex(plan, r"^2 variants, 2 seeds; 4 runs to train, \d+ updates each, 2 at a time: abou")
+        self.assertIn("| speed on the first updates | 2 | 20 |", plan)
+        compared = self.folder / "compared"
+        self.assertEqual([line["phase"] for line in lines_of(compared) if line["type"] == "part"],
+                         ["speed", "compare"])
+        self.assertFalse((compared / "layer-1").exists())
+        self.assertIn("norma: 4 runs to train, ", run().stderr)
+        states = {(line["variant"], line["seed"]): line["state"] for line in lines_of(compared)
+                  if line.get("phase") == "compare" and line["type"] == "run"}
+        self.assertEqual(states, {(norm, seed): "finished" for norm in ("layer", "power") for seed in (1, 2)})
+        again = run("--dry-run").stdout
+        self.assertIn("0 runs to train", again)
+        text = subprocess.run([NORMA, "watch", "compared", "--text"], cwd=self.folder, text=True,
+                              capture_output=True, check=True).stdout
+        self.assertIn("queue: All 6 runs have ended.", text)
+        self.assertIn("layer-1", text)
+        self.assertNotIn("\033", text)
+
     def test_wrong_data_is_an_error(self):
         (self.folder / "pairs.tsv").write_text("".join(f"text {i}\tanother {i}\n" for i in range(300)))
         self.assertIn("no repeated labels", self.study("pairs.tsv", code=2).stderr)

@@ -1,10 +1,15 @@
 """norma watch over raw HTTP: page, updates, hostile requests, slow and many clients, a restart, Ctrl-C."""
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import socket
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -136,6 +141,57 @@ def test_queue(server, comparison):
     body = server.ask("GET /update")[2]
     assert "1 of 2 runs have ended; the others take 30 s of computing." in body
     assert "&lt;b&gt;rms" in body and "<td>31.5</td>" in body
+
+
+def test_study(server, comparison):
+    """The runs of a study are not ranked before its end; then its own answer is shown."""
+    run = {"type": "run", "phase": "rates", "variant": "rms", "lr": 0.1, "seed": 1, "updates": 100}
+    lines = [{"type": "queue"},
+             {"type": "part", "phase": "select", "runs": 15, "updates": 9, "seconds": 90},
+             {**run, "state": "finished"}, {**run, "phase": "select", "state": "running", "seconds": 60},
+             {"type": "decision", "phase": "select", "variant": "<b>rbn",
+              "text": "<b>rbn is eliminated after 5 seeds: 1.00 BLEU below rms on validation data", "at": 77}]
+    queue = comparison / "queue.jsonl"
+    queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    time.sleep(1)
+    body = server.ask("GET /update")[2]
+    assert "The study has not ended: it is selecting variants. 1 of 2 planned runs have ended" in body
+    assert "Out so far: &lt;b&gt;rbn is eliminated after 5 seeds" in body and "<td>77 s</td>" in body
+    assert "<td>0 of 15</td>" in body and "No run has ended" not in body
+    with queue.open("a") as log:
+        log.write('{"type":"decision","phase":"answer","variant":"rms","text":"rms is the best.","at":99}\n')
+    time.sleep(1)
+    assert "<p>rms is the best.</p>" in server.ask("GET /update")[2]
+    text = subprocess.run([NORMA, "watch", comparison, "--text"], capture_output=True, text=True, timeout=20)
+    assert text.returncode == 0 and text.stdout.startswith("rms is the best.\n\ntrain/loss\n")
+    assert "select      0 of   15 runs, planned 90 s" in text.stdout and "\033" not in text.stdout
+
+
+def test_text_in_a_terminal(comparison):
+    """Braille curves, again after a change and a new size; q ends with code 0, Ctrl-C with 9."""
+    for key, code in (b"q", 0), (b"\x03", 9):
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execv(NORMA, [NORMA, "watch", str(comparison), "--text"])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 90, 0, 0))
+        def wait(text):
+            data = b""
+            while text not in data:
+                assert select.select([terminal], [], [], 20)[0], data
+                data += os.read(terminal, 65536)
+            return data
+        wait(b"layer ")
+        with (comparison / "layer-1/log.jsonl").open("a") as log:
+            log.write(train_line(83, 1.5))
+        screen = wait(b"83/100")
+        assert "\u2800" < max(screen.decode(errors="ignore")) <= "\u28ff"
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 60, 0, 0))
+        os.kill(pid, signal.SIGWINCH)
+        wait(b"\033[H")
+        os.write(terminal, key)
+        wait(b"\033[?1049l")
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
+        os.close(terminal)
 
 
 def test_slow_and_many_clients(server, comparison):

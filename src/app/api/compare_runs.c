@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/option_value.h"
 #include "experiment/comparison_options.h"
+#include "experiment/comparison_plan.h"
 #include "experiment/experiment.h"
 
 struct nm_comparison {
@@ -137,9 +138,16 @@ static void on_tick(void *user, const nm_run_queue *queue)
         self->events.progress(self->events.user, self);
 }
 
+static void on_started(void *user, const nm_run_job *job)
+{
+    nm_comparison *self = user;
+    nm_comparison_journal_add(&self->experiment, job);
+}
+
 static void on_finished(void *user, const nm_run_job *job)
 {
-    const nm_comparison *self = user;
+    nm_comparison *self = user;
+    nm_comparison_journal_add(&self->experiment, job);
     const nm_compared_run run = describe_run(job, job->last_line);
     if (self->events.finished)
         self->events.finished(self->events.user, &run);
@@ -147,7 +155,8 @@ static void on_finished(void *user, const nm_run_job *job)
 
 static void on_scored(void *user, const nm_run_job *job)
 {
-    const nm_comparison *self = user;
+    nm_comparison *self = user;
+    nm_comparison_journal_add(&self->experiment, job);
     const nm_compared_run run = describe_run(job, job->last_line);
     if (self->events.scored)
         self->events.scored(self->events.user, &run);
@@ -284,6 +293,7 @@ static nm_comparison *create(const nm_comparison_events *events)
     nm_run_queue *queue = &self->experiment.queue;
     queue->stop = &self->stop;
     queue->suspend = &self->suspend;
+    queue->on_started = on_started;
     queue->on_finished = on_finished;
     queue->on_scored = on_scored;
     queue->on_tick = on_tick;
@@ -307,7 +317,7 @@ static nm_status open_comparison(nm_comparison *self, const char *program, const
         return nm_fail(err, NM_USAGE, "compare.results has no effect: results are opened without a recipe");
     configure(self);
     NM_TRY(nm_experiment_plan(&self->experiment, err));
-    return NM_OK;
+    return nm_comparison_journal_open(&self->experiment, err);
 }
 
 nm_status nm_comparison_open(nm_comparison **comparison, const char *program, const char *recipe,
@@ -371,9 +381,46 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
     return status;
 }
 
+nm_status nm_comparison_plan(nm_comparison *self, nm_error *err)
+{
+    nm_error ignored;
+    err = err ? err : &ignored;
+    if (!self || self->results_only || self->experiment.plan.seconds)
+        return nm_fail(err, NM_USAGE, "nm_comparison_plan: comparison is NULL, has no recipe, or is planned");
+    return nm_comparison_plan_make(&self->experiment, &self->stop, true, err);
+}
+
+const char *nm_comparison_plan_text(nm_comparison *self)
+{
+    if (!self || !self->experiment.plan.seconds)
+        return NULL;
+    free(self->text);
+    return self->text = nm_comparison_plan_markdown(&self->experiment);
+}
+
+/* What will be started and how long it takes. */
+static nm_status announce(nm_comparison *self, nm_error *err)
+{
+    nm_experiment *c = &self->experiment;
+    size_t waiting = 0;
+    for (size_t i = 0; i < c->queue.n; i++)
+        waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
+    if (c->config.slurm && *c->config.slurm) /* it says what it submits */
+        return NM_OK;
+    if (waiting && !c->plan.seconds)
+        NM_TRY(nm_comparison_plan_make(c, &self->stop, false, err));
+    char *line = waiting ? nm_comparison_plan_line(c) : NULL;
+    if (line)
+        on_message(self, line);
+    free(line);
+    return NM_OK;
+}
+
 static nm_status train_and_score(nm_comparison *self, nm_error *err)
 {
     nm_experiment *experiment = &self->experiment;
+    if (!self->results_only)
+        NM_TRY(announce(self, err));
     if (!self->results_only)
         NM_TRY(nm_experiment_train(experiment, err));
     nm_experiment_select(experiment);

@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/option_value.h"
+#include "experiment/run_plan.h"
 #include "experiment/study_options.h"
 #include "experiment/study_text.h"
 #include "experiment/study_trainer.h"
@@ -20,6 +21,7 @@ struct nm_study {
     const nm_study_options *config;
     char *program, *recipe, *folder, *key, *unit;
     const char **names;
+    nm_experiment experiment;
     nm_study_trainer trainer;
     nm_study_procedure procedure;
     nm_study_events events;
@@ -34,7 +36,7 @@ static const char sections[] = "study,run";
  * do not determine the results are no part of the key. */
 static nm_status set_options(nm_study *self, const char *const *options, nm_error *err)
 {
-    static const char *const free_options[] = {"study.folder", "study.jobs"};
+    static const char *const free_options[] = {"study.folder", "study.jobs", "study.launch", "study.slurm"};
     self->key = nm_duplicate(self->recipe);
     for (size_t i = 0; options && options[i]; i += 2) {
         if (!options[i + 1])
@@ -45,7 +47,7 @@ static nm_status set_options(nm_study *self, const char *const *options, nm_erro
         if (study || !strncmp(path, "run.", 4))
             status = nm_options_set(self->options, path, options[i + 1], NM_ORIGIN_COMMAND, err);
         if (!study)
-            nm_settings_add(&self->trainer.experiment.queue.settings, path, options[i + 1]);
+            nm_settings_add(&self->experiment.queue.settings, path, options[i + 1]);
         for (size_t k = 0; k < sizeof free_options / sizeof *free_options; k++)
             counts = counts && strcmp(path, free_options[k]);
         if (counts)
@@ -86,16 +88,18 @@ static nm_status open_trainer(nm_study *self, double *lr, nm_error *err)
 {
     const nm_study_options *config = self->config;
     nm_study_trainer *t = &self->trainer;
-    nm_run_queue *queue = &t->experiment.queue;
-    t->experiment.config =
+    nm_run_queue *queue = &self->experiment.queue;
+    t->experiment = &self->experiment;
+    self->experiment.config =
         (nm_experiment_config){.norms = *config->norms ? config->norms : default_norms(queue->task),
                                .seeds = 1,
                                .jobs = config->jobs,
                                .cores = nm_machine_cpus(),
+                               .slurm = config->slurm,
                                .measurement = {.tid_batches = config->tid_batches}};
-    t->experiment.folder = nm_duplicate(self->folder);
+    self->experiment.folder = nm_duplicate(self->folder);
     queue->program = self->program;
-    queue->launch = "";
+    queue->launch = config->launch;
     queue->recipe = self->recipe;
     queue->profile = ((const nm_compared_recipe *)nm_options_find(self->options, "run"))->profile;
     queue->add_options = nm_recipe_options_add;
@@ -106,9 +110,9 @@ static nm_status open_trainer(nm_study *self, double *lr, nm_error *err)
 
 static nm_status open_procedure(nm_study *self, double lr, nm_error *err)
 {
-    enum { SPEED_UPDATES = 20, MIN_UPDATES = 40, MAX_UPDATES = 200000 };
+    enum { MIN_UPDATES = 40, MAX_UPDATES = 200000 };
     const nm_study_options *config = self->config;
-    const nm_variants *variants = &self->trainer.experiment.points;
+    const nm_variants *variants = &self->experiment.points;
     nm_study_procedure *s = &self->procedure;
     self->names = nm_allocate((variants->n + 1) * sizeof *self->names);
     for (size_t v = 0; v < variants->n; v++)
@@ -119,10 +123,10 @@ static nm_status open_procedure(nm_study *self, double lr, nm_error *err)
                                            : self->trainer.perplexity ? 1
                                                                       : 0.5,
                                   .alpha = 0.05,
-                                  .jobs = self->trainer.experiment.queue.share.jobs,
+                                  .jobs = self->experiment.queue.share.jobs,
                                   .updates = config->updates,
                                   .fresh = config->seeds,
-                                  .speed_updates = SPEED_UPDATES,
+                                  .speed_updates = NM_SPEED_UPDATES,
                                   .min_updates = config->updates ? 1 : MIN_UPDATES,
                                   .max_updates = MAX_UPDATES,
                                   .folder = self->folder,
@@ -145,7 +149,7 @@ static nm_status open_study(nm_study *self, const char *program, const char *rec
     self->program = nm_duplicate(program ? program : "norma");
     self->recipe = nm_duplicate(recipe);
     NM_TRY(set_options(self, options, err));
-    NM_TRY(nm_recipe_find_task(recipe, options, &self->trainer.experiment.queue.task, err));
+    NM_TRY(nm_recipe_find_task(recipe, options, &self->experiment.queue.task, err));
     const char *slash = strrchr(recipe, '/'), *name = slash ? slash + 1 : recipe;
     self->folder = *self->config->folder ? nm_duplicate(self->config->folder)
                                          : nm_format("study-%.*s", (int)strcspn(name, "."), name);
@@ -276,6 +280,7 @@ void nm_study_close(nm_study *self)
         return;
     nm_study_procedure_release(&self->procedure);
     nm_study_trainer_release(&self->trainer);
+    nm_experiment_release(&self->experiment);
     nm_options_free(self->options);
     free(self->names);
     free(self->program);

@@ -100,11 +100,16 @@ static nm_status check_runs(nm_comparison *comparison, nm_error *err)
     return status;
 }
 
-static nm_status run_and_print(nm_comparison *comparison, bool results, nm_error *err)
+static nm_status run_and_print(nm_comparison *comparison, bool results, bool dry_run, nm_error *err)
 {
     opened = comparison;
     if (stop_requested)
         nm_comparison_stop(comparison);
+    if (dry_run) {
+        NM_TRY(nm_comparison_plan(comparison, err));
+        fputs(nm_comparison_plan_text(comparison), stdout);
+        return nm_file_close(stdout, "standard output", err);
+    }
     nm_status status = nm_comparison_run(comparison, err);
     opened = NULL;
     if (!nm_comparison_text(comparison, NULL))
@@ -162,56 +167,36 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     if (!results && !*config->slurm)
         handle_suspend();
     if (status == NM_OK)
-        status = run_and_print(comparison, results, &err);
+        status = run_and_print(comparison, results, config->dry_run, &err);
     nm_comparison_close(comparison);
     free(settings);
     free(program);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
-static const char *const common_options[] = {"compare.norms",
-                                             "compare.grid",
-                                             "compare.factorial",
-                                             "compare.score_grid",
-                                             "compare.seeds",
-                                             "compare.average",
-                                             "compare.jobs",
-                                             "compare.slurm",
-                                             "compare.folder",
-                                             "compare.results",
-                                             "compare.samples",
-                                             "compare.format",
-                                             "compare.tid_batches",
-                                             "run.profile",
-                                             "run.tune",
-                                             "data.folder",
-                                             "data.train",
-                                             "data.valid",
-                                             "data.test",
-                                             "model.preset",
-                                             "train.updates",
-                                             "train.epochs",
-                                             "train.seconds",
-                                             "train.max_tokens",
-                                             "train.shards",
-                                             "schedule.lr",
-                                             "schedule.warmup",
-                                             "device.threads",
-                                             NULL};
+static const char *const common_options[] = {
+    "compare.norms",   "compare.grid",   "compare.factorial", "compare.score_grid",  "compare.seeds",
+    "compare.average", "compare.jobs",   "compare.slurm",     "compare.folder",      "compare.results",
+    "compare.samples", "compare.format", "compare.dry_run",   "compare.tid_batches", "run.profile",
+    "run.tune",        "data.folder",    "data.train",        "data.valid",          "data.test",
+    "model.preset",    "train.updates",  "train.epochs",      "train.seconds",       "train.max_tokens",
+    "train.shards",    "schedule.lr",    "schedule.warmup",   "device.threads",      NULL};
 
 static const char *const outputs[] = {"compare.folder", NULL};
 
 const nm_command nm_command_compare = {
     .name = "compare",
     .summary = "train variants of a recipe and print one table",
-    .usage =
-        "[RECIPE] [--profile small] [--tune MODEL] [--norms a,b,c] [--seeds N] [--grid key=v,w] [--format "
-        "text|markdown|latex|csv|json] [--section.key value ...]",
+    .usage = "[RECIPE] [--profile small] [--tune MODEL] [--norms a,b,c] [--seeds N] [--grid key=v,w] "
+             "[--dry-run] [--format "
+             "text|markdown|latex|csv|json] [--section.key value ...]",
     .details =
         "Each variant and seed is trained in its own run folder and then scored on the test set. After an "
         "interruption, the same command continues: unfinished runs are resumed, finished runs are not "
         "trained again, and scored runs are not scored again unless their model, data or settings "
         "changed.\n\n"
+        "--dry-run measures the speed of each variant on a few updates, prints the runs and the time of each "
+        "part, and ends.\n\n"
         "A variant replaces the norm that the recipe varies: model.encoder_norm if the recipe sets it "
         "(the decoder then keeps its norm), else model.norm. Two variants with the same configuration "
         "are an error, and variants with identical weights after training are reported.\n\n"

@@ -69,7 +69,10 @@ static void on_run(void *user, const nm_planned_run *run)
     fprintf(stderr, "[%6.0f s] %s: %s, seed %lld", run->at, run->phase, run->variant, (long long)run->seed);
     if (isfinite(run->lr))
         fprintf(stderr, ", lr %g", run->lr);
-    fprintf(stderr, ": %s", strcmp(run->state, "finished") ? run->state : "");
+    fprintf(stderr, ": %s",
+            !strcmp(run->state, "finished") ? ""
+            : isfinite(run->took)           ? "failed after "
+                                            : run->state);
     if (isfinite(run->took))
         fprintf(stderr, "%.1f s", run->took);
     if (isfinite(run->seconds))
@@ -259,6 +262,7 @@ const nm_command nm_command_study = {
         "procedure and "
         "what it guarantees.",
     .section = "study,input,run",
+    .takes_options = "study.slurm",
     .options = study_options,
     .saves = true,
     .outputs = outputs,

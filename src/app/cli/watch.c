@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/watch_text.h"
 
 typedef struct watch_config { /* section [watch] */
     int64_t port;
     const char *bind;
-    bool samples;
+    bool samples, text;
 } watch_config;
 
 static const nm_option watch_options[] = {
@@ -19,6 +20,9 @@ static const nm_option watch_options[] = {
     NM_OPTION(watch_config, bind, "127.0.0.1", 0, 0, "IPv4 address to listen at; 0.0.0.0: all addresses."),
     NM_OPTION(watch_config, samples, "true", 0, 1,
               "Show sample outputs; without them the page contains no sentence of the corpus."),
+    NM_OPTION(watch_config, text, "false", 0, 1,
+              "Show the runs in this terminal instead of a browser; q ends it. Printed once if the output is "
+              "no terminal."),
     {0}};
 
 static void add_options(nm_options *options)
@@ -30,10 +34,9 @@ static void add_options(nm_options *options)
 #include <microhttpd.h>
 
 #include "base/memory.h"
-#include "cli/watch_runs.h"
 #include "text/buffer.h"
 
-enum { MOST_CLIENTS = 64, IDLE_SECONDS = 15, POLL_MS = 200, HEARTBEAT_POLLS = 25 };
+enum { MOST_CLIENTS = 64, IDLE_SECONDS = 15, POLL_MS = 100, HEARTBEAT_POLLS = 50 };
 
 typedef struct watch {
     nm_watch_runs runs;
@@ -263,8 +266,11 @@ static nm_status start(const watch_config *config, int argc, char **argv, nm_err
 {
     bool changed;
     watch w = {.version = 1, .runs = {.given = (const char *const *)argv, .n_given = (size_t)argc}};
-    w.page = (nm_report_config){
-        .samples = config->samples, .live = true, .extra = nm_watch_runs_write_queue, .user = &w.runs};
+    w.page = (nm_report_config){.samples = config->samples,
+                                .live = true,
+                                .answer = nm_watch_runs_write_answer,
+                                .extra = nm_watch_runs_write_queue,
+                                .user = &w.runs};
     signal(SIGPIPE, SIG_IGN);
     sigaction(SIGINT, &(struct sigaction){.sa_handler = stop}, NULL);
     sigaction(SIGTERM, &(struct sigaction){.sa_handler = stop}, NULL);
@@ -294,22 +300,26 @@ static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
+    const watch_config *config = nm_options_find(cli->options, "watch");
+    nm_watch_runs runs = {.given = (const char *const *)argv, .n_given = (size_t)argc};
     if (status == NM_OK)
-        status = start(nm_options_find(cli->options, "watch"), argc, argv, &err);
+        status = config->text ? nm_watch_text(&runs, &err) : start(config, argc, argv, &err);
+    nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_watch = {
     .name = "watch",
     .summary = "show runs, a comparison or a study in the browser while they train",
-    .usage = "FOLDER ... [--port 7070] [--bind 127.0.0.1]",
+    .usage = "FOLDER ... [--port 7070] [--bind 127.0.0.1] [--text]",
     .details =
         "Serves the page of norma report for the runs in each FOLDER (a run, or a folder of runs such as "
         "that "
         "of norma compare or norma study) and updates it while they train. With the queue of a study, it "
         "shows which runs have ended and how long the others take. Open the printed address in a browser; on "
         "another machine, use ssh -L 7070:localhost:7070 HOST. The page needs no network, and reconnects "
-        "after a restart. Ctrl-C ends the server with exit code 9.",
+        "after a restart. --text shows curves, runs and queue in the terminal. Ctrl-C ends the server with "
+        "exit code 9.",
     .section = "watch",
     .options = add_options,
     .run = run,

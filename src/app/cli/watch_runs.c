@@ -124,33 +124,75 @@ void nm_watch_runs_release(nm_watch_runs *runs)
     *runs = (nm_watch_runs){0};
 }
 
-/* The last line of each run of a queue, in the order of their first lines. */
-static json_t *read_queue(const char *folder)
+static bool has_ended(const json_t *run)
+{
+    const char *state = json_string_value(json_object_get(run, "state"));
+    return !state || (strcmp(state, "planned") && strcmp(state, "running"));
+}
+
+static void add_line(nm_watch_queue *queue, json_t *object)
 {
     static const char *const keys[] = {"phase", "variant", "lr", "seed", "updates"};
+    const char *type = json_string_value(json_object_get(object, "type"));
+    json_t *name = json_array();
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        json_t *value = json_object_get(object, keys[k]);
+        json_array_append(name, value ? value : json_null());
+    }
+    char *key = json_dumps(name, 0);
+    if (type && key && !strcmp(type, "run"))
+        json_object_set(queue->runs, key, object);
+    else if (type && (!strcmp(type, "part") || !strcmp(type, "decision")))
+        json_array_append(*type == 'p' ? queue->parts : queue->decisions, object);
+    free(key);
+    json_decref(name);
+}
+
+nm_watch_queue nm_watch_queue_read(const char *folder)
+{
     char *path = nm_path_join(folder, "queue.jsonl"), *text = NULL;
     nm_error ignored;
-    json_t *runs = json_object();
+    nm_watch_queue queue = {.runs = json_object(), .parts = json_array(), .decisions = json_array()};
+    json_t *run;
+    const char *key;
     if (nm_file_read_optional(path, &text, &ignored) != NM_OK)
         text = NULL;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
-        json_t *object = json_loads(line, 0, NULL), *name = json_array();
-        const char *type = json_string_value(json_object_get(object, "type"));
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            json_t *value = json_object_get(object, keys[k]);
-            json_array_append(name, value ? value : json_null());
-        }
-        char *key = json_dumps(name, 0);
-        if (type && key && !strcmp(type, "run"))
-            json_object_set(runs, key, object);
-        free(key);
-        json_decref(name);
+        json_t *object = json_loads(line, 0, NULL);
+        add_line(&queue, object);
         json_decref(object);
+    }
+    json_object_foreach(queue.runs, key, run)
+    {
+        queue.n_runs++;
+        queue.n_ended += has_ended(run);
+        queue.left += has_ended(run) ? 0 : json_number_value(json_object_get(run, "seconds"));
     }
     free(text);
     free(path);
-    return runs;
+    return queue;
+}
+
+void nm_watch_queue_count(const nm_watch_queue *queue, const char *phase, size_t *ended, size_t *all)
+{
+    const char *key;
+    json_t *run;
+    *ended = *all = 0;
+    json_object_foreach(queue->runs, key, run)
+    {
+        const char *own = json_string_value(json_object_get(run, "phase"));
+        bool mine = own && phase && !strcmp(own, phase);
+        *all += mine;
+        *ended += mine && has_ended(run);
+    }
+}
+
+void nm_watch_queue_release(nm_watch_queue *queue)
+{
+    json_decref(queue->runs);
+    json_decref(queue->parts);
+    json_decref(queue->decisions);
 }
 
 static void write_text(json_t *run, const char *key, FILE *out)
@@ -172,47 +214,140 @@ static void write_number(json_t *run, const char *key, bool duration, FILE *out)
                                    : nm_number_show(text, number));
 }
 
+static void write_progress(const nm_watch_queue *queue, FILE *out)
+{
+    static const char *const phases[] = {"confirm", "select", "rates", "speed"},
+                             *const words[] = {"confirming the finalists with fresh seeds",
+                                               "selecting variants", "selecting learning rates",
+                                               "measuring the speed"};
+    size_t i, ended, all, phase = 0, out_of_race = 0;
+    json_t *line;
+    char text[NM_NUMBER_BYTES];
+    for (; phase < 3; phase++) {
+        nm_watch_queue_count(queue, phases[phase], &ended, &all);
+        if (all)
+            break;
+    }
+    fprintf(out,
+            "The study has not ended: it is %s. %zu of %zu planned runs have ended; the others take %s of "
+            "computing.",
+            words[phase], queue->n_ended, queue->n_runs, nm_duration_show(text, queue->left));
+    json_array_foreach(queue->decisions, i, line)
+    {
+        const char *what = json_string_value(json_object_get(line, "text"));
+        if (!what || (!strstr(what, " is eliminated ") && !strstr(what, " is out: ")))
+            continue;
+        fprintf(out, "%s%s.", out_of_race++ ? " " : " Out so far: ", what);
+    }
+}
+
+bool nm_watch_runs_write_answer(void *user, FILE *out)
+{
+    const nm_watch_runs *runs = user;
+    size_t i, ended, all;
+    json_t *line;
+    const char *answer = NULL;
+    nm_watch_queue queue = nm_watch_queue_read(runs->given[0]);
+    nm_watch_queue_count(&queue, "rates", &ended, &all);
+    bool found = runs->n_given == 1 && all > 0;
+    json_array_foreach(queue.decisions, i, line)
+    {
+        const char *phase = json_string_value(json_object_get(line, "phase"));
+        if (phase && !strcmp(phase, "answer"))
+            answer = json_string_value(json_object_get(line, "text"));
+    }
+    if (found && answer)
+        fputs(answer, out);
+    else if (found)
+        write_progress(&queue, out);
+    nm_watch_queue_release(&queue);
+    return found;
+}
+
+void nm_watch_queue_write_left(const nm_watch_queue *queue, FILE *out)
+{
+    char text[NM_NUMBER_BYTES];
+    if (queue->n_ended == queue->n_runs)
+        fprintf(out, "All %zu runs have ended.", queue->n_runs);
+    else
+        fprintf(out, "%zu of %zu runs have ended; the others take %s of computing.", queue->n_ended,
+                queue->n_runs, nm_duration_show(text, queue->left));
+}
+
+/* The parts of the plan, and what was decided: which variant is out, when and why. */
+static void write_plan(const nm_watch_queue *queue, FILE *out)
+{
+    size_t i, ended, all;
+    json_t *line;
+    nm_section_open("plan", "Plan", true, out);
+    fputs("<p>", out);
+    nm_watch_queue_write_left(queue, out);
+    fputs("</p>\n", out);
+    if (json_array_size(queue->parts))
+        fputs("<div class=\"scroll\"><table><thead><tr><th>part</th><th>runs that have ended</th>"
+              "<th>planned time</th></tr></thead><tbody>\n",
+              out);
+    json_array_foreach(queue->parts, i, line)
+    {
+        nm_watch_queue_count(queue, json_string_value(json_object_get(line, "phase")), &ended, &all);
+        size_t least = (size_t)json_integer_value(json_object_get(line, "runs"));
+        all = all > least ? all : least; /* later parts have no runs yet */
+        fputs("<tr>", out);
+        write_text(line, "phase", out);
+        fprintf(out, "<td>%zu of %zu</td>", ended, all);
+        write_number(line, "seconds", true, out);
+        fputs("</tr>\n", out);
+    }
+    fputs(json_array_size(queue->parts) ? "</tbody></table></div>\n" : "", out);
+    if (json_array_size(queue->decisions))
+        fputs("<div class=\"scroll\"><table><thead><tr><th>after</th><th>decision</th></tr></thead><tbody>\n",
+              out);
+    json_array_foreach(queue->decisions, i, line)
+    {
+        fputs("<tr>", out);
+        write_number(line, "at", true, out);
+        write_text(line, "text", out);
+        fputs("</tr>\n", out);
+    }
+    fputs(json_array_size(queue->decisions) ? "</tbody></table></div>" : "", out);
+    fputs("</details></section>\n", out);
+}
+
+static void write_runs(const nm_watch_queue *queue, FILE *out)
+{
+    const char *key;
+    json_t *run;
+    nm_section_open("queue", "Queue", false, out);
+    fputs("<div class=\"scroll\"><table><thead><tr><th>phase</th><th>variant</th><th>learning rate</th>"
+          "<th>seed</th><th>updates</th><th>state</th><th>estimate</th><th>took</th><th>value</th>"
+          "</tr></thead><tbody>\n",
+          out);
+    json_object_foreach(queue->runs, key, run)
+    {
+        fputs("<tr>", out);
+        write_text(run, "phase", out);
+        write_text(run, "variant", out);
+        write_number(run, "lr", false, out);
+        write_number(run, "seed", false, out);
+        write_number(run, "updates", false, out);
+        write_text(run, "state", out);
+        write_number(run, "seconds", true, out);
+        write_number(run, "took", true, out);
+        write_number(run, "value", false, out);
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody></table></div></details></section>\n", out);
+}
+
 void nm_watch_runs_write_queue(void *user, FILE *out)
 {
     const nm_watch_runs *runs = user;
     for (size_t i = 0; i < runs->n_given; i++) {
-        json_t *queue = read_queue(runs->given[i]), *run;
-        const char *key;
-        size_t ended = 0;
-        double left = 0;
-        char text[NM_NUMBER_BYTES];
-        json_object_foreach(queue, key, run)
-        {
-            const char *state = json_string_value(json_object_get(run, "state"));
-            bool waits = state && (!strcmp(state, "planned") || !strcmp(state, "running"));
-            ended += !waits;
-            left += waits ? json_number_value(json_object_get(run, "seconds")) : 0;
+        nm_watch_queue queue = nm_watch_queue_read(runs->given[i]);
+        if (queue.n_runs) {
+            write_plan(&queue, out);
+            write_runs(&queue, out);
         }
-        if (json_object_size(queue)) {
-            nm_section_open("queue", "Queue", true, out);
-            fprintf(out, "<p>%zu of %zu runs have ended; the others take %s of computing.</p>\n", ended,
-                    json_object_size(queue), nm_duration_show(text, left));
-            fputs(
-                "<div class=\"scroll\"><table><thead><tr><th>phase</th><th>variant</th><th>learning rate</th>"
-                "<th>seed</th><th>updates</th><th>state</th><th>estimate</th><th>took</th><th>value</th>"
-                "</tr></thead><tbody>\n",
-                out);
-            json_object_foreach(queue, key, run)
-            {
-                fputs("<tr>", out);
-                write_text(run, "phase", out);
-                write_text(run, "variant", out);
-                write_number(run, "lr", false, out);
-                write_number(run, "seed", false, out);
-                write_number(run, "updates", false, out);
-                write_text(run, "state", out);
-                write_number(run, "seconds", true, out);
-                write_number(run, "took", true, out);
-                write_number(run, "value", false, out);
-                fputs("</tr>\n", out);
-            }
-            fputs("</tbody></table></div></details></section>\n", out);
-        }
-        json_decref(queue);
+        nm_watch_queue_release(&queue);
     }
 }

@@ -284,8 +284,7 @@ void nm_schedule_skip(nm_schedule *s, int64_t update, double time, double patien
     }
 }
 
-/* *updates: number of updates that train.updates or train.epochs allows; 0: unknown. */
-static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
+nm_status nm_schedule_planned_updates(nm_task *task, int64_t *updates, nm_error *err)
 {
     const nm_train_config *config = nm_options_find(task->options, "train");
     *updates = config->updates;
@@ -301,7 +300,7 @@ static nm_status planned_updates(nm_task *task, int64_t *updates, nm_error *err)
 nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err)
 {
     int64_t updates;
-    NM_TRY(planned_updates(task, &updates, err));
+    NM_TRY(nm_schedule_planned_updates(task, &updates, err));
     char *width = nm_options_get(task->options, "model.width");
     nm_schedule_init(schedule, nm_options_find(task->options, "schedule"), width ? atoll(width) : 1, updates);
     free(width);

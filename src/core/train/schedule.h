@@ -53,6 +53,9 @@ void nm_schedule_init(nm_schedule *schedule, const nm_schedule_config *config, i
  * updates of the first epoch are planned. Sets task->plan, which models read when they are created. NM_USAGE
  * if the schedule depends on the planned updates and neither updates nor epochs nor the time are limited, or
  * if its warm-up is a fraction of them and neither updates nor epochs are limited. */
+/* *updates: number of updates that train.updates or train.epochs allows, for a task whose data is open; 0:
+ * unknown. */
+nm_status nm_schedule_planned_updates(nm_task *task, int64_t *updates, nm_error *err);
 nm_status nm_schedule_of_task(nm_schedule *schedule, nm_task *task, nm_error *err);
 /* Whether the rates depend on the planned updates. */
 bool nm_schedule_has_length(const nm_schedule_config *config);

@@ -45,6 +45,7 @@ static const nm_option comparison_rows[] = {
     ROW(results, "", 0, 0,
         "Folder of a comparison whose table is printed again from its logs and results, without training; "
             "no recipe is given."),
+    ROW(dry_run, "false", 0, 1, "Measure the speed, print the plan with the time of each part and end."),
     ROW(tid_batches, "50", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),
     ROW(samples, "true", 0, 1, "Print examples from the test set below the table."),
     NM_CHOICE(nm_comparison_options, format, "text", NM_TABLE_FORMATS, "Format of the table."),

@@ -11,7 +11,7 @@ typedef struct nm_comparison_options { /* section [compare] */
     nm_table_format format;
     int64_t seeds, jobs, tid_batches, average, tuning_seeds;
     double margin;
-    bool samples, score_grid;
+    bool samples, score_grid, dry_run;
 } nm_comparison_options;
 
 typedef struct nm_compared_recipe { /* section [run], also passed to the runs */

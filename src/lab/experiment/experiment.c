@@ -509,6 +509,8 @@ void nm_experiment_release(nm_experiment *c)
 {
     nm_comparison_table_release(&c->table);
     nm_factorial_release(&c->factorial);
+    nm_run_journal_close(&c->journal);
+    free(c->plan.seconds);
     nm_run_queue_release(&c->queue);
     nm_variants_release(&c->points);
     nm_variants_release(&c->variants);

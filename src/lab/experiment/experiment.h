@@ -17,6 +17,7 @@
 
 #include "experiment/background_scoring.h"
 #include "experiment/comparison_table.h"
+#include "experiment/run_journal.h"
 #include "experiment/run_queue.h"
 
 typedef struct nm_experiment_config {
@@ -35,6 +36,12 @@ typedef struct nm_experiment_config {
     bool tune;       /* the runs train a model further, by default with its own norms */
 } nm_experiment_config;
 
+typedef struct nm_run_plan { /* experiment/comparison_plan.h */
+    nm_plan_part parts[3];
+    size_t n;
+    double *seconds; /* of a run of each point; NaN: not measured. NULL: there is no plan */
+} nm_run_plan;
+
 typedef struct nm_experiment {
     nm_experiment_config config;
     char *folder; /* contains the run folders; heap, owned */
@@ -42,6 +49,8 @@ typedef struct nm_experiment {
     nm_variants variants, points; /* those of config.norms; the same expanded by the grid */
     nm_comparison_table table;
     nm_factorial factorial;
+    nm_run_journal journal; /* of a comparison; a study has its own */
+    nm_run_plan plan;
     nm_background_scoring scoring; /* of a run while others are training */
     nm_error unreadable;           /* of the first log that exists and cannot be read; status NM_OK: none */
 } nm_experiment;

@@ -89,14 +89,14 @@ nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const
     nm_status status = text ? read_lines(journal, text, &old, &bytes, err) : NM_OK;
     free(text);
     NM_TRY(status);
-    if (old && strcmp(old, key))
+    if (old && key && strcmp(old, key))
         return nm_fail(err, NM_MISMATCH,
                        "%s was begun with other options (%.300s; now %.300s); choose another --folder",
                        folder, old, key);
     NM_TRY(nm_file_open(&journal->file, journal->path, "ab", err));
     if (ftruncate(fileno(journal->file), (off_t)bytes))
         return nm_fail(err, NM_IO, "%s: %s", journal->path, strerror(errno));
-    const queue_header header = {"queue", NORMA_VERSION, key};
+    const queue_header header = {"queue", NORMA_VERSION, key ? key : "compare"};
     return old ? NM_OK : nm_run_journal_add(journal, queue_header_fields(), &header, err);
 }
 
@@ -123,13 +123,21 @@ nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *
     return status;
 }
 
+const char *nm_run_journal_state(const nm_run_journal *journal, const nm_planned_run *run)
+{
+    char *id = run_id(run);
+    const char *state = json_string_value(json_object_get(json_object_get(journal->runs, id), "state"));
+    free(id);
+    return state;
+}
+
 bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run)
 {
     if (!journal->file)
         return false;
+    const char *state = nm_run_journal_state(journal, run);
     char *id = run_id(run);
     const json_t *o = json_object_get(journal->runs, id);
-    const char *state = json_string_value(json_object_get(o, "state"));
     free(id);
     if (!state || (strcmp(state, "finished") && strcmp(state, "failed") && strcmp(state, "dropped")))
         return false;

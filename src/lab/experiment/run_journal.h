@@ -20,7 +20,7 @@ typedef struct nm_run_journal {
 const nm_field *nm_planned_run_fields(void);
 
 /* Opens or creates the file. key: the options that determine the queue, compared with those of a file that
- * exists. NM_MISMATCH: they differ; NM_FORMAT, NM_IO. */
+ * exists; NULL: not compared. NM_MISMATCH: they differ; NM_FORMAT, NM_IO. */
 nm_status nm_run_journal_open(nm_run_journal *journal, const char *folder, const char *key, nm_error *err);
 /* Appends a run. */
 nm_status nm_run_journal_add_run(nm_run_journal *journal, const nm_planned_run *run, nm_error *err);
@@ -30,6 +30,8 @@ nm_status nm_run_journal_add(nm_run_journal *journal, const nm_field *fields, co
 /* Completes the run with its last line, if it has ended there. Texts are valid until the journal is
  * closed. */
 bool nm_run_journal_find(const nm_run_journal *journal, nm_planned_run *run);
+/* The last state of a run; NULL: the file has none. Valid until the next call. */
+const char *nm_run_journal_state(const nm_run_journal *journal, const nm_planned_run *run);
 void nm_run_journal_close(nm_run_journal *journal);
 
 #endif

@@ -18,6 +18,7 @@
 #include "metric/bootstrap.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"
+#include "train/schedule.h"
 #include "train/train_options.h"
 
 void nm_run_result_release(nm_run_result *result)
@@ -81,14 +82,34 @@ static nm_status hash_test_set(nm_task *task, uint64_t *hash, nm_error *err)
     return NM_OK;
 }
 
-static nm_status hash_data(const nm_task_type *type, const nm_options *options, uint64_t *hash, nm_error *err)
+static nm_task task_of(const nm_task_type *type, const nm_options *options)
 {
     const nm_train_config *train = nm_options_find(options, "train");
-    nm_task task = {.type = type,
-                    .options = options,
-                    .config = nm_options_find(options, "data"),
-                    .seed = (uint64_t)train->seed,
-                    .max_tokens = train->max_tokens};
+    return (nm_task){.type = type,
+                     .options = options,
+                     .config = nm_options_find(options, "data"),
+                     .seed = (uint64_t)train->seed,
+                     .max_tokens = train->max_tokens};
+}
+
+nm_status nm_run_planned_updates(const nm_task_type *type, const nm_options *options, int64_t *updates,
+                                 nm_error *err)
+{
+    const nm_train_config *train = nm_options_find(options, "train");
+    *updates = train->updates;
+    if (train->updates || !train->epochs)
+        return NM_OK;
+    nm_task task = task_of(type, options);
+    nm_status status = type->open(&task, err);
+    if (status == NM_OK)
+        status = nm_schedule_planned_updates(&task, updates, err);
+    type->close(&task);
+    return status;
+}
+
+static nm_status hash_data(const nm_task_type *type, const nm_options *options, uint64_t *hash, nm_error *err)
+{
+    nm_task task = task_of(type, options);
     nm_status status = type->open(&task, err);
     *hash = XXH3_64bits_withSeed(&task.valid_fingerprint, sizeof task.valid_fingerprint, task.fingerprint);
     if (status == NM_OK)
@@ -245,13 +266,32 @@ static void add_number(numbers *all, double value)
     all->list[all->n++] = value;
 }
 
-static void read_line(nm_run_result *result, const json_t *object, numbers *speeds, numbers *gradients)
+/* Seconds per update between lines without a validation, and with one. */
+typedef struct pace {
+    numbers updates, validations;
+    double update, seconds; /* of the last line */
+    bool validated;         /* since then */
+} pace;
+
+static void add_pace(pace *p, double update, double seconds)
+{
+    if (p->update > 0 && update > p->update)
+        add_number(p->validated ? &p->validations : &p->updates,
+                   (seconds - p->seconds) / (p->validated ? 1 : update - p->update));
+    p->update = update;
+    p->seconds = seconds;
+    p->validated = false;
+}
+
+static void read_line(nm_run_result *result, const json_t *object, numbers *speeds, numbers *gradients,
+                      pace *p)
 {
     static const char *const scores[] = {"bleu", "f1", "accuracy"}; /* docs/formats.md, record valid */
     const char *type = json_string_value(json_object_get(object, "type"));
     int64_t update = json_integer_value(json_object_get(object, "update"));
     if (!type)
         return;
+    p->validated = p->validated || !strcmp(type, "valid");
     result->updates = update > result->updates ? update : result->updates;
     if (!strcmp(type, "start")) {
         const char *precision = json_string_value(json_object_get(object, "precision"));
@@ -261,6 +301,7 @@ static void read_line(nm_run_result *result, const json_t *object, numbers *spee
         add_number(speeds, nm_json_number_of(object, "tokens_per_second"));
         add_number(gradients, nm_json_number_of(object, "grad_norm"));
         result->train_seconds = nm_json_number_of(object, "seconds");
+        add_pace(p, (double)update, result->train_seconds);
     } else if (json_is_true(json_object_get(object, "best"))) {
         result->loss = nm_json_number_of(object, "loss");
         result->nll = nm_json_number_of(object, "nll");
@@ -278,15 +319,20 @@ nm_status nm_run_result_read_log(nm_run_result *result, const char *folder, nm_e
     free(path);
     NM_TRY(status);
     numbers speeds = {0}, gradients = {0};
+    pace p = {0};
     nm_record_clear(log_values_fields(), result);
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         json_t *object = json_loads(line, 0, NULL);
-        read_line(result, object, &speeds, &gradients);
+        read_line(result, object, &speeds, &gradients, &p);
         json_decref(object);
     }
     result->tokens_per_second = nm_median(speeds.list, speeds.n);
     result->grad_norm = nm_median(gradients.list, gradients.n);
+    result->update_seconds = nm_median(p.updates.list, p.updates.n);
+    result->validation_seconds = nm_median(p.validations.list, p.validations.n) - result->update_seconds;
+    free(p.updates.list);
+    free(p.validations.list);
     free(speeds.list);
     free(gradients.list);
     free(text);

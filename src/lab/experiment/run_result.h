@@ -21,9 +21,10 @@ typedef struct nm_run_result {
     double *draws; /* [n_resamples of nm_bootstrap_default], scores of the resamples; NULL until measured */
     double p;      /* paired test against the first variant's run with this seed; NaN for that run */
     double p_holm; /* of the variant: test of the means over the seeds, with Holm's correction; set with p */
-    bool bf16;     /* trained in bf16 */
-    uint64_t weights;                         /* hash of the scored model's tensors; 0: unknown */
-    const struct nm_run_result *same_weights; /* a run of another variant with identical weights, or NULL */
+    double update_seconds, validation_seconds; /* medians in the log; NaN: unknown */
+    bool bf16;                                 /* trained in bf16 */
+    uint64_t weights;                          /* hash of the scored model's tensors; 0: unknown */
+    const struct nm_run_result *same_weights;  /* a run of another variant with identical weights, or NULL */
     NM_LOG_MEASUREMENTS(NM_MEMBER)
     NM_TEST_MEASUREMENTS(NM_MEMBER)
 } nm_run_result;
@@ -36,6 +37,9 @@ typedef struct nm_run_measurement {
 
 enum { NM_RUN_KEY_BYTES = 64 };
 
+/* The updates of a run by train.updates, or by train.epochs and its training data; 0: unknown. */
+nm_status nm_run_planned_updates(const nm_task_type *type, const nm_options *options, int64_t *updates,
+                                 nm_error *err);
 /* Computes a hash of everything that determines a score except the model: program version, settings, data,
  * measurement. *last (heap, first NULL; freed by the caller) and *data store the text of section [data] and
  * the hash of its files between calls; the data is opened only if the text has changed. NM_USAGE if there is

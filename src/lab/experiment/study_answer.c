@@ -427,7 +427,10 @@ static void write_rest(const nm_study_procedure *s, char **text)
                          n_failed, n_failed == 1 ? "" : "s", failed->row.variant, (long long)failed->row.seed,
                          n_failed == 1 ? "its seed is" : "their seeds are");
     write_bound(s, text);
-    if (s->answer.more_seeds) {
+    if (s->answer.more_seeds > 1000) {
+        nm_format_append(text,
+                         "Seeds alone will not decide it: more than 1,000 of each finalist are needed. ");
+    } else if (s->answer.more_seeds) {
         double hours = hours_of_seeds(s, s->answer.more_seeds - s->answer.seeds);
         nm_format_append(text,
                          "What would decide it: %lld fresh seeds of each finalist find or exclude a "

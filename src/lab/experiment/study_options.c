@@ -21,6 +21,11 @@ static const nm_option study_rows[] = {
         "Learning rates to try for each variant, as multiples of the one in the recipe, comma-separated."),
     ROW(updates, "0", 0, 1e9, "Number of updates of a complete run; 0: as many as the budget has time for."),
     ROW(jobs, "0", 0, 1024, "Number of parallel runs, which share the CPU cores; 0 keeps all cores busy."),
+    ROW(launch, "", 0, 0,
+        "Command that starts each run, words separated by spaces, for example mpirun -n 2; empty: none."),
+    ROW(slurm, "", 0, 0,
+        "Options of sbatch, words separated by spaces: Slurm trains the runs of each part as one job array; "
+        "waiting counts against the budget; empty: no Slurm."),
     ROW(folder, "", 0, 0, "Folder of the study; empty: study-NAME with the name of the data."),
     ROW(tid_batches, "20", 0, 1e9, "Number of training batches on which TID is measured; 0: one epoch."),
     {0}};

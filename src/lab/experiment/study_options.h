@@ -5,7 +5,7 @@
 #include "experiment/comparison_options.h"
 
 typedef struct nm_study_options { /* section [study] */
-    const char *norms, *budget, *folder, *rates;
+    const char *norms, *budget, *folder, *rates, *launch, *slurm;
     int64_t seeds, jobs, updates, tid_batches;
     double delta;
 } nm_study_options;

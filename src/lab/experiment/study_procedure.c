@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-
-static NM_FIELDS(nm_plan_part, NM_PLAN_PART)
+#include "experiment/run_plan.h"
 
 enum { FIRST_SELECT_SEED = 2, FIRST_FRESH_SEED = 1001, MIN_FRESH = 6, MAX_SELECT_SEEDS = 1000 };
 static const double reserve = 0.95; /* of the remaining budget that may be planned: estimates are not exact */
@@ -176,22 +175,6 @@ static nm_status measure_speed(nm_study_procedure *s, nm_error *err)
     return NM_OK;
 }
 
-/* Seconds until the last of n runs in their order has ended, on config.jobs slots. */
-static double makespan(const nm_study_procedure *s, const double *seconds, size_t n)
-{
-    size_t slots = (size_t)s->config.jobs, least;
-    double *ends = nm_allocate((slots + 1) * sizeof *ends), last = 0;
-    for (size_t i = 0; i < n; i++) {
-        least = 0;
-        for (size_t j = 1; j < slots; j++)
-            least = ends[j] < ends[least] ? j : least;
-        ends[least] += seconds[i];
-        last = fmax(last, ends[least]);
-    }
-    free(ends);
-    return last;
-}
-
 typedef struct design { /* numbers per variant */
     size_t rates, first, fresh;
 } design;
@@ -217,7 +200,7 @@ static double part_seconds(const nm_study_procedure *s, size_t n, double updates
         if (slow[1] > 0)
             list[k++] = slow[1];
     }
-    double result = makespan(s, list, k);
+    double result = nm_plan_makespan(list, k, s->config.jobs);
     free(list);
     return result;
 }
@@ -400,7 +383,7 @@ static bool has_time(const nm_study_procedure *s, const bool *remains)
     for (size_t v = 0; v < s->config.n; v++)
         if (remains[v])
             list[n++] = seconds_of(s, v, (double)s->updates, false);
-    double end = s->now + makespan(s, list, n);
+    double end = s->now + nm_plan_makespan(list, n, s->config.jobs);
     free(list);
     return end <= s->config.budget * 2 / 3;
 }

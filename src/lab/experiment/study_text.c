@@ -9,67 +9,15 @@
 #include "base/json.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "experiment/run_plan.h"
 #include "experiment/text_table.h"
 
 static NM_FIELDS(nm_study_answer, NM_STUDY_ANSWER)
 static NM_FIELDS(nm_studied_variant, NM_STUDIED_VARIANT)
-static NM_FIELDS(nm_plan_part, NM_PLAN_PART)
-
-/* "42 s", "5.3 min", "2.1 h" */
-static char *duration(double seconds)
-{
-    if (!isfinite(seconds))
-        return nm_duplicate("-");
-    return seconds < 100    ? nm_format("%.0f s", seconds)
-           : seconds < 6000 ? nm_format("%.1f min", seconds / 60)
-                            : nm_format("%.1f h", seconds / 3600);
-}
-
-static const char *meaning_of(const char *phase)
-{
-    static const char *const meanings[][2] = {
-        {"speed", "speed on the first updates"},
-        {"rates", "learning rate of each variant"},
-        {"select", "elimination, common seeds"},
-        {"confirm", "finalists, fresh seeds"},
-    };
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (!strcmp(meanings[i][0], phase))
-            return meanings[i][1];
-    return phase;
-}
-
-static void add_row(nm_text_table *cells, char *first, char *second, char *third, char *fourth)
-{
-    nm_text_table_add(cells, first);
-    nm_text_table_add(cells, second);
-    nm_text_table_add(cells, third);
-    nm_text_table_add(cells, fourth);
-}
-
-static void print_plan(const nm_study_procedure *s, FILE *out)
-{
-    nm_text_table cells = {0};
-    add_row(&cells, nm_duplicate("part"), nm_duplicate("runs"), nm_duplicate("updates"),
-            nm_duplicate("time"));
-    cells.columns = cells.n;
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const nm_plan_part *part = &s->parts[i];
-        bool more = s->config.n > 1 && (!strcmp(part->phase, "select") || !strcmp(part->phase, "confirm"));
-        add_row(&cells, nm_duplicate(meaning_of(part->phase)),
-                nm_format("%s%lld", more ? "at least " : "", (long long)part->runs),
-                nm_format("%lld", (long long)part->updates), duration(part->seconds));
-    }
-    char *all = duration(s->planned);
-    add_row(&cells, nm_duplicate("all"), nm_duplicate(""), nm_duplicate(""), nm_duplicate(all));
-    nm_text_table_print(&cells, NM_TABLE_MARKDOWN, out);
-    nm_text_table_release(&cells);
-    free(all);
-}
 
 char *nm_study_plan_markdown(const nm_study_procedure *s)
 {
-    char *text, *budget = duration(s->config.budget);
+    char *text, *budget = nm_plan_duration(s->config.budget);
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
     fprintf(out, "%zu variant%s:", s->config.n, s->config.n == 1 ? "" : "s");
@@ -81,7 +29,7 @@ char *nm_study_plan_markdown(const nm_study_procedure *s)
         "does not matter (--delta).\n\n",
         (long long)s->config.jobs, s->config.jobs == 1 ? "" : "s", budget, (long long)s->updates,
         s->config.delta, s->config.unit);
-    print_plan(s, out);
+    nm_plan_print(s->parts, s->n_parts, s->config.n > 1, out);
     nm_text_stream_close(out);
     free(budget);
     return text;
@@ -127,7 +75,7 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
             number(v->grad_norm, 2),
             number(v->tokens_per_second, 0),
             number(v->step_mib, 0),
-            duration(3600 * v->hours),
+            nm_plan_duration(3600 * v->hours),
         };
         for (int c = 0; c < COLUMNS; c++)
             nm_text_table_add(&cells, row[c]);
@@ -138,8 +86,8 @@ static void print_variants(const nm_study_procedure *s, FILE *out)
 
 char *nm_study_answer_markdown(const nm_study_procedure *s)
 {
-    char *text, *used = duration(s->answer.used), *planned = duration(s->planned),
-                *budget = duration(s->config.budget);
+    char *text, *used = nm_plan_duration(s->answer.used), *planned = nm_plan_duration(s->planned),
+                *budget = nm_plan_duration(s->config.budget);
     size_t bytes;
     FILE *out = nm_text_stream_open(&text, &bytes);
     fprintf(out, "%s\n\n", s->answer.paragraph);

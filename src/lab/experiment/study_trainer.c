@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "task/tasks.h"
 #include "train/schedule.h"
 #include "train/train_options.h"
 
@@ -20,18 +21,31 @@ static void set_number(nm_settings *settings, const char *key, double value)
     free(text);
 }
 
-/* A study ends runs by their number of updates alone, so that all variants are trained equally long. */
-static void set_equal_lengths(nm_settings *settings, const nm_options *options)
+static void set_unless_equal(nm_settings *settings, const nm_options *options, const char *key,
+                             const char *value)
 {
-    static const char *const ends[][2] = {{"train.epochs", "0"},   {"train.seconds", "0"},
-                                          {"train.patience", "0"}, {"schedule.early_stopping", "false"},
-                                          {"train.score", "true"}, {"train.keep_last", "1"}};
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        char *value = nm_options_get(options, ends[i][0]);
-        if (value && strcmp(value, ends[i][1]))
-            nm_settings_add(settings, ends[i][0], ends[i][1]);
-        free(value);
-    }
+    char *old = nm_options_get(options, key);
+    if (old && strcmp(old, value))
+        nm_settings_add(settings, key, value);
+    free(old);
+}
+
+void nm_study_set_equal_lengths(nm_settings *settings, const nm_options *options)
+{
+    static const char *const ends[][2] = {{"train.epochs", "0"},
+                                          {"train.seconds", "0"},
+                                          {"train.patience", "0"},
+                                          {"schedule.early_stopping", "false"}};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        set_unless_equal(settings, options, ends[i][0], ends[i][1]);
+}
+
+/* Of all runs of a study; their validation scores are compared. */
+static void set_study(nm_settings *settings, const nm_options *options)
+{
+    nm_study_set_equal_lengths(settings, options);
+    set_unless_equal(settings, options, "train.score", "true");
+    set_unless_equal(settings, options, "train.keep_last", "1");
     nm_settings_add(settings, "train.updates", "1000"); /* for checks; each run has its own number */
     const nm_train_config *train = nm_options_find(options, "train");
     if (!train->validate_examples)
@@ -41,13 +55,14 @@ static void set_equal_lengths(nm_settings *settings, const nm_options *options)
 nm_status nm_study_trainer_open(nm_study_trainer *t, double *lr, nm_error *err)
 {
     nm_options *options;
-    NM_TRY(nm_run_queue_options(&t->experiment.queue, NULL, 1, &options, err));
-    set_equal_lengths(&t->experiment.queue.settings, options);
+    NM_TRY(nm_run_queue_options(&t->experiment->queue, NULL, 1, &options, err));
+    set_study(&t->experiment->queue.settings, options);
     *lr = ((const nm_schedule_config *)nm_options_find(options, "schedule"))->lr;
-    t->perplexity = nm_task_has_perplexity(t->experiment.queue.task, options);
+    t->perplexity = t->experiment->queue.task == &nm_task_lm && /* translations are scored with BLEU */
+                    nm_task_has_perplexity(&nm_task_lm, options);
     nm_options_free(options);
-    NM_TRY(nm_experiment_begin(&t->experiment, err));
-    return nm_experiment_share_cores(&t->experiment, 10000, err);
+    NM_TRY(nm_experiment_begin(t->experiment, err));
+    return nm_experiment_share_cores(t->experiment, 10000, err);
 }
 
 static bool is_scored(const nm_trial *trial)
@@ -75,7 +90,8 @@ static void keep_draws(nm_study_trainer *t, nm_trial *trial, const nm_run_result
 static void set_value(nm_study_trainer *t, nm_trial *trial, nm_run_result *result)
 {
     nm_planned_run *row = &trial->row;
-    row->train_seconds = result->train_seconds;
+    bool speed = !strcmp(row->phase, "speed") && isfinite(result->update_seconds);
+    row->train_seconds = speed ? result->update_seconds * (double)row->updates : result->train_seconds;
     row->loss = result->nll;
     if (result->measured)
         snprintf(t->score, sizeof t->score, "%s", result->title);
@@ -90,7 +106,7 @@ static void set_value(nm_study_trainer *t, nm_trial *trial, nm_run_result *resul
 /* Reports a trial that has ended, once. */
 static void finish(nm_study_trainer *t, const nm_run_job *job)
 {
-    nm_trial *trial = t->trials[job - t->experiment.queue.jobs];
+    nm_trial *trial = t->trials[job - t->experiment->queue.jobs];
     nm_planned_run *row = &trial->row;
     nm_error err;
     if (!strcmp(row->state, "finished") || !strcmp(row->state, "failed") || t->status != NM_OK)
@@ -115,13 +131,13 @@ static void finish(nm_study_trainer *t, const nm_run_job *job)
 static void on_started(void *user, const nm_run_job *job)
 {
     nm_study_trainer *t = user;
-    t->started(t->study, t->trials[job - t->experiment.queue.jobs]);
+    t->started(t->study, t->trials[job - t->experiment->queue.jobs]);
 }
 
 static void on_finished(void *user, const nm_run_job *job)
 {
     nm_study_trainer *t = user;
-    if (job->result.exit_code || !is_scored(t->trials[job - t->experiment.queue.jobs]))
+    if (job->result.exit_code || !is_scored(t->trials[job - t->experiment->queue.jobs]))
         finish(t, job);
 }
 
@@ -142,7 +158,7 @@ static void on_tick(void *user, const nm_run_queue *queue)
 
 static nm_variant variant_of(const nm_study_trainer *t, const nm_trial *trial, bool has_length)
 {
-    const nm_variant *base = &t->experiment.points.list[trial->variant];
+    const nm_variant *base = &t->experiment->points.list[trial->variant];
     const nm_planned_run *row = &trial->row;
     bool speed = !strcmp(row->phase, "speed");
     int64_t whole = speed ? row->updates : *t->updates;
@@ -150,6 +166,8 @@ static nm_variant variant_of(const nm_study_trainer *t, const nm_trial *trial, b
         .name = nm_duplicate(base->name), .origin = trial->variant, .point = !is_scored(trial)};
     nm_settings_add_all(&variant.settings, &base->settings);
     nm_settings_add_all(&variant.excluded, &base->excluded);
+    if (t->extra)
+        nm_settings_add_all(&variant.settings, t->extra);
     if (isfinite(row->lr))
         set_number(&variant.settings, "schedule.lr", row->lr);
     set_number(&variant.settings, "train.updates", (double)row->updates);
@@ -162,9 +180,9 @@ static nm_variant variant_of(const nm_study_trainer *t, const nm_trial *trial, b
 
 static nm_status add_jobs(nm_study_trainer *t, nm_error *err)
 {
-    nm_run_queue *queue = &t->experiment.queue;
+    nm_run_queue *queue = &t->experiment->queue;
     nm_options *options;
-    NM_TRY(nm_run_queue_options(queue, &t->experiment.points.list[0], 1, &options, err));
+    NM_TRY(nm_run_queue_options(queue, &t->experiment->points.list[0], 1, &options, err));
     bool has_length = nm_schedule_has_length(nm_options_find(options, "schedule"));
     nm_options_free(options);
     t->variants = nm_allocate((t->n + 1) * sizeof *t->variants);
@@ -172,13 +190,13 @@ static nm_status add_jobs(nm_study_trainer *t, nm_error *err)
         t->variants[i] = variant_of(t, t->trials[i], has_length);
         NM_GROW(queue->jobs, queue->n, queue->capacity);
         nm_run_job *job = &queue->jobs[queue->n++];
-        char *folder = nm_path_join(t->experiment.folder, t->trials[i]->row.folder);
+        char *folder = nm_path_join(t->experiment->folder, t->trials[i]->row.folder);
         *job = (nm_run_job){
             .variant = &t->variants[i], .folder = folder, .log_path = nm_format("%s.txt", folder)};
         job->result = (nm_run_result){
             .variant = t->variants[i].name, .seed = t->trials[i]->row.seed, .p = NAN, .p_holm = NAN};
     }
-    char *speed = nm_path_join(t->experiment.folder, "speed");
+    char *speed = nm_path_join(t->experiment->folder, "speed");
     nm_status status = nm_folder_create(speed, err);
     free(speed);
     return status;
@@ -186,7 +204,7 @@ static nm_status add_jobs(nm_study_trainer *t, nm_error *err)
 
 static void remove_jobs(nm_study_trainer *t)
 {
-    nm_run_queue_clear(&t->experiment.queue);
+    nm_run_queue_clear(&t->experiment->queue);
     for (size_t i = 0; i < t->n; i++) {
         free(t->variants[i].name);
         nm_settings_release(&t->variants[i].settings);
@@ -199,24 +217,24 @@ static void remove_jobs(nm_study_trainer *t)
 
 static bool needs_score(const nm_study_trainer *t, size_t i)
 {
-    const nm_run_job *job = &t->experiment.queue.jobs[i];
+    const nm_run_job *job = &t->experiment->queue.jobs[i];
     return is_scored(t->trials[i]) && !job->result.measured && !job->result.exit_code &&
            job->state == NM_RUN_FINISHED;
 }
 
 static nm_status train_jobs(nm_study_trainer *t, nm_error *err)
 {
-    nm_run_queue *queue = &t->experiment.queue;
-    NM_TRY(nm_experiment_load(&t->experiment, err));
+    nm_run_queue *queue = &t->experiment->queue;
+    NM_TRY(nm_experiment_load(t->experiment, err));
     for (size_t i = 0; i < t->n; i++)
         if (queue->jobs[i].state == NM_RUN_FINISHED) { /* killed between its end and its line in the queue */
             t->started(t->study, t->trials[i]);
             finish(t, &queue->jobs[i]);
         }
-    NM_TRY(nm_experiment_train(&t->experiment, err));
+    NM_TRY(nm_experiment_train(t->experiment, err));
     for (size_t i = 0; i < t->n; i++)
         if (needs_score(t, i))
-            NM_TRY(nm_experiment_score_run(&t->experiment, &queue->jobs[i], err));
+            NM_TRY(nm_experiment_score_run(t->experiment, &queue->jobs[i], err));
     return NM_OK;
 }
 
@@ -225,7 +243,7 @@ static nm_status train(void *user, nm_trial *const *trials, size_t n, double sec
                        nm_status (*finished)(void *, nm_trial *, nm_error *), void *study, nm_error *err)
 {
     nm_study_trainer *t = user;
-    nm_run_queue *queue = &t->experiment.queue;
+    nm_run_queue *queue = &t->experiment->queue;
     t->trials = trials;
     t->n = n;
     t->started = started;
@@ -262,7 +280,7 @@ static nm_status load(void *user, nm_trial *trial, nm_error *err)
 {
     nm_study_trainer *t = user;
     nm_run_result result = {0};
-    char *folder = nm_path_join(t->experiment.folder, trial->row.folder);
+    char *folder = nm_path_join(t->experiment->folder, trial->row.folder);
     nm_status status = nm_run_result_read(&result, folder, err);
     if (status == NM_OK) {
         snprintf(t->score, sizeof t->score, "%s", result.title);
@@ -282,7 +300,7 @@ static void describe(void *user, const nm_trial *const *trials, size_t n, nm_stu
     for (size_t i = 0; i < n; i++) {
         nm_run_result result = {.tid_mean = NAN, .tid_variance = NAN};
         nm_error ignored;
-        char *folder = nm_path_join(t->experiment.folder, trials[i]->row.folder);
+        char *folder = nm_path_join(t->experiment->folder, trials[i]->row.folder);
         if (*trials[i]->row.phase != 'c' || nm_run_result_read(&result, folder, &ignored) != NM_OK)
             result.tid_mean = result.tid_variance = NAN;
         if (nm_run_result_read_log(&result, folder, &ignored) != NM_OK)
@@ -317,5 +335,4 @@ void nm_study_trainer_release(nm_study_trainer *t)
     for (size_t i = 0; i < t->n_draws; i++)
         free(t->draws[i]);
     free(t->draws);
-    nm_experiment_release(&t->experiment);
 }

@@ -1,5 +1,5 @@
-/* The runner of a study that trains: runs are jobs of a queue of processes (experiment/run_queue.h), scored
- * while others are training, as in a comparison. */
+/* The runner of studies and of the speed of comparisons: runs are jobs of a queue of processes
+ * (experiment/run_queue.h), scored while others are training. The queue has no other jobs meanwhile. */
 #ifndef NM_STUDY_TRAINER_H
 #define NM_STUDY_TRAINER_H
 
@@ -7,8 +7,9 @@
 #include "experiment/study_procedure.h"
 
 typedef struct nm_study_trainer {
-    nm_experiment experiment; /* config, folder and queue up to settings are set by the caller */
-    nm_stop *stop;            /* of the queue; requested from outside, or at the end of the budget */
+    nm_experiment *experiment; /* of the caller, who sets config, folder and the queue up to settings */
+    const nm_settings *extra;  /* of all trials; NULL: none */
+    nm_stop *stop;             /* of the queue; requested from outside, or at the end of the budget */
     bool perplexity;
     const int64_t *updates; /* of a complete run: the plan's */
     char score[48];         /* its title, known after the first scored run */
@@ -30,7 +31,10 @@ typedef struct nm_study_trainer {
 /* Determines the variants, and creates and locks the folder. lr: learning rate of the recipe. Errors of
  * nm_experiment_begin. */
 nm_status nm_study_trainer_open(nm_study_trainer *trainer, double *lr, nm_error *err);
+/* Adds the settings with which runs end by their number of updates alone, and so are trained equally long. */
+void nm_study_set_equal_lengths(nm_settings *settings, const nm_options *options);
 nm_study_runner nm_study_trainer_runner(nm_study_trainer *trainer);
+/* Does not release the experiment. */
 void nm_study_trainer_release(nm_study_trainer *trainer);
 
 #endif

@@ -157,9 +157,9 @@ static void write_unfinished(const nm_report *report, FILE *out)
         }
         fprintf(out, "%s%s at update ", listed++ ? ", " : "", run->name);
         fputs(nm_count_show(text, nm_report_run_updates(run)), out);
-        if (isfinite(planned))
+        if (planned >= nm_report_run_updates(run)) /* not if the run continues with another number */
             fprintf(out, " of %s", nm_count_show(text, planned));
-        if (isfinite(left))
+        if (left > 0)
             fprintf(out, " (%s left)", nm_duration_show(text, left));
         if (isfinite(nm_report_valid_score(report, i)))
             fprintf(out, " with %s %s", report->score_name,

@@ -185,12 +185,14 @@ static bool is_main(const nm_drawing *drawings, size_t figure)
     return false;
 }
 
-static void write_answer(const nm_report *report, const nm_drawing *drawings, FILE *out)
+static void write_answer(const nm_report *report, const nm_report_config *config, const nm_drawing *drawings,
+                         FILE *out)
 {
     char *text = NULL;
     size_t bytes;
     FILE *memory = nm_text_stream_open(&text, &bytes);
-    nm_report_answer(report, memory);
+    if (!config->answer || !config->answer(config->user, memory))
+        nm_report_answer(report, memory);
     nm_text_stream_close(memory);
     fputs("<section id=\"answer\"><h2>Answer</h2>\n<p>", out);
     nm_html_text(out, text);
@@ -314,7 +316,7 @@ void nm_report_write_body(const nm_report *report, const nm_report_config *confi
     char *body = NULL;
     size_t bytes;
     FILE *memory = nm_text_stream_open(&body, &bytes);
-    write_answer(report, drawings, memory);
+    write_answer(report, config, drawings, memory);
     if (config->extra)
         config->extra(config->user, memory);
     nm_section_runs(report, memory);

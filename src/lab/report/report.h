@@ -80,6 +80,8 @@ void nm_report_refresh(nm_report *report);
 typedef struct nm_report_config {
     bool samples; /* false: without sample outputs, so without text of the corpus */
     bool live;    /* the page asks the server that sent it for updates */
+    /* Writes another answer as text and returns true, or returns false; NULL: none. */
+    bool (*answer)(void *user, FILE *out);
     /* Called after the answer, to add a section; NULL: none. */
     void (*extra)(void *user, FILE *out);
     void *user;
