@@ -75,7 +75,7 @@ ini 'include = .\n'
 refuses 3 'is a folder' prepare bad.ini
 ini '[prepare]\noutput = a\\0b\n'
 printf '[prepare]\noutput = a\0b\n' >bad.ini
-refuses 4 'bad.ini: contains a zero byte' prepare bad.ini
+refuses 4 'bad.ini:2: contains a zero byte' prepare bad.ini
 printf '\xef\xbb\xbf[prepare]\nbpe_merges = 5\n' >bad.ini
 accepts 'written in' prepare bad.ini "${prepare_arguments[@]}" --output o
 printf '[prepare]\r\nmin_length = 2\r\n' >bad.ini

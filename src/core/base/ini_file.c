@@ -110,8 +110,12 @@ static nm_status read_file(const reader *of, const char *path, int depth, nm_err
     /* byte order mark of Windows editors */
     const char *start = strncmp(text, "\xEF\xBB\xBF", 3) ? text : text + 3;
     reader self = {.path = path, .depth = depth, .visit = of->visit, .user = of->user};
-    nm_status status = strlen(text) == bytes ? read_text(&self, start, err)
-                                             : nm_fail(err, NM_FORMAT, "%s: contains a zero byte", path);
+    size_t first_zero = strlen(text), line = 1;
+    for (size_t i = 0; i < first_zero; i++)
+        line += text[i] == '\n';
+    nm_status status = first_zero == bytes
+                           ? read_text(&self, start, err)
+                           : nm_fail(err, NM_FORMAT, "%s:%zu: contains a zero byte", path, line);
     free(text);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8_check.h"
 
 /* Limits that no log of Norma reaches; what exceeds them is ignored. */
 enum { MAX_SERIES = 1 << 16, MAX_TAG = 240, MAX_DEPTH = 4, MAX_VECTOR = 1 << 16 };
@@ -190,12 +191,33 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     run->seconds = at.seconds;
 }
 
+/* Reads a text file if it exists, otherwise *text is NULL. NM_FORMAT with the line for a byte that is no text. */
+static nm_status read_if_exists(const char *path, char **text, nm_error *err)
+{
+    bool found;
+    size_t bytes, line = 1;
+    *text = NULL;
+    NM_TRY(nm_file_find(path, &found, err));
+    if (!found)
+        return NM_OK;
+    NM_TRY(nm_file_read_text(path, text, &bytes, err));
+    size_t length = strlen(*text), bad = nm_utf8_find_invalid(*text, length);
+    if (bad == bytes)
+        return NM_OK;
+    for (size_t i = 0; i < bad; i++)
+        line += (*text)[i] == '\n';
+    return nm_fail(err, NM_FORMAT, "%s:%zu: not UTF-8 text", path, line);
+}
+
 /* Reads test.json, the measurements of norma compare, if it exists. */
 static nm_status read_test(nm_report_run *run, nm_error *err)
 {
     char *path = nm_path_join(run->folder, "test.json"), *text;
-    nm_status status = nm_file_read_optional(path, &text, err);
-    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
+    nm_status status = read_if_exists(path, &text, err);
+    json_error_t problem;
+    json_t *object = text && status == NM_OK ? json_loads(text, 0, &problem) : NULL;
+    if (text && status == NM_OK && !object)
+        status = nm_fail(err, NM_FORMAT, "%s:%d: %s", path, problem.line, problem.text);
     log_line at = {.run = run};
     add_log_line(&at, object, "test");
     json_decref(object);
@@ -255,8 +277,8 @@ static nm_status read_inspected(nm_report_run *run, const char *inspected, nm_er
 static nm_status read_settings(nm_report_run *run, nm_error *err)
 {
     char *path = nm_path_join(run->folder, "config.ini"), *text, section[64] = "";
-    nm_status status = nm_file_read_optional(path, &text, err);
-    char *rest = text;
+    nm_status status = read_if_exists(path, &text, err);
+    char *rest = status == NM_OK ? text : NULL;
     for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         char *comment = strstr(line, " ;"), *equals = strchr(line, '=');
         if (comment)

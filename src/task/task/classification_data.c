@@ -322,7 +322,10 @@ static nm_status make_dictionary(reading *at, const char *kept_entries_of, nm_er
     options.multiple = 1;
     options.threshold = at->config->min_count;
     options.max_size = (int32_t)at->config->max_words + NM_VOCAB_N_SPECIAL;
-    NM_TRY(nm_vocab_build(&at->words, &options, &parts->vocab, err));
+    nm_error cause;
+    nm_status status = nm_vocab_build(&at->words, &options, &parts->vocab, &cause);
+    if (status != NM_OK)
+        return nm_fail(err, status, "%s: %s", at->config->train, cause.text);
     NM_TRY(nm_model_text_keep(kept_entries_of, "dict.txt", true, &parts->vocab->symbols, err));
     if (parts->vocab->symbols.n > NM_VOCAB_MAX_SIZE)
         return nm_fail(err, NM_FORMAT,
