@@ -9,6 +9,7 @@
 #     make test-python-latest  the same and norma convert with the newest packages of PyPI
 #     make docs       the documentation site of all pages and the Python package in build/docs
 #     make test-interchange  norma convert against CTranslate2, transformers and Marian from PyPI
+#     make test-peers  scores and subwords of other programs from PyPI, with their own test data (tests/peers)
 #     make fault      fault injection: every command with every failing call [FAULTS_OPTIONS="--commands train"]
 #     make soak       a training run that is killed KILLS=500 times and resumed each time
 #     make test-slurm  norma compare --slurm with Slurm, which is started for the test (slurm-wlm, munge; as root)
@@ -30,7 +31,7 @@ PEERS  ?= $(BUILD)/peers
 GENERATOR = $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
 SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.[ch]' '*.inc')
 
-.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest test-python-oldest docs test-interchange demo demo-lm ledger bench bench-peers format lint install dist clean
+.PHONY: all build quiet-build test test-slurm fault soak mutants coverage fuzz test-python test-python-latest test-python-oldest docs test-interchange test-peers demo demo-lm ledger bench bench-peers format lint install dist clean
 all: build
 
 build:
@@ -110,6 +111,11 @@ test-interchange: quiet-build
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/check.py $(BUILD)/norma $(BUILD)/interchange
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/training.py $(BUILD)/norma $(BUILD)/interchange/training
 	@$(BUILD)/interchange-venv/bin/python tests/interchange/images.py $(BUILD)/norma $(BUILD)/interchange/images
+
+test-peers: quiet-build
+	@python3 -m venv $(BUILD)/peers-venv
+	@$(BUILD)/peers-venv/bin/pip install -q -r tests/peers/requirements.txt
+	@$(BUILD)/peers-venv/bin/python tests/peers/peers.py $(BUILD)/norma $(BUILD)/peers
 
 # results/README.md and the table of README.md, from the archived runs.
 ledger:
