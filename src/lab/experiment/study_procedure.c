@@ -530,10 +530,10 @@ static nm_status choose_finalists(nm_study_procedure *s, double **values, int64_
         s->states[order[f]].outcome = NULL;
     free(order);
     return nm_study_decide(s, "confirm", NULL, err,
-                           "%zu finalists with %lld fresh seeds each: standard deviation of the paired "
+                           "%zu finalist%s with %lld fresh seeds each: standard deviation of the paired "
                            "differences %.2f %s, %lld seeds needed for a difference of %.2f, time for %lld",
-                           n, (long long)s->fresh, deviation, s->config.unit, (long long)needed,
-                           s->config.delta, (long long)most);
+                           n, n == 1 ? "" : "s", (long long)s->fresh, deviation, s->config.unit,
+                           (long long)needed, s->config.delta, (long long)most);
 }
 
 static nm_status confirm(nm_study_procedure *s, nm_error *err)
