@@ -82,6 +82,7 @@ for rules in gpt2 llama3 qwen2; do
     try convert lm-$rules --to huggingface -o hf-$rules
     [ "$got" = 0 ] || fail "convert lm-$rules: $(cat err)"
     has hf-$rules/tokenizer.json '"type": "ByteLevel"'
+    has hf-$rules/tokenizer.json '"trim_offsets": true' # as in the published tokenizer.json of GPT-2
     rm -rf plain && cp -r hf-$rules plain && rm plain/data.ini plain/codes.bpe
     convert hf-$rules back.safetensors
     convert plain plain.safetensors

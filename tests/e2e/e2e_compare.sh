@@ -152,6 +152,8 @@ for run in named/*-[12]; do
 done
 "$NORMA" compare --results archive --format json >again.json 2>err || fail "--results: $(cat err)"
 cmp -s named.json again.json || fail "--results prints another table: $(diff named.json again.json)"
+"$NORMA" compare --results archive --margin 50 >out 2>err || fail "--results --margin: $(cat err)"
+has out "p equiv: two one-sided tests of a difference of at least 50"
 rm archive/B-PN-2/test.json
 "$NORMA" compare --results archive >out 2>err || fail "--results without one result: $(cat err)"
 has out 'seed 2 failed: archive/B-PN-2/test.json'

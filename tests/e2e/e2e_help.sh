@@ -23,6 +23,7 @@ for command in "${commands[@]}"; do
     done
     "$NORMA" "$command" --manual >manual 2>err || fail "norma $command --manual"
     has manual '.SH EXIT STATUS'
+    [ "$(tail -n 2 manual | tr '\n' ' ')" = '.SH SEE ALSO .BR norma (1) ' ] || fail "norma $command --manual ends with $(tail -n 2 manual)"
     has manual 'exceeds the divergence threshold'
     options_of help >options
     [ "$(sort options | uniq -d | wc -l)" = 0 ] || fail "norma $command lists an option twice: $(sort options | uniq -d)"

@@ -75,6 +75,8 @@ refuses 5 "no class bird" classify b png/other --evaluate
 try baseline images.ini
 [ $got = 0 ] || fail "baseline: $(cat err)"
 has out "nearest class mean"
+accuracy=$(perl -ne 'print $1 if /nearest class mean[^0-9]+([0-9.]+)/' out)
+perl -e 'exit !(shift >= 80)' "$accuracy" || fail "nearest class mean: $accuracy of classes that differ clearly"
 has out "logistic regression on pixels"
 
 # ---- other models and arithmetic ----

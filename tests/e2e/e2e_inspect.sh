@@ -73,6 +73,9 @@ for text in 'TID, % (4 training batches)' 'last layer: enc.1.ffn.norm' 'singular
     'Lemma 2 (2 batches)' 'gradient norm by layer' 'with label smoothing 0.10 the optimum is' 'RBN penalty' 'pre-norm'; do
     has out "$text"
 done
+# quantiles of the singular values by index, the largest of which is 1
+grep -A 1 '^singular values of embed.weight' out | tail -n 1 >spectrum
+grep -Eq '^  1: 1\.000( [0-9]+: 0\.[0-9]{3})+$' spectrum || fail "spectrum: $(cat spectrum)"
 # a log or a folder of checkpoints that cannot be read is not missing
 cp -r initial unread
 ln -sf log.jsonl unread/log.jsonl

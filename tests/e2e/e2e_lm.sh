@@ -92,6 +92,7 @@ for attention in softmax block-term; do
     cmp -s tokens.json lines.json && fail "earlier lines are no context"
     try perplexity $attention test.txt valid.txt
     grep -q '^all files: perplexity' out || fail "two files have no sum"
+    grep -q 'skipped sequences' out && fail "nothing was skipped: $(cat out)"
     try perplexity $attention --json <test.txt
     printf 'the dog\n\nevery\n' >prompts
     try generate $attention prompts --tokens 30 --seed 5 --top-k 9

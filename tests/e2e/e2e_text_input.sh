@@ -104,6 +104,11 @@ accepts written prepare --format text --train latin.de --valid ascii.de --encodi
 # A text of another encoding that is decoded all the same has many unknown tokens.
 accepts written prepare --train latin --valid utf "${common[@]}" --encoding latin1 --valid-encoding latin1 --bpe-merges 0 --output x
 has err 'encoding (--valid-encoding), language or tokenization'
+# Validation text with many more unknown words than the training text: both rates are named.
+{ for ((i = 0; i < 49; i++)); do echo 'a b'; done && echo 'c d'; } >common.txt
+for ((i = 0; i < 2; i++)); do echo 'a b a b a x y z v w'; done >other.txt
+accepts 'valid: 50.0 % of the tokens are unknown, 2.0 % of the training text' prepare --format text \
+    --train common.txt --valid other.txt --tokenizer none --bpe-merges 0 --min-count 2 --output rates
 
 # UTF-16 without the option: with and without a byte order mark, in every format, and where only a later character shows it.
 for encoding in utf-16 utf-16le utf-16be; do
