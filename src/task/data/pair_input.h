@@ -19,7 +19,7 @@ typedef struct nm_pair_config {
     int sides; /* 2, or 1 for plain text */
     const char *folder,
         *encoding; /* folder of relative paths, or ""; name of iconv, or two: "latin1,utf-8" */
-    /* NULL, or the option that would give these files an encoding of their own: `encoding` is that of the
+    /* NULL, or the option that sets another encoding for these files: `encoding` is that of the
      * training text, and a file that is UTF-8 is refused */
     const char *own_encoding;
     nm_pair_format format;
