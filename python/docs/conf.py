@@ -5,13 +5,13 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path[:0] = [os.path.join(ROOT, "python"), HERE]
 
 project = "norma"
 copyright = "the authors of Norma"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "python/docs/site"
-include_patterns = ["python/docs/*.rst", "docs/*.md", "results/*.md"]
+include_patterns = ["python/docs/*.rst", "python/docs/norms/*.rst", "docs/*.md", "results/*.md"]
 exclude_patterns = ["python/docs/build", "docs/notes"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 myst_heading_anchors = 4
@@ -39,4 +39,6 @@ def outside(app, docname, source):
 
 
 def setup(app):
+    import norm_pages
+    norm_pages.write(ROOT)
     app.connect("source-read", outside)

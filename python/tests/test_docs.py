@@ -76,3 +76,18 @@ def test_every_public_name_of_torch_is_documented():
     torch = importlib.import_module("norma.torch")
     listed = set(re.findall(r":: norma\.torch\.(\w+)$", pages.read_text(), re.MULTILINE))
     assert set(torch.__all__) - listed == set()
+
+
+def test_every_norm_has_a_page(monkeypatch):
+    """The pages that `make docs` generates (python/docs/norm_pages.py)."""
+    pytest.importorskip("torch", reason="PyTorch is not installed (python3-torch)")
+    monkeypatch.syspath_prepend(str(SOURCE / "python" / "docs"))
+    import norm_pages
+    titles, rows = norm_pages.costs(SOURCE / "docs" / "norms.md")
+    assert titles[:4] == ["norm", "forward", "backward", "inference"]
+    for name, found in norma.norm_types().items():
+        text = norm_pages.page(found, titles, rows.get(name))
+        assert found.formula in text and found.source in text and f"--model.norm {name}" in text
+        assert all(f"``{option}``" in text for option in found.options)
+        assert name in rows and f"     - {rows[name][1]}\n" in text
+        assert hasattr(norma.torch, text.split("norma.torch.")[1].split("(")[0])

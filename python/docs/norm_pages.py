@@ -1,0 +1,67 @@
+"""A page for each norm of the documentation site, from the table of the library and the costs in
+docs/norms.md. conf.py calls ``write`` before each build; the pages are no part of the repository."""
+import os
+
+import norma
+from norma.torch import _classes
+
+SCOPES = {True: "of the tokens of a batch in training, running statistics at inference",
+          False: "of one token at most"}
+COST = ("Memory traffic in bytes per element in float32, and the numbers that the forward pass stores "
+        "for the backward pass with n tokens of d features; see :doc:`/docs/norms`.")
+
+
+def costs(path):
+    """Rows of the table of costs by name, and its heading."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().split("<!-- norm_tables costs -->")[1].split("<!--")[0]
+    rows = [[cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+            for line in text.splitlines() if line.startswith("|")]
+    return rows[0], {row[0]: row for row in rows[2:]}
+
+
+def heading(text, line):
+    return [text, line * len(text), ""]
+
+
+def table(rows):
+    """A list-table without a heading."""
+    lines = [".. list-table::", ""]
+    for row in rows:
+        lines += [("   * - " if i == 0 else "     - ") + (cell or "\\ ") for i, cell in enumerate(row)]
+    return [*lines, ""]
+
+
+def code(language, *lines):
+    return [f".. code-block:: {language}", "", *("   " + line for line in lines), ""]
+
+
+def page(found, titles, cost):
+    name = _classes.by_type[found.name].__name__
+    lines = [*heading(found.title, "="), *code("text", found.formula)]
+    gradient = "approximate by definition" if found.approximate_gradient else "exact"
+    lines += table([["Statistics", SCOPES[found.uses_batch]], ["Source", found.source],
+                    ["Backward pass", gradient]])
+    lines += [*heading("How to enable it", "-"),
+              *code("sh", f"norma train translate --data.folder data/mine --model.norm {found.name}"),
+              *code("python", "import norma, norma.torch",
+                    f'layer = norma.Norm("{found.name}", 512)        # NumPy',
+                    f"layer = norma.torch.{name}(512)    # a PyTorch module",
+                    f'norma.torch.replace_norms(model, "{found.name}")')]
+    if found.options:
+        lines += [*heading("Options", "-"),
+                  *table([[f"``{key}``", f"``{one.default}``", one.help.replace("*", "\\*")]
+                          for key, one in found.options.items()])]
+    if cost:
+        lines += [*heading("Cost", "-"), COST, "", *table(list(zip(titles[1:], cost[1:])))]
+    return "\n".join(lines)
+
+
+def write(root):
+    """The pages, in python/docs/norms of the repository."""
+    folder = os.path.join(root, "python", "docs", "norms")
+    os.makedirs(folder, exist_ok=True)
+    titles, rows = costs(os.path.join(root, "docs", "norms.md"))
+    for name, found in norma.norm_types().items():
+        with open(os.path.join(folder, name + ".rst"), "w", encoding="utf-8") as file:
+            file.write(page(found, titles, rows.get(name)))
