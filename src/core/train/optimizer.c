@@ -183,22 +183,21 @@ static void zero_fixed(const nm_params *params)
     }
 }
 
-nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_error *err)
+nm_status nm_optimizer_gradient_square(nm_optimizer *optimizer, double *square, nm_error *err)
 {
     const nm_params *params = optimizer->tree->params;
     const nm_param_range part = optimizer->part;
     const char *grads = (char *)params->grads + part.first * nm_dtype_bytes(params->backend->dtype);
-    double square, *sums = optimizer->block_sums;
+    double *sums = optimizer->block_sums, sum = 0;
     zero_fixed(params);
-    NM_CALL(params->backend, dot, .n = part.n, .a = grads, .b = grads, .out = &square,
-            .blocks = sums ? sums + part.first / NM_DOT_BLOCK : NULL);
-    if (sums) {
-        NM_TRY(nm_shard_tree_gather(optimizer->tree, sums, NM_DOT_BLOCK, sizeof *sums, err));
-        square = 0;
-        for (size_t i = 0; i * NM_DOT_BLOCK < params->n_elements; i++)
-            square += sums[i];
-    }
-    *norm = sqrt(square);
+    NM_CALL(params->backend, dot, .n = part.n, .a = grads, .b = grads, .factor = 1,
+            .blocks = sums ? sums + part.first / NM_DOT_BLOCK : NULL, .total = square);
+    if (!sums)
+        return NM_OK;
+    NM_TRY(nm_shard_tree_gather(optimizer->tree, sums, NM_DOT_BLOCK, sizeof *sums, err));
+    for (size_t i = 0; i * NM_DOT_BLOCK < params->n_elements; i++)
+        sum += sums[i];
+    nm_backend_upload(params->backend, square, &sum, sizeof sum);
     return NM_OK;
 }
 

@@ -67,8 +67,9 @@ void nm_optimizer_load(nm_optimizer *optimizer, const void *m, const void *v);
 
 /* All ranks must call the functions below. Errors as nm_comm_exchange. */
 
-/* L2 norm of the summed gradients. The gradients of fixed parameters are zeroed and not included. */
-nm_status nm_optimizer_gradient_norm(nm_optimizer *optimizer, double *norm, nm_error *err);
+/* Squared L2 norm of the summed gradients, in device memory: nothing waits for it. The gradients of fixed
+ * parameters are zeroed and not included. */
+nm_status nm_optimizer_gradient_square(nm_optimizer *optimizer, double *square, nm_error *err);
 /* Factor of gradients with this L2 norm that clipping applies, with the constant of fairseq and PyTorch;
  * max_grad_norm 0: 1. */
 double nm_optimizer_clip_factor(double max_grad_norm, double norm);

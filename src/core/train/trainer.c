@@ -129,6 +129,7 @@ static nm_status open_tape(nm_trainer *trainer, nm_error *err)
     size_t available = nm_device_memory_bytes(trainer->device, trainer->backend);
     bool recompute = trainer->config->activation_checkpointing == NM_CHECKPOINTING_LAYER;
     nm_arena_init(&trainer->host, SIZE_MAX);
+    NM_TRY(nm_results_init(&trainer->results, trainer->backend, err));
     nm_tape_init_dry(&trainer->tape, trainer->backend);
     trainer->tape.recompute = recompute;
     NM_TRY(nm_trainer_dry_run(trainer, err));
@@ -435,6 +436,7 @@ void nm_trainer_close(nm_trainer *trainer)
     if (trainer->backend)
         nm_tape_release(&trainer->tape);
     nm_arena_release(&trainer->host);
+    nm_results_release(&trainer->results);
     nm_optimizer_release(&trainer->optimizer);
     nm_ema_release(&trainer->ema);
     nm_lockstep_free(trainer->lockstep);

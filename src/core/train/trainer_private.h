@@ -13,6 +13,7 @@
 #include "train/manifest.h"
 #include "train/lockstep.h"
 #include "train/optimizer.h"
+#include "train/results.h"
 #include "train/shards.h"
 #include "train/trainer.h"
 #include "train/warm_start.h"
@@ -52,6 +53,7 @@ struct nm_trainer {
     nm_comm *comm;         /* the processes of the run */
     nm_comm alone;         /* *comm of a single process */
     nm_shard_tree shards;  /* sums of the current update */
+    nm_results results;    /* of the current update */
     nm_lockstep *lockstep; /* norm.statistics = update; otherwise NULL */
     nm_lane *lanes;        /* [n_lanes], with lockstep */
     int32_t n_lanes;

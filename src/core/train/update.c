@@ -144,6 +144,13 @@ nm_status nm_fail_validation(nm_trainer *trainer, double loss, nm_error *err)
         checkpoint_note(trainer));
 }
 
+/* Whether the host reads the results of the passes after the last one. Messages to other processes and passes
+ * in lockstep need them earlier. */
+static bool reads_at_end(const nm_trainer *trainer)
+{
+    return trainer->comm->size == 1 && !trainer->lockstep;
+}
+
 /* Forward and backward pass of one shard. */
 static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch, int64_t step,
                       nm_shard_sums *sums, nm_error *err)
@@ -153,8 +160,9 @@ static nm_status pass(nm_trainer *trainer, nm_tape *tape, const nm_batch *batch,
     tape->mean_loss = trainer->task.type->mean_loss;
     double *device_sums = trainer->task.type->loss(&trainer->task, trainer->model, tape, batch, true);
     NM_TRY(nm_tape_backward(tape, err));
-    double results[3];
-    NM_TRY(nm_tape_results(tape, device_sums, results, err));
+    double results[3] = {0};
+    NM_TRY(reads_at_end(trainer) ? nm_results_add(&trainer->results, tape, device_sums, err)
+                                 : nm_tape_results(tape, device_sums, results, err));
     *sums = (nm_shard_sums){.loss = results[0],
                             .nll = results[1],
                             .penalty = results[2],
@@ -380,6 +388,7 @@ static nm_status compute_shards(nm_trainer *trainer, nm_error *err)
     nm_params *params = &trainer->model->params;
     nm_shard_tree_start(&trainer->shards);
     NM_TRY(check_shard(trainer, err));
+    nm_results_start(&trainer->results);
     NM_TRY(trainer->lockstep ? compute_in_lockstep(trainer, err) : compute_separately(trainer, err));
     NM_TRY(nm_shard_tree_complete(&trainer->shards, err));
     NM_TRY(compare_checked(trainer, err));
@@ -410,11 +419,13 @@ static nm_status update(nm_trainer *trainer, nm_training_progress *progress, nm_
 {
     nm_train_state *state = &trainer->state;
     NM_TRY(compute_shards(trainer, err));
-    const nm_shard_sums total = trainer->shards.current.sums;
-    double n_targets = (double)total.targets;
-    double norm, loss = total.loss / n_targets;
-    NM_TRY(nm_optimizer_gradient_norm(&trainer->optimizer, &norm, err));
-    norm /= n_targets;
+    nm_shard_sums total = trainer->shards.current.sums;
+    nm_results *results = &trainer->results;
+    NM_TRY(nm_optimizer_gradient_square(&trainer->optimizer, &results->device[NM_RESULT_SQUARE], err));
+    NM_TRY(nm_results_read(results, err));
+    nm_results_total(results, &total);
+    double n_targets = (double)total.targets, loss = total.loss / n_targets;
+    double norm = sqrt(results->host[NM_RESULT_SQUARE]) / n_targets;
     double threshold = trainer->config->divergence_factor * chance_loss(trainer);
     bool diverged =
         !isfinite(loss) || !isfinite(norm) || !isfinite(total.penalty) || (threshold > 0 && loss > threshold);
