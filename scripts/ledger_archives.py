@@ -15,7 +15,7 @@ CONFIRMED, REFUTED, UNDECIDED, NOT_TESTABLE = "confirmed", "refuted", "undecided
 
 # Cross-entropy in nats per token of the validation targets under the unigram frequencies of the training
 # targets, add-one smoothing: a run whose last validation is not below it has failed (results/claims.md).
-UNIGRAM = {"iwslt15-en-vi-table2": 6.459, "ledger-tears-depth": 6.409, "ledger-iwslt-post-scaling": 6.129}
+UNIGRAM = {"iwslt15-en-vi-table2": 6.459, "ledger-tears-depth": 6.409, "ledger-iwslt14-4k": 6.118}
 
 
 class Run:
@@ -170,3 +170,47 @@ def common(archive, variants):
     runs = {variant: Archive.open(archive).variant(variant) for variant in variants}
     seeds = sorted(set.intersection(*(set(r) for r in runs.values())))
     return [{variant: runs[variant][seed] for variant in variants} for seed in seeds]
+
+
+def decided(effect, sign, margin, paper):
+    """The rule of evidence for a comparison."""
+    value = sign * effect.value
+    if effect.p < 0.05 and value > 0:
+        return CONFIRMED + (" (size confirmed)" if effect.low <= paper <= effect.high else "")
+    if effect.equivalence(margin) < 0.05 or (effect.p < 0.05 and value < 0):
+        return REFUTED
+    return UNDECIDED
+
+
+def one_position(archive, *variants, **settings):
+    """Runs of IWSLT14 with the same structure, or None before the runs."""
+    if missing(archive, variants):
+        return None
+    require(archive, variants, optim__name="adam-fairseq", train__label_smoothing="0.1", **settings)
+    return Archive.open(archive)
+
+
+# Margins in BLEU are halves of differences near 35 BLEU. Where LayerNorm has less than this, no equivalence
+# refutes a claim (results/claims.md, history).
+EQUIVALENCE_BLEU = 10
+
+
+def can_be_equivalent(archive, variant="ln"):
+    runs = Archive.open(archive).variant(variant)
+    return st.mean([run.score() for run in runs.values()]) >= EQUIVALENCE_BLEU
+
+
+def bleu_verdict(archive, effect, sign, margin, paper):
+    return decided(effect, sign, margin if can_be_equivalent(archive) else 0, paper)
+
+
+def needs(effect, size, arms, archive, variant):
+    """What decides an effect of the paper's size."""
+    return cost(effect.seeds_for(size), arms, seconds(Archive.open(archive).variant(variant)))
+
+
+def probes(run, instrument, site):
+    """Lines of an instrument at a site, in order of updates."""
+    return [
+        line for line in run.log("probe") if line["instrument"] == instrument and line.get("site") == site
+    ]

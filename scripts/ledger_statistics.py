@@ -17,6 +17,7 @@ stand for others, as datasets do, are random: their differences take the place o
 (over_settings)."""
 
 import math
+import statistics
 
 # ---- distributions ----
 
@@ -102,6 +103,10 @@ def mean(values):
 def variance(values):
     center = mean(values)
     return math.fsum((value - center) ** 2 for value in values) / (len(values) - 1)
+
+
+def median(values):
+    return statistics.median(values)
 
 
 def ranks(values):

@@ -3,6 +3,7 @@
 
     scripts/run_queue.py --runs FOLDER [--jobs 2] [--nice 19] [--only GROUP,...] [--until HH:MM]
                                                       runs what is missing
+    scripts/run_queue.py --runs FOLDER --score        BLEU of the test set for the translation runs without it
     scripts/run_queue.py --runs FOLDER --pack         writes results/logs/ledger-GROUP.tar.xz
     scripts/run_queue.py --check                      checks the queue: columns, claims, order
 
@@ -10,10 +11,12 @@ A row of the queue is a variant: group, variant, seeds, core-seconds of one run,
 arguments of norma train. Its runs are FOLDER/GROUP/VARIANT-SEED. The variants of a group are interleaved:
 all run with seed 1 before the first runs with seed 2, so that load and machine vary over variants alike. A
 finished run is never repeated, and a failed one is not replaced by another seed. The groups are sorted by
-claims decided per core-hour. NORMA is the program, default build/norma; data folders are relative to the
-current folder. Exit code: 0, 1 the queue is malformed, 2 wrong use."""
+claims decided per core-hour. BLEU is that of multi-bleu.perl over tokens, of the model with the best
+validation loss, beam 5; its resamples draw the same sentences for all runs. NORMA is the program, default
+build/norma; data folders are relative to the current folder. Exit code: 0, 1 malformed queue, 2 wrong use."""
 
 import argparse
+import collections
 import concurrent.futures
 import datetime
 import io
@@ -21,6 +24,7 @@ import json
 import lzma
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -177,16 +181,71 @@ def execute(norma, runs, rows, row, seed, nice):
     )
 
 
+RESAMPLES = 200
+
+
+def ngrams(words, n):
+    return collections.Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def bleu_counts(hypothesis, reference):
+    """Of a sentence: lengths, then matches and n-grams of the hypothesis for n 1 to 4."""
+    h, r = hypothesis.split(), reference.split()
+    counts = [len(h), len(r)]
+    for n in range(1, 5):
+        counts += [(ngrams(h, n) & ngrams(r, n)).total(), max(0, len(h) - n + 1)]
+    return counts
+
+
+def bleu(rows):
+    """Corpus BLEU without smoothing (Papineni et al. 2002), in percent."""
+    length, reference, *pairs = map(sum, zip(*rows))
+    if not all(pairs):
+        return 0.0
+    mean = sum(math.log(pairs[i] / pairs[i + 1]) for i in range(0, 8, 2)) / 4
+    return 100 * math.exp(min(0.0, 1 - reference / length) + mean)
+
+
+def score(norma, folder):
+    """test.json of a finished translation run: BLEU of the test set and of RESAMPLES resamples."""
+    with open(os.path.join(folder, "config.ini"), encoding="utf-8") as config:
+        data = re.search(r"^folder = (data/\S+)", config.read(), re.MULTILINE)[1]
+    output = subprocess.run(
+        [norma, "translate", folder, f"{data}/test.source.words", "--input-format", "tokenized"]
+        + ["--beam", "5", "--device.threads", "1"],
+        stdout=subprocess.PIPE,
+        check=True,
+        encoding="utf-8",
+    ).stdout
+    with open(f"{data}/test.target.words", encoding="utf-8") as references:
+        rows = list(map(bleu_counts, output.splitlines(), references.read().splitlines()))
+    choice = random.Random(1)
+    draws = [round(bleu(choice.choices(rows, k=len(rows))), 4) for _ in range(RESAMPLES)]
+    result = {"title": "test BLEU", "value": bleu(rows), "sentences": len(rows), "draws": draws}
+    with open(os.path.join(folder, "test.json"), "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    print(f"{folder}: BLEU {result['value']:.2f}", flush=True)
+
+
+def score_all(norma, runs, rows):
+    for row, seed in runs_in_order(rows):
+        folder = run_folder(runs, row, seed)
+        done = os.path.exists(os.path.join(folder, "finished.json"))
+        if done and "iwslt14" in row["arguments"] and not os.path.exists(os.path.join(folder, "test.json")):
+            if not row["group"].endswith("-select"):
+                score(norma, folder)
+
+
 def pack(runs, group):
     """results/logs/ledger-GROUP.tar.xz: of each finished run config.ini, log.jsonl without texts,
-    inspection.json, finished.json."""
+    inspection.json, test.json, finished.json."""
     name = f"ledger-{group}"
     files = []
     for run in sorted(os.listdir(os.path.join(runs, group))):
         folder = os.path.join(runs, group, run)
         if not os.path.exists(os.path.join(folder, "finished.json")):
             continue
-        for file in ("config.ini", "finished.json", "inspection.json", "log.jsonl"):
+        for file in ("config.ini", "finished.json", "inspection.json", "log.jsonl", "test.json"):
             path = os.path.join(folder, file)
             if os.path.exists(path):
                 with open(path, encoding="utf-8") as text:
@@ -216,6 +275,7 @@ def main():
     parser.add_argument("--nice", type=int, default=19)
     parser.add_argument("--only", default="")
     parser.add_argument("--until", default="23:59")
+    parser.add_argument("--score", action="store_true")
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -235,6 +295,9 @@ def main():
                 pack(options.runs, group)
         return
     norma = os.environ.get("NORMA", os.path.join(ROOT, "build/norma"))
+    if options.score:
+        score_all(norma, options.runs, rows)
+        return
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
 
         def task(row, seed):

@@ -1,0 +1,235 @@
+"""Rules of results/claims for Transformers without Tears (scripts/ledger_evidence.py)."""
+
+import math
+
+import ledger_statistics as st
+from ledger_archives import (
+    CONFIRMED,
+    REFUTED,
+    UNDECIDED,
+    UNIGRAM,
+    Archive,
+    Finding,
+    common,
+    cost,
+    failures,
+    group,
+    missing,
+    require,
+    seconds,
+    sizes,
+)
+
+
+TABLE2 = "iwslt15-en-vi-table2"
+WARMUPS = ("100", "200", "400")
+TABLE2_NOTE = ", fairseq's positions, no output bias, test BLEU"
+
+
+def table2(kind):
+    """Runs of a row of table 2 with all three lengths of the warm-up."""
+    return {
+        (w, seed): run for w in WARMUPS for seed, run in Archive.open(TABLE2).variant(f"{kind}-{w}").items()
+    }
+
+
+def tears_01():
+    require(
+        TABLE2,
+        [f"{p}-xavier-{w}" for p in ("post", "pre") for w in WARMUPS],
+        model__init="xavier-normal",
+        optim__name="adam",
+        model__norm="layer",
+    )
+    post, pre = table2("post-xavier"), table2("pre-xavier")
+    failed, pre_failed = failures(post, UNIGRAM[TABLE2]), failures(pre, UNIGRAM[TABLE2])
+    p = st.fisher_p(failed, len(post), pre_failed, len(pre))
+    low, high = st.binomial_interval(failed, len(post))
+    per_length = [
+        st.binomial_interval(failures(Archive.open(TABLE2).variant(f"post-xavier-{w}"), UNIGRAM[TABLE2]), 3)[
+            1
+        ]
+        for w in WARMUPS
+    ]
+    verdict = UNDECIDED
+    if p < 0.05 and low > 0.5:
+        verdict = CONFIRMED
+    elif max(per_length) < 0.5:
+        verdict = REFUTED
+    rate, n = failed / len(post), len(post)
+    while n < 10000 and st.binomial_interval(round(rate * n), n)[0] <= 0.5 < rate:
+        n += 3
+    return Finding(
+        verdict,
+        f"post-norm fails in {failed} of {len(post)} runs ({low:.0%} to {high:.0%}), pre-norm in "
+        f"{pre_failed} of {len(pre)}, p {p:.3f}",
+        len(post) + len(pre),
+        TABLE2,
+        cost(math.ceil(n / 3), 6, seconds(post)) + " if the rate stays",
+        sizes(TABLE2, "post-xavier-100") + TABLE2_NOTE,
+    )
+
+
+def tears_02():
+    require(
+        TABLE2,
+        [f"{p}-small-{w}" for p in ("post", "pre") for w in WARMUPS],
+        model__init="small",
+        optim__name="adam",
+    )
+    kinds = {kind: table2(kind) for kind in ("post-small", "pre-small", "pre-xavier", "post-xavier")}
+    small, xavier = (failures(kinds[k], UNIGRAM[TABLE2]) for k in ("post-small", "post-xavier"))
+    p = st.fisher_p(xavier, 9, small, 9)
+
+    def difference(a, b):
+        archive = Archive.open(TABLE2)
+        return st.contrast(
+            [
+                group(sign / 3, archive.variant(f"{kind}-{w}"))
+                for sign, kind in ((1, a), (-1, b))
+                for w in WARMUPS
+            ]
+        )
+
+    level, pre = difference("post-small", "pre-small"), difference("pre-small", "pre-xavier")
+    equal = [st.holm([e.equivalence(0.3) for e in (level, pre)])[i] < 0.05 for i in range(2)]
+    # The runs have fairseq's positions, no output bias and BLEU below 4: another protocol refutes nothing.
+    verdict = CONFIRMED if p < 0.05 and all(equal) else UNDECIDED
+    return Finding(
+        verdict,
+        f"failures with SmallInit {small} of 9, Xavier {xavier} of 9 (p {p:.3f}); BLEU post - pre "
+        f"{level.text()}, pre-norm SmallInit - Xavier {pre.text()}; margin 0.3",
+        36,
+        TABLE2,
+        "longer training: all BLEU are below 4, and the claim is about converged models",
+        sizes(TABLE2, "post-small-100") + TABLE2_NOTE,
+    )
+
+
+def tears_03():
+    archive, variants = "ledger-tears-depth", ["post-6", "pre-6", "post-4", "pre-4"]
+    if missing(archive, variants):
+        return None
+    require(
+        archive,
+        variants,
+        model__init="small",
+        model__positions="tears",
+        model__output_bias="true",
+        optim__name="adam",
+        schedule__name="no-warmup",
+    )
+    runs = Archive.open(archive)
+    post, pre = runs.variant("post-6"), runs.variant("pre-6")
+    failed, pre_failed = failures(post, UNIGRAM[archive]), failures(pre, UNIGRAM[archive])
+    p = st.fisher_p(failed, len(post), pre_failed, len(pre))
+    low, high = st.binomial_interval(failed, len(post))
+    bleu = [
+        pair["pre-4"].log("valid")[-1]["bleu"] - pair["post-4"].log("valid")[-1]["bleu"]
+        for pair in common(archive, ["pre-4", "post-4"])
+    ]
+    gain = st.over_seeds(bleu)
+    verdict = UNDECIDED
+    if p < 0.05 and low > 0.5 and gain.low > 0:
+        verdict = CONFIRMED
+    elif high < 0.5 and gain.high < 5:
+        verdict = REFUTED
+    return Finding(
+        verdict,
+        f"without warm-up post-norm fails with 6 layers in {failed} of {len(post)} runs ({low:.0%} to "
+        f"{high:.0%}), pre-norm in {pre_failed} of {len(pre)}; 4 layers: pre - post {gain.text()} BLEU",
+        sum(len(runs.variant(v)) for v in variants),
+        archive,
+        cost(7, 4, seconds(post)),
+        sizes(archive, "post-6"),
+    )
+
+
+LATE = range(3, 6)
+
+
+def learned_g(run):
+    """g at the last probe: {(stack, sublayer): [g by layer]}, and that of the last norm."""
+    last = run.log("probe")[-1]["update"]
+    kinds, output = {}, None
+    for line in run.log("probe"):
+        if line["instrument"] != "scale" or line["update"] != last:
+            continue
+        if line.get("sublayer") == "final" and line.get("stack") == "dec":
+            output = line["g"]
+        elif "layer" in line:
+            kinds.setdefault((line["stack"], line["sublayer"]), []).append((line["layer"], line["g"]))
+    return {kind: [g for _, g in sorted(values)] for kind, values in kinds.items()}, output
+
+
+def tears_11():
+    archive = "ledger-tears-g"
+    if missing(archive, ["smoothing"]):
+        return None
+    require(
+        archive,
+        ["smoothing"],
+        model__init="small",
+        model__norm="scale",
+        model__fixnorm="true",
+        optim__name="adam",
+    )
+    runs = Archive.open(archive).variant("smoothing")
+    kinds = [("enc", "self"), ("enc", "ffn"), ("dec", "self"), ("dec", "ffn")]
+    rho = {
+        kind: st.over_seeds([st.spearman(range(6), learned_g(run)[0][kind]) for run in runs.values()])
+        for kind in kinds
+    }
+    refuted = any(rho[kind].high < 0.3 for kind in kinds[2:])
+    words = {
+        ("enc", "self"): "encoder attention",
+        ("enc", "ffn"): "encoder feed-forward",
+        ("dec", "self"): "decoder attention",
+        ("dec", "ffn"): "decoder feed-forward",
+    }
+    text = ", ".join(f"{words[k]} {e.text()}" for k, e in rho.items())
+    return Finding(
+        REFUTED if refuted else UNDECIDED,
+        f"rank correlation of g with depth: {text}",
+        len(runs),
+        archive,
+        "confirming also needs three sizes of the training set, " + cost(6, 3, seconds(runs)),
+        sizes(archive, "smoothing"),
+    )
+
+
+def tears_12():
+    archive = "ledger-tears-g"
+    if missing(archive, ["smoothing", "plain"]):
+        return None
+    require(archive, ["plain"], train__label_smoothing="0", model__init="small")
+    late, output = [], []
+    for pair in common(archive, ["plain", "smoothing"]):
+        (without, final), (smoothed, smoothed_final) = learned_g(pair["plain"]), learned_g(pair["smoothing"])
+        late.append(
+            st.mean(
+                [
+                    math.log(without["dec", s][i] / smoothed["dec", s][i])
+                    for s in ("self", "cross", "ffn")
+                    for i in LATE
+                ]
+            )
+        )
+        output.append(math.log(final / smoothed_final))
+    a, b = st.over_seeds(late), st.over_seeds(output)
+    corrected = st.holm([a.p, b.p])
+    if a.high < 0 < b.low and max(corrected) < 0.05:
+        verdict = CONFIRMED
+    elif b.high < 0 or b.equivalence(0.05) < 0.05:
+        verdict = REFUTED
+    else:
+        verdict = UNDECIDED
+    runs = Archive.open(archive).variant("plain")
+    return Finding(
+        verdict,
+        f"log ratio of g without to with smoothing: decoder layers 4 to 6 {a.text(3)}, output {b.text(3)}",
+        2 * len(late),
+        archive,
+        cost(max(a.seeds_for(a.value), b.seeds_for(b.value)), 2, seconds(runs)),
+        sizes(archive, "plain"),
+    )

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Makes the data folders of results/queue from the published sets (docs/reproduce.md, "Data").
+#
+#     scripts/queue_data.sh iwslt14 TMP      data/iwslt14-4k: every 10th training pair, every 7th of the others
+#     scripts/queue_data.sh ptb FOLDER       data/ptb-5k: every 8th training line; validation and test whole
+#
+# TMP holds train.de, train.en, valid.*, test.* as fairseq's prepare-iwslt14.sh leaves them before BPE; FOLDER
+# holds train.txt, valid.txt and test.txt of Mikolov's Penn Treebank. NORMA is the program, default build/norma.
+set -eu
+norma=${NORMA:-build/norma}
+every() { awk -v n="$1" 'NR % n == 1' "$2"; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+case "${1:-}" in
+iwslt14)
+    for side in de en; do
+        every 10 "$2/train.$side" > "$work/train.$side"
+        every 7 "$2/valid.$side" > "$work/valid.$side"
+        every 7 "$2/test.$side" > "$work/test.$side"
+    done
+    "$norma" prepare --train "$work/train" --valid "$work/valid" --test "$work/test" --source-lang de \
+        --target-lang en --tokenizer none --max-length 0 --ratio 0 --bpe-merges 2000 --output data/iwslt14-4k
+    ;;
+ptb)
+    every 8 "$2/train.txt" > "$work/train.txt"
+    "$norma" prepare --format text --train "$work/train.txt" --valid "$2/valid.txt" --test "$2/test.txt" \
+        --tokenizer none --bpe-merges 0 --output data/ptb-5k
+    ;;
+*)
+    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac
