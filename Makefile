@@ -165,8 +165,8 @@ format:
 	@clang-format -i $(SOURCES)
 
 # Norma and the current PyTorch and CTranslate2 from PyPI alternately, on an idle machine; one to two hours.
-#     make bench-peers [WORKS=train,lm,decode,norms] [MATCH='GPT-2'] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER]
-# MATCH: only works whose name contains this text; PEERS: the virtual environment.
+#     make bench-peers [QUICK=1] [WORKS=train,lm,decode,norms] [MATCH=GPT-2] [ROUNDS=5] [STEPS=8] [PEERS=FOLDER]
+# QUICK: small models, half an hour; MATCH: works whose name contains the text; PEERS: the virtual environment.
 bench-peers:
 	@scripts/packages.sh build bench
 	@cmake -S . -B $(BUILD) $(GENERATOR) -DNORMA_BENCH=ON
@@ -174,7 +174,7 @@ bench-peers:
 	@[ -x $(PEERS)/bin/python ] || python3 -m venv $(PEERS)
 	@$(PEERS)/bin/pip install --quiet --upgrade torch numpy ctranslate2
 	@NORMA=$(BUILD)/norma BENCH=$(BUILD)/norma-bench $(PEERS)/bin/python bench/peers/bench_peers.py \
-	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS)
+	    --works $(WORKS) --match '$(MATCH)' --rounds $(ROUNDS) --steps $(STEPS) $(if $(QUICK),--quick)
 	@$(PEERS)/bin/python bench/peers/performance_page.py --write
 
 lint:

@@ -2,9 +2,8 @@
 """Measures Norma and other toolkits alternately, each at its best setting, and writes
 results/performance/CPU-N-cores.json.
 
-    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--rounds 5] [--data FOLDER]
-    [--output FOLDER]
-                               [--any-load] [--compile] [--lines 1000]
+    bench/peers/bench_peers.py [--works train,lm,decode,norms] [--match TEXT] [--quick] [--rounds 5]
+                               [--data FOLDER] [--output FOLDER] [--any-load] [--compile] [--lines 1000]
 
 Run it by `make bench-peers`, which creates a virtual environment with the current PyTorch and CTranslate2
 from PyPI. Each work is measured in rounds; in a round every side runs once, so that slow drifts of the
@@ -12,7 +11,9 @@ machine affect all sides. Before each measurement the program waits until other 
 the CPUs, and it records their share during the measurement. The JSON has every round. The table of
 results/performance/README.md is generated from it by performance_page.py.
 
-Without --data a synthetic corpus is used: 30,000 sentence pairs of 5 to 60 words, 10,000 subwords.
+Translation is measured on real text: without --data on the corpus of the demo (scripts/demo_corpus.sh), with
+10,000 BPE merges. Batches of language models are full, so only the size of their dictionary matters, and their
+words are drawn at random.
 """
 import argparse
 import datetime
@@ -27,6 +28,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from data_folder import read_side
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -224,12 +227,6 @@ def random_lengths(count, seed, longest=60):
     return [min(longest, max(3, int(generator.lognormvariate(3.0, 0.55)))) for _ in range(count)]
 
 
-def similar_lengths(lengths, seed, longest=60):
-    """Lengths of translations, which differ by about 20 %."""
-    generator = random.Random(seed)
-    return [min(longest, max(3, round(length * generator.lognormvariate(0, 0.2)))) for length in lengths]
-
-
 def write_corpus(path, lengths, words, seed):
     """Lines of words whose frequencies follow Zipf's law."""
     generator = random.Random(seed)
@@ -240,16 +237,22 @@ def write_corpus(path, lengths, words, seed):
 
 
 def make_translation_data(scratch):
-    for name, count, seed in (("train", 30000, 1), ("valid", 200, 2), ("test", 1000, 3)):
-        lengths = random_lengths(count, seed)
-        write_corpus(f"{scratch}/{name}.de", lengths, 30000, seed)
-        write_corpus(f"{scratch}/{name}.en", similar_lengths(lengths, seed), 30000, seed + 10)
-    run([NORMA, "prepare", "--train", f"{scratch}/train", "--valid", f"{scratch}/valid", "--test",
-         f"{scratch}/test",
-         "--source-lang", "de", "--target-lang", "en", "--tokenizer", "none", "--bpe-merges", "10000",
-         "--ratio", "0",
+    """A data folder of the demo's corpus: German and English help pages of LibreOffice."""
+    corpus = f"{os.path.dirname(NORMA)}/peers-corpus"
+    run([f"{ROOT}/scripts/demo_corpus.sh", corpus])
+    run([NORMA, "prepare", "--train", f"{corpus}/train", "--valid", f"{corpus}/valid",
+         "--test", f"{corpus}/test", "--source-lang", "de", "--target-lang", "en", "--bpe-merges", "10000",
          "--output", f"{scratch}/data"])
     return f"{scratch}/data"
+
+
+def write_units(data, path, lines):
+    """Subwords of the first lines of the test set's source side."""
+    with open(f"{data}/dict.source.txt", encoding="utf-8") as file:
+        words = ["<s>", "<pad>", "</s>", "<unk>"] + [line.split()[0] for line in file]
+    with open(path, "w", encoding="utf-8") as file:
+        for ids in read_side(data, "source", "test")[:lines]:
+            file.write(" ".join(words[i] for i in ids[:-1]) + "\n")
 
 
 def without_validation(folder, scratch, name):
@@ -396,14 +399,7 @@ def decode_works(scratch, data, preset, lines, is_chosen):
     run([NORMA, "train", recipe, "--run.folder", folder, "--quiet"])
     os.mkdir(model)
     run([sys.executable, f"{HERE}/ct2_convert.py", f"{folder}/best.safetensors", model])
-    # Subwords of the dictionary, with the lengths of sentences.
-    with open(f"{data}/dict.source.txt", encoding="utf-8") as file:
-        words = [line.split()[0] for line in file]
-    generator = random.Random(7)
-    with open(units, "w", encoding="utf-8") as file:
-        for _ in range(lines):
-            count = min(60, max(5, int(generator.lognormvariate(3.0, 0.5))))
-            file.write(" ".join(generator.choices(words[:3000], k=count)) + "\n")
+    write_units(data, units, lines)
     works, supported, best = [], ct2_types(), {}
     for beam, kind, name, title in choices:
         # Where CTranslate2 has no bf16, bf16 is compared with its float.
@@ -497,6 +493,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--works", default="train,lm,decode,norms")
     parser.add_argument("--match", default="", help="only works whose name contains this text")
+    parser.add_argument("--quick", action="store_true",
+                        help="the presets small and d 256 only, in at most half an hour")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8, help="training steps of a round")
     parser.add_argument("--lines", type=int, default=1000, help="sentences to translate")
@@ -507,6 +505,7 @@ def main():
                         help="also measure the PyTorch models with torch.compile")
     given = parser.parse_args()
     chosen = given.works.split(",")
+    larger = not given.quick
     if not set(chosen) <= {"train", "lm", "decode", "norms"}:
         parser.error("--works: train, lm, decode, norms")
     path, report = open_report(given.output, given.rounds)
@@ -518,15 +517,15 @@ def main():
         if "train" in chosen:
             training = without_validation(data, scratch, "training")
             works += [train_work(scratch, data, training, preset, tokens, given.steps, given.compile)
-                      for preset, tokens in (("small", 2048), ("iwslt", 4096))]
+                      for preset, tokens in (("small", 2048), ("iwslt", 4096))[: 1 + larger]]
         if "lm" in chosen:
             works += [lm_work(scratch, shape, length, tokens, given.steps, given.compile)
                       for shape, length, tokens in (("d256", 64, 4096), ("d256", 1024, 4096),
                                                     ("gpt2", 64, 1024),
                                                     ("gpt2", 1024, 1024))
-                      if given.match in lm_name(shape, length, tokens)]
+                      if given.match in lm_name(shape, length, tokens) and (larger or shape == "d256")]
         if "decode" in chosen:
-            for preset in ("small", "iwslt"):
+            for preset in ("small", "iwslt")[: 1 + larger]:
                 works += decode_works(scratch, data, preset, given.lines, lambda name: given.match in name)
         for work in works:
             if given.match in work.name:

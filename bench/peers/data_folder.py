@@ -18,8 +18,8 @@ def read_numbers(path, kind):
     return numbers
 
 
-def read_side(folder, side):
+def read_side(folder, side, split="train"):
     """Sequences of token numbers, each with its end-of-sentence token."""
-    offsets = read_numbers(f"{folder}/train.{side}.off", "Q")
-    ids = read_numbers(f"{folder}/train.{side}.ids", "i")
+    offsets = read_numbers(f"{folder}/{split}.{side}.off", "Q")
+    ids = read_numbers(f"{folder}/{split}.{side}.ids", "i")
     return [ids[a:b] for a, b in zip(offsets, offsets[1:])]
