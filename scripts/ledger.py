@@ -100,8 +100,9 @@ def page():
     text += [
         wrapped(
             "`scripts/ledger.py --write` reads the [list of claims](claims.md) and the archived runs in "
-            "[logs](logs), and writes this page. A verdict holds for the conditions that it names, which "
-            "are smaller than the paper's. Of "
+            "[logs](logs), and writes this page. A verdict holds for the conditions that it names: models, "
+            "data and trainings that are much smaller than the paper's, for example 2 to 5 BLEU on IWSLT14. "
+            "So *refuted* says that the claim does not hold there. Of "
             + str(len(rows))
             + " claims, "
             + ", ".join(f"{counts.get(kind, 0)} are {kind}" for kind in order)
