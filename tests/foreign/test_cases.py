@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from test_matrix import DEVICE, NORMA, RECIPES, models, norma  # noqa: F401  (models is a fixture)
+from test_matrix import DEVICE, NORMA, RECIPES, norma, top  # noqa: F401  (top is a fixture)
 
 
 def write(path, text):
@@ -62,9 +62,9 @@ def test_comma_and_colon_in_paths(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
-def test_batch_systems_signal(models, tmp_path, number):  # noqa: F811
+def test_batch_systems_signal(top, tmp_path, number):  # noqa: F811
     """https://github.com/facebookincubator/submitit/issues/1697: a checkpoint before the end."""
-    run = subprocess.Popen([NORMA, "train", str(RECIPES / "demo.ini"), "--data.folder", str(models / "pairs"),
+    run = subprocess.Popen([NORMA, "train", str(RECIPES / "demo.ini"), "--data.folder", str(top / "pairs"),
                             "--run.folder",
                             str(tmp_path / "r"), "--model.preset", "tiny", "--train.updates", "1000000",
                             "--train.epochs", "1000000",
@@ -78,10 +78,10 @@ def test_batch_systems_signal(models, tmp_path, number):  # noqa: F811
     assert list((tmp_path / "r" / "checkpoints").iterdir())
 
 
-def test_quoted_empty_row(models, tmp_path):  # noqa: F811
+def test_quoted_empty_row(top, tmp_path):  # noqa: F811
     """https://github.com/pandas-dev/pandas/issues/12443: a column of one quoted empty value."""
     write(tmp_path / "one.csv", 'text\ngood film\n""\n\nbad film\n')
-    assert norma("classify", models / "classify", tmp_path / "one.csv", *DEVICE)[1].count(b"\n") == 4
+    assert norma("classify", top / "classify", tmp_path / "one.csv", *DEVICE)[1].count(b"\n") == 4
 
 
 def test_links_in_archives(tmp_path):
@@ -126,14 +126,14 @@ def test_crlf_of_exact_documents(tmp_path):
     assert json.loads(out)["tokens"] == ["a", "č", "Ċ", "b", "č", "Ċ", "</s>"]
 
 
-def test_repetitions(models, tmp_path):  # noqa: F811
+def test_repetitions(top, tmp_path):  # noqa: F811
     """https://github.com/OpenNMT/CTranslate2/issues/601: no n-gram twice."""
     write(tmp_path / "s", "red house green tree old car\n" * 3)
     forced = ["--min-length", "12", "--max-length-b", "14", "--max-length-a", "0", "--output-format",
               "subword", *DEVICE]
-    plain = norma("translate", models / "translate", tmp_path / "s", *forced)[1].decode().splitlines()
+    plain = norma("translate", top / "translate", tmp_path / "s", *forced)[1].decode().splitlines()
     assert any(len(set(line.split())) < len(line.split()) for line in plain)
-    for line in norma("translate", models / "translate", tmp_path / "s", "--no-repeat-ngram-size", "2",
+    for line in norma("translate", top / "translate", tmp_path / "s", "--no-repeat-ngram-size", "2",
                       *forced)[1].decode().splitlines():
         pairs = list(zip(line.split(), line.split()[1:]))
         assert len(pairs) == len(set(pairs)) and len(pairs) >= 11

@@ -22,8 +22,8 @@ DEVICE = ["--device.threads", "1"]
 SMALL = ["--train.updates", "1", "--model.preset", "tiny", *DEVICE]
 
 
-def norma(*arguments):
-    done = subprocess.run([NORMA, *map(str, arguments)], capture_output=True, timeout=120)
+def norma(*arguments, stdin=None):
+    done = subprocess.run([NORMA, *map(str, arguments)], input=stdin, capture_output=True, timeout=120)
     return done.returncode, done.stdout, done.stderr.decode("utf-8", "replace")
 
 
