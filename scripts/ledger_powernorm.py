@@ -349,7 +349,7 @@ def pn_12():
     verdict = CONFIRMED if max(growth) <= 2 and met == 1 else UNDECIDED
     return Finding(
         verdict,
-        f"largest |nu| of the last quarter of training over that of the second: at most {max(growth):.2f}, "
+        f"largest absolute nu, last quarter of training over the second: at most {max(growth):.2f}, "
         f"median {st.median(growth):.2f}, over {len(growth)} norms and seeds; k Gamma <= 1 at "
         f"{100 * met:.1f} % of features and batches",
         len(runs),

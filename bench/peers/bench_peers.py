@@ -12,8 +12,8 @@ the CPUs, and it records their share during the measurement. The JSON has every 
 results/performance/README.md is generated from it by performance_page.py.
 
 Translation is measured on real text: without --data on the corpus of the demo (scripts/demo_corpus.sh), with
-10,000 BPE merges. Batches of language models are full, so only the size of their dictionary matters, and their
-words are drawn at random.
+10,000 BPE merges. Batches of language models are full, so only the size of their dictionary matters, and
+their words are drawn at random.
 """
 import argparse
 import datetime

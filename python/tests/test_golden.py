@@ -1,4 +1,4 @@
-"""norma.torch against values that the authors' programs computed (tests/golden/cases): parameters and
+"""norma.torch against values of the authors' code (tests/golden/cases): parameters and
 running statistics by name, several steps of one layer, inference, gradients. In float64 by plain PyTorch, in
 float32 by the kernels and by plain PyTorch. NORMA_GOLDEN: a folder with more cases."""
 import json

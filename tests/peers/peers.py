@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Norma against other programs, with the test data of their own source archives.
+"""Norma against other programs, with the test data of their source archives.
 
     tests/peers/peers.py NORMA FOLDER [PEER ...]
 

@@ -103,7 +103,7 @@ def _gradients_by_formulas(module: "Norm", x: Tensor, params: Sequence[Tensor], 
                            state: Sequence[Tensor], training: bool, dy: Tensor, d_penalty: Optional[Tensor],
                            needed: Sequence[bool], others: int) -> Any:
     """The gradients with a graph: the formulas in plain PyTorch, from the state before the forward pass.
-    needed: which of x and params; others: arguments of the function that are no tensors."""
+    needed: which of x and params; others: arguments of the function other than tensors."""
     inputs = [one for one, wanted in zip((x, *params), needed) if wanted]
     with torch.enable_grad():
         y, own_penalty, _ = module._by_page(x, None, params, before, state, training)
@@ -135,7 +135,7 @@ def _raise_error(status: int, text: str) -> None:
 
 
 def _load() -> Any:
-    """The extension beside the library; None: there is none, or this PyTorch lacks what it needs."""
+    """The extension in the library's folder; None: there is none, or this PyTorch lacks what it needs."""
     path = os.path.join(os.path.dirname(library_path()), "_calls.abi3.so")
     functions: Any = getattr(torch._C, "_functorch", None)
     state: Any = torch._C

@@ -405,7 +405,7 @@ static nm_status announce(nm_comparison *self, nm_error *err)
     size_t waiting = 0;
     for (size_t i = 0; i < c->queue.n; i++)
         waiting += c->queue.jobs[i].state == NM_RUN_WAITING;
-    if (c->config.slurm && *c->config.slurm) /* it says what it submits */
+    if (c->config.slurm && *c->config.slurm) /* it reports its submission */
         return NM_OK;
     if (waiting && !c->plan.seconds)
         NM_TRY(nm_comparison_plan_make(c, &self->stop, false, err));

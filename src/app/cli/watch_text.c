@@ -273,7 +273,7 @@ nm_status nm_watch_text(nm_watch_runs *runs, nm_error *err)
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    fputs("\033[?1049h\033[?25l", stdout); /* a screen of its own, without cursor */
+    fputs("\033[?1049h\033[?25l", stdout); /* a separate screen, without cursor */
     changed = true;
     nm_status status = NM_OK;
     while (!interrupted && !quit) {
