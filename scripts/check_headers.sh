@@ -35,7 +35,7 @@ for header in "${public[@]}" "${private[@]}"; do
 done
 statuses='NM_(USAGE|IO|FORMAT|MISMATCH|MEMORY|UNSUPPORTED|DIVERGED|INTERRUPTED|DEVICE)'
 if grep -nE "^[ /]\\*+ .*$statuses.*[;.] $statuses: |[^ *] *$statuses( with [^:]*)?: .*\\*/$" include/norma/*.h >&2; then
-    echo "each error of a function stands on a separate line" >&2
+    echo "an error of a function needs a line" >&2
     n_bad=$((n_bad + 1))
 fi
 if grep -niE '\b(that|those) of\b' include/norma/*.h >&2; then

@@ -191,7 +191,7 @@ void nm_report_run_add(nm_report_run *run, const char *text, size_t bytes)
     run->seconds = at.seconds;
 }
 
-/* Reads a text file or sets *text to NULL if there is none. NM_FORMAT, with the line: a byte that is no text. */
+/* Reads a text file, or sets *text to NULL if there is none. NM_FORMAT, with the line: a byte is not text. */
 static nm_status read_if_exists(const char *path, char **text, nm_error *err)
 {
     bool found;
