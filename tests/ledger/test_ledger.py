@@ -15,6 +15,7 @@ import ledger  # noqa: E402
 import ledger_archives as archives  # noqa: E402
 import ledger_evidence as evidence  # noqa: E402
 import ledger_statistics as st  # noqa: E402
+import ledger_tears as tears  # noqa: E402
 import padding_census  # noqa: E402
 import run_queue  # noqa: E402
 
@@ -127,7 +128,16 @@ class Statistics(unittest.TestCase):
             ([0.1, -0.1, 0.2, -0.2], "refuted"),
             ([-20, 20, -5, 6], "undecided"),
         ):
-            self.assertEqual(evidence.decided(st.over_seeds(values), -1, 5, -11.1), expected)
+            self.assertEqual(archives.decided(st.over_seeds(values), -1, 5, -11.1), expected)
+
+
+    def test_bleu(self):
+        """By hand: 5, 3, 2 and 1 matching n-grams of 6, 5, 4 and 3; the reference is a word longer."""
+        row = run_queue.bleu_counts("a b c d x e", "a b c d e f g")
+        self.assertEqual(row, [6, 7, 5, 6, 3, 5, 2, 4, 1, 3])
+        expected = 100 * math.exp(1 - 7 / 6) * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
+        self.assertAlmostEqual(run_queue.bleu([row]), expected, 10)
+        self.assertEqual(run_queue.bleu([run_queue.bleu_counts("a b", "a b")]), 0.0)
 
 
 class Page(unittest.TestCase):
@@ -143,7 +153,7 @@ class Page(unittest.TestCase):
 
     def test_verdict_of_another_protocol_is_refused(self):
         with self.assertRaises(SystemExit):
-            archives.require(evidence.TABLE2, ["post-xavier-100"], model__init="small")
+            archives.require(tears.TABLE2, ["post-xavier-100"], model__init="small")
 
     def test_list_and_queue(self):
         rows, _ = run_queue.read_table(os.path.join(SOURCE, "results/claims"))
