@@ -67,7 +67,7 @@ my @all = (
     {name => 'prepare', run => [@prepare, qw(--output try/data)], outputs => ['data/data.ini']},
     {name => 'prepare text', run => [qw(prepare --format text --tokenizer none --bpe-merges 0 --train lm.txt --threads 1 --output try/data)],
         outputs => ['data/data.ini']},
-    {name => 'prepare --alignments', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --encoding latin1
+    {name => 'prepare --alignments', run => [qw(prepare --train train --valid valid --source-lang de --target-lang en --alignments links --encoding latin1 --valid-encoding utf-8
         --tokenizer moses --bpe-merges 20 --subword-sampling true --drop-duplicates true --threads 1 --output try/data)], outputs => ['data/data.ini']},
     {name => 'prepare archive, table', run => [qw(prepare --train pairs.tgz/pairs/train,pairs.jsonl --valid-every 9 --source-lang de --target-lang en
         --tokenizer none --bpe-vocabulary 60 --joint false --punctuation moses --threads 1 --output try/data)], outputs => ['data/data.ini'], optional => 1, sample => 20},
