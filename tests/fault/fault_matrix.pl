@@ -239,7 +239,7 @@ sub snapshot {
     find({no_chdir => 1, wanted => sub {
         return unless -f;
         (my $name = $File::Find::name) =~ s/^try\///;
-        return if $name =~ /^events\/|(^|\/)\.lock$|^compare\/queue\.jsonl$/; # the queue tells what happened; results are elsewhere
+        return if $name =~ /^events\/|(^|\/)\.lock$|^compare\/queue\.jsonl$/; # the queue is a record, the results are elsewhere
         $files{$name} = Digest::MD5::md5_hex(plain($name, slurp($_) // ''));
     }}, 'try') if -d 'try';
     return \%files;
