@@ -132,7 +132,7 @@ class Statistics(unittest.TestCase):
 
 
     def test_bleu(self):
-        """Computed manually: 5, 3, 2 and 1 matching n-grams of 6, 5, 4 and 3; the reference is a word longer."""
+        """5, 3, 2 and 1 matching n-grams of 6, 5, 4 and 3; the reference is a word longer."""
         row = run_queue.bleu_counts("a b c d x e", "a b c d e f g")
         self.assertEqual(row, [6, 7, 5, 6, 3, 5, 2, 4, 1, 3])
         expected = 100 * math.exp(1 - 7 / 6) * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
