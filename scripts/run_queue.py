@@ -266,6 +266,13 @@ def pack(runs, group):
     print(f"{path}: {len({member.split('/')[1] for member, _ in files})} runs")
 
 
+def next_moment(clock):
+    """Seconds of the epoch when the clock next shows HH:MM."""
+    now = datetime.datetime.now()
+    moment = datetime.datetime.combine(now, datetime.time.fromisoformat(clock))
+    return (moment if moment > now else moment + datetime.timedelta(days=1)).timestamp()
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -274,7 +281,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--nice", type=int, default=19)
     parser.add_argument("--only", default="")
-    parser.add_argument("--until", default="23:59")
+    parser.add_argument("--until", type=next_moment, default=math.inf)
     parser.add_argument("--score", action="store_true")
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--check", action="store_true")
@@ -301,7 +308,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
 
         def task(row, seed):
-            if time.strftime("%H:%M") < options.until:
+            if time.time() < options.until:
                 execute(norma, options.runs, every, row, seed, options.nice)
 
         for future in [pool.submit(task, row, seed) for row, seed in runs_in_order(rows)]:
