@@ -21,6 +21,13 @@
 #define NM_SIMD(name)   NM_PASTE(name, NM_LEVEL)
 #define NM_INLINE       static inline __attribute__((always_inline, unused))
 
+/* A row of a table of vector operations: what a function returns, its name, its parameters, and its value. */
+#define NM_V(type, name, parameters, ...)                                                                    \
+    NM_INLINE type name parameters                                                                           \
+    {                                                                                                        \
+        return __VA_ARGS__;                                                                                  \
+    }
+
 /* A loop with a constant number of iterations, at most 16, which is unrolled completely. */
 #define NM_PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)

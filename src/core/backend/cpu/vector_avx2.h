@@ -14,15 +14,63 @@ typedef __m256 vf;
 typedef __m256d vd;
 typedef __m256i vu;
 
-NM_INLINE __m256i v_mask(int32_t n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
-}
-
-NM_INLINE vf v_load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
+/* clang-format off */
+NM_V(__m256i, v_mask, (int32_t n),
+     _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0)))
+NM_V(vf, v_load, (const float *p), _mm256_loadu_ps(p))
+NM_V(vf, v_load_part, (const float *p, int32_t n), _mm256_maskload_ps(p, v_mask(n)))
+/* the values of NM_W bf16 numbers */
+NM_V(vf, v_load_bf16, (const uint16_t *p),
+     _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16)))
+/* lanes from n on are set to 0; n <= NM_W */
+NM_V(vf, v_first, (vf x, int32_t n), _mm256_and_ps(_mm256_castsi256_ps(v_mask(n)), x))
+/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
+NM_V(vf, v_swap_pairs, (vf x), _mm256_permute_ps(x, 0xB1))
+NM_V(vf, v_set, (float x), _mm256_set1_ps(x))
+NM_V(vf, v_add, (vf a, vf b), _mm256_add_ps(a, b))
+NM_V(vf, v_sub, (vf a, vf b), _mm256_sub_ps(a, b))
+NM_V(vf, v_mul, (vf a, vf b), _mm256_mul_ps(a, b))
+NM_V(vf, v_div, (vf a, vf b), _mm256_div_ps(a, b))
+NM_V(vf, v_fma, (vf a, vf b, vf c), _mm256_fmadd_ps(a, b, c))
+NM_V(vf, v_sqrt, (vf x), _mm256_sqrt_ps(x))
+NM_V(vf, v_max, (vf a, vf b), _mm256_max_ps(a, b)) /* b if either is NaN */
+NM_V(vf, v_min, (vf a, vf b), _mm256_min_ps(a, b))
+/* x < bound ? 0 : value */
+NM_V(vf, v_zero_below, (vf x, vf bound, vf value),
+     _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), value))
+/* x > bound ? value : 0 */
+NM_V(vf, v_keep_above, (vf x, vf bound, vf value),
+     _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_GT_OQ), value))
+NM_V(vu, v_bits, (vf x), _mm256_castps_si256(x))
+NM_V(vf, v_from_bits, (vu x), _mm256_castsi256_ps(x))
+/* any lane with x >= bound */
+NM_V(int, v_any_from, (vf x, vf bound), _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_GE_OQ)) != 0)
+NM_V(vd, vd_low, (vf x), _mm256_cvtps_pd(_mm256_castps256_ps128(x)))
+NM_V(vd, vd_high, (vf x), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1)))
+NM_V(vd, vd_load, (const double *p), _mm256_loadu_pd(p))
+NM_V(vd, vd_set, (double x), _mm256_set1_pd(x))
+NM_V(vd, vd_add, (vd a, vd b), _mm256_add_pd(a, b))
+NM_V(vd, vd_fma, (vd a, vd b, vd c), _mm256_fmadd_pd(a, b, c))
+NM_V(vd, vd_sub, (vd a, vd b), _mm256_sub_pd(a, b))
+NM_V(vd, vd_mul, (vd a, vd b), _mm256_mul_pd(a, b))
+NM_V(vd, vd_div, (vd a, vd b), _mm256_div_pd(a, b))
+NM_V(vd, vd_sqrt, (vd x), _mm256_sqrt_pd(x))
+NM_V(vd, vd_low_signed, (vu x), _mm256_cvtepi32_pd(_mm256_castsi256_si128(x))) /* as signed integers */
+NM_V(vd, vd_high_signed, (vu x), _mm256_cvtepi32_pd(_mm256_extracti128_si256(x, 1)))
+NM_V(vf, v_narrow, (vd low, vd high),
+     _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1))
+NM_V(vu, vu_set, (uint32_t x), _mm256_set1_epi32((int)x))
+NM_V(vu, vu_lanes, (void), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0))
+NM_V(vu, vu_add, (vu a, vu b), _mm256_add_epi32(a, b))
+NM_V(vu, vu_max, (vu a, vu b), _mm256_max_epu32(a, b))
+NM_V(vu, vu_xor, (vu a, vu b), _mm256_xor_si256(a, b))
+NM_V(vu, vu_and, (vu a, vu b), _mm256_and_si256(a, b))
+NM_V(vu, vu_shift_left, (vu a, int bits), _mm256_slli_epi32(a, bits))
+NM_V(vu, vu_shift_right, (vu a, int bits), _mm256_srli_epi32(a, bits))
+/* x < bound ? 0 : value, as unsigned words */
+NM_V(vf, vu_zero_below, (vu x, vu bound, vf value),
+     _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value))
+/* clang-format on */
 
 NM_INLINE void v_store(float *p, vf x)
 {
@@ -39,20 +87,9 @@ NM_INLINE void v_stream_end(void) /* fence after streaming stores, before other 
     _mm_sfence();
 }
 
-NM_INLINE vf v_load_part(const float *p, int32_t n)
-{
-    return _mm256_maskload_ps(p, v_mask(n));
-}
-
 NM_INLINE void v_store_part(float *p, int32_t n, vf x)
 {
     _mm256_maskstore_ps(p, v_mask(n), x);
-}
-
-NM_INLINE vf v_load_bf16(const uint16_t *p) /* the values of NM_W bf16 numbers */
-{
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 
 NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
@@ -62,62 +99,6 @@ NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
     return v_load_bf16(numbers);
 }
 
-NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
-{
-    return _mm256_and_ps(_mm256_castsi256_ps(v_mask(n)), x);
-}
-
-/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
-NM_INLINE vf v_swap_pairs(vf x)
-{
-    return _mm256_permute_ps(x, 0xB1);
-}
-
-NM_INLINE vf v_set(float x)
-{
-    return _mm256_set1_ps(x);
-}
-
-NM_INLINE vf v_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-
-NM_INLINE vf v_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-
-NM_INLINE vf v_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-
-NM_INLINE vf v_div(vf a, vf b)
-{
-    return _mm256_div_ps(a, b);
-}
-
-NM_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-
-NM_INLINE vf v_sqrt(vf x)
-{
-    return _mm256_sqrt_ps(x);
-}
-
-NM_INLINE vf v_max(vf a, vf b) /* b if either is NaN */
-{
-    return _mm256_max_ps(a, b);
-}
-
-NM_INLINE vf v_min(vf a, vf b)
-{
-    return _mm256_min_ps(a, b);
-}
-
 NM_INLINE float v_largest(vf x)
 {
     __m128 a = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -125,99 +106,9 @@ NM_INLINE float v_largest(vf x)
     return _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps(a, a, 1)));
 }
 
-NM_INLINE vf v_zero_below(vf x, vf bound, vf value) /* x < bound ? 0 : value */
-{
-    return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ), value);
-}
-
-NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
-{
-    return _mm256_and_ps(_mm256_cmp_ps(x, bound, _CMP_GT_OQ), value);
-}
-
-NM_INLINE vu v_bits(vf x)
-{
-    return _mm256_castps_si256(x);
-}
-
-NM_INLINE vf v_from_bits(vu x)
-{
-    return _mm256_castsi256_ps(x);
-}
-
-NM_INLINE int v_any_from(vf x, vf bound) /* any lane with x >= bound */
-{
-    return _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_GE_OQ)) != 0;
-}
-
-NM_INLINE vd vd_low(vf x)
-{
-    return _mm256_cvtps_pd(_mm256_castps256_ps128(x));
-}
-
-NM_INLINE vd vd_high(vf x)
-{
-    return _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1));
-}
-
-NM_INLINE vd vd_load(const double *p)
-{
-    return _mm256_loadu_pd(p);
-}
-
 NM_INLINE void vd_store(double *p, vd x)
 {
     _mm256_storeu_pd(p, x);
-}
-
-NM_INLINE vd vd_set(double x)
-{
-    return _mm256_set1_pd(x);
-}
-
-NM_INLINE vd vd_add(vd a, vd b)
-{
-    return _mm256_add_pd(a, b);
-}
-
-NM_INLINE vd vd_fma(vd a, vd b, vd c)
-{
-    return _mm256_fmadd_pd(a, b, c);
-}
-
-NM_INLINE vd vd_sub(vd a, vd b)
-{
-    return _mm256_sub_pd(a, b);
-}
-
-NM_INLINE vd vd_mul(vd a, vd b)
-{
-    return _mm256_mul_pd(a, b);
-}
-
-NM_INLINE vd vd_div(vd a, vd b)
-{
-    return _mm256_div_pd(a, b);
-}
-
-NM_INLINE vd vd_sqrt(vd x)
-{
-    return _mm256_sqrt_pd(x);
-}
-
-NM_INLINE vd vd_low_signed(vu x) /* as signed integers */
-{
-    return _mm256_cvtepi32_pd(_mm256_castsi256_si128(x));
-}
-
-NM_INLINE vd vd_high_signed(vu x)
-{
-    return _mm256_cvtepi32_pd(_mm256_extracti128_si256(x, 1));
-}
-
-NM_INLINE vf v_narrow(vd low, vd high)
-{
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(low)), _mm256_cvtpd_ps(high), 1);
 }
 
 NM_INLINE double vd_sum(vd x)
@@ -236,46 +127,6 @@ NM_INLINE vd vd_sums(const vd x[4])
     return vd_add(_mm256_unpacklo_pd(halves[0], halves[1]), _mm256_unpackhi_pd(halves[0], halves[1]));
 }
 
-NM_INLINE vu vu_set(uint32_t x)
-{
-    return _mm256_set1_epi32((int)x);
-}
-
-NM_INLINE vu vu_lanes(void)
-{
-    return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-}
-
-NM_INLINE vu vu_add(vu a, vu b)
-{
-    return _mm256_add_epi32(a, b);
-}
-
-NM_INLINE vu vu_max(vu a, vu b)
-{
-    return _mm256_max_epu32(a, b);
-}
-
-NM_INLINE vu vu_xor(vu a, vu b)
-{
-    return _mm256_xor_si256(a, b);
-}
-
-NM_INLINE vu vu_and(vu a, vu b)
-{
-    return _mm256_and_si256(a, b);
-}
-
-NM_INLINE vu vu_shift_left(vu a, int bits)
-{
-    return _mm256_slli_epi32(a, bits);
-}
-
-NM_INLINE vu vu_shift_right(vu a, int bits)
-{
-    return _mm256_srli_epi32(a, bits);
-}
-
 /* 64-bit product of every lane and one word: high and low words. */
 NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
 {
@@ -283,11 +134,6 @@ NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
     __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), vu_set(word));
     *high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
     *low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-}
-
-NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
-{
-    return _mm256_and_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(x, bound), x)), value);
 }
 
 /* to[i] = sum of NM_LANES partial sums; see v_sums in vector_base.h for the order */

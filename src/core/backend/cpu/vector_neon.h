@@ -15,10 +15,63 @@ typedef float32x4_t vf;
 typedef float64x2_t vd;
 typedef uint32x4_t vu;
 
-NM_INLINE vf v_load(const float *p)
-{
-    return vld1q_f32(p);
-}
+/* clang-format off */
+NM_V(vf, v_load, (const float *p), vld1q_f32(p))
+/* the values of NM_W bf16 numbers */
+NM_V(vf, v_load_bf16, (const uint16_t *p), vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)))
+NM_V(vu, v_bits, (vf x), vreinterpretq_u32_f32(x))
+NM_V(vf, v_from_bits, (vu x), vreinterpretq_f32_u32(x))
+NM_V(vu, v_mask, (int32_t n), vcgtq_s32(vdupq_n_s32(n), (int32x4_t){0, 1, 2, 3}))
+/* lanes from n on are set to 0; n <= NM_W */
+NM_V(vf, v_first, (vf x, int32_t n), v_from_bits(vandq_u32(v_mask(n), v_bits(x))))
+/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
+NM_V(vf, v_swap_pairs, (vf x), vrev64q_f32(x))
+NM_V(vf, v_set, (float x), vdupq_n_f32(x))
+NM_V(vf, v_add, (vf a, vf b), vaddq_f32(a, b))
+NM_V(vf, v_sub, (vf a, vf b), vsubq_f32(a, b))
+NM_V(vf, v_mul, (vf a, vf b), vmulq_f32(a, b))
+NM_V(vf, v_div, (vf a, vf b), vdivq_f32(a, b))
+NM_V(vf, v_fma, (vf a, vf b, vf c), vfmaq_f32(c, a, b))
+NM_V(vf, v_sqrt, (vf x), vsqrtq_f32(x))
+NM_V(vf, v_max, (vf a, vf b), vbslq_f32(vcgtq_f32(a, b), a, b)) /* b if either is NaN */
+NM_V(vf, v_min, (vf a, vf b), vbslq_f32(vcltq_f32(a, b), a, b))
+NM_V(float, v_largest, (vf x), vmaxvq_f32(x))
+/* x < bound ? 0 : value */
+NM_V(vf, v_zero_below, (vf x, vf bound, vf value),
+     v_from_bits(vbicq_u32(v_bits(value), vcltq_f32(x, bound))))
+/* x > bound ? value : 0 */
+NM_V(vf, v_keep_above, (vf x, vf bound, vf value),
+     v_from_bits(vandq_u32(v_bits(value), vcgtq_f32(x, bound))))
+NM_V(int, v_any_from, (vf x, vf bound), vmaxvq_u32(vcgeq_f32(x, bound)) != 0) /* any lane with x >= bound */
+NM_V(vd, vd_low, (vf x), vcvt_f64_f32(vget_low_f32(x)))
+NM_V(vd, vd_high, (vf x), vcvt_high_f64_f32(x))
+NM_V(vd, vd_load, (const double *p), vld1q_f64(p))
+NM_V(vd, vd_set, (double x), vdupq_n_f64(x))
+NM_V(vd, vd_add, (vd a, vd b), vaddq_f64(a, b))
+NM_V(vd, vd_fma, (vd a, vd b, vd c), vfmaq_f64(c, a, b))
+NM_V(vd, vd_sub, (vd a, vd b), vsubq_f64(a, b))
+NM_V(vd, vd_mul, (vd a, vd b), vmulq_f64(a, b))
+NM_V(vd, vd_div, (vd a, vd b), vdivq_f64(a, b))
+NM_V(vd, vd_sqrt, (vd x), vsqrtq_f64(x))
+/* as signed integers */
+NM_V(vd, vd_low_signed, (vu x), vcvtq_f64_s64(vmovl_s32(vget_low_s32(vreinterpretq_s32_u32(x)))))
+NM_V(vd, vd_high_signed, (vu x), vcvtq_f64_s64(vmovl_high_s32(vreinterpretq_s32_u32(x))))
+NM_V(vf, v_narrow, (vd low, vd high), vcvt_high_f32_f64(vcvt_f32_f64(low), high))
+NM_V(double, vd_sum, (vd x), vpaddd_f64(x))
+/* Lane i is the sum of the lanes of x[i], added in the order of vd_sum. */
+NM_V(vd, vd_sums, (const vd x[2]), vpaddq_f64(x[0], x[1]))
+NM_V(vu, vu_set, (uint32_t x), vdupq_n_u32(x))
+NM_V(vu, vu_lanes, (void), (vu){0, 1, 2, 3})
+NM_V(vu, vu_add, (vu a, vu b), vaddq_u32(a, b))
+NM_V(vu, vu_max, (vu a, vu b), vmaxq_u32(a, b))
+NM_V(vu, vu_xor, (vu a, vu b), veorq_u32(a, b))
+NM_V(vu, vu_and, (vu a, vu b), vandq_u32(a, b))
+NM_V(vu, vu_shift_left, (vu a, int bits), vshlq_u32(a, vdupq_n_s32(bits)))
+NM_V(vu, vu_shift_right, (vu a, int bits), vshlq_u32(a, vdupq_n_s32(-bits)))
+/* x < bound ? 0 : value, as unsigned words */
+NM_V(vf, vu_zero_below, (vu x, vu bound, vf value),
+     v_from_bits(vandq_u32(vcgeq_u32(x, bound), v_bits(value))))
+/* clang-format on */
 
 NM_INLINE void v_store(float *p, vf x)
 {
@@ -56,11 +109,6 @@ NM_INLINE void v_store_part(float *p, int32_t n, vf x)
         vst1q_lane_f32(p + 2, x, 2);
 }
 
-NM_INLINE vf v_load_bf16(const uint16_t *p) /* the values of NM_W bf16 numbers */
-{
-    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
-}
-
 NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
 {
     uint16_t numbers[NM_W] = {0};
@@ -68,217 +116,9 @@ NM_INLINE vf v_load_bf16_part(const uint16_t *p, int32_t n)
     return v_load_bf16(numbers);
 }
 
-NM_INLINE vu v_mask(int32_t n)
-{
-    const int32x4_t lanes = {0, 1, 2, 3};
-    return vcgtq_s32(vdupq_n_s32(n), lanes);
-}
-
-NM_INLINE vu v_bits(vf x)
-{
-    return vreinterpretq_u32_f32(x);
-}
-
-NM_INLINE vf v_from_bits(vu x)
-{
-    return vreinterpretq_f32_u32(x);
-}
-
-NM_INLINE vf v_first(vf x, int32_t n) /* lanes from n on are set to 0; n <= NM_W */
-{
-    return v_from_bits(vandq_u32(v_mask(n), v_bits(x)));
-}
-
-/* Lane 2i is lane 2i + 1 of x, and lane 2i + 1 is lane 2i. */
-NM_INLINE vf v_swap_pairs(vf x)
-{
-    return vrev64q_f32(x);
-}
-
-NM_INLINE vf v_set(float x)
-{
-    return vdupq_n_f32(x);
-}
-
-NM_INLINE vf v_add(vf a, vf b)
-{
-    return vaddq_f32(a, b);
-}
-
-NM_INLINE vf v_sub(vf a, vf b)
-{
-    return vsubq_f32(a, b);
-}
-
-NM_INLINE vf v_mul(vf a, vf b)
-{
-    return vmulq_f32(a, b);
-}
-
-NM_INLINE vf v_div(vf a, vf b)
-{
-    return vdivq_f32(a, b);
-}
-
-NM_INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return vfmaq_f32(c, a, b);
-}
-
-NM_INLINE vf v_sqrt(vf x)
-{
-    return vsqrtq_f32(x);
-}
-
-NM_INLINE vf v_max(vf a, vf b) /* b if either is NaN */
-{
-    return vbslq_f32(vcgtq_f32(a, b), a, b);
-}
-
-NM_INLINE vf v_min(vf a, vf b)
-{
-    return vbslq_f32(vcltq_f32(a, b), a, b);
-}
-
-NM_INLINE float v_largest(vf x)
-{
-    return vmaxvq_f32(x);
-}
-
-NM_INLINE vf v_zero_below(vf x, vf bound, vf value) /* x < bound ? 0 : value */
-{
-    return v_from_bits(vbicq_u32(v_bits(value), vcltq_f32(x, bound)));
-}
-
-NM_INLINE vf v_keep_above(vf x, vf bound, vf value) /* x > bound ? value : 0 */
-{
-    return v_from_bits(vandq_u32(v_bits(value), vcgtq_f32(x, bound)));
-}
-
-NM_INLINE int v_any_from(vf x, vf bound) /* any lane with x >= bound */
-{
-    return vmaxvq_u32(vcgeq_f32(x, bound)) != 0;
-}
-
-NM_INLINE vd vd_low(vf x)
-{
-    return vcvt_f64_f32(vget_low_f32(x));
-}
-
-NM_INLINE vd vd_high(vf x)
-{
-    return vcvt_high_f64_f32(x);
-}
-
-NM_INLINE vd vd_load(const double *p)
-{
-    return vld1q_f64(p);
-}
-
 NM_INLINE void vd_store(double *p, vd x)
 {
     vst1q_f64(p, x);
-}
-
-NM_INLINE vd vd_set(double x)
-{
-    return vdupq_n_f64(x);
-}
-
-NM_INLINE vd vd_add(vd a, vd b)
-{
-    return vaddq_f64(a, b);
-}
-
-NM_INLINE vd vd_fma(vd a, vd b, vd c)
-{
-    return vfmaq_f64(c, a, b);
-}
-
-NM_INLINE vd vd_sub(vd a, vd b)
-{
-    return vsubq_f64(a, b);
-}
-
-NM_INLINE vd vd_mul(vd a, vd b)
-{
-    return vmulq_f64(a, b);
-}
-
-NM_INLINE vd vd_div(vd a, vd b)
-{
-    return vdivq_f64(a, b);
-}
-
-NM_INLINE vd vd_sqrt(vd x)
-{
-    return vsqrtq_f64(x);
-}
-
-NM_INLINE vd vd_low_signed(vu x) /* as signed integers */
-{
-    return vcvtq_f64_s64(vmovl_s32(vget_low_s32(vreinterpretq_s32_u32(x))));
-}
-
-NM_INLINE vd vd_high_signed(vu x)
-{
-    return vcvtq_f64_s64(vmovl_high_s32(vreinterpretq_s32_u32(x)));
-}
-
-NM_INLINE vf v_narrow(vd low, vd high)
-{
-    return vcvt_high_f32_f64(vcvt_f32_f64(low), high);
-}
-
-NM_INLINE double vd_sum(vd x)
-{
-    return vpaddd_f64(x);
-}
-
-/* Lane i is the sum of the lanes of x[i], added in the order of vd_sum. */
-NM_INLINE vd vd_sums(const vd x[2])
-{
-    return vpaddq_f64(x[0], x[1]);
-}
-
-NM_INLINE vu vu_set(uint32_t x)
-{
-    return vdupq_n_u32(x);
-}
-
-NM_INLINE vu vu_lanes(void)
-{
-    return (vu){0, 1, 2, 3};
-}
-
-NM_INLINE vu vu_add(vu a, vu b)
-{
-    return vaddq_u32(a, b);
-}
-
-NM_INLINE vu vu_max(vu a, vu b)
-{
-    return vmaxq_u32(a, b);
-}
-
-NM_INLINE vu vu_xor(vu a, vu b)
-{
-    return veorq_u32(a, b);
-}
-
-NM_INLINE vu vu_and(vu a, vu b)
-{
-    return vandq_u32(a, b);
-}
-
-NM_INLINE vu vu_shift_left(vu a, int bits)
-{
-    return vshlq_u32(a, vdupq_n_s32(bits));
-}
-
-NM_INLINE vu vu_shift_right(vu a, int bits)
-{
-    return vshlq_u32(a, vdupq_n_s32(-bits));
 }
 
 /* 64-bit product of every lane and one word: high and low words. */
@@ -288,11 +128,6 @@ NM_INLINE void vu_multiply(vu a, uint32_t word, vu *high, vu *low)
        second = vreinterpretq_u32_u64(vmull_high_n_u32(a, word));
     *high = vuzp2q_u32(first, second);
     *low = vuzp1q_u32(first, second);
-}
-
-NM_INLINE vf vu_zero_below(vu x, vu bound, vf value) /* x < bound ? 0 : value, as unsigned words */
-{
-    return v_from_bits(vandq_u32(vcgeq_u32(x, bound), v_bits(value)));
 }
 
 NM_INLINE void v_transpose(vf r[NM_W])
