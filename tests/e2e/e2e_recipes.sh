@@ -16,7 +16,7 @@ export OMP_NUM_THREADS=1
 recipes=${RECIPES:-sample} jobs=${JOBS:-2}
 case $recipes in sample | all) ;; *) echo "RECIPES is sample or all" >&2 && exit 2 ;; esac
 
-# ---- there is one recipe for each row of the tables, written by scripts/recipes.pl ----
+# ---- there is one recipe for each row of the tables, written by scripts/recipes.py ----
 
 row_names() {
     local pair row
@@ -40,9 +40,9 @@ row_names | sort >expected.names
 diff expected.names actual.names || fail "the recipes differ from the rows of the tables"
 mkdir generated
 cp -r "$SOURCE/recipes/common" generated
-perl "$SOURCE/scripts/recipes.pl" generated
+"$SOURCE/scripts/recipes.py" generated
 for paper in tears pn rbn; do
-    diff -r "generated/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper differs from the output of scripts/recipes.pl"
+    diff -r "generated/$paper" "$SOURCE/recipes/$paper" || fail "recipes/$paper differs from the output of scripts/recipes.py"
 done
 
 # ---- the corpora, under the names that the recipes use ----
