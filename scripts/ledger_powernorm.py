@@ -357,3 +357,55 @@ def pn_12():
         "other decays and longer training: " + cost(3, 3, seconds(Archive.open(FAST).variant("pn"))),
         sizes(FAST, "pn") + ", peak rate 6e-3, selected decay",
     )
+
+
+def spectrum_area(run):
+    """Mean normalized singular value of the word embeddings; the largest is 1."""
+    return st.mean(run.json("inspection.json")[0]["spectrum"]["values"])
+
+
+def pn_14():
+    if not iwslt("pn", "ln") or any(
+        run.json("inspection.json") is None
+        for v in ("pn", "ln")
+        for run in Archive.open(IWSLT).variant(v).values()
+    ):
+        return None
+    areas = [{v: spectrum_area(pair[v]) for v in ("pn", "ln")} for pair in common(IWSLT, ["pn", "ln"])]
+    of_layer = st.mean([area["ln"] for area in areas])
+    effect = st.over_seeds([area["pn"] - area["ln"] for area in areas])
+    return iwslt_finding(
+        effect,
+        decided(effect, 1, of_layer / 10, of_layer / 10),
+        f"mean normalized singular value PN - LN {effect.text(3)}, LN {of_layer:.3f}",
+        of_layer / 10,
+    )
+
+
+def pn_15():
+    archive, variants = "ledger-ptb-warmup", ["none", "half", "double"]
+    if missing(archive, variants) or missing("ledger-ptb", ["pn-pn"]):
+        return None
+    require(archive, variants, model__attention="block-term", model__causal="true", optim__name="adam")
+    default = Archive.open("ledger-ptb").variant("pn-pn")
+    effects = {
+        v: st.over_seeds([100 * (run.nll() - default[seed].nll()) for seed, run in runs.items()])
+        for v, runs in ((v, Archive.open(archive).variant(v)) for v in variants)
+    }
+    equal = max(st.holm([effects[v].equivalence(5) for v in ("half", "double")])) < 0.05
+    none = effects["none"]
+    if none.p < 0.05 and none.value > 0 and equal:
+        verdict = CONFIRMED
+    elif none.high < 0 or none.equivalence(5) < 0.05:
+        verdict = REFUTED
+    else:
+        verdict = UNDECIDED
+    return Finding(
+        verdict,
+        "log perplexity against a warm-up of the statistics as long as the rate's, %: "
+        + ", ".join(f"{v} {e.text()}" for v, e in effects.items()),
+        4 * none.n,
+        archive,
+        needs(none, 5, 4, archive, "none"),
+        sizes(archive, "none") + ", validation loss, Penn Treebank only",
+    )

@@ -421,3 +421,29 @@ def con_01():
         f"{pre.text()} pre-norm" + (f"; refuted: {', '.join(refuted)}" if refuted else "")
     )
     return ptb_finding(pn, REFUTED if refuted else UNDECIDED, text, "pn-bn", 13.2)
+
+
+def con_02():
+    own = ptb_ratio("pn-pn", "pn-ln", model__norm_position="pre", model__final_norm="")
+    post, pre = (ptb_ratio(f"rbn-{p}-pn", f"rbn-{p}-ln", model__norm_position=p) for p in ("post", "pre"))
+    if not (own and post and pre):
+        return None
+    corrected = max(st.holm([own.p, pre.p]))
+    both = st.Effect(
+        (own.value + pre.value) / 2, math.hypot(own.error, pre.error) / 2, min(own.df, pre.df), own.n
+    )
+    excluded = [not both.low <= paper <= both.high for paper in (-11.1, 9.3)]
+    if corrected < 0.05 and own.value * pre.value > 0:
+        verdict = REFUTED
+    elif (corrected < 0.05 and own.value * pre.value < 0) or sum(excluded) == 1:
+        verdict = CONFIRMED
+    else:
+        verdict = UNDECIDED
+    return ptb_finding(
+        own,
+        verdict,
+        f"log perplexity PN - LN, %: in PN's protocol {own.text()} (paper -11.1), in RBN's {pre.text()} "
+        f"pre-norm (paper +9.3), {post.text()} post-norm (paper -6.6)",
+        "pn-pn",
+        11.1,
+    )

@@ -10,12 +10,15 @@ from ledger_archives import (
     UNIGRAM,
     Archive,
     Finding,
+    can_be_equivalent,
     common,
     cost,
     failures,
     group,
     missing,
+    needs,
     require,
+    score_difference,
     seconds,
     sizes,
 )
@@ -232,4 +235,121 @@ def tears_12():
         archive,
         cost(max(a.seeds_for(a.value), b.seeds_for(b.value)), 2, seconds(runs)),
         sizes(archive, "plain"),
+    )
+
+
+TABLE3 = "ledger-tears-table3"
+
+
+def one_pair(a, b):
+    """Difference of the test BLEU of two rows of table 3 or 4 on en-vi; None before the runs."""
+    if missing(TABLE3, [a, b]):
+        return None
+    require(
+        TABLE3,
+        [a, b],
+        model__init="small",
+        model__positions="tears",
+        model__output_bias="true",
+        optim__name="adam",
+        train__max_grad_norm="1",
+    )
+    return score_difference(TABLE3, a, b)
+
+
+def table3_finding(effect, verdict, text, paper, variant):
+    return Finding(
+        verdict,
+        f"test BLEU {text} {effect.text()} (paper {paper:+.2f})",
+        2 * effect.n,
+        TABLE3,
+        needs(effect, paper, 2, TABLE3, variant),
+        sizes(TABLE3, variant) + f", LayerNorm pre-norm at {pre_norm_level():.1f} BLEU",
+    )
+
+
+def pre_norm_level():
+    return st.mean([run.score() for run in Archive.open(TABLE3).variant("pre-ln").values()])
+
+
+def mean_over_pairs(a, b, paper, text):
+    """A claim about a mean over language pairs: one pair of five shows an effect and decides nothing."""
+    effect = one_pair(a, b)
+    return effect and table3_finding(effect, UNDECIDED, f"en-vi, one of five pairs: {text}", paper, a)
+
+
+def tears_04():
+    effect = one_pair("no-warmup", "fix-scale")
+    if not effect:
+        return None
+    equal = can_be_equivalent(TABLE3, "fix-scale") and effect.equivalence(2.1) < 0.05
+    return table3_finding(
+        effect,
+        REFUTED if effect.low > 0 or equal else UNDECIDED,
+        "small set only: without - with warm-up",
+        -4.18,
+        "fix-scale",
+    )
+
+
+def tears_05():
+    return mean_over_pairs("pre-ln", "post-ln", 0.27, "pre-norm - post-norm")
+
+
+def tears_06():
+    return mean_over_pairs("fix-ln", "pre-ln", 0.34, "FixNorm - none")
+
+
+def tears_07():
+    return mean_over_pairs("fix-scale", "fix-ln", 0.49, "ScaleNorm - LN, both with FixNorm")
+
+
+def tears_08():
+    effect = one_pair("fix-scale", "post-ln")
+    if not effect:
+        return None
+    equal = can_be_equivalent(TABLE3, "post-ln") and effect.equivalence(0.55) < 0.05
+    return table3_finding(
+        effect,
+        REFUTED if effect.high < 0 or equal else UNDECIDED,
+        "en-vi, one of five pairs: FixNorm, ScaleNorm, pre-norm - LN, post-norm",
+        1.1,
+        "fix-scale",
+    )
+
+
+def gradient_norms(run):
+    """Median of the gradient norm before clipping, and the rate of spikes above 3 running medians (of 51
+    updates), in the last half of training."""
+    norms = [line["grad_norm"] for line in run.log("train")]
+    half = range(len(norms) // 2, len(norms))
+    spikes = [i for i in half if norms[i] > 3 * st.median(norms[i - 25 : i + 26])]
+    return st.median([norms[i] for i in half]), len(spikes) / len(half)
+
+
+def tears_10():
+    variants = ["post-ln", "pre-ln", "fix-scale"]
+    if missing(TABLE3, variants):
+        return None
+    require(TABLE3, variants, train__log_every="1", model__init="small")
+    found = [{v: gradient_norms(runs[v]) for v in variants} for runs in common(TABLE3, variants)]
+    position = st.over_seeds([math.log(f["post-ln"][0] / f["pre-ln"][0]) for f in found])
+    kind = st.over_seeds([math.log(f["pre-ln"][0] / f["fix-scale"][0]) for f in found])
+    spikes = st.over_seeds([100 * (f["post-ln"][1] - f["pre-ln"][1]) for f in found])
+    margin = math.log(1.1)
+    if min(position.low, spikes.low) > 0 > kind.high and max(st.holm([position.p, spikes.p, kind.p])) < 0.05:
+        verdict = CONFIRMED
+    elif position.high < 0 or (position.equivalence(margin) < 0.05 and spikes.equivalence(0.5) < 0.05):
+        verdict = REFUTED
+    else:
+        verdict = UNDECIDED
+    rates = ", ".join(f"{v} {100 * st.mean([f[v][1] for f in found]):.1f}" for v in variants)
+    return Finding(
+        verdict,
+        f"log ratio of median gradient norms: post-norm to pre-norm {position.text()}, LN to FixNorm and "
+        f"ScaleNorm {kind.text()}; spikes, % of updates: {rates}, post - pre {spikes.text()}",
+        3 * len(found),
+        TABLE3,
+        needs(position, margin, 3, TABLE3, "post-ln"),
+        sizes(TABLE3, "post-ln"),
     )

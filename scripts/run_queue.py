@@ -32,6 +32,7 @@ import tarfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+UNSCORED = re.compile(r"-select$|^tears-(g|depth)$")  # their claims are not about test BLEU
 COLUMNS = ["group", "variant", "seeds", "core_seconds", "claims", "measure", "arguments"]
 MACHINE = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+(?=recipes/|data/|runs/)")  # folders of the machine
 
@@ -231,9 +232,9 @@ def score_all(norma, runs, rows):
     for row, seed in runs_in_order(rows):
         folder = run_folder(runs, row, seed)
         done = os.path.exists(os.path.join(folder, "finished.json"))
-        if done and "iwslt14" in row["arguments"] and not os.path.exists(os.path.join(folder, "test.json")):
-            if not row["group"].endswith("-select"):
-                score(norma, folder)
+        scored = os.path.exists(os.path.join(folder, "test.json"))
+        if done and "data/iwslt" in row["arguments"] and not scored and not UNSCORED.search(row["group"]):
+            score(norma, folder)
 
 
 def pack(runs, group):
