@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "text/bpe.h"
 #include "text/tokenizer.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { CHUNK_LINES = 512, N_CHUNKS = 16, N_BLOCKS = 3, MAX_THREADS = 64 };
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

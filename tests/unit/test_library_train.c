@@ -10,7 +10,7 @@
 #include "norma/compare.h"
 #include "norma/train.h"
 #include "support/tiny_run.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 static char *corpus; /* folder of table.tsv */
 

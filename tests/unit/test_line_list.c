@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/edit_distance.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 
 static void keeps_lines(void **state)
 {

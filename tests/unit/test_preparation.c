@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "norma/prepare.h"
 #include "support/remove_tree.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 enum { N_PAIRS = 40, N_VALID = 3 };
 

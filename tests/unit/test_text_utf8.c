@@ -5,7 +5,7 @@
 
 #include "text/counter.h"
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 static void invalid_bytes_are_found(void **state)
 {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* Compares with a string and empties the buffer. */
 #define assert_buffer(buffer, expected)                                                                      \

@@ -6,7 +6,7 @@
 #include "api/classifications.h"
 #include "api/inference.h"
 #include "task/classification.h"
-#include "text/words.h"
+#include "base/words.h"
 
 /* Workspace of one call: copies of the task and the model of the classifier, with a separate text coder and
  * backend. */
@@ -111,9 +111,7 @@ static void encode(const nm_classifier *self, workspace *w, const char *text, bo
     size_t bytes = nm_text_length(text);
     nm_buffer_clear(&w->line);
     nm_buffer_append(&w->line, text, bytes);
-    for (size_t i = 0; i < bytes; i++)
-        if (w->line.data[i] == '\n' || w->line.data[i] == '\r')
-            w->line.data[i] = ' ';
+    nm_buffer_join_lines(&w->line);
     nm_classification_encode(&w->parts, config->max_length, w->line.data, bytes, &w->set);
     *truncated = w->set.cut > cut;
 }

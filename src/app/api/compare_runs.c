@@ -1,10 +1,8 @@
 #include "norma/compare.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/inference.h"
 #include "api/recipe.h"

@@ -5,7 +5,7 @@
 
 #include "text/bpe.h"
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 static bool *joined_subwords(const nm_vocab *vocab)
 {

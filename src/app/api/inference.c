@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/option_value.h"
-#include "text/words.h"
+#include "base/words.h"
 
 nm_status nm_settings_apply(nm_options *options, const char *sections, const char *const *settings,
                             nm_error *err)

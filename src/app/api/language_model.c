@@ -13,7 +13,7 @@
 #include "model/lm.h"
 #include "task/lm_task.h"
 #include "task/sampler_tokens.h"
-#include "text/words.h"
+#include "base/words.h"
 
 typedef struct scoring_config {
     NM_PERPLEXITY_FIELDS;

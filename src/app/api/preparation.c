@@ -7,7 +7,7 @@
 #include "data/prepare.h"
 #include "task/prepared_texts.h"
 #include "text/moses_rules.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/utf8.h"
 
 struct nm_prepared {

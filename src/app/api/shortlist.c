@@ -4,7 +4,6 @@
 #include "api/inference.h"
 #include "api/sections.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/threads.h"
 #include "data/lexical_table.h"
 #include "data/prepare.h"

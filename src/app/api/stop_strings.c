@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/option_value.h"
-#include "text/words.h"
+#include "base/words.h"
 
 static void add(nm_stop_strings *self, const char *text)
 {

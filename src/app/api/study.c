@@ -1,12 +1,9 @@
 #include "norma/study.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/recipe.h"
-#include "base/file.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/option_value.h"

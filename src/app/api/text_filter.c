@@ -11,7 +11,6 @@
 #include "task/prepared_texts.h"
 #include "text/moses_rules.h"
 #include "text/utf8.h"
-#include "text/words.h"
 
 typedef struct filter_config { /* section [text] */
     NM_TEXT_FILTER_FIELDS;

@@ -1,7 +1,6 @@
 #include "api/training.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 

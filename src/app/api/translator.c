@@ -12,7 +12,7 @@
 #include "task/translation.h"
 #include "text/bpe.h"
 #include "text/word_spans.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { TEXT_BYTES_MAX = 1 << 20 }; /* longer texts are too long to be translated and are not tokenized */
 

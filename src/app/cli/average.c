@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "model/model_average.h"
 #include "train/checkpoint.h"

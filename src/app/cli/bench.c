@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/cache_folder.h"
-#include "base/memory.h"
 #include "cli/cli.h"
 
 typedef struct bench_config {

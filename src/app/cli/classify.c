@@ -11,7 +11,7 @@
 #include "cli/classify_images.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "norma/classifier.h"
 #include "task/classification.h"
 

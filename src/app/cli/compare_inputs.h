@@ -2,7 +2,7 @@
 #ifndef NM_CLI_COMPARE_INPUTS_H
 #define NM_CLI_COMPARE_INPUTS_H
 
-#include "comm/comm.h"
+#include "cli/open_comm.h"
 
 /* NM_MISMATCH if a file of a rank has another content than that of rank 0, as on machines without a common
  * folder, where each process would compute its part of another result. models: model files or run folders,

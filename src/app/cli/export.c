@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
 #include "task/model_loader.h"
 #include "train/checkpoint.h"

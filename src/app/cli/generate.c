@@ -9,11 +9,11 @@
 #include "api/language_model_comm.h"
 #include "base/json.h"
 #include "base/text_input.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
+#include "base/words.h"
 #include "decode/sampler.h"
 #include "norma/language_model.h"
 #include "text/documents.h"
-#include "text/words.h"
 
 typedef struct generate_config { /* section [generate] */
     const char *prompt, *output, *encoding, *document_separator;

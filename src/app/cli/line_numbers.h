@@ -2,7 +2,7 @@
 #ifndef NM_CLI_LINE_NUMBERS_H
 #define NM_CLI_LINE_NUMBERS_H
 
-#include "comm/comm.h"
+#include "cli/open_comm.h"
 
 enum { NM_CLI_LINES_NAMED = 4 };
 

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "base/shared_library.h"
 #include "cli/cli.h"
 #include "comm/mpi/comm_mpi.h"

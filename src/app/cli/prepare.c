@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "cli/model_command.h"
 #include "data/prepare.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 static void add_options(nm_options *options)
 {

@@ -1,7 +1,6 @@
 /* norma study: which normalization is best for a corpus, within a time budget. */
 #include "norma/study.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8_check.h"
 #include "cli/study_split.h"
-#include "text/utf8.h"
 
 enum { SPLITS = 3, BLOCK = 30, BLOCKS_PER_ROUND = 20, MIN_UNITS = 100 };
 static const char *const split_names[SPLITS] = {"train", "valid", "test"};

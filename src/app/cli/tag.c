@@ -13,12 +13,12 @@
 #include "cli/model_command.h"
 #include "base/text_input.h"
 #include "base/utf8_cut.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "metric/span_f1.h"
 #include "norma/tagger.h"
 #include "text/columns.h"
 #include "text/tags.h"
-#include "text/words.h"
+#include "base/words.h"
 
 /* Maximum size of a buffer: number of sentences and tokens that are read before they are tagged. */
 enum { BUFFER_SENTENCES = 512, BUFFER_TOKENS = 1 << 16 };

@@ -7,7 +7,7 @@
 #include "base/text_input.h"
 #include "cli/model_command.h"
 #include "norma/text.h"
-#include "text/words.h"
+#include "base/words.h"
 
 typedef struct filter_config { /* section [text] */
     const char *output, *encoding;

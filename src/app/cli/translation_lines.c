@@ -1,7 +1,7 @@
 #include "base/json.h"
+#include "base/words.h"
 #include "cli/translation_lines.h"
 
-#include <math.h>
 #include <unistd.h>
 
 static const size_t max_buffer_bytes = (size_t)16 << 20;

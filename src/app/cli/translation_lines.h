@@ -7,9 +7,8 @@
 #include "base/text_input.h"
 #include "cli/line_numbers.h"
 #include "cli/model_command.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "norma/translator.h"
-#include "text/words.h"
 
 /* Replaces the list by the next lines, NUL-terminated: up to max_lines lines and about 16 MiB, from a
  * terminal one line. The list is empty at the end of the input. skipped: replaces lines that are not UTF-8 or

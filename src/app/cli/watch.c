@@ -34,7 +34,6 @@ static void add_options(nm_options *options)
 #include <microhttpd.h>
 
 #include "base/memory.h"
-#include "text/buffer.h"
 
 enum { MOST_CLIENTS = 64, IDLE_SECONDS = 15, POLL_MS = 100, HEARTBEAT_POLLS = 50 };
 

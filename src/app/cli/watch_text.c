@@ -11,7 +11,6 @@
 
 #include "base/memory.h"
 #include "base/sort.h"
-#include "text/buffer.h"
 
 enum { DOTS_X = 2, DOTS_Y = 4, MOST_COLUMNS = 400, LABEL = 10, POLL_MS = 500 };
 

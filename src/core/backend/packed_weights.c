@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "backend/backend_private.h"
-#include "backend/int8.h"
 #include "base/memory.h"
 #include "base/random.h"
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/edit_distance.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/shared_library.h"
 

@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "norm/common.h"
-
 void nm_model_options_add(nm_options *options, const nm_model_type *type)
 {
     nm_options_add(options, "model", type->options, type->presets, type->config_size);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROW(field, initial, min, max, help) NM_OPTION(nm_tagger_model_config, field, initial, min, max, help)
 #define PICK(field, initial, LIST, help)    NM_CHOICE(nm_tagger_model_config, field, initial, LIST, help)

@@ -24,7 +24,6 @@
  * The released code has S = 60000 for image models. In shorter runs, the transition ends after half of the
  * planned updates (shorten_lambda), because a model is evaluated with RepBN alone. The code for LLaMA counts
  * every 16th call (interval). */
-#include <math.h>
 #include <stdio.h>
 
 #include "norm/repbn.h"

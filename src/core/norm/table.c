@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/edit_distance.h"
-#include "base/memory.h"
 #include "norm/types.h"
 
 #define TABLE_ENTRY(name) &nm_norm_##name,

@@ -1,6 +1,5 @@
 #include "probe/inspection.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

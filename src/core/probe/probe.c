@@ -1,12 +1,9 @@
 #include "probe/probe.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/edit_distance.h"
-#include "base/json.h"
 #include "probe/instrument.h"
 
 /* In the order of their lines in the log. */

@@ -2,11 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/sort.h"
-#include "probe/numbers.h"
 
 void nm_gram_init(nm_gram *gram, int32_t d)
 {

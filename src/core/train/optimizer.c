@@ -1,6 +1,5 @@
 #include "train/optimizer.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static void add_range(nm_optimizer *optimizer, nm_param_range range)

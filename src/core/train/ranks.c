@@ -1,6 +1,5 @@
 /* Agreement of the ranks of a run: they compare program, options and data, and share the checkpoint, the
  * training state and messages. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

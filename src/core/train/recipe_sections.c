@@ -1,9 +1,7 @@
 #include "train/recipe_sections.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 
 /* "path = value, ..." of the options with this origin; heap. */

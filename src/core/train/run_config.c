@@ -10,7 +10,6 @@
 #include "nn/norm_assignment.h"
 #include "train/checkpoint.h"
 #include "train/manifest.h"
-#include "train/train_options.h"
 #include "train/schedule.h"
 
 static const nm_option run_options[] = {

@@ -7,7 +7,6 @@
  * TfidfVectorizer with sublinear_tf). The features of a text are scaled to L2 norm 1. C is the value of a
  * grid with the best accuracy on the validation texts. */
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "convert/ctranslate2_reader.h"
 #include "convert/json_file.h"
 #include "task/lm_task.h"
-#include "task/translation.h"
 
 /* Sets values[stack] to the scalar NAME of each stack, or to `otherwise` if it is missing; NaN:
  * NM_MISMATCH. */

@@ -4,7 +4,6 @@
  *     dict.source.txt, dict.target.txt     the dictionaries, which fairseq names dict.de.txt and so on
  *     codes.bpe                            the BPE codes, optional
  * The tensors do not determine the number of heads, which the user must specify. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,6 @@
 #include "convert/import.h"
 #include "convert/torch_layers.h"
 #include "model/seq2seq.h"
-#include "task/translation.h"
 
 /* Whether a tensor is not a parameter: version numbers and constants. */
 static bool ignored(const char *name)

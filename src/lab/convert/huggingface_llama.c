@@ -12,9 +12,6 @@
 #include <string.h>
 
 #include "convert/huggingface.h"
-#include "convert/json_file.h"
-#include "convert/norm_map.h"
-#include "task/lm_task.h"
 
 static const nm_llama_class classes[] = {
     {"llama", "LlamaForCausalLM", NM_PRE_NORM, NM_HEAD_NORM_NONE, 1e-6, .biases = true},

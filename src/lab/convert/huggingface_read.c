@@ -1,5 +1,4 @@
 /* Reading of Hugging Face folders: the files, translation models and GPT-2. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +8,6 @@
 #include "model/lm.h"
 #include "model/seq2seq.h"
 #include "task/lm_task.h"
-#include "task/translation.h"
 
 /* Opens FOLDER/NAME and appends it to the parts. */
 static nm_status open_part(const nm_hf_reader *from, const char *name, nm_safetensors **part)

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "convert/huggingface.h"
 #include "convert/huggingface_tokenizer.h"
 #include "base/json.h"

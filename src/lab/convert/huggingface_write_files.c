@@ -1,6 +1,5 @@
 /* Writing of Hugging Face folders: files that several classes have. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"

@@ -1,5 +1,4 @@
 /* Writing of Hugging Face folders: the classes of huggingface_llama.c. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

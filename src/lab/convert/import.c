@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "convert/convert.h"
 #include "convert/text_files.h"
 #include "model/seq2seq.h"
 #include "nn/positions.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 
 nm_status nm_json_write(json_t *value, const char *folder, const char *name, nm_error *err)
 {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/npz.h"
 #include "convert/convert.h"

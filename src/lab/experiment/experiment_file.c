@@ -1,7 +1,6 @@
 /* FOLDER/comparison.json: the variants, settings and measurement of a comparison. With it, the table is
  * printed again from the logs and test.json files of the runs, without recipe, data or models. */
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

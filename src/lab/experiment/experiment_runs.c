@@ -1,7 +1,6 @@
 /* The runs of a comparison, and the summaries of their results. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/memory.h"
 #include "nn/norm_assignment.h"
 #include "train/run_config.h"
 

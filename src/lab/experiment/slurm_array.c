@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/subprocess.h"
 #include "base/utf8_cut.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 enum { MAX_TASKS = 1000, TICK = 100000 /* microseconds */ };
 static const double first_pause = 0.5, longest_pause = 10; /* seconds between two calls of squeue */

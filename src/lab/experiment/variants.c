@@ -4,11 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "experiment/run_result.h"
 #include "nn/norm_assignment.h"
 #include "norm/common.h"
 #include "norma/norm_type.h"
-#include "text/buffer.h"
 
 enum { MAX_POINTS = 10000 };
 

@@ -5,7 +5,7 @@
 #ifndef NM_CHECKSUMS_H
 #define NM_CHECKSUMS_H
 
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 #define NM_CHECKSUMS_NAME "checksums.xxh128"
 

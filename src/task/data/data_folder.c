@@ -1,7 +1,5 @@
 /* Data folders that were prepared before. */
-#include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/subprocess.h"

@@ -1,14 +1,12 @@
 #include "data/prepare.h"
 
 #include <errno.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "data/prepare_private.h"
 
 #include "base/file.h"
-#include "base/subprocess.h"
 #include "base/threads.h"
 #include "text/tokenizer.h"
 #include "text/user_symbols.h"

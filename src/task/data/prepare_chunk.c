@@ -6,7 +6,7 @@
 
 #include "text/utf8.h"
 #include "text/word_spans.h"
-#include "text/words.h"
+#include "base/words.h"
 
 const nm_link nm_prepare_line_end = {NM_PREPARE_LINE_END, NM_PREPARE_LINE_END};
 

@@ -5,7 +5,7 @@
 #include "data/alignments.h"
 #include "data/checksums.h"
 #include "train/corpus.h"
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "data/pair_input.h"
 #include "data/prepare.h"
 #include "text/bpe.h"

@@ -3,7 +3,7 @@
 
 #include "base/text_input.h"
 #include "data/prepare_private.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { LONGEST_TRAIN_LINE = 1 << 20 };
 

@@ -3,7 +3,6 @@
 #include "metric/bootstrap.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
  *     F = (1 + beta^2) P R / (beta^2 P + R) */
 #include "metric/chrf.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

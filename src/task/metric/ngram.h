@@ -7,7 +7,7 @@
 #define NM_NGRAM_H
 
 #include "base/hash_map.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* Distinct tokens of one segment, with ids from 0. {0} is empty. */
 typedef struct nm_segment_word {

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text_input.h"
 #include "base/memory.h"
-#include "text/words.h"
+#include "base/words.h"
 
 /* The files that are read line by line together; the first one is the hypothesis. */
 typedef struct parallel {

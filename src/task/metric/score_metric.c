@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "metric/classes.h"
 #include "metric/span_f1.h"
-#include "text/words.h"
+#include "base/words.h"
 
 static int bleu_n_counts(const nm_score_config *config)
 {

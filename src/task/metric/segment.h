@@ -4,7 +4,7 @@
 #ifndef NM_SEGMENT_H
 #define NM_SEGMENT_H
 
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* Length in bytes of the whitespace character at the start of text, 0 if there is none: whitespace of
  * Python's str.split. */

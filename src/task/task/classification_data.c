@@ -10,7 +10,7 @@
 #include "task/classification.h"
 #include "task/held_out.h"
 #include "task/model_texts.h"
-#include "text/words.h"
+#include "base/words.h"
 
 void nm_labeled_set_clear(nm_labeled_set *set)
 {

@@ -3,7 +3,7 @@
 #ifndef NM_TASK_LM_H
 #define NM_TASK_LM_H
 
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "data/subword_sampler.h"
 #include "model/lm.h"
 #include "task/model_texts.h"

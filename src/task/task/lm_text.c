@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/text_input.h"
 #include "task/lm_task.h"
 #include "task/text_coder.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 struct nm_lm_text {
     const nm_lm_parts *parts;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
 #include "model/model_file.h"
 #include "train/train_options.h"
 #include "train/schedule.h"

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "data/prepare.h"
 #include "text/bpe.h"
-#include "text/words.h"
+#include "base/words.h"
 
 nm_status nm_model_text_read(const char *path, char **text, nm_error *err)
 {

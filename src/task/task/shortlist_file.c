@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/text_input.h"
-#include "text/words.h"
+#include "base/words.h"
 
 typedef struct translation { /* a line of the file */
     int32_t source, target;

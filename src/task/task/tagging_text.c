@@ -8,7 +8,6 @@
 #include "base/text_input.h"
 #include "task/tagging.h"
 #include "text/utf8.h"
-#include "text/words.h"
 
 static const char *const split_keys[] = {"data.train", "data.valid", "data.test"};
 

@@ -2,7 +2,7 @@
 #ifndef NM_TRANSLATION_H
 #define NM_TRANSLATION_H
 
-#include "data/line_list.h"
+#include "base/line_list.h"
 #include "data/subword_sampler.h"
 #include "decode/decode.h"
 #include "metric/metric_tokenizer.h"

@@ -10,7 +10,6 @@
 #include "decode/decode.h"
 #include "task/sampler_tokens.h"
 #include "metric/bleu.h"
-#include "metric/metric_tokenizer.h"
 #include "train/shards.h"
 #include "task/translation.h"
 #include "text/bpe.h"

@@ -11,7 +11,7 @@
 #define NM_BPE_H
 
 #include "base/random.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/counter.h"
 
 #define NM_BPE_SEPARATOR "@@"

@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum {
     CACHE_MAX_WORD = NM_BPE_CACHE_MAX_WORD,

@@ -3,7 +3,7 @@
 #define NM_CLEAN_H
 
 #include "norma/choice.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* clang-format off */
 #define NM_PUNCTUATIONS(C) \

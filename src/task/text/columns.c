@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/words.h"
+#include "base/words.h"
 
 void nm_columns_init(nm_columns *columns, FILE *stream, const char *path)
 {

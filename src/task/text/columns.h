@@ -6,7 +6,7 @@
 #define NM_COLUMNS_H
 
 #include "base/file.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 enum { NM_COLUMNS_MAX = 64, NM_SENTENCE_MAX = 1 << 16 }; /* columns of a line, tokens of a sentence */
 

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "base/memory.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 

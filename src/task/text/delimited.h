@@ -5,7 +5,7 @@
 #define NM_DELIMITED_H
 
 #include <stdio.h>
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* Maximum length of a row in bytes, because a missing closing quote would extend the row to the end of the
  * file. */

@@ -1,6 +1,6 @@
 #include "text/documents.h"
 
-#include "text/words.h"
+#include "base/words.h"
 
 void nm_documents_init(nm_documents *self, FILE *stream, const char *path, nm_document_rule rule)
 {

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "norma/choice.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 #define NM_DOCUMENT_UNITS(C)                                                                                 \
     C(NM_DOCUMENT_LINE, "line")           /* every line */                                                   \

@@ -4,7 +4,7 @@
 #define NM_MARKUP_H
 
 #include "base/file.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 typedef enum nm_markup_kind {
     NM_MARKUP_NONE,     /* every line is a sentence */

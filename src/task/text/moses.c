@@ -11,7 +11,7 @@
 
 #include "text/counter.h"
 #include "text/moses_rules.h"
-#include "text/words.h"
+#include "base/words.h"
 
 /* One period of a run of periods; not a Unicode code point. */
 #define RUN_DOT 0x110000u

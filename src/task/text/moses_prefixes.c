@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/text_input.h"
-#include "text/words.h"
+#include "base/words.h"
 
 static const nm_moses_language languages[] = {
     {"en", NM_MOSES_RIGHT, 0},      {"fr", NM_MOSES_LEFT, 0},       {"it", NM_MOSES_LEFT, 0},

@@ -3,7 +3,7 @@
 #define NM_MOSES_RULES_H
 
 #include "norma/status.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/utf8.h"
 
 /* Treatment of an apostrophe. */

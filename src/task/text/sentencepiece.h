@@ -17,7 +17,7 @@
 #define NM_SENTENCEPIECE_H
 
 #include "base/random.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/counter.h"
 
 typedef enum nm_spm_type { NM_SPM_UNIGRAM = 1, NM_SPM_BPE, NM_SPM_WORD, NM_SPM_CHAR } nm_spm_type;

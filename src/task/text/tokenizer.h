@@ -4,7 +4,7 @@
 
 #include "norma/choice.h"
 #include "norma/status.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/counter.h"
 #include "text/sentencepiece.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/utf8_check.h"
 #include "base/utf8_cut.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* Code point at *at of valid text; advances *at. */
 static inline uint32_t nm_utf8_next(const char *text, size_t *at)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 nm_vocab_options nm_vocab_options_default(void)
 {

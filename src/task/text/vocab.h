@@ -10,7 +10,7 @@
 
 #include "base/ids.h"
 #include "norma/choice.h"
-#include "text/buffer.h"
+#include "base/buffer.h"
 #include "text/counter.h"
 
 enum { NM_VOCAB_N_SPECIAL = 4, NM_VOCAB_MAX_SIZE = 1 << 24, NM_VOCAB_MAX_SYMBOL = 1 << 16 };

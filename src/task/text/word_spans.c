@@ -7,7 +7,7 @@
 #include "text/bpe.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { MOST_CHARACTERS = 4096, SPACE_MARK = 0x2581 /* of SentencePiece */ };
 

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/text_input.h"
 #include "base/memory.h"
-#include "text/words.h"
+#include "base/words.h"
 
 enum { MAX_WIDTH = 1 << 16 };
 

@@ -1,4 +1,3 @@
 /* The device kernels, compiled as C17 for the emulator. */
-#include "backend/device/launch.h"
 
 #include "backend/device/kernels/all.inc"

@@ -2,8 +2,6 @@
  * KV cache. */
 #include "backend/device/launch.h"
 
-#include "backend/backend_private.h"
-
 static dptr plus(dptr address, size_t elements, size_t bytes)
 {
     return address + (dptr)(elements * bytes);

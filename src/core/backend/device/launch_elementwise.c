@@ -1,8 +1,6 @@
 /* Launches of elementwise kernels, sums of products, and optimizers. */
 #include "backend/device/launch.h"
 
-#include "backend/backend_private.h"
-
 /* The kernels have the numbers of these enumerations. */
 _Static_assert((int)MAP_IDENTITY == (int)NM_MAP_IDENTITY && (int)MAP_GELU == (int)NM_MAP_GELU &&
                    (int)MAP_SIGMOID == (int)NM_MAP_SIGMOID && (int)MAP_ERF == (int)NM_MAP_ERF,

@@ -2,8 +2,6 @@
  * probable tokens. */
 #include "backend/device/launch.h"
 
-#include "backend/backend_private.h"
-
 enum { LOGITS_BYTES = 64 << 20, MIN_CHUNK = 64 };
 
 /* Tokens of a chunk: as many as LOGITS_BYTES of logits, at least MIN_CHUNK */

@@ -1,7 +1,6 @@
 /* Launches of block-term attention, conditional random fields, windows of images, and int8 linear layers. */
 #include "backend/device/launch.h"
 
-#include "backend/backend_private.h"
 #include "backend/int8.h"
 
 static nm_mat scratch_mat(dptr *at, int32_t rows, int32_t cols)

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 
 void nm_deadline_init_condition(pthread_cond_t *condition)
 {

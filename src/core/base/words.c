@@ -1,9 +1,8 @@
 /* Validation of lines and splitting into words. */
-#include "text/words.h"
+#include "base/words.h"
 
 #include <string.h>
 
-#include "text/utf8.h"
 
 nm_status nm_line_check(const nm_lines *lines, nm_error *err)
 {

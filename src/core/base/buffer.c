@@ -1,5 +1,5 @@
 /* Growable byte string: capacity doubles, so that appending takes constant amortized time. */
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 #include <stdlib.h>
 

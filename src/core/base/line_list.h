@@ -2,7 +2,7 @@
 #ifndef NM_LINE_LIST_H
 #define NM_LINE_LIST_H
 
-#include "text/buffer.h"
+#include "base/buffer.h"
 
 /* {0} is an empty list. */
 typedef struct nm_line_list {
