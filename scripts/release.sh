@@ -21,7 +21,7 @@ heading=$(grep -m 1 -E '^## \[?[0-9]' CHANGELOG.md || true)
     fail "CHANGELOG.md has no section '## VERSION - YYYY-MM-DD'"
 [ "${BASH_REMATCH[1]}" = "$version" ] ||
     fail "CHANGELOG.md begins with version ${BASH_REMATCH[1]}, CMakeLists.txt has $version"
-notes=$(awk -v heading="$heading" '$0 == heading { on = 1; next } on && /^## / { exit } on' CHANGELOG.md)
+notes=$(awk -v heading="$heading" '$0 == heading { on = 1; next } on && /^## / { exit } on' CHANGELOG.md | sed '/./,$!d')
 if [ "${1:-}" = --notes ]; then
     printf '%s\n' "$notes"
     exit 0
