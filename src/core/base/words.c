@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-
 nm_status nm_line_check(const nm_lines *lines, nm_error *err)
 {
     if (lines->bytes <= NM_TEXT_MAX_LINE && nm_utf8_find_invalid(lines->text, lines->bytes) == lines->bytes)
