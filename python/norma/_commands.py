@@ -7,16 +7,24 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional,
+                    Sequence, Union)
 
 from ._library import UsageError, error_of, file_error, warn
+from ._models import _given
 from ._runs import PathLike, Run, _Recipe, _recipe_file, _words, program_path
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import BaselineOptions, InspectOptions, ReportOptions, StudyOptions, TokenizeOptions
+
 
 
 def _run(command: str, words: Sequence[str], options: Optional[Mapping[str, Any]], more: Mapping[str, Any],
          given: str = "") -> str:
     """What a command of the program writes to standard output. Its warnings are those of ``warnings``."""
-    settings = _words({**(options or {}), **more})
+    settings = _words({**_given(options), **more})
     done = subprocess.run([program_path(), command, *words, *settings], input=given.encode("utf-8"),
                           capture_output=True)
     lines = done.stderr.decode("utf-8", "replace").replace("\r", "\n").rstrip().split("\n")
@@ -75,7 +83,8 @@ def _word(word: str) -> str:
     return word
 
 
-def tokenize(lines: Iterable[str], options: Optional[Mapping[str, Any]] = None, **more: Any) -> List[str]:
+def tokenize(lines: Iterable[str], options: Optional[TokenizeOptions] = None,
+             **more: Unpack[TokenizeOptions]) -> List[str]:
     """Lines as ``norma tokenize`` writes them: ``norma.tokenize(["A house."], like="data/mine")``; undo=True:
     tokens to text. options: those of ``norma tokenize --help``. UsageError: a line with a newline."""
     given = list(lines)
@@ -97,7 +106,8 @@ def convert(model: PathLike, output: PathLike, *, to: Optional[str] = None, from
     return Path(output)
 
 
-def baseline(recipe: PathLike, settings: Optional[Mapping[str, Any]] = None, **more: Any) -> Dict[str, Any]:
+def baseline(recipe: PathLike, settings: Optional[BaselineOptions] = None,
+             **more: Unpack[BaselineOptions]) -> Dict[str, Any]:
     """Scores of simple models on the data of a recipe: the object of ``norma baseline RECIPE --json``.
     settings: options by name, ``{"data.train": "reviews.csv"}``, as for ``norma.train``."""
     with _Recipe(_recipe_file(recipe)) as path:
@@ -105,8 +115,8 @@ def baseline(recipe: PathLike, settings: Optional[Mapping[str, Any]] = None, **m
     return found
 
 
-def inspect(runs: Union[PathLike, Iterable[PathLike]], options: Optional[Mapping[str, Any]] = None,
-            **more: Any) -> Rows:
+def inspect(runs: Union[PathLike, Iterable[PathLike]], options: Optional[InspectOptions] = None,
+            **more: Unpack[InspectOptions]) -> Rows:
     """Measurements of trained models: the array of ``norma inspect RUN... --json``, one dict for each model
     and measurement. options: those of ``norma inspect --help``, such as ``measure="tid"``."""
     return Rows(json.loads(_run("inspect", _runs(runs), options, {**more, "json": True})))
@@ -130,7 +140,7 @@ class Report(os.PathLike[str]):
 
 
 def report(runs: Union[PathLike, Iterable[PathLike]], output: PathLike = "report.html",
-           options: Optional[Mapping[str, Any]] = None, **more: Any) -> Report:
+           options: Optional[ReportOptions] = None, **more: Unpack[ReportOptions]) -> Report:
     """Writes one page with the figures of several runs, as ``norma report``. UnsupportedError: gnuplot is not
     installed."""
     _run("report", _runs(runs), options, {**more, "output": os.fspath(output)})
@@ -171,8 +181,8 @@ class Study(Dict[str, Any]):
 
 
 def study(data: Union[PathLike, Sequence[PathLike]], folder: PathLike,
-          options: Optional[Mapping[str, Any]] = None, *, message: Optional[Callable[[str], Any]] = None,
-          **more: Any) -> Study:
+          options: Optional[StudyOptions] = None, *, message: Optional[Callable[[str], Any]] = None,
+          **more: Unpack[StudyOptions]) -> Study:
     """Finds the best normalization for data within a time budget, as ``norma study DATA --folder FOLDER``:
     ``norma.study("corpus.txt", "studies/corpus", budget="2h")``.
 
@@ -180,7 +190,7 @@ def study(data: Union[PathLike, Sequence[PathLike]], folder: PathLike,
     with each line on a run or a decision. Ctrl-C stops the study, and the same call continues it. UsageError:
     an unknown option; otherwise as ``train``.
     """
-    words = ["study", *_runs(data), *_words({**(options or {}), **more, "folder": os.fspath(folder)})]
+    words = ["study", *_runs(data), *_words({**_given(options), **more, "folder": os.fspath(folder)})]
     environment = {**os.environ, "NORMA_PARENT": str(os.getpid())}  # it ends when this process does
     last = ""
     with tempfile.TemporaryFile() as out, subprocess.Popen(

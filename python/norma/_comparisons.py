@@ -7,17 +7,20 @@ import os
 import time
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _datasets
 from ._commands import table_html
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import UsageError, check, encoded_path, file_error, library, warn
-from ._models import _list_of, _option_list
+from ._models import _given, _list_of, _option_list
 from ._records import (ComparisonEvents, ErrorText, comparison_finished, comparison_message,
                        comparison_progress, comparison_scored, comparison_trained)
 from ._runs import PathLike, Run, _LogReader, _recipe_file, program_path
+
+if TYPE_CHECKING:
+    from .options import CompareOptions, PrepareOptions
 
 _FORMATS = ("text", "markdown", "latex", "csv")
 
@@ -147,9 +150,9 @@ def _norms(norms: Any) -> List[str]:
 
 
 def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str], None] = None,
-            settings: Optional[Mapping[str, Any]] = None, *, seeds: int = 1,
+            settings: Optional[CompareOptions] = None, *, seeds: int = 1,
             data: Optional[Mapping[str, Any]] = None, columns: Optional[Sequence[str]] = None,
-            preparation: Optional[Mapping[str, Any]] = None,
+            preparation: Optional[PrepareOptions] = None,
             callback: Optional[Callable[[Run, Dict[str, Any]], Any]] = None,
             message: Optional[Callable[[str], Any]] = None, interval: float = 0.5) -> Comparison:
     """Trains and scores variants like ``norma compare RECIPE --folder FOLDER --norms NORMS --seeds SEEDS``,
@@ -178,10 +181,10 @@ def compare(recipe: PathLike, folder: PathLike, norms: Union[str, Iterable[str],
     lib, handle, err = library(), c_void_p(), ErrorText()
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
                       path in (("folder", folder), ("recipe", recipe)))
+    given = _given(settings)
     if data is not None:
-        settings = {**_datasets.write(data, folder, recipe, settings or {}, columns, preparation),
-                    **(settings or {})}
-    options: Dict[str, Any] = {**(settings or {}), "compare.folder": folder, "compare.seeds": seeds}
+        given = {**_datasets.write(data, folder, recipe, given, columns, preparation), **given}
+    options: Dict[str, Any] = {**given, "compare.folder": folder, "compare.seeds": seeds}
     if norms is not None:
         options["compare.norms"] = norms if isinstance(norms, str) else ",".join(_norms(norms))
     logs = _LogsReader(Path(folder), callback, interval)

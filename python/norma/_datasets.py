@@ -115,4 +115,5 @@ def write(data: Mapping[str, Any], folder: PathLike, recipe: PathLike, settings:
         given.update(format="text")
     else:
         given.update(source_lang=languages[0], target_lang=languages[1])
-    return {"data.folder": prepare(given).folder}
+    chosen: Any = given
+    return {"data.folder": prepare(chosen).folder}

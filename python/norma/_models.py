@@ -7,6 +7,7 @@ import os
 import re
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from typing import (
+    TYPE_CHECKING,
     Any,
     Dict,
     Iterable,
@@ -36,6 +37,11 @@ from ._library import (
     warn,
 )
 from ._records import ErrorText, SpanStruct
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import ClassifierOptions, LanguageModelOptions, TaggerOptions, TranslatorOptions
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -76,10 +82,15 @@ def _option_text(name: str, value: Any) -> str:
 _REPEATED = ("grid", "compare.grid", "stop", "sample.stop")
 
 
+def _given(options: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Options as a dict, which may be changed. UsageError: they are not a dict."""
+    if options is not None and not isinstance(options, Mapping):
+        raise UsageError(f"options = {options!r}: expected a dict")
+    return {**(options or {})}
+
+
 def _option_pairs(options: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
     """Names and values of options as texts."""
-    if not isinstance(options, Mapping):
-        raise UsageError(f"options = {options!r}: expected a dict")
     for name, value in with_device(options).items():
         for one in value if name in _REPEATED and isinstance(value, (list, tuple)) else [value]:
             yield name, _option_text(name, one)
@@ -95,9 +106,7 @@ def _option_list(options: Mapping[str, Any]) -> Any:
 
 def _options(options: Optional[Mapping[str, Any]], more: Mapping[str, Any]) -> Any:
     """The arguments ``options`` and ``**more`` for C."""
-    if options is not None and not isinstance(options, Mapping):
-        raise UsageError(f"options = {options!r}: expected a dict")
-    return _option_list({**(options or {}), **more})
+    return _option_list({**_given(options), **more})
 
 
 def _list_of(what: str, items: Any, texts: str = "texts") -> List[Any]:
@@ -238,6 +247,11 @@ class Translator(_Model):
 
     _name = "translator"
     _ensembles = True
+
+    if TYPE_CHECKING:
+        def __init__(self, path: Union[PathLike, Sequence[PathLike]],
+                     options: Optional[TranslatorOptions] = None,
+                     **more: Unpack[TranslatorOptions]) -> None: ...
 
     @property
     def max_tokens(self) -> int:
@@ -417,6 +431,10 @@ class LanguageModel(_Model):
 
     _name = "language_model"
 
+    if TYPE_CHECKING:
+        def __init__(self, path: PathLike, options: Optional[LanguageModelOptions] = None,
+                     **more: Unpack[LanguageModelOptions]) -> None: ...
+
     def score(self, lines: Iterable[str], text: bool = False) -> List[LineScore]:
         """Log probabilities of the tokens of each line, the EOS token included. text: the lines are one text,
         earlier lines are context, as in ``norma perplexity``; otherwise every line is a text. FormatError: a
@@ -517,6 +535,10 @@ class Tagger(_Model):
 
     _name = "tagger"
 
+    if TYPE_CHECKING:
+        def __init__(self, path: PathLike, options: Optional[TaggerOptions] = None,
+                     **more: Unpack[TaggerOptions]) -> None: ...
+
     @property
     def file_scheme(self) -> str:
         """The tagging scheme of the model's training file, such as "bio", or "none" for classes of tokens."""
@@ -579,6 +601,10 @@ class Classifier(_Model):
 
     _name = "classifier"
 
+    if TYPE_CHECKING:
+        def __init__(self, path: PathLike, options: Optional[ClassifierOptions] = None,
+                     **more: Unpack[ClassifierOptions]) -> None: ...
+
     @property
     def labels(self) -> List[str]:
         """The classes."""
@@ -619,6 +645,10 @@ class ImageClassifier(_Model):
 
     _name = "image_classifier"
 
+    if TYPE_CHECKING:
+        def __init__(self, path: PathLike, options: Optional[ClassifierOptions] = None,
+                     **more: Unpack[ClassifierOptions]) -> None: ...
+
     @property
     def labels(self) -> List[str]:
         """The classes."""
@@ -653,7 +683,8 @@ def load(path: Union[PathLike, Sequence[PathLike]], options: Optional[Mapping[st
     for kind in (Translator, LanguageModel, Tagger, Classifier,
                  ImageClassifier) if len(paths) == 1 else (Translator,):
         try:
-            return kind(paths, options, **more)
+            model: Any = kind
+            return model(paths, options, **more)
         except UnsupportedError as error:
             problem = problem or error
     raise problem  # type: ignore[misc]

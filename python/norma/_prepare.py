@@ -3,13 +3,19 @@ from __future__ import annotations
 
 import os
 from ctypes import byref, c_void_p
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ._interrupt import Interruptible
 from ._library import check, encoded_path, library, warn
 from ._models import PathLike, _options
 from ._records import (ErrorText, PreparedDropStruct, PreparedSideStruct, PreparedSplitStruct, PrepareEvents,
                        prepare_message, prepare_progress)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import PrepareOptions
+
 
 
 class PreparedSplit(NamedTuple):
@@ -41,8 +47,9 @@ class Prepared(NamedTuple):
     merges: int  #: number of BPE merges
 
 
-def prepare(options: Optional[Mapping[str, Any]] = None, *, settings: Optional[PathLike] = None,
-            progress: Optional[Callable[[str, int], Any]] = None, **more: Any) -> Prepared:
+def prepare(options: Optional[PrepareOptions] = None, *, settings: Optional[PathLike] = None,
+            progress: Optional[Callable[[str, int], Any]] = None, 
+            **more: Unpack[PrepareOptions]) -> Prepared:
     """Prepares a data folder as ``norma prepare``; its files are bitwise identical to those of the program.
 
     options: those of ``norma prepare --help``, as ``norma.prepare(train="corpus/train", valid="corpus/valid",

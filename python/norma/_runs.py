@@ -10,15 +10,19 @@ import sys
 import tempfile
 from ctypes import byref, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional,
+                    Sequence, Union)
 
 from ._handle import close
 from ._interrupt import Interruptible
 from ._library import (FileError, FormatError, UsageError, check, encoded, encoded_path, error_of, file_error,
                        library, package_path, warn)
-from ._models import _option_list, _option_pairs
+from ._models import _given, _option_list, _option_pairs
 from ._records import (ErrorText, Progress, TrainingEvents, Validation, training_message, training_progress,
                        training_validated)
+
+if TYPE_CHECKING:
+    from .options import PrepareOptions, TrainOptions
 
 PathLike = Union[str, "os.PathLike[str]"]
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -236,9 +240,9 @@ class Callbacks(NamedTuple):
 _RESUME = {False: 0, True: 1, "override": 2}
 
 
-def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, Any]] = None, *,
+def train(recipe: PathLike, folder: PathLike, settings: Optional[TrainOptions] = None, *,
           data: Optional[Mapping[str, Any]] = None, columns: Optional[Sequence[str]] = None,
-          preparation: Optional[Mapping[str, Any]] = None, resume: Union[bool, str] = False,
+          preparation: Optional[PrepareOptions] = None, resume: Union[bool, str] = False,
           callbacks: Optional[Callbacks] = None,
           callback: Optional[Callable[[Dict[str, Any]], None]] = None, process: bool = False,
           interval: float = 0.5) -> Run:
@@ -270,16 +274,17 @@ def train(recipe: PathLike, folder: PathLike, settings: Optional[Mapping[str, An
         raise UsageError(f"callbacks = {callbacks!r}: expected norma.Callbacks")
     folder, recipe = (os.fsdecode(encoded_path(what, path)) for what,
                       path in (("folder", folder), ("recipe", recipe)))
+    given = _given(settings)
     if data is not None:
         from ._datasets import write
-        settings = {**write(data, folder, recipe, settings or {}, columns, preparation), **(settings or {})}
+        given = {**write(data, folder, recipe, given, columns, preparation), **given}
     reader = _LogReader(Path(folder), callback, bool(resume))
     if not process:
-        return _train_here(recipe, Path(folder), settings or {}, _RESUME[resume], callbacks or Callbacks(),
+        return _train_here(recipe, Path(folder), given, _RESUME[resume], callbacks or Callbacks(),
                            reader)
     if callbacks is not None:
         raise UsageError("callbacks require training in this process; callback also follows a separate one")
-    return _train_process(recipe, Path(folder), settings or {}, resume, reader, interval)
+    return _train_process(recipe, Path(folder), given, resume, reader, interval)
 
 
 class _LogReader:

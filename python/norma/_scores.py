@@ -4,13 +4,19 @@ from __future__ import annotations
 import functools
 import os
 from ctypes import byref, c_char_p, c_void_p
-from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, List, NamedTuple, Optional, Sequence, Union
 
 from ._handle import Closeable, Handle
 from ._interrupt import interruptible
 from ._library import MismatchError, UsageError, check, encoded, encoded_path, library
 from ._models import PathLike, _list_of, _options, _texts
 from ._records import ErrorText, IntervalStruct, PairedStruct
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import ScoreOptions
+
 
 Segments = Union[PathLike, Iterable[str]]
 
@@ -105,7 +111,8 @@ class Scorer(Closeable):
     ``Scores.compare``.
     """
 
-    def __init__(self, metric: str, options: Optional[Mapping[str, Any]] = None, **more: Any) -> None:
+    def __init__(self, metric: str, options: Optional[ScoreOptions] = None,
+                 **more: Unpack[ScoreOptions]) -> None:
         handle, err = c_void_p(), ErrorText()
         lib = library()
         check(lib.nm_scorer_open(byref(handle), encoded("metric", metric), _options(options, more),
@@ -160,8 +167,7 @@ class Scorer(Closeable):
 
 
 def score(metric: str, hypotheses: Segments, *references: Segments,
-          options: Optional[Mapping[str, Any]] = None,
-          **more: Any) -> Scores:
+          options: Optional[ScoreOptions] = None, **more: Unpack[ScoreOptions]) -> Scores:
     """Scores of a system as ``norma score``: ``norma.score("bleu", outputs, references).value``.
 
     Arguments and errors: ``Scorer``, ``Scorer.score``.

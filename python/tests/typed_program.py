@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 import norma
 import norma.torch
+from norma.options import TrainOptions
 
 
 class Encoder(nn.Module):
@@ -41,6 +42,9 @@ def translate(run: norma.Run, path: Path) -> List[str]:
 
 def main() -> None:
     names: List[str] = norma.torch.replace_norms(Encoder(8), "layer")
-    run = norma.train("lm", Path("run"), {"train.updates": 3}, callbacks=norma.Callbacks(progress=show))
+    settings: TrainOptions = {"train.updates": 3, "model.norm_position": "post", "data.folder": Path("data")}
+    run = norma.train("lm", Path("run"), settings, callbacks=norma.Callbacks(progress=show))
     interval = norma.score("bleu", translate(run, Path("text")), names).interval()
+    found = norma.compare("lm", "runs", ["layer"], {"margin": 0.5, "grid": ["train.seed=1,2"]})
+    print(found.table, norma.study("text", "study", budget="1h", seeds=3).winner.best["loss"])
     print(interval.low if interval else None, norma.Norm("power", 8, groups=2).params["weight"].shape)
