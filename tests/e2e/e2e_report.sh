@@ -21,7 +21,11 @@ rm -rf page.html pictures
 # ---- not a run ----
 refuses 2 "too few arguments" report
 refuses 3 "runs/nowhere/log.jsonl" report runs/nowhere runs/nothing -o page.html
-refuses 3 "runs/log.jsonl: No such file or directory; expected the folder of one run" report runs -o page.html
+mkdir -p empty/deeper
+refuses 3 "empty/log.jsonl: No such file or directory; expected the folder of a run, a comparison or a study" \
+    report empty -o page.html
+accepts 'page.html: 6 runs' report runs -o page.html
+rm -r empty page.html
 mkdir runs/empty
 accepts 'norma: warning: runs/empty has no log.jsonl and is left out' report runs/empty runs/layer-1 -o '' --tensorboard events
 [ "$(find events -name '*tfevents*' | wc -l)" = 1 ] || fail "not the events of one run: $(find events)"

@@ -92,7 +92,7 @@ refuses 2 'unknown encoding "klingon"' prepare --train train "${common[@]}" --en
 # The encoding of the training text does not silently decode a validation text that is UTF-8.
 cp train.de utf.de && cp train.en utf.en
 for split in valid test; do
-    refuses 2 "utf.de: is UTF-8, but --encoding latin1 of the training text would decode it: add --$split-encoding utf-8" \
+    refuses 2 "utf.de: is UTF-8, but the encoding latin1 of the training text would decode it: add --$split-encoding utf-8" \
         prepare --train latin --$split utf "${common[@]}" --encoding latin1 --output x
     accepts written prepare --train latin --$split utf "${common[@]}" --encoding latin1 --$split-encoding utf-8 --output own
 done

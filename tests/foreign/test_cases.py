@@ -254,3 +254,22 @@ def test_spans_are_those_of_seqeval(tmp_path):
     out = norma("score", "f1", tmp_path / "found", "--reference", tmp_path / "gold", "--json")[1].decode()
     got = json.loads(out)
     assert got["score"] == pytest.approx(200 / 3) and "spans:seqeval" in got["signature"]
+
+
+@pytest.mark.parametrize("recipe,row", [("classify", "{label}\t{text}\n"),
+                                        ("demo-tag", "{text}\t{label}\n\n")])
+def test_encodings_are_those_of_a_file(tmp_path, recipe, row):
+    """Latin-1 of the training file does not decode a validation file in UTF-8, and the other way round."""
+    text = "".join(row.format(label="B-é" if i % 2 else "O", text=f"caf\u00e9{i % 5}") for i in range(60))
+    for encoding in ("latin1", "utf-8"):
+        (tmp_path / encoding).write_bytes(text.encode(encoding))
+    def train(data, valid, *options):
+        return norma("train", RECIPES / f"{recipe}.ini", "--data.train", tmp_path / data, "--data.valid",
+                     tmp_path / valid, "--data.test=", *options, "--train.updates", "1", "--model.preset",
+                     "tiny", "--run.folder", tmp_path / "-".join(["r", data, valid, *options]), *DEVICE)
+    code, _, err = train("latin1", "utf-8", "--data.encoding", "latin1")
+    assert code == 2 and "add --data.valid_encoding utf-8" in err
+    assert train("latin1", "utf-8", "--data.encoding", "latin1", "--data.valid_encoding", "utf-8")[0] == 0
+    assert train("utf-8", "latin1", "--data.valid_encoding", "latin1")[0] == 0
+    code, _, err = train("utf-8", "latin1")
+    assert code == 4 and "latin1:" in err and "not UTF-8" in err

@@ -14,7 +14,8 @@ import subprocess
 import pytest
 
 NORMA = os.environ["NORMA"]
-RECIPES = pathlib.Path(os.environ["SOURCE"]) / "recipes"
+SOURCE = pathlib.Path(os.environ["SOURCE"])
+RECIPES = SOURCE / "recipes"
 WORDS = ["red", "house", "green", "tree", "old", "new", "car", "dog"]
 LINES = [" ".join(WORDS[(i * k) % 8] for k in range(1, 3 + i % 4)) for i in range(1, 41)]
 TWELVE = "\n".join(LINES[:12]) + "\n"

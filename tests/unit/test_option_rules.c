@@ -198,6 +198,12 @@ static void test_preparation(void **state)
         {"prepare.drop_copies", "true", "prepare.train", "", "corpus"},
         {"prepare.drop_duplicates", "true", "prepare.train", "", "corpus"},
         {"prepare.joint", "true", "prepare.format", "text", "parallel"},
+        {"prepare.joint", "false", "prepare.format", "text", "parallel"},
+        {"prepare.escape", "false", "prepare.tokenizer", "none", "moses"},
+        {"prepare.spm_byte_fallback", "false", "prepare.spm_model", "file.model", ""},
+        {"prepare.lowercase", "true", "prepare.tokenizer", "basic_english", "none"},
+        {"prepare.target_prefixes", "Dr", "prepare.format", "text", "parallel"},
+        {"prepare.spm_target_model", "file.model", "prepare.format", "text", "parallel"},
         {"prepare.dict_target", "dict", "prepare.format", "text", "parallel"},
         {"prepare.target_lang", "en", "prepare.format", "text", "parallel"},
     };
@@ -208,6 +214,8 @@ static void test_preparation(void **state)
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
         nm_options_add_rules(options, nm_prepare_rules);
         set(options, "prepare.train", "corpus");
+        if (strstr(cases[i / 2].name, "spm_"))
+            set(options, "prepare.tokenizer", "sentencepiece");
         set(options, cases[i / 2].with, i % 2 ? cases[i / 2].other : cases[i / 2].with_value);
         set(options, cases[i / 2].name, cases[i / 2].value);
         if (nm_options_check(options, &warning, &err) != (i % 2 ? NM_OK : NM_USAGE))

@@ -200,6 +200,9 @@ static void remove_folder(const char *folder)
     free(command);
 }
 
+#define ONE_SEED                                                                                             \
+    " Every variant has one seed, so how much another seed changes is not known (norma compare --seeds 3)."
+
 static void check_answer(const char *folder, const char *const *names, size_t n, const char *expected)
 {
     char *paths[4], *text = NULL;
@@ -242,12 +245,12 @@ static void test_answer(void **state)
     check_answer(
         folder, names, 2,
         "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
-        "are 95 %. The difference between batch and layer is significant (p = 0.012, Holm).");
+        "are 95 %. The difference between batch and layer is significant (p = 0.012, Holm)." ONE_SEED);
     write_tested(folder, "batch-1", 22, ",\"p\":0.1,\"p_holm\":0.2");
     check_answer(
         folder, names, 2,
         "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
-        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm).");
+        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm)." ONE_SEED);
     write_file(folder, "rms-1", "config.ini", "[model]\nencoder_norm = rms\n[train]\nupdates = 100\n");
     write_file(folder, "rms-1", "log.jsonl",
                "{\"type\":\"start\",\"update\":0}\n{\"type\":\"weights\",\"update\":1,\"xxh3\":\"0\"}\n"
@@ -256,8 +259,8 @@ static void test_answer(void **state)
     check_answer(
         folder, names, 3,
         "layer has the highest test BLEU, 25 (24 to 26); next is batch with 22 (21 to 23). Intervals "
-        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm). 1 of 3 runs has "
-        "not ended and is not ranked: rms at update 50 of 100 (10 s left).");
+        "are 95 %. No difference between batch and layer is shown (p = 0.2, Holm)." ONE_SEED
+        " 1 of 3 runs has not ended and is not ranked: rms at update 50 of 100 (10 s left).");
 
     nm_report_run run;
     nm_error err;
@@ -273,7 +276,12 @@ static void test_answer(void **state)
     assert_true(grown);
     assert_true(nm_report_run_last(&run, "train/loss") == 1);
     assert_int_equal(run.bad_lines, 0);
-    assert_false(nm_report_run_is_unfinished(&run));
+    assert_true(nm_report_run_is_unfinished(&run)); /* stopped at update 80 of 100 */
+    append_log(folder, "rms-1",
+               "{\"type\":\"valid\",\"update\":90,\"loss\":1}\n{\"type\":\"weights\",\"update\":90,\"xxh3\":"
+               "\"1\"}\n");
+    assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_OK);
+    assert_false(nm_report_run_is_unfinished(&run)); /* early stopping */
     assert_int_equal(nm_report_run_follow(&run, &grown, &err), NM_OK);
     assert_false(grown);
     write_file(folder, "rms-1", "log.jsonl", "{\"type\":\"start\",\"update\":0}\n");

@@ -8,6 +8,7 @@
 #include "api/recipe.h"
 #include "backend/device.h"
 #include "base/file.h"
+#include "convert/convert.h"
 #include "experiment/variants.h"
 #include "probe/probe.h"
 #include "report/events.h"
@@ -279,6 +280,22 @@ static nm_status open_events(nm_training *self, nm_error *err)
     return status;
 }
 
+/* What norma convert makes of the model at the end of the run. */
+static void report_class(const nm_training *self)
+{
+    nm_error err = {0};
+    const char *class;
+    const nm_loaded_model view = {.options = self->options,
+                                  .task = *nm_trainer_task(self->trainer),
+                                  .model = nm_trainer_model(self->trainer)};
+    char *line =
+        nm_huggingface_class(&view, &class, &err) == NM_OK
+            ? nm_format("class of the model in transformers: %s (norma convert --to huggingface)", class)
+            : nm_format("the model has no class in transformers: %s", err.text);
+    on_message((void *)self, line);
+    free(line);
+}
+
 static nm_status open_training(nm_training *self, const char *recipe, const char *folder,
                                const char *const *settings, nm_resume resume, const nm_training_ranks *ranks,
                                nm_error *err)
@@ -327,6 +344,8 @@ static nm_status open_training(nm_training *self, const char *recipe, const char
         return nm_fail(err, NM_USAGE, "run.dry_run and run.resume exclude each other");
     NM_TRY(nm_trainer_open(&self->trainer, self->task, self->options, self->folder, resume != NM_RESUME_NO,
                            &callbacks, err));
+    if (!self->silent && resume == NM_RESUME_NO)
+        report_class(self);
     nm_option_values_list(&self->values, self->options);
     nm_backend_describe(nm_trainer_backend(self->trainer), self->device, sizeof self->device);
     return open_events(self, err);

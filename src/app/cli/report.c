@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/watch_runs.h"
 #include "report/events.h"
 #include "report/report.h"
 
@@ -50,9 +51,13 @@ static nm_status write_events(const nm_report_run *run, const char *folder, nm_e
     return status;
 }
 
-static nm_status write_all(const nm_report *report, const report_config *config, nm_error *err)
+static nm_status write_all(const nm_report *report, const report_config *config, nm_watch_runs *runs,
+                           nm_error *err)
 {
-    const nm_report_config page = {.samples = config->samples};
+    const nm_report_config page = {.samples = config->samples,
+                                   .answer = nm_watch_runs_write_answer,
+                                   .extra = nm_watch_runs_write_queue,
+                                   .user = runs};
     if (*config->output) {
         NM_TRY(nm_report_page(report, &page, config->output, err));
         fprintf(stderr, "%s: %zu run%s\n", config->output, report->n, report->n == 1 ? "" : "s");
@@ -66,32 +71,26 @@ static nm_status write_all(const nm_report *report, const report_config *config,
     return NM_OK;
 }
 
-/* Moves the folders with a log to the front. Warns of the others unless all lack one. Returns the number of
- * folders to read. */
-static int choose_folders(int argc, char **argv)
+/* Finds the runs in the given folders. Warns of folders without any, unless all are. */
+static void find_runs(nm_watch_runs *runs, int argc, char **argv)
 {
-    int n = 0;
-    bool *has_log = nm_allocate((size_t)argc * sizeof *has_log);
+    size_t *ends = nm_allocate((size_t)argc * sizeof *ends);
+    *runs = (nm_watch_runs){.given = (const char *const *)argv, .n_given = (size_t)argc};
     for (int i = 0; i < argc; i++) {
-        char *log = nm_path_join(argv[i], "log.jsonl");
-        has_log[i] = !*argv[i] || nm_file_may_exist(log); /* an empty name is refused when it is read */
-        n += has_log[i];
-        free(log);
+        nm_watch_runs_find(runs, argv[i]);
+        ends[i] = runs->n;
     }
-    for (int i = 0, kept = 0; n && i < argc; i++) {
-        if (has_log[i])
-            argv[kept++] = argv[i];
-        else
+    for (int i = 0; runs->n && i < argc; i++)
+        if (ends[i] == (i ? ends[i - 1] : 0))
             fprintf(stderr, "norma: warning: %s has no log.jsonl and is left out\n", argv[i]);
-    }
-    free(has_log);
-    return n ? n : argc;
+    free(ends);
 }
 
 static int run(nm_cli *cli, int argc, char **argv)
 {
     nm_error err;
     nm_report report = {0};
+    nm_watch_runs runs = {0};
     const report_config *config = nm_options_find(cli->options, "report");
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
     if (status == NM_OK && !*config->output && !*config->png && !*config->svg && !*config->tensorboard)
@@ -99,22 +98,27 @@ static int run(nm_cli *cli, int argc, char **argv)
                          "report: nothing to write: no --output, no --png FOLDER, no --svg FOLDER, no "
                          "--tensorboard FOLDER");
     if (status == NM_OK) {
-        int n = choose_folders(argc, argv);
-        status = nm_report_open(&report, (const char *const *)argv, (size_t)n, config->inspected, &err);
+        find_runs(&runs, argc, argv);
+        status = nm_report_open(&report, runs.n ? (const char *const *)runs.folders : runs.given,
+                                runs.n ? runs.n : runs.n_given, config->inspected, &err);
     }
     if (status == NM_OK)
-        status = write_all(&report, config, &err);
+        status = write_all(&report, config, &runs, &err);
     nm_report_close(&report);
+    nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }
 
 const nm_command nm_command_report = {
     .name = "report",
     .summary = "write one page with all figures of several runs",
-    .usage = "RUN ... [-o report.html] [--png FOLDER] [--svg FOLDER] [--tensorboard FOLDER] [--no-samples]",
+    .usage =
+        "RUN|FOLDER ... [-o report.html] [--png FOLDER] [--svg FOLDER] [--tensorboard FOLDER] [--no-samples]",
     .details =
         "Reads log.jsonl and config.ini of each RUN, and test.json and inspection.json if norma compare "
-        "and norma inspect --save have written them. Writes a self-contained HTML page: the answer with its "
+        "and norma inspect --save have written them. FOLDER is that of a comparison or a study, whose runs "
+        "are "
+        "read; the answer of a study is its own. Writes a self-contained HTML page: the answer with its "
         "main curves, the runs in a table, the figures of the papers for which the runs have recorded data, "
         "sample outputs, and the differences of the configurations. Drag over a figure to zoom in, "
         "double-click to zoom out; hover to read values; smooth the curves, average over seeds, or save a "

@@ -31,10 +31,10 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static void find_runs(nm_watch_runs *runs, const char *given)
+void nm_watch_runs_find(nm_watch_runs *runs, const char *given)
 {
     struct dirent **entries;
-    if (has_log(given)) {
+    if (!*given || has_log(given)) {
         add_run(runs, nm_duplicate(given));
         return;
     }
@@ -96,7 +96,7 @@ nm_status nm_watch_runs_poll(nm_watch_runs *runs, bool *changed, nm_error *err)
     *changed = false;
     release_folders(runs);
     for (size_t i = 0; i < runs->n_given; i++)
-        find_runs(runs, runs->given[i]);
+        nm_watch_runs_find(runs, runs->given[i]);
     uint64_t stamp = stamp_of(runs);
     bool again = !runs->is_open || stamp != runs->stamp || runs->n != runs->report.n;
     for (size_t i = 0; i < runs->n && !again; i++) {

@@ -1,4 +1,4 @@
-/* The runs that norma watch shows: found in the given folders, read while their logs grow. */
+/* The runs that norma watch and norma report show: found in the given folders, read while their logs grow. */
 #ifndef NM_WATCH_RUNS_H
 #define NM_WATCH_RUNS_H
 
@@ -16,6 +16,8 @@ typedef struct nm_watch_runs {
     bool is_open;
 } nm_watch_runs;
 
+/* Adds a run folder, or the runs in the folder of a comparison or a study, in the order of their names. */
+void nm_watch_runs_find(nm_watch_runs *runs, const char *given);
 /* Reads what has changed since the last call. *changed: whether anything has.
  * NM_IO  a file cannot be read
  * NM_FORMAT  a file of inspections is malformed */

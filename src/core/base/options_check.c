@@ -77,9 +77,12 @@ static nm_status check_preset(const nm_option_section *section, char **warning, 
     return status;
 }
 
-/* "line" (documents) and "keep" (punctuation) leave the text as it is. */
+/* "line" (documents) and "keep" (punctuation) leave the text as it is. What is off does, unless the default
+ * is on. */
 static bool changes_nothing(const nm_option *row, const char *value)
 {
+    if (row->kind == NM_BOOL && !strcmp(row->initial, "true"))
+        return false;
     return nm_option_value_is_off(value) ||
            (row->kind == NM_ENUM && nm_choice_index("line|keep", value) >= 0);
 }

@@ -445,7 +445,7 @@ nm_status nm_text_refuse_utf8(const char *path, const char *encoding, const char
         return NM_OK;
     return nm_fail(
         err, NM_USAGE,
-        "%s: is UTF-8, but --encoding %s of the training text would decode it: add %s utf-8 (or %s, "
+        "%s: is UTF-8, but the encoding %s of the training text would decode it: add %s utf-8 (or %s, "
         "if it is right)",
         path, encoding, option, encoding);
 }

@@ -98,6 +98,7 @@ void nm_trainer_close(nm_trainer *trainer);
 
 const nm_backend *nm_trainer_backend(const nm_trainer *trainer);
 nm_model *nm_trainer_model(const nm_trainer *trainer);
+const nm_task *nm_trainer_task(const nm_trainer *trainer);
 const nm_train_state *nm_trainer_state(const nm_trainer *trainer);
 /* Maximum memory of an update in bytes: parameters, gradients, optimizer state and activations, measured by a
  * dry run. */

@@ -33,6 +33,11 @@ const nm_backend *nm_trainer_backend(const nm_trainer *trainer)
     return trainer->backend;
 }
 
+const nm_task *nm_trainer_task(const nm_trainer *trainer)
+{
+    return &trainer->task;
+}
+
 nm_model *nm_trainer_model(const nm_trainer *trainer)
 {
     return trainer->model;

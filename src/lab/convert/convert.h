@@ -29,6 +29,10 @@ typedef struct nm_foreign_format {
 extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq,
     nm_format_marian;
 
+/* The class of transformers for which nm_format_huggingface writes a model, static, after a training of this
+ * model. NM_UNSUPPORTED: there is none; the message names the part and the reason. */
+nm_status nm_huggingface_class(const nm_loaded_model *loaded, const char **class, nm_error *err);
+
 /* All formats, NULL at the end. */
 extern const nm_foreign_format *const nm_foreign_formats[];
 /* NM_USAGE if there is no such format; the message lists the formats. */

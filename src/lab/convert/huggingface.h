@@ -14,8 +14,9 @@ void nm_huggingface_map_seq2seq(nm_tensor_map *map, nm_model *model);
 /* The embeddings of a language model in the file, as a multiple of those of the model: not 1 if
  * model.embedding_scale is not that of the class. */
 double nm_huggingface_table_factor(const nm_model *model);
-/* Whether all values of a vector are 0; NULL: yes. */
-bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector);
+/* Whether all values of a vector are 0; NULL: yes. trains: after a training, which changes the vector unless
+ * it is fixed. */
+bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector, bool trains);
 /* Whether input embeddings and output projection are one matrix of the file. */
 bool nm_huggingface_is_tied(const nm_model *model);
 /* Maps the tensors of GPT-2, whose names begin with prefix, without the positions and the output
@@ -30,6 +31,8 @@ int32_t nm_huggingface_wide_width(const nm_stack_config *config);
 nm_status nm_huggingface_wide_gpt2(const nm_model *model, const nm_map_ids *ids, nm_tensor_list *list,
                                    double *eps, nm_error *err);
 nm_status nm_huggingface_wide_blenderbot(const nm_model *model, nm_tensor_list *list, nm_error *err);
+/* Their errors, without tensors. */
+nm_status nm_huggingface_wide_check(const nm_model *model, nm_error *err);
 
 /* A class of decoder-only models with RMSNorm, rotary position embeddings and gated units
  * (huggingface_llama.c). */
@@ -57,7 +60,10 @@ void nm_huggingface_map_llama(nm_tensor_map *map, nm_model *model);
  * fails. */
 typedef nm_status nm_llama_norm(const nm_norm *norm, const char *tensor, void *context, nm_error *err);
 nm_status nm_llama_each_norm(const nm_model *model, nm_llama_norm *visit, void *context, nm_error *err);
-/* NM_UNSUPPORTED, naming the option, if no class has the structure of the model. */
+/* *class: the name of the class of a model; trains: see nm_huggingface_is_zero. NM_UNSUPPORTED, naming the
+ * option, if no class has the structure of the model. */
+nm_status nm_huggingface_choose_llama(nm_model *model, bool trains, const char **class, nm_error *err);
+/* Writes a model for which nm_huggingface_choose_llama has found a class. */
 nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                                      const char *folder, nm_error *err);
 

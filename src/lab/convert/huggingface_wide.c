@@ -484,3 +484,14 @@ nm_status nm_huggingface_wide_blenderbot(const nm_model *model, nm_tensor_list *
     NM_TRY(add_layers(&to, &decoder, &encoder, "model.decoder"));
     return add_output(&to, &decoder, s->output_weight, s->output_bias, nm_seq2seq_config_of(model)->fixnorm);
 }
+
+nm_status nm_huggingface_wide_check(const nm_model *model, nm_error *err)
+{
+    bool lm = model->type == &nm_model_lm;
+    const nm_stack *const stacks[] = {lm ? &nm_lm_of(model)->stack : &nm_seq2seq_of(model)->encoder,
+                                      lm ? NULL : &nm_seq2seq_of(model)->decoder};
+    wide_writer to = writer_of(model, &stacks[0]->config, NULL, err);
+    for (int i = 0; i < 2 && stacks[i]; i++)
+        NM_TRY(open_stack(&to, &(wide_stack){.stack = stacks[i]}));
+    return NM_OK;
+}

@@ -42,7 +42,7 @@ static nm_status check_norms(const nm_model *model, double *eps, nm_error *err)
     return NM_OK;
 }
 
-static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *err)
+static nm_status check_seq2seq(const nm_model *model, bool pre_norm, bool trains, nm_error *err)
 {
     const nm_seq2seq_config *c = nm_seq2seq_config_of(model);
     const nm_seq2seq *s = model->parts;
@@ -55,7 +55,7 @@ static nm_status check_seq2seq(const nm_model *model, bool pre_norm, nm_error *e
         return nm_fail(err, NM_UNSUPPORTED, "model.positions = none: the class has position embeddings");
     if (pre_norm && c->positions != NM_SEQ2SEQ_FAIRSEQ)
         return nm_fail(err, NM_UNSUPPORTED, "model.positions: the class M2M100 has fairseq's positions only");
-    if (pre_norm && !nm_huggingface_is_zero(model, s->output_bias))
+    if (pre_norm && !nm_huggingface_is_zero(model, s->output_bias, trains))
         return nm_fail(err, NM_UNSUPPORTED,
                        "model.output_bias = true: the class M2M100 has no bias of the output projection");
     return NM_OK;
@@ -104,12 +104,34 @@ static json_t *suppressed(const void *user, size_t id)
 
 /* The classes of translation models. */
 typedef enum seq2seq_class { MARIAN, M2M100, BLENDERBOT } seq2seq_class;
+static const char *const seq2seq_names[] = {"MarianMTModel", "M2M100ForConditionalGeneration",
+                                            "BlenderbotForConditionalGeneration"};
+
+static nm_status choose_seq2seq(const nm_loaded_model *loaded, const nm_huggingface_vocab *written,
+                                bool trains, seq2seq_class *class, nm_error *err)
+{
+    const nm_model *model = loaded->model;
+    const nm_translation_parts *parts = loaded->task.parts;
+    bool pre_norm = nm_seq2seq_config_of(model)->norm_position == NM_PRE_NORM;
+    NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
+    NM_TRY(check_vocabularies(loaded, err));
+    nm_error ignored = {0};
+    bool fits = check_seq2seq(model, pre_norm, trains, pre_norm ? &ignored : err) == NM_OK &&
+                (!pre_norm || parts->target_vocab->order == NM_VOCAB_FAIRSEQ);
+    if (!fits && !pre_norm)
+        return NM_UNSUPPORTED;
+    *class = !pre_norm ? MARIAN : fits ? M2M100 : BLENDERBOT;
+    if (*class == BLENDERBOT)
+        NM_TRY(nm_huggingface_wide_check(model, err));
+    const char *activation;
+    NM_TRY(nm_huggingface_activation(nm_seq2seq_config_of(model)->activation, &activation, err));
+    const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded, written);
+    return nm_huggingface_check_tokenizer(&tokenizer, err);
+}
 
 static nm_status write_seq2seq_config(const nm_loaded_model *loaded, seq2seq_class class,
                                       const char *activation, const char *folder, nm_error *err)
 {
-    static const char *const names[] = {"MarianMTModel", "M2M100ForConditionalGeneration",
-                                        "BlenderbotForConditionalGeneration"};
     static const char *const types[] = {"marian", "m2m_100", "blenderbot"};
     const nm_seq2seq_config *c = nm_seq2seq_config_of(loaded->model);
     const nm_translation_parts *parts = loaded->task.parts;
@@ -122,7 +144,7 @@ static nm_status write_seq2seq_config(const nm_loaded_model *loaded, seq2seq_cla
         "{s:[s], s:s, s:b, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:f, "
         "s:b, s:b, "
         "s:b, s:i, s:i, s:i, s:i, s:o*, s:o*}",
-        "architectures", names[class], "model_type", types[class], "is_encoder_decoder", 1, "dtype",
+        "architectures", seq2seq_names[class], "model_type", types[class], "is_encoder_decoder", 1, "dtype",
         "float32", "vocab_size", (int)loaded->model->target_size, "d_model", width, "encoder_layers",
         (json_int_t)c->encoder_layers, "decoder_layers", (json_int_t)c->decoder_layers,
         "encoder_attention_heads", (json_int_t)c->heads, "decoder_attention_heads", (json_int_t)c->heads,
@@ -163,22 +185,13 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
                                const char *folder, nm_error *err)
 {
     nm_model *model = loaded->model;
-    const nm_translation_parts *parts = loaded->task.parts;
-    bool pre_norm = nm_seq2seq_config_of(model)->norm_position == NM_PRE_NORM;
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
-    NM_TRY(nm_stack_require_plain(model->config, "the class for this model in transformers", err));
-    NM_TRY(check_vocabularies(loaded, err));
-    nm_error ignored = {0};
-    bool fits = check_seq2seq(model, pre_norm, pre_norm ? &ignored : err) == NM_OK &&
-                (!pre_norm || parts->target_vocab->order == NM_VOCAB_FAIRSEQ);
-    if (!fits && !pre_norm)
-        return NM_UNSUPPORTED;
-    const seq2seq_class class = !pre_norm ? MARIAN : fits ? M2M100 : BLENDERBOT;
+    seq2seq_class class;
     const char *activation;
+    NM_TRY(choose_seq2seq(loaded, written, false, &class, err));
     NM_TRY(nm_huggingface_activation(nm_seq2seq_config_of(model)->activation, &activation, err));
     const nm_huggingface_tokenizer tokenizer = seq2seq_tokenizer(loaded, written);
-    NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
     nm_status status = NM_OK;
     if (class == BLENDERBOT) {
         status = nm_huggingface_wide_blenderbot(model, &list, err);
@@ -197,6 +210,8 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
     return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
 
+static const char gpt2_name[] = "GPT2LMHeadModel";
+
 /* What all classes of language models require. */
 static nm_status check_lm(const nm_model *model, nm_error *err)
 {
@@ -208,19 +223,38 @@ static nm_status check_lm(const nm_model *model, nm_error *err)
     return NM_OK;
 }
 
-/* *fits: whether the class has the norms of the model, and no output bias is needed. */
-static nm_status check_gpt2(const nm_model *model, double *eps, bool *fits, nm_error *err)
+/* *fits: whether the class has the norms of the model, and no output bias is needed; otherwise a wider model
+ * of the class computes the same function. */
+static nm_status choose_gpt2(const nm_model *model, bool trains, double *eps, bool *fits, nm_error *err)
 {
     nm_error ignored = {0};
     const nm_lm_config *c = nm_lm_config_of(model);
+    const char *activation;
     NM_TRY(nm_stack_require_plain(&c->stack, "the class GPT-2", err));
     if (c->window)
         return nm_fail(err, NM_UNSUPPORTED, "the class GPT-2 has no model.window");
     if (c->norm_position != NM_PRE_NORM)
         return nm_fail(err, NM_UNSUPPORTED, "model.norm_position = post: the class GPT-2 is pre-norm");
-    *fits = nm_huggingface_is_zero(model, nm_lm_of(model)->output_bias) &&
+    NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
+    *eps = 0;
+    *fits = nm_huggingface_is_zero(model, nm_lm_of(model)->output_bias, trains) &&
             check_norms(model, eps, &ignored) == NM_OK;
-    return NM_OK;
+    return *fits ? NM_OK : nm_huggingface_wide_check(model, err);
+}
+
+/* *class: its name; what the class requires is checked. */
+static nm_status choose_lm(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab, bool trains,
+                           const char **class, nm_error *err)
+{
+    double eps;
+    bool fits;
+    const nm_huggingface_tokenizer tokenizer = nm_huggingface_lm_tokenizer(loaded, vocab);
+    NM_TRY(check_lm(loaded->model, err));
+    NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
+    if (nm_lm_config_of(loaded->model)->rope != NM_ROPE_NONE)
+        return nm_huggingface_choose_llama(loaded->model, trains, class, err);
+    *class = gpt2_name;
+    return choose_gpt2(loaded->model, trains, &eps, &fits, err);
 }
 
 static void add_positions(const nm_model *model, nm_tensor_list *list)
@@ -240,7 +274,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     nm_tensor_list list = {0};
     double eps = 0;
     bool fits = false;
-    NM_TRY(check_gpt2(model, &eps, &fits, err));
+    NM_TRY(choose_gpt2(model, false, &eps, &fits, err));
     const nm_lm_config *c = nm_lm_config_of(model);
     const char *activation;
     NM_TRY(nm_huggingface_activation(c->activation, &activation, err));
@@ -261,11 +295,11 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     NM_TRY(status);
     json_t *config = json_pack(
         "{s:[s], s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:b, s:o, s:o}",
-        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "dtype", "float32", "vocab_size",
-        (int)vocab->size, "n_embd", (json_int_t)width, "n_layer", (json_int_t)c->layers, "n_head",
-        (json_int_t)c->heads, "n_inner", (json_int_t)c->ff, "n_positions", (json_int_t)c->context,
-        "activation_function", activation, "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop",
-        c->embedding_dropout, "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied, "bos_token_id",
+        "architectures", gpt2_name, "model_type", "gpt2", "dtype", "float32", "vocab_size", (int)vocab->size,
+        "n_embd", (json_int_t)width, "n_layer", (json_int_t)c->layers, "n_head", (json_int_t)c->heads,
+        "n_inner", (json_int_t)c->ff, "n_positions", (json_int_t)c->context, "activation_function",
+        activation, "layer_norm_epsilon", eps, "resid_pdrop", c->dropout, "embd_pdrop", c->embedding_dropout,
+        "attn_pdrop", c->attention_dropout, "tie_word_embeddings", tied, "bos_token_id",
         nm_huggingface_id(vocab, nm_lm_first_input(c, vocab->vocab)), "eos_token_id",
         nm_huggingface_id(vocab, vocab->vocab->eos));
     NM_TRY(nm_json_write(config, folder, "config.json", err));
@@ -275,12 +309,10 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
 static nm_status write_lm(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                           const char *folder, nm_error *err)
 {
-    const nm_huggingface_tokenizer tokenizer = nm_huggingface_lm_tokenizer(loaded, vocab);
-    NM_TRY(check_lm(loaded->model, err));
-    NM_TRY(nm_huggingface_check_tokenizer(&tokenizer, err));
-    return nm_lm_config_of(loaded->model)->rope == NM_ROPE_NONE
-               ? write_gpt2(loaded, vocab, folder, err)
-               : nm_huggingface_write_llama(loaded, vocab, folder, err);
+    const char *class;
+    NM_TRY(choose_lm(loaded, vocab, false, &class, err));
+    return class == gpt2_name ? write_gpt2(loaded, vocab, folder, err)
+                              : nm_huggingface_write_llama(loaded, vocab, folder, err);
 }
 
 /* The vocabulary of a language model, or of the target; NULL: the task has none. */
@@ -293,13 +325,35 @@ static const nm_vocab *vocab_of(const nm_loaded_model *loaded)
     return NULL;
 }
 
-nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+/* The vocabulary of the folder; release it with free(vocab->ids). */
+static nm_status open_vocab(const nm_loaded_model *loaded, nm_huggingface_vocab *written, nm_error *err)
 {
     const nm_vocab *vocab = vocab_of(loaded);
     if (!vocab)
         return nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no class in transformers",
                        loaded->task.type->name);
-    nm_huggingface_vocab written = nm_huggingface_vocab_of(vocab);
+    *written = nm_huggingface_vocab_of(vocab);
+    return NM_OK;
+}
+
+nm_status nm_huggingface_class(const nm_loaded_model *loaded, const char **class, nm_error *err)
+{
+    nm_huggingface_vocab written;
+    seq2seq_class number = MARIAN;
+    NM_TRY(open_vocab(loaded, &written, err));
+    bool lm = loaded->model->type == &nm_model_lm;
+    nm_status status = lm ? choose_lm(loaded, &written, true, class, err)
+                          : choose_seq2seq(loaded, &written, true, &number, err);
+    if (!lm)
+        *class = seq2seq_names[number];
+    free(written.ids);
+    return status;
+}
+
+nm_status nm_huggingface_write(const nm_loaded_model *loaded, const char *folder, nm_error *err)
+{
+    nm_huggingface_vocab written;
+    NM_TRY(open_vocab(loaded, &written, err));
     nm_status status = loaded->model->type == &nm_model_lm ? write_lm(loaded, &written, folder, err)
                                                            : write_seq2seq(loaded, &written, folder, err);
     free(written.ids);

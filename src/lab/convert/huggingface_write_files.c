@@ -18,8 +18,10 @@ nm_status nm_huggingface_activation(nm_activation activation, const char **name,
                            words[activation]);
 }
 
-bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector)
+bool nm_huggingface_is_zero(const nm_model *model, const nm_tensor *vector, bool trains)
 {
+    if (vector && trains && !((const nm_param *)vector)->fixed)
+        return false;
     double *values = nm_param_values(model->backend, vector);
     bool zero = true;
     for (int32_t i = 0; vector && i < vector->cols; i++)

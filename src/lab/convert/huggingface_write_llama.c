@@ -45,7 +45,7 @@ static nm_status check_structure(const nm_lm_config *c, nm_error *err)
 }
 
 /* Removes the biases of feed-forward layers, which Norma has if attention has some and the class has not. */
-static nm_status drop_ffn_biases(nm_tensor_map *map, const nm_model *model, nm_error *err)
+static nm_status drop_ffn_biases(nm_tensor_map *map, const nm_model *model, bool trains, nm_error *err)
 {
     size_t kept = 0;
     nm_status status = NM_OK;
@@ -55,7 +55,7 @@ static nm_status drop_ffn_biases(nm_tensor_map *map, const nm_model *model, nm_e
             map->entries[kept++] = *entry;
             continue;
         }
-        if (status == NM_OK && !nm_huggingface_is_zero(model, entry->param))
+        if (status == NM_OK && !nm_huggingface_is_zero(model, entry->param, trains))
             status = nm_fail(err, NM_UNSUPPORTED,
                              "%s is not 0: the class has biases of attention only (train with "
                              "model.freeze = *.ffn.*.bias)",
@@ -66,7 +66,7 @@ static nm_status drop_ffn_biases(nm_tensor_map *map, const nm_model *model, nm_e
     return status;
 }
 
-/* Where the gains of norms are added; eps: of all norms so far, negative at first. */
+/* Where the gains of norms are added, NULL: nowhere; eps: of all norms so far, negative at first. */
 typedef struct norm_writer {
     nm_backend *backend;
     nm_tensor_list *list;
@@ -90,7 +90,7 @@ static nm_status write_norm(const nm_norm *norm, const char *name, void *context
     to->eps = eps;
     for (int32_t i = 0; status == NM_OK && i < norm->site.width; i++)
         map.gain[i] += to->offset;
-    if (status == NM_OK)
+    if (status == NM_OK && to->list)
         nm_tensor_list_add(to->list, map.gain, 0, norm->site.width, "%s", name);
     nm_norm_map_release(&map);
     return status;
@@ -161,6 +161,35 @@ static json_t *config_of(const nm_model *model, const nm_huggingface_vocab *voca
     return config;
 }
 
+/* Fills the map with the tensors of the class except norms and output projection. On failure it is empty. */
+static nm_status map_tensors(nm_tensor_map *map, nm_model *model, bool trains, nm_error *err)
+{
+    nm_status status = NM_OK;
+    nm_huggingface_map_llama(map, model);
+    if (nm_llama_class_of(nm_lm_config_of(model))->attention_biases)
+        status = drop_ffn_biases(map, model, trains, err);
+    if (status != NM_OK)
+        nm_tensor_map_release(map);
+    return status;
+}
+
+nm_status nm_huggingface_choose_llama(nm_model *model, bool trains, const char **class, nm_error *err)
+{
+    const char *activation;
+    NM_TRY(check_structure(nm_lm_config_of(model), err));
+    *class = nm_llama_class_of(nm_lm_config_of(model))->name;
+    if (!nm_huggingface_is_zero(model, nm_lm_of(model)->output_bias, trains))
+        return nm_fail(err, NM_UNSUPPORTED,
+                       "model.output_bias = true: the classes with rotary position embeddings have no bias "
+                       "of the output projection");
+    NM_TRY(nm_huggingface_activation(nm_lm_config_of(model)->activation, &activation, err));
+    nm_tensor_map map = {0};
+    norm_writer norms = {.backend = model->backend, .eps = -1};
+    NM_TRY(map_tensors(&map, model, trains, err));
+    nm_tensor_map_release(&map);
+    return nm_llama_each_norm(model, write_norm, &norms, err);
+}
+
 nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_huggingface_vocab *vocab,
                                      const char *folder, nm_error *err)
 {
@@ -168,25 +197,15 @@ nm_status nm_huggingface_write_llama(const nm_loaded_model *loaded, const nm_hug
     const nm_lm *lm = model->parts;
     const nm_map_ids ids = nm_huggingface_ids(vocab);
     const char *activation;
-    NM_TRY(check_structure(nm_lm_config_of(model), err));
-    if (!nm_huggingface_is_zero(model, lm->output_bias))
-        return nm_fail(err, NM_UNSUPPORTED,
-                       "model.output_bias = true: the classes with rotary position embeddings have no bias "
-                       "of the output "
-                       "projection");
     NM_TRY(nm_huggingface_activation(nm_lm_config_of(model)->activation, &activation, err));
     nm_tensor_map map = {0};
     nm_tensor_list list = {0};
     norm_writer norms = {model->backend, &list, -1,
                          nm_llama_class_of(nm_lm_config_of(model))->gemma ? -1 : 0};
-    nm_huggingface_map_llama(&map, model);
+    NM_TRY(map_tensors(&map, model, false, err));
     if (!nm_huggingface_is_tied(model))
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
-    nm_status status = NM_OK;
-    if (nm_llama_class_of(nm_lm_config_of(model))->attention_biases)
-        status = drop_ffn_biases(&map, model, err);
-    if (status == NM_OK)
-        status = nm_llama_each_norm(model, write_norm, &norms, err);
+    nm_status status = nm_llama_each_norm(model, write_norm, &norms, err);
     if (status == NM_OK) {
         nm_tensor_map_write(&map, model->backend, &ids, &list);
         status = nm_huggingface_write_tensors(&list, folder, err);

@@ -109,6 +109,21 @@ static void write_tests(const answer *a, FILE *out)
             tested->p < 0.0005 ? "" : "= ", tested->p < 0.0005 ? "< 0.001" : nm_number_show(text, tested->p));
 }
 
+/* A difference of single runs may be one of their seeds. */
+static void write_single_seeds(const answer *a, FILE *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < a->n; i++)
+        n += a->list[i].runs.n == 1;
+    if (!n)
+        return;
+    if (n == a->n)
+        fputs(" Every variant has one seed", out);
+    else
+        fprintf(out, " %zu of %zu variants %s one seed", n, a->n, n == 1 ? "has" : "have");
+    fputs(", so how much another seed changes is not known (norma compare --seeds 3).", out);
+}
+
 static void write_ranking(const answer *a, FILE *out)
 {
     const char *where = a->tested ? "test" : "validation";
@@ -130,6 +145,7 @@ static void write_ranking(const answer *a, FILE *out)
                                     : ".",
           out);
     write_tests(a, out);
+    write_single_seeds(a, out);
 }
 
 static void write_unfinished(const nm_report *report, FILE *out)

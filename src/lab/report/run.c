@@ -348,7 +348,7 @@ nm_status nm_report_run_read(nm_report_run *run, const char *folder, const char 
     nm_status status = nm_file_read(path, &text, &bytes, err);
     if (status != NM_OK && !nm_file_may_exist(path)) {
         const nm_error why = *err;
-        nm_fail(err, status, "%.900s; expected the folder of one run", why.text);
+        nm_fail(err, status, "%.900s; expected the folder of a run, a comparison or a study", why.text);
     }
     free(path);
     NM_TRY(status);
@@ -440,16 +440,6 @@ double nm_report_run_updates(const nm_report_run *run)
     return updates;
 }
 
-bool nm_report_run_is_unfinished(const nm_report_run *run)
-{
-    double last = NAN;
-    for (size_t i = 0; i < run->n_texts; i++)
-        if (!strcmp(run->texts[i].key, "weights/xxh3"))
-            last = run->texts[i].update;
-    return isfinite(last) && last < nm_report_run_updates(run) &&
-           !isfinite(nm_report_run_last(run, "test/value"));
-}
-
 static double setting_number(const nm_report_run *run, const char *key)
 {
     const char *text = nm_report_run_setting(run, key);
@@ -464,6 +454,25 @@ double nm_report_run_planned(const nm_report_run *run)
     if (isfinite(epochs) && epoch && epoch->n && epoch->value[epoch->n - 1] >= 1)
         most = fmin(most, epochs * epoch->update[epoch->n - 1] / epoch->value[epoch->n - 1]);
     return most;
+}
+
+/* A run that was stopped has a checkpoint, but neither as many updates as planned nor the validation with
+ * which every other end of a training begins. A limit of time ends a run without validation data, too. */
+static bool was_stopped(const nm_report_run *run, double last)
+{
+    const nm_series *valid = nm_report_run_find(run, "valid/loss");
+    return last < floor(nm_report_run_planned(run)) && !isfinite(nm_series_at(valid, last)) &&
+           (valid || !isfinite(setting_number(run, "train.seconds")));
+}
+
+bool nm_report_run_is_unfinished(const nm_report_run *run)
+{
+    double last = NAN;
+    for (size_t i = 0; i < run->n_texts; i++)
+        if (!strcmp(run->texts[i].key, "weights/xxh3"))
+            last = run->texts[i].update;
+    return isfinite(last) && (last < nm_report_run_updates(run) || was_stopped(run, last)) &&
+           !isfinite(nm_report_run_last(run, "test/value"));
 }
 
 double nm_report_run_left(const nm_report_run *run)

@@ -80,8 +80,9 @@ double nm_report_run_updates(const nm_report_run *run);
  * compare), otherwise from the inspection of the best update, otherwise from the last inspection; NaN when it
  * was not measured. */
 double nm_report_run_tid(const nm_report_run *run, const char *quantity);
-/* Whether the log shows that the run has not ended: it lacks the last line of a complete log, and there is no
- * test score. Logs of versions that did not write that line count as ended. */
+/* Whether the log shows that the run has not ended: it lacks the last line of a complete log, or was stopped
+ * before its last update, and there is no test score. Logs of versions that did not write that line count as
+ * ended. */
 bool nm_report_run_is_unfinished(const nm_report_run *run);
 /* Updates at which the run will end: train.updates, or those of train.epochs at the current rate; NaN if it
  * is unknown. */

@@ -339,6 +339,7 @@ const nm_option_rule nm_prepare_rules[] = {
     {"prepare.alignment_words", "prepare.tokenizer", "!sentencepiece",
      "SentencePiece has no tokens but its pieces", NULL},
     {"prepare.aggressive", "prepare.tokenizer", "moses", "only the Moses tokenizer splits hyphens", NULL},
+    {"prepare.lowercase", "prepare.tokenizer", "!basic_english", "that tokenizer lowercases already", NULL},
     {"prepare.protect", "prepare.tokenizer", "moses", "only the Moses tokenizer has protected patterns",
      NULL},
     {"prepare.nonbreaking_prefixes", "prepare.tokenizer", "moses",
@@ -372,6 +373,8 @@ const nm_option_rule nm_prepare_rules[] = {
     PAIRS(joint, "plain text has one dictionary"),
     PAIRS(dict_target, "plain text has one dictionary, dict_source"),
     PAIRS(target_lang, "plain text has one language, source_lang"),
+    PAIRS(target_prefixes, "plain text has one language, source_lang"),
+    PAIRS(spm_target_model, "plain text has one model, spm_model"),
     PAIRS(target_field, "plain text has one field, source_field"),
     {0}};
 #undef LEARNED

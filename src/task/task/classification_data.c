@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text_input.h"
 #include "base/utf8_cut.h"
 #include "task/classification.h"
 #include "task/held_out.h"
@@ -186,9 +187,12 @@ static nm_status read_rows(reading *at, nm_labeled *texts, nm_split split, nm_er
 static nm_status read_table(reading *at, const char *path, nm_split split, nm_error *err)
 {
     const char *const encodings[] = {"", at->config->valid_encoding, at->config->test_encoding};
+    static const char *const options[] = {NULL, "--data.valid_encoding", "--data.test_encoding"};
     nm_labeled_config table = nm_classification_table(at->config);
     if (*encodings[split])
         table.encoding = encodings[split];
+    else if (options[split])
+        NM_TRY(nm_text_refuse_utf8(path, table.encoding, options[split], err));
     nm_labeled texts;
     nm_status status = nm_labeled_open(&texts, path, &table, err);
     if (status == NM_OK)

@@ -542,12 +542,16 @@ nm_status nm_tagging_read(nm_task *task, nm_error *err)
     const nm_tagging_config *config = task->config;
     const char *const paths[] = {config->train, config->valid, config->test};
     const char *const encodings[] = {"", config->valid_encoding, config->test_encoding};
+    static const char *const options[] = {NULL, "--data.valid_encoding", "--data.test_encoding"};
     NM_TRY(check_train(config, err));
     NM_TRY(read_train(task, err));
-    for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++)
+    for (int split = NM_SPLIT_VALID; split < NM_TAGGING_SPLITS; split++) {
+        if (*paths[split] && !*encodings[split])
+            NM_TRY(nm_text_refuse_utf8(paths[split], config->encoding, options[split], err));
         if (*paths[split])
             NM_TRY(
                 read_file(parts, config, paths[split], encodings[split], &parts->splits[split], NULL, err));
+    }
     NM_TRY(make_vocabularies(task, err));
     nm_tagging_look_up(parts, config);
     set_sizes(parts);
