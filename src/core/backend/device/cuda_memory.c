@@ -65,8 +65,7 @@ static nm_status alloc_region(nm_cuda_stream *s, size_t bytes, nm_cuda_region *r
 
 static void *add_region(nm_cuda_stream *s, nm_cuda_region region)
 {
-    NM_GROW(s->regions, s->n_regions, s->regions_capacity);
-    s->regions[s->n_regions++] = region;
+    NM_APPEND(s->regions, s->n_regions, s->regions_capacity, region);
     return (void *)(uintptr_t)region.memory;
 }
 

@@ -66,6 +66,10 @@ static inline struct dmat nm_device_mat(nm_mat m)
     return (struct dmat){nm_device_address(m.data), m.stride, m.rows, m.cols};
 }
 
+/* Members that the arguments of a row of NM_KERNELS and of its kernel have in common. */
+#define MAT(name)     .name = nm_device_mat(args->name)
+#define ADDRESS(name) .name = nm_device_address(args->name)
+
 static inline bool nm_device_same_shape(nm_mat a, nm_mat b)
 {
     return a.rows == b.rows && a.cols == b.cols;

@@ -112,10 +112,10 @@ static void device_attention_grad(nm_backend *b, const nm_attention_grad_args *a
               nm_device_same_shape(forward->v, args->dv));
     const struct attention_gradients g = {.x = plain_attention(b, forward),
                                           .v = nm_device_mat(forward->v),
-                                          .dout = nm_device_mat(args->dout),
-                                          .dq = nm_device_mat(args->dq),
-                                          .dk = nm_device_mat(args->dk),
-                                          .dv = nm_device_mat(args->dv),
+                                          MAT(dout),
+                                          MAT(dq),
+                                          MAT(dk),
+                                          MAT(dv),
                                           .lse = nm_device_address(forward->lse),
                                           .delta = launch_delta(b, forward->out, args->dout, forward->heads)};
     launch_gradients(b, g, forward->q_packing, forward->k_packing);
@@ -133,10 +133,10 @@ static void device_relative_attention_grad(nm_backend *b, const nm_relative_atte
         nm_mat_of((void *)(uintptr_t)nm_device_scratch(b, NM_DEVICE_WORK, bytes), q.rows, q.cols);
     const struct attention_gradients g = {.x = relative(b, forward),
                                           .v = nm_device_mat(forward->v),
-                                          .dout = nm_device_mat(args->dout),
-                                          .dq = nm_device_mat(args->dq),
-                                          .dk = nm_device_mat(args->dk),
-                                          .dv = nm_device_mat(args->dv),
+                                          MAT(dout),
+                                          MAT(dq),
+                                          MAT(dk),
+                                          MAT(dv),
                                           .dq_distances = nm_device_mat(far),
                                           .lse = nm_device_address(forward->lse),
                                           .delta = launch_delta(b, forward->out, args->dout, forward->heads)};
@@ -167,8 +167,8 @@ static void device_guided_attention(nm_backend *b, const nm_guided_attention_arg
     if (args->dq.data)
         launch_gradients(b,
                          (struct attention_gradients){.x = x,
-                                                      .dq = nm_device_mat(args->dq),
-                                                      .dk = nm_device_mat(args->dk),
+                                                      MAT(dq),
+                                                      MAT(dk),
                                                       .lse = lse,
                                                       .given = given,
                                                       .given_keys = given_keys,
@@ -185,9 +185,9 @@ static void device_attention_cached(nm_backend *b, const nm_attention_cached_arg
     NM_ASSERT(k.cols == q.cols / heads * key_heads && v.cols % key_heads == 0 && k.rows == v.rows);
     NM_ASSERT(out.rows == q.rows && out.cols == v.cols / key_heads * heads);
     LAUNCH(b, attention_cached, nm_device_blocks(q.rows, ROW_WARPS), heads, .q = nm_device_mat(q),
-           .k = nm_device_mat(k), .v = nm_device_mat(v), .out = nm_device_mat(out),
-           .rows = nm_device_address(args->rows), .offsets = nm_device_address(args->offsets),
-           .scale = (float)args->scale, .heads = heads, .key_heads = key_heads, .bf16 = args->bf16);
+           .k = nm_device_mat(k), .v = nm_device_mat(v), .out = nm_device_mat(out), ADDRESS(rows),
+           ADDRESS(offsets), .scale = (float)args->scale, .heads = heads, .key_heads = key_heads,
+           .bf16 = args->bf16);
 }
 
 void nm_device_attentions(nm_kernels *k)

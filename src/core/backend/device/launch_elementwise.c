@@ -17,59 +17,53 @@ _Static_assert((int)DOT_BLOCK == (int)NM_DOT_BLOCK, "blocks of dot");
 static void device_scale(nm_backend *b, const nm_scale_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
-           .alpha = (float)args->alpha);
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), .alpha = (float)args->alpha);
 }
 
 static void device_add(nm_backend *b, const nm_add_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, scale, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
-           .alpha = (float)args->alpha, .add = true);
+    LAUNCH(b, scale, nm_device_elements(args->x), 1, MAT(x), MAT(y), .alpha = (float)args->alpha,
+           .add = true);
 }
 
 static void device_add_dropout(nm_backend *b, const nm_add_dropout_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y) && nm_device_same_shape(args->f, args->y));
-    LAUNCH(b, add_dropout, nm_device_elements(args->y), 1, .x = nm_device_mat(args->x),
-           .f = nm_device_mat(args->f), .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
+    LAUNCH(b, add_dropout, nm_device_elements(args->y), 1, MAT(x), MAT(f), MAT(y),
+           .drop = nm_device_drop(args->drop));
 }
 
 static void device_dropout(nm_backend *b, const nm_dropout_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
     LAUNCH(b, add_dropout, nm_device_elements(args->y), 1,
-           .x = args->add ? nm_device_mat(args->y) : (struct dmat){0}, .f = nm_device_mat(args->x),
-           .y = nm_device_mat(args->y), .drop = nm_device_drop(args->drop));
+           .x = args->add ? nm_device_mat(args->y) : (struct dmat){0}, .f = nm_device_mat(args->x), MAT(y),
+           .drop = nm_device_drop(args->drop));
 }
 
 static void device_store_bf16(nm_backend *b, const nm_store_bf16_args *args)
 {
-    LAUNCH(b, store_bf16, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x),
-           .y = nm_device_address(args->y));
+    LAUNCH(b, store_bf16, nm_device_elements(args->x), 1, MAT(x), ADDRESS(y));
 }
 
 static void device_load_bf16(nm_backend *b, const nm_load_bf16_args *args)
 {
-    LAUNCH(b, load_bf16, nm_device_elements(args->y), 1, .y = nm_device_mat(args->y),
-           .x = nm_device_address(args->x));
+    LAUNCH(b, load_bf16, nm_device_elements(args->y), 1, MAT(y), ADDRESS(x));
 }
 
 static void device_act_grad(nm_backend *b, const nm_act_grad_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->y, args->dy) && nm_device_same_shape(args->y, args->dz));
-    LAUNCH(b, act_grad, nm_device_elements(args->y), 1, .y = nm_device_mat(args->y),
-           .dy = nm_device_mat(args->dy), .dz = nm_device_mat(args->dz), .drop = nm_device_drop(args->drop),
-           .relu = args->act == NM_ACT_RELU);
+    LAUNCH(b, act_grad, nm_device_elements(args->y), 1, MAT(y), MAT(dy), MAT(dz),
+           .drop = nm_device_drop(args->drop), .relu = args->act == NM_ACT_RELU);
 }
 
 static void device_map(nm_backend *b, const nm_map_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, map, nm_device_elements(args->x), 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
-           .alpha = nm_device_address(args->alpha), .shift = nm_device_address(args->shift),
-           .weight = nm_device_address(args->weight), .bias = nm_device_address(args->bias),
-           .op = (int)args->op);
+    LAUNCH(b, map, nm_device_elements(args->x), 1, MAT(x), MAT(y), ADDRESS(alpha), ADDRESS(shift),
+           ADDRESS(weight), ADDRESS(bias), .op = (int)args->op);
 }
 
 static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
@@ -80,9 +74,8 @@ static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
     NM_ASSERT(nm_device_same_shape(x, args->dy) && nm_device_same_shape(x, args->dx));
     const bool sums = args->d_weight || args->d_bias || args->d_alpha || args->d_shift;
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
-    LAUNCH(b, map_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .x = nm_device_mat(x),
-           .dy = nm_device_mat(args->dy), .dx = nm_device_mat(args->dx),
-           .alpha = nm_device_address(forward->alpha), .shift = nm_device_address(forward->shift),
+    LAUNCH(b, map_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .x = nm_device_mat(x), MAT(dy),
+           MAT(dx), .alpha = nm_device_address(forward->alpha), .shift = nm_device_address(forward->shift),
            .weight = nm_device_address(forward->weight), .partial = partial, .op = (int)forward->op,
            .add = args->add);
     nm_device_add_plane(b, partial, x, PLANES, 0, x.cols, args->d_weight);
@@ -94,8 +87,7 @@ static void device_map_grad(nm_backend *b, const nm_map_grad_args *args)
 static void device_gate(nm_backend *b, const nm_gate_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->gate, args->y) && nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, gate, nm_device_elements(args->y), 1, .gate = nm_device_mat(args->gate),
-           .x = nm_device_mat(args->x), .y = nm_device_mat(args->y), .op = (int)args->op);
+    LAUNCH(b, gate, nm_device_elements(args->y), 1, MAT(gate), MAT(x), MAT(y), .op = (int)args->op);
 }
 
 static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
@@ -104,23 +96,20 @@ static void device_gate_grad(nm_backend *b, const nm_gate_grad_args *args)
     NM_ASSERT(nm_device_same_shape(forward->gate, args->dy) && nm_device_same_shape(forward->x, args->dy));
     NM_ASSERT(nm_device_same_shape(args->dgate, args->dy) && nm_device_same_shape(args->dx, args->dy));
     LAUNCH(b, gate_grad, nm_device_elements(args->dy), 1, .gate = nm_device_mat(forward->gate),
-           .x = nm_device_mat(forward->x), .dy = nm_device_mat(args->dy), .dgate = nm_device_mat(args->dgate),
-           .dx = nm_device_mat(args->dx), .op = (int)forward->op);
+           .x = nm_device_mat(forward->x), MAT(dy), MAT(dgate), MAT(dx), .op = (int)forward->op);
 }
 
 static void device_vec(nm_backend *b, const nm_vec_args *args)
 {
-    LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1, .a = nm_device_address(args->a),
-           .b = nm_device_address(args->b), .c = nm_device_address(args->c),
-           .out = nm_device_address(args->out), .s = args->s, .t = args->t, .op = (int)args->op,
-           .n = args->n);
+    LAUNCH(b, vec, nm_device_blocks(args->n, 128), 1, ADDRESS(a), ADDRESS(b), ADDRESS(c), ADDRESS(out),
+           .s = args->s, .t = args->t, .op = (int)args->op, .n = args->n);
 }
 
 static void device_random_init(nm_backend *b, const nm_random_init_args *args)
 {
-    LAUNCH(b, random_init, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1,
-           .out = nm_device_address(args->out), .n = (int64_t)args->n, .seed = args->seed,
-           .scale = args->init.scale, .site = args->site, .kind = (int)args->init.kind);
+    LAUNCH(b, random_init, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(out),
+           .n = (int64_t)args->n, .seed = args->seed, .scale = args->init.scale, .site = args->site,
+           .kind = (int)args->init.kind);
 }
 
 static void device_dot(nm_backend *b, const nm_dot_args *args)
@@ -128,8 +117,7 @@ static void device_dot(nm_backend *b, const nm_dot_args *args)
     const int64_t blocks = nm_device_blocks((int64_t)args->n, DOT_BLOCK);
     const size_t bytes = ((size_t)blocks + 1) * sizeof(double);
     dptr sums = nm_device_scratch(b, NM_DEVICE_TOTALS, bytes), out = sums + (dptr)blocks * sizeof(double);
-    LAUNCH(b, dot_blocks, blocks, 1, .a = nm_device_address(args->a), .b = nm_device_address(args->b),
-           .blocks = sums, .n = (int64_t)args->n);
+    LAUNCH(b, dot_blocks, blocks, 1, ADDRESS(a), ADDRESS(b), .blocks = sums, .n = (int64_t)args->n);
     if (args->total)
         LAUNCH(b, double_total, 1, 1, .x = sums, .out = nm_device_address(args->total), .n = blocks,
                .keep = args->keep, .factor = args->factor);
@@ -149,9 +137,8 @@ static void device_adam(nm_backend *b, const nm_adam_args *args)
     const double correction1 = 1 - pow(config->beta1, (double)config->step);
     const double root2 = sqrt(1 - pow(config->beta2, (double)config->step));
     const bool fairseq = config->variant == NM_ADAM_FAIRSEQ, coupled = config->variant == NM_ADAM_TORCH;
-    LAUNCH(b, adam, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, .g = nm_device_address(args->g),
-           .p = nm_device_address(args->p), .m = nm_device_address(args->m), .v = nm_device_address(args->v),
-           .n = (int64_t)args->n, .beta1 = config->beta1, .beta2 = config->beta2,
+    LAUNCH(b, adam, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(g), ADDRESS(p), ADDRESS(m),
+           ADDRESS(v), .n = (int64_t)args->n, .beta1 = config->beta1, .beta2 = config->beta2,
            .keep = coupled ? 1 : 1 - config->lr * config->weight_decay,
            .rate = config->lr / correction1 * root2, .eps = fairseq ? config->eps : config->eps * root2,
            .decay = coupled ? config->weight_decay : 0, .grad_scale = config->grad_scale);
@@ -159,10 +146,9 @@ static void device_adam(nm_backend *b, const nm_adam_args *args)
 
 static void device_sgd(nm_backend *b, const nm_sgd_args *args)
 {
-    LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, .g = nm_device_address(args->g),
-           .p = nm_device_address(args->p), .v = nm_device_address(args->v), .n = (int64_t)args->n,
-           .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale, .clip = args->clip,
-           .weight_decay = args->weight_decay);
+    LAUNCH(b, sgd, nm_device_blocks((int64_t)args->n, EACH_THREADS), 1, ADDRESS(g), ADDRESS(p), ADDRESS(v),
+           .n = (int64_t)args->n, .lr = args->lr, .momentum = args->momentum, .grad_scale = args->grad_scale,
+           .clip = args->clip, .weight_decay = args->weight_decay);
 }
 
 void nm_device_elementwise(nm_kernels *k)

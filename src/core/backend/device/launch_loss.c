@@ -45,40 +45,35 @@ static void device_softmax_loss(nm_backend *b, const nm_softmax_loss_args *args)
         const int32_t rows = tokens - first < chunk ? tokens - first : chunk;
         const nm_mat hidden = rows_of(args->hidden, first, rows), out = nm_mat_of(logits, rows, words);
         NM_CALL(b, linear, .x = hidden, .weight = args->weight, .bias = args->bias, .y = out);
-        LAUNCH(b, loss_rows, rows, 1, .logits = nm_device_mat(out),
-               .allowed = nm_device_address(args->allowed),
+        LAUNCH(b, loss_rows, rows, 1, .logits = nm_device_mat(out), ADDRESS(allowed),
                .targets = nm_device_address(args->targets + first),
                .row_loss = row_loss + (dptr)first * 2 * sizeof(float), .eps = (float)args->eps,
                .grad_scale = (float)args->grad_scale, .uniform = args->smoothing == NM_SMOOTH_UNIFORM,
                .ignored = NM_TARGET_IGNORED);
         loss_gradients(b, args, hidden, out, first);
     }
-    LAUNCH(b, row_loss_total, 2, 1, .row_loss = row_loss, .sums = nm_device_address(args->sums), .n = tokens);
+    LAUNCH(b, row_loss_total, 2, 1, .row_loss = row_loss, ADDRESS(sums), .n = tokens);
 }
 
 static void device_log_softmax(nm_backend *b, const nm_log_softmax_args *args)
 {
     NM_ASSERT(args->x.rows == args->y.rows && args->x.cols == args->y.cols);
-    LAUNCH(b, log_softmax, args->x.rows, 1, .x = nm_device_mat(args->x), .y = nm_device_mat(args->y),
-           .allowed = nm_device_address(args->allowed));
+    LAUNCH(b, log_softmax, args->x.rows, 1, MAT(x), MAT(y), ADDRESS(allowed));
 }
 
 static void device_top_k(nm_backend *b, const nm_top_k_args *args)
 {
     NM_ASSERT(args->k >= 0 && args->k <= args->x.cols);
-    LAUNCH(b, log_top_k, args->k ? args->x.rows : 0, 1, .x = nm_device_mat(args->x),
-           .values = nm_device_address(args->values), .columns = nm_device_address(args->columns),
+    LAUNCH(b, log_top_k, args->k ? args->x.rows : 0, 1, MAT(x), ADDRESS(values), ADDRESS(columns),
            .k = args->k);
 }
 
 static void device_log_top_k(nm_backend *b, const nm_log_top_k_args *args)
 {
     NM_ASSERT(args->k > 0 && args->k <= args->x.cols && args->also >= 0 && args->also < args->x.cols);
-    LAUNCH(b, log_top_k, args->x.rows, 1, .x = nm_device_mat(args->x),
-           .allowed = nm_device_address(args->allowed), .values = nm_device_address(args->values),
-           .columns = nm_device_address(args->columns), .also_values = nm_device_address(args->also_values),
-           .given = nm_device_address(args->given), .given_values = nm_device_address(args->given_values),
-           .k = args->k, .also = args->also, .log_sum = true, .ignored = NM_TARGET_IGNORED);
+    LAUNCH(b, log_top_k, args->x.rows, 1, MAT(x), ADDRESS(allowed), ADDRESS(values), ADDRESS(columns),
+           ADDRESS(also_values), ADDRESS(given), ADDRESS(given_values), .k = args->k, .also = args->also,
+           .log_sum = true, .ignored = NM_TARGET_IGNORED);
 }
 
 void nm_device_loss(nm_kernels *k)

@@ -26,9 +26,8 @@ static void device_token_norm(nm_backend *b, const nm_token_norm_args *args)
     NM_ASSERT(nm_device_same_shape(x, args->y));
     const double group = x.cols / spec->groups;
     LAUNCH(b, token_norm, nm_device_blocks((int64_t)x.rows * spec->groups, ROW_WARPS), 1,
-           .x = nm_device_mat(x), .y = nm_device_mat(args->y), .weight = nm_device_address(args->weight),
-           .bias = nm_device_address(args->bias), .shift = nm_device_address(args->shift),
-           .scale = nm_device_address(args->scale), .sum = nm_device_sum(args->sum), .eps = (float)spec->eps,
+           .x = nm_device_mat(x), MAT(y), ADDRESS(weight), ADDRESS(bias), ADDRESS(shift), ADDRESS(scale),
+           .sum = nm_device_sum(args->sum), .eps = (float)spec->eps,
            .power_factor = (float)pow(group, spec->power / 2), .ada_c = (float)spec->ada_c,
            .ada_k = (float)spec->ada_k, .kind = (int)spec->kind, .groups = spec->groups,
            .n_used = spec->n_used, .weight_len = spec->weight_len, .bias_len = spec->bias_len);
@@ -44,10 +43,9 @@ static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args 
     const bool sums = (args->d_weight && spec->weight_len) || (args->d_bias && spec->bias_len);
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
     const double group = x.cols / spec->groups;
-    LAUNCH(b, token_norm_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .dy = nm_device_mat(args->dy),
-           .x = nm_device_mat(x), .dx = nm_device_mat(args->dx), .weight = nm_device_address(args->weight),
-           .shift = nm_device_address(args->shift), .scale = nm_device_address(args->scale),
-           .partial = partial, .residual = nm_device_residual(args->residual), .eps = (float)spec->eps,
+    LAUNCH(b, token_norm_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, MAT(dy), .x = nm_device_mat(x),
+           MAT(dx), ADDRESS(weight), ADDRESS(shift), ADDRESS(scale), .partial = partial,
+           .residual = nm_device_residual(args->residual), .eps = (float)spec->eps,
            .power_factor = (float)pow(group, -spec->power), .ada_c = (float)spec->ada_c,
            .ada_k = (float)spec->ada_k, .kind = (int)spec->kind, .groups = spec->groups,
            .n_used = spec->n_used, .weight_len = spec->weight_len, .add = args->add);
@@ -58,11 +56,9 @@ static void device_token_norm_grad(nm_backend *b, const nm_token_norm_grad_args 
 static void device_seed_norm(nm_backend *b, const nm_seed_norm_args *args)
 {
     NM_ASSERT(nm_device_same_shape(args->x, args->y));
-    LAUNCH(b, seed_norm, nm_device_blocks(args->x.rows, ROW_WARPS), 1, .x = nm_device_mat(args->x),
-           .y = nm_device_mat(args->y), .weight = nm_device_address(args->weight),
-           .alpha = nm_device_address(args->alpha), .beta = nm_device_address(args->beta),
-           .scale = nm_device_address(args->scale), .gate = nm_device_address(args->gate),
-           .sum = nm_device_sum(args->sum), .eps = (float)args->eps);
+    LAUNCH(b, seed_norm, nm_device_blocks(args->x.rows, ROW_WARPS), 1, MAT(x), MAT(y), ADDRESS(weight),
+           ADDRESS(alpha), ADDRESS(beta), ADDRESS(scale), ADDRESS(gate), .sum = nm_device_sum(args->sum),
+           .eps = (float)args->eps);
 }
 
 static void device_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *args)
@@ -72,11 +68,9 @@ static void device_seed_norm_grad(nm_backend *b, const nm_seed_norm_grad_args *a
     NM_ASSERT(nm_device_same_shape(x, args->dy) && nm_device_same_shape(x, args->dx));
     const bool sums = args->d_weight || args->d_alpha || args->d_beta;
     const dptr partial = sums ? nm_device_warp_partials(b, x, PLANES) : 0;
-    LAUNCH(b, seed_norm_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, .dy = nm_device_mat(args->dy),
-           .x = nm_device_mat(x), .dx = nm_device_mat(args->dx), .weight = nm_device_address(args->weight),
-           .alpha = nm_device_address(args->alpha), .beta = nm_device_address(args->beta),
-           .scale = nm_device_address(args->scale), .gate = nm_device_address(args->gate), .partial = partial,
-           .residual = nm_device_residual(args->residual), .add = args->add);
+    LAUNCH(b, seed_norm_grad, nm_device_blocks(x.rows, ROWS_PER_PARTIAL), 1, MAT(dy), .x = nm_device_mat(x),
+           MAT(dx), ADDRESS(weight), ADDRESS(alpha), ADDRESS(beta), ADDRESS(scale), ADDRESS(gate),
+           .partial = partial, .residual = nm_device_residual(args->residual), .add = args->add);
     nm_device_add_plane(b, partial, x, PLANES, 0, x.cols, args->d_weight);
     nm_device_add_plane(b, partial, x, PLANES, 1, x.cols, args->d_alpha);
     nm_device_add_plane(b, partial, x, PLANES, 2, x.cols, args->d_beta);
@@ -149,10 +143,8 @@ static void device_feature_norm(nm_backend *b, const nm_feature_norm_args *args)
         dptr partial = feature_partials(b, args->spec, x, none, args->row_scale, NULL, NULL);
         store_plane(b, partial, x, 1, 1.0 / x.rows, LARGEST_SQUARE, args->square);
     }
-    LAUNCH(b, feature_norm, nm_device_elements(x), 1, .x = nm_device_mat(x), .y = nm_device_mat(args->y),
-           .row_scale = nm_device_address(args->row_scale), .shift = nm_device_address(args->shift),
-           .scale = nm_device_address(args->scale), .weight = nm_device_address(args->weight),
-           .bias = nm_device_address(args->bias), .groups = args->spec->groups);
+    LAUNCH(b, feature_norm, nm_device_elements(x), 1, .x = nm_device_mat(x), MAT(y), ADDRESS(row_scale),
+           ADDRESS(shift), ADDRESS(scale), ADDRESS(weight), ADDRESS(bias), .groups = args->spec->groups);
 }
 
 static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_args *args)
@@ -168,10 +160,8 @@ static void device_feature_norm_grad(nm_backend *b, const nm_feature_norm_grad_a
     }
     if (dx.data)
         LAUNCH(b, feature_norm_grad, nm_device_blocks((int64_t)x.rows * (groups ? groups : 1), ROW_WARPS), 1,
-               .dy = nm_device_mat(args->dy), .x = nm_device_mat(x), .dx = nm_device_mat(dx),
-               .row_scale = nm_device_address(args->row_scale), .shift = nm_device_address(args->shift),
-               .scale = nm_device_address(args->scale), .a = nm_device_address(args->a),
-               .c0 = nm_device_address(args->c0), .c1 = nm_device_address(args->c1),
+               MAT(dy), .x = nm_device_mat(x), .dx = nm_device_mat(dx), ADDRESS(row_scale), ADDRESS(shift),
+               ADDRESS(scale), ADDRESS(a), ADDRESS(c0), ADDRESS(c1),
                .residual = nm_device_residual(args->residual), .groups = groups, .add = args->add);
 }
 

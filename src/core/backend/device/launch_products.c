@@ -62,7 +62,7 @@ static void device_linear(nm_backend *b, const nm_linear_args *args)
                       &(struct gemm_args){.a = nm_device_mat(args->x),
                                           .b = nm_device_mat(args->weight),
                                           .c = nm_device_mat(args->y),
-                                          .bias = nm_device_address(args->bias),
+                                          ADDRESS(bias),
                                           .drop = nm_device_drop(args->drop),
                                           .alpha = 1,
                                           .tb = true,
@@ -73,9 +73,8 @@ static void device_linear(nm_backend *b, const nm_linear_args *args)
 static void device_linear_selected(nm_backend *b, const nm_linear_selected_args *args)
 {
     NM_ASSERT(args->x.rows == args->y.rows && args->x.cols == args->weight.cols);
-    LAUNCH(b, linear_selected, nm_device_blocks((int64_t)args->y.rows * args->y.cols, ROW_WARPS), 1,
-           .x = nm_device_mat(args->x), .weight = nm_device_mat(args->weight), .y = nm_device_mat(args->y),
-           .bias = nm_device_address(args->bias), .rows = nm_device_address(args->rows));
+    LAUNCH(b, linear_selected, nm_device_blocks((int64_t)args->y.rows * args->y.cols, ROW_WARPS), 1, MAT(x),
+           MAT(weight), MAT(y), ADDRESS(bias), ADDRESS(rows));
 }
 
 static void device_linear_grad_input(nm_backend *b, const nm_linear_grad_input_args *args)

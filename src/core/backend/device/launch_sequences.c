@@ -5,25 +5,21 @@ static void device_embed(nm_backend *b, const nm_embed_args *args)
 {
     NM_ASSERT(args->table.cols == args->out.cols &&
               (!args->positions.data || args->positions.cols == args->out.cols));
-    LAUNCH(b, embed, nm_device_elements(args->out), 1, .table = nm_device_mat(args->table),
-           .positions = nm_device_mat(args->positions), .out = nm_device_mat(args->out),
-           .ids = nm_device_address(args->ids), .pos = nm_device_address(args->pos),
-           .drop = nm_device_drop(args->drop), .scale = (float)args->scale);
+    LAUNCH(b, embed, nm_device_elements(args->out), 1, MAT(table), MAT(positions), MAT(out), ADDRESS(ids),
+           ADDRESS(pos), .drop = nm_device_drop(args->drop), .scale = (float)args->scale);
 }
 
 static void device_embed_grad(nm_backend *b, const nm_embed_grad_args *args)
 {
     NM_ASSERT(args->dtable.cols == args->dout.cols);
-    LAUNCH(b, embed_grad, args->dout.rows, 1, .dout = nm_device_mat(args->dout),
-           .dtable = nm_device_mat(args->dtable), .ids = nm_device_address(args->ids),
+    LAUNCH(b, embed_grad, args->dout.rows, 1, MAT(dout), MAT(dtable), ADDRESS(ids),
            .drop = nm_device_drop(args->drop), .scale = (float)args->scale);
 }
 
 static void device_gather(nm_backend *b, const nm_gather_args *args)
 {
     NM_ASSERT(args->x.cols == args->out.cols);
-    LAUNCH(b, gather, nm_device_elements(args->out), 1, .x = nm_device_mat(args->x),
-           .out = nm_device_mat(args->out), .rows = nm_device_address(args->rows));
+    LAUNCH(b, gather, nm_device_elements(args->out), 1, MAT(x), MAT(out), ADDRESS(rows));
 }
 
 static void device_rotate(nm_backend *b, const nm_rotate_args *args)
@@ -34,8 +30,7 @@ static void device_rotate(nm_backend *b, const nm_rotate_args *args)
     nm_mat pairs = x;
     pairs.cols = x.cols / 2;
     LAUNCH(b, rotate, nm_device_elements(pairs), 1, .x = nm_device_mat(x), .table = nm_device_mat(table),
-           .y = nm_device_mat(args->y), .positions = nm_device_address(args->positions),
-           .interleaved = args->interleaved, .inverse = args->inverse);
+           MAT(y), ADDRESS(positions), .interleaved = args->interleaved, .inverse = args->inverse);
 }
 
 static void device_pool_max(nm_backend *b, const nm_pool_max_args *args)
@@ -43,17 +38,16 @@ static void device_pool_max(nm_backend *b, const nm_pool_max_args *args)
     const nm_packing *packing = args->packing;
     NM_ASSERT(args->x.rows == packing->n_tokens && args->out.rows == packing->n_seqs &&
               args->x.cols == args->out.cols);
-    LAUNCH(b, pool_max, nm_device_elements(args->out), 1, .x = nm_device_mat(args->x),
-           .out = nm_device_mat(args->out), .offsets = nm_device_address(packing->device_offsets),
-           .where = nm_device_address(args->where));
+    LAUNCH(b, pool_max, nm_device_elements(args->out), 1, MAT(x), MAT(out),
+           .offsets = nm_device_address(packing->device_offsets), ADDRESS(where));
 }
 
 static void device_pool_max_grad(nm_backend *b, const nm_pool_max_grad_args *args)
 {
     const nm_mat dx = args->dx;
     LAUNCH(b, scale, nm_device_elements(dx), 1, .x = nm_device_mat(dx), .y = nm_device_mat(dx), .alpha = 0);
-    LAUNCH(b, pool_max_grad, nm_device_elements(args->dout), 1, .dout = nm_device_mat(args->dout),
-           .dx = nm_device_mat(dx), .where = nm_device_address(args->where));
+    LAUNCH(b, pool_max_grad, nm_device_elements(args->dout), 1, MAT(dout), .dx = nm_device_mat(dx),
+           ADDRESS(where));
 }
 
 void nm_device_sequences(nm_kernels *k)

@@ -17,14 +17,14 @@ static struct dterm term_of(nm_backend *b, const nm_block_term_args *args)
     NM_ASSERT(args->positions.rows == length && args->positions.cols == h);
     NM_ASSERT((int64_t)args->weight.rows == (int64_t)length * length && args->packing->longest <= length);
     NM_ASSERT(args->causal || args->q.rows == args->packing->n_seqs * length);
-    return (struct dterm){.q = nm_device_mat(args->q),
-                          .k = nm_device_mat(args->k),
-                          .v = nm_device_mat(args->v),
-                          .positions = nm_device_mat(args->positions),
-                          .core = nm_device_mat(args->core),
+    return (struct dterm){MAT(q),
+                          MAT(k),
+                          MAT(v),
+                          MAT(positions),
+                          MAT(core),
                           .offsets = nm_device_offsets(b, args->packing, 0),
-                          .content_bias = nm_device_address(args->content_bias),
-                          .position_bias = nm_device_address(args->position_bias),
+                          ADDRESS(content_bias),
+                          ADDRESS(position_bias),
                           .length = length,
                           .causal = args->causal};
 }
@@ -71,11 +71,10 @@ static void device_block_term_grad(nm_backend *b, const nm_block_term_grad_args 
     LAUNCH(b, term_key_grad, nm_device_elements(dc), 1, .x = x, .dt = nm_device_mat(dt),
            .dc = nm_device_mat(dc));
     LAUNCH(b, term_grad, nm_device_elements(args->dq), 1, .x = x, .dt = nm_device_mat(dt),
-           .dc = nm_device_mat(dc), .dq = nm_device_mat(args->dq), .dk = nm_device_mat(args->dk),
-           .dv = nm_device_mat(args->dv), .dp = nm_device_mat(dp), .sums = nm_device_mat(sums));
+           .dc = nm_device_mat(dc), MAT(dq), MAT(dk), MAT(dv), .dp = nm_device_mat(dp),
+           .sums = nm_device_mat(sums));
     LAUNCH(b, term_positions_grad, nm_device_elements(args->dpositions), 1, .dp = nm_device_mat(dp),
-           .dpositions = nm_device_mat(args->dpositions), .offsets = x.offsets,
-           .segments = forward->packing->n_seqs);
+           MAT(dpositions), .offsets = x.offsets, .segments = forward->packing->n_seqs);
     nm_device_add_columns(b, columns(sums, 0, h), args->dcontent_bias);
     nm_device_add_columns(b, columns(sums, h, h), args->dposition_bias);
     add_to_cores(b, columns(sums, 2 * h, h), args->dcore);
@@ -93,24 +92,18 @@ static void device_crf(nm_backend *b, const nm_crf_args *args)
     const dptr alpha = loss + (dptr)((size_t)packing->n_seqs * sizeof(double)),
                beta = alpha + (dptr)(cells * sizeof(float)), norm = beta + (dptr)(cells * sizeof(float));
     const dptr offsets = nm_device_offsets(b, packing, 0), gold = nm_device_address(args->gold);
-    LAUNCH(b, crf_sums, packing->n_seqs, 1, .emissions = nm_device_mat(args->emissions),
-           .transitions = nm_device_address(args->transitions), .start = nm_device_address(args->start),
-           .end = nm_device_address(args->end), .offsets = offsets, .gold = gold, .alpha = alpha,
-           .beta = beta, .loss = loss);
+    LAUNCH(b, crf_sums, packing->n_seqs, 1, MAT(emissions), ADDRESS(transitions), ADDRESS(start),
+           ADDRESS(end), .offsets = offsets, .gold = gold, .alpha = alpha, .beta = beta, .loss = loss);
     for (int i = 0; i < 2; i++)
         LAUNCH(b, double_total, 1, 1, .x = loss, .out = nm_device_address(args->sums + i),
                .n = packing->n_seqs, .factor = 1);
     if (!args->d_emissions)
         return;
-    LAUNCH(b, crf_tags_grad, nm_device_blocks(tokens, 128), 1, .emissions = nm_device_mat(args->emissions),
-           .alpha = alpha, .beta = beta, .gold = gold, .d_emissions = nm_device_address(args->d_emissions),
-           .norm = norm, .grad_scale = (float)args->grad_scale);
-    LAUNCH(b, crf_counts_grad, nm_device_blocks((int64_t)tags * (tags + 2), 128), 1,
-           .emissions = nm_device_mat(args->emissions), .transitions = nm_device_address(args->transitions),
-           .alpha = alpha, .beta = beta, .norm = norm, .offsets = offsets, .gold = gold,
-           .d_emissions = nm_device_address(args->d_emissions),
-           .d_transitions = nm_device_address(args->d_transitions),
-           .d_start = nm_device_address(args->d_start), .d_end = nm_device_address(args->d_end),
+    LAUNCH(b, crf_tags_grad, nm_device_blocks(tokens, 128), 1, MAT(emissions), .alpha = alpha, .beta = beta,
+           .gold = gold, ADDRESS(d_emissions), .norm = norm, .grad_scale = (float)args->grad_scale);
+    LAUNCH(b, crf_counts_grad, nm_device_blocks((int64_t)tags * (tags + 2), 128), 1, MAT(emissions),
+           ADDRESS(transitions), .alpha = alpha, .beta = beta, .norm = norm, .offsets = offsets, .gold = gold,
+           ADDRESS(d_emissions), ADDRESS(d_transitions), ADDRESS(d_start), ADDRESS(d_end),
            .grad_scale = (float)args->grad_scale, .sequences = packing->n_seqs);
 }
 
@@ -130,37 +123,35 @@ static struct dwindows windows_of(const nm_windows *w, nm_mat map, nm_mat out, i
 static void device_patches(nm_backend *b, const nm_patches_args *args)
 {
     const nm_windows *w = args->windows;
-    LAUNCH(b, patches, nm_device_elements(args->out), 1, .x = nm_device_mat(args->x),
-           .out = nm_device_mat(args->out),
+    LAUNCH(b, patches, nm_device_elements(args->out), 1, MAT(x), MAT(out),
            .w = windows_of(w, args->x, args->out, w->size * w->size * args->x.cols));
 }
 
 static void device_patches_grad(nm_backend *b, const nm_patches_grad_args *args)
 {
     const nm_windows *w = args->windows;
-    LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, .dout = nm_device_mat(args->dout),
-           .dx = nm_device_mat(args->dx),
+    LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, MAT(dout), MAT(dx),
            .w = windows_of(w, args->dx, args->dout, w->size * w->size * args->dx.cols), .divisor = 1,
            .part = args->dx.cols, .add = args->add);
 }
 
 static void device_window_mean(nm_backend *b, const nm_window_mean_args *args)
 {
-    LAUNCH(b, window_mean, nm_device_elements(args->out), 1, .x = nm_device_mat(args->x),
-           .out = nm_device_mat(args->out), .w = windows_of(args->windows, args->x, args->out, args->x.cols));
+    LAUNCH(b, window_mean, nm_device_elements(args->out), 1, MAT(x), MAT(out),
+           .w = windows_of(args->windows, args->x, args->out, args->x.cols));
 }
 
 static void device_window_mean_grad(nm_backend *b, const nm_window_mean_grad_args *args)
 {
     const nm_windows *w = args->windows;
-    LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, .dout = nm_device_mat(args->dout),
-           .dx = nm_device_mat(args->dx), .w = windows_of(w, args->dx, args->dout, args->dx.cols),
-           .divisor = (float)(w->size * w->size), .add = args->add);
+    LAUNCH(b, windows_grad, nm_device_elements(args->dx), 1, MAT(dout), MAT(dx),
+           .w = windows_of(w, args->dx, args->dout, args->dx.cols), .divisor = (float)(w->size * w->size),
+           .add = args->add);
 }
 
 static void device_round_int8(nm_backend *b, const nm_round_int8_args *args)
 {
-    LAUNCH(b, round_int8, nm_device_blocks(args->m.rows, ROW_WARPS), 1, .m = nm_device_mat(args->m));
+    LAUNCH(b, round_int8, nm_device_blocks(args->m.rows, ROW_WARPS), 1, MAT(m));
 }
 
 static void device_pack_int8(nm_backend *b, const nm_pack_int8_args *args)
@@ -171,7 +162,7 @@ static void device_pack_int8(nm_backend *b, const nm_pack_int8_args *args)
         return;
     const int64_t panels = (int64_t)nm_int8_panels(weight.rows);
     LAUNCH(b, pack_int8, panels * NM_INT8_PANEL / ROW_WARPS, 1, .weight = nm_device_mat(weight),
-           .packed = nm_device_address(args->packed), .panels = panels);
+           ADDRESS(packed), .panels = panels);
 }
 
 static void device_linear_int8(nm_backend *b, const nm_linear_int8_args *args)
@@ -185,7 +176,7 @@ static void device_linear_int8(nm_backend *b, const nm_linear_int8_args *args)
     LAUNCH(b, quantize_rows, nm_device_blocks(x.rows, ROW_WARPS), 1, .x = nm_device_mat(x), .out = rows,
            .scales = scales);
     LAUNCH(b, linear_int8, nm_device_elements(y), 1, .y = nm_device_mat(y), .x = rows, .scales = scales,
-           .packed = nm_device_address(weight->packed), .bias = nm_device_address(args->bias),
+           .packed = nm_device_address(weight->packed), ADDRESS(bias),
            .panels = (int64_t)nm_int8_panels(weight->rows), .fours = (int)fours, .first = weight->first,
            .relu = args->act == NM_ACT_RELU);
 }
