@@ -31,10 +31,15 @@ typedef struct nm_baseline_type {
                      nm_error *err);
 } nm_baseline_type;
 
-extern const nm_baseline_type nm_baseline_majority, nm_baseline_bag_of_words, nm_baseline_frequent_tag,
-    nm_baseline_hmm, nm_baseline_unigram, nm_baseline_kneser_ney, nm_baseline_nearest, nm_baseline_class_mean,
-    nm_baseline_logistic_pixels;
-/* All baselines, the simplest of each task first; NULL at the end. */
+/* All baselines, the simplest of each task first. */
+/* clang-format off */
+#define NM_BASELINES(B) \
+    B(majority) B(bag_of_words) B(frequent_tag) B(hmm) B(unigram) B(kneser_ney) B(nearest) B(class_mean) \
+    B(logistic_pixels)
+/* clang-format on */
+#define NM_DECLARE_BASELINE(name) extern const nm_baseline_type nm_baseline_##name;
+NM_BASELINES(NM_DECLARE_BASELINE)
+/* NULL at the end. */
 extern const nm_baseline_type *const nm_baseline_types[];
 
 /* Rows of section [baseline]. */

@@ -14,11 +14,8 @@ const nm_option nm_baseline_options[] = {
     {0}};
 /* clang-format on */
 
-const nm_baseline_type *const nm_baseline_types[] = {&nm_baseline_majority,        &nm_baseline_bag_of_words,
-                                                     &nm_baseline_frequent_tag,    &nm_baseline_hmm,
-                                                     &nm_baseline_unigram,         &nm_baseline_kneser_ney,
-                                                     &nm_baseline_nearest,         &nm_baseline_class_mean,
-                                                     &nm_baseline_logistic_pixels, NULL};
+#define BASELINE(name) &nm_baseline_##name,
+const nm_baseline_type *const nm_baseline_types[] = {NM_BASELINES(BASELINE) NULL};
 
 void nm_baseline_result_release(nm_baseline_result *result)
 {

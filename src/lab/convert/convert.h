@@ -1,8 +1,8 @@
 /* Conversion of models to and from the formats of other toolkits.
  *
- * A format is one file that defines an nm_foreign_format, and one line in formats.c. Conversion is exact: a
- * part of a model that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the message names
- * the part and the reason. */
+ * A format is one file that defines an nm_foreign_format, and a name in NM_FOREIGN_FORMATS. Conversion is
+ * exact: a part of a model that the other toolkit or Norma does not support is NM_UNSUPPORTED, and the
+ * message names the part and the reason. */
 #ifndef NM_CONVERT_H
 #define NM_CONVERT_H
 
@@ -26,8 +26,9 @@ typedef struct nm_foreign_format {
     bool uses_heads, uses_vocabs; /* which settings `read` uses */
 } nm_foreign_format;
 
-extern const nm_foreign_format nm_format_ctranslate2, nm_format_huggingface, nm_format_fairseq,
-    nm_format_marian;
+#define NM_FOREIGN_FORMATS(F)   F(ctranslate2) F(huggingface) F(fairseq) F(marian)
+#define NM_DECLARE_FORMAT(name) extern const nm_foreign_format nm_format_##name;
+NM_FOREIGN_FORMATS(NM_DECLARE_FORMAT)
 
 /* The class of transformers for which nm_format_huggingface writes a model, static, after a training of this
  * model. NM_UNSUPPORTED: there is none; the message names the part and the reason. */

@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "task/tasks.h"
 
-const nm_task_type *const nm_task_types[] = {&nm_task_translation, &nm_task_lm,    &nm_task_classification,
-                                             &nm_task_tagging,     &nm_task_image, NULL};
+#define TASK(name) &nm_task_##name,
+const nm_task_type *const nm_task_types[] = {NM_TASKS(TASK) NULL};
 
 const nm_task_type *nm_task_type_find(const char *name)
 {

@@ -4,8 +4,9 @@
 
 #include "train/task.h"
 
-extern const nm_task_type nm_task_translation, nm_task_lm, nm_task_classification, nm_task_tagging,
-    nm_task_image;
+#define NM_TASKS(T)           T(translation) T(lm) T(classification) T(tagging) T(image)
+#define NM_DECLARE_TASK(name) extern const nm_task_type nm_task_##name;
+NM_TASKS(NM_DECLARE_TASK)
 extern const nm_task_type *const nm_task_types[];        /* NULL at the end */
 const nm_task_type *nm_task_type_find(const char *name); /* NULL if there is none with this name */
 /* The task of run.task; NULL: translation. NM_USAGE: no task has this name; the message lists all of them. */
