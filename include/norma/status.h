@@ -74,6 +74,13 @@ NM_API void nm_panic(const char *file, int line, const char *what) __attribute__
             return status_;                                                                                  \
     } while (0)
 
+/* A step of a function that releases something at its end: status = call, unless a step before it failed. */
+#define NM_THEN(status, call)                                                                                \
+    do {                                                                                                     \
+        if ((status) == NM_OK)                                                                               \
+            (status) = (call);                                                                               \
+    } while (0)
+
 #ifdef __cplusplus
 }
 #endif

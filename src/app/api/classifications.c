@@ -31,9 +31,7 @@ void nm_classifications_free(nm_classifications *self)
 {
     if (!self)
         return;
-    for (size_t k = 0; k < self->n_classes; k++)
-        free(self->names[k]);
-    free(self->names);
+    nm_free_list(self->names, self->n_classes);
     free(self->probabilities);
     free(self->truncated);
     free(self);

@@ -53,8 +53,7 @@ static nm_status workspace_create(const nm_classifier *self, workspace **out, nm
     w->task.parts = &w->parts;
     nm_status status =
         nm_classification_open_coder(&w->parts, loaded->task.config, "the model's BPE codes", err);
-    if (status == NM_OK)
-        status = nm_model_create_worker(&w->model, loaded->model, err);
+    NM_THEN(status, nm_model_create_worker(&w->model, loaded->model, err));
     if (status != NM_OK) {
         workspace_free(w);
         return status;

@@ -367,11 +367,9 @@ nm_status nm_comparison_open_results(nm_comparison **comparison, const char *fol
     self->results_only = true;
     self->experiment.folder = nm_duplicate(folder);
     nm_status status = check_results_options(self, options, err);
-    if (status == NM_OK)
-        status = nm_settings_apply(self->options, sections, options, err);
+    NM_THEN(status, nm_settings_apply(self->options, sections, options, err));
     self->experiment.config.margin = self->config->margin;
-    if (status == NM_OK)
-        status = nm_experiment_open(&self->experiment, err);
+    NM_THEN(status, nm_experiment_open(&self->experiment, err));
     if (status == NM_OK)
         *comparison = self;
     else

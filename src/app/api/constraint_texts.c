@@ -48,9 +48,8 @@ static void add_phrase(nm_constraint_texts *self, size_t from, bool second)
     if (self->ids.n == from)
         return;
     int32_t n_seconds = self->n > self->first ? self->phrases[self->n - 1].n_seconds : 0;
-    NM_GROW(self->phrases, self->n, self->capacity);
-    self->phrases[self->n++] =
-        (nm_phrase){.n = (int32_t)(self->ids.n - from), .n_seconds = n_seconds + second};
+    NM_APPEND(self->phrases, self->n, self->capacity,
+              (nm_phrase){.n = (int32_t)(self->ids.n - from), .n_seconds = n_seconds + second});
 }
 
 /* Adds the pieces of a phrase within a text, without U+2581 at its boundary, as its second form. */

@@ -76,8 +76,7 @@ static nm_status classify(nm_image_classifier *self, const char *const *paths, n
     nm_call_begin(&call, &self->inference.calls);
     nm_task task = loaded->task;
     task.stop = &call.stop;
-    if (status == NM_OK)
-        status = nm_image_probabilities(&task, loaded->model, &set, out->n, out->probabilities, err);
+    NM_THEN(status, nm_image_probabilities(&task, loaded->model, &set, out->n, out->probabilities, err));
     pthread_mutex_unlock(&self->mutex);
     nm_image_set_release(&set);
     return status;

@@ -50,8 +50,7 @@ static nm_status add_file(model_files *self, const nm_task_type *task, const cha
     model_file file;
     const nm_task_type *found;
     NM_TRY(nm_loaded_model_options(path, &file.options, &found, &file.path, err));
-    NM_GROW(self->files, self->n, self->capacity);
-    self->files[self->n++] = file;
+    NM_APPEND(self->files, self->n, self->capacity, file);
     if (found != task)
         return nm_fail(err, NM_UNSUPPORTED, "%s: the task of the model is %s, not %s", file.path, found->name,
                        task->name);
@@ -132,8 +131,7 @@ nm_status nm_inference_open(nm_inference *self, const nm_inference_type *type, c
     /* First the task: the settings may be those of another one. */
     model_files files = {0};
     nm_status status = find_files(&files, type, path, err);
-    if (status == NM_OK)
-        status = open_with_settings(self, type, &files, settings, err);
+    NM_THEN(status, open_with_settings(self, type, &files, settings, err));
     model_files_release(&files);
     return status;
 }
@@ -203,8 +201,7 @@ void *nm_workspaces_acquire(nm_workspaces *pool)
 void nm_workspaces_return(nm_workspaces *pool, void *workspace)
 {
     pthread_mutex_lock(&pool->mutex);
-    NM_GROW(pool->idle, pool->n_idle, pool->capacity);
-    pool->idle[pool->n_idle++] = workspace;
+    NM_APPEND(pool->idle, pool->n_idle, pool->capacity, workspace);
     pthread_mutex_unlock(&pool->mutex);
 }
 

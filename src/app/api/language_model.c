@@ -84,8 +84,7 @@ static nm_status workspace_create(const nm_language_model *self, workspace **out
 {
     workspace *w = nm_allocate(sizeof *w);
     nm_status status = nm_model_create_worker(&w->model, self->inference.models[0].model, err);
-    if (status == NM_OK)
-        status = nm_lm_text_create(&w->text, self->parts, err);
+    NM_THEN(status, nm_lm_text_create(&w->text, self->parts, err));
     if (status == NM_OK && self->sampler)
         status = nm_sampler_create_worker(&w->sampler, self->sampler, w->model, err);
     if (status != NM_OK) {
@@ -324,8 +323,7 @@ static nm_status score_file(nm_language_model *self, workspace *w, const char *p
     nm_status status = nm_lm_encode_file(w->text, &file, &call.stop, &ids, &out->counts, err);
     if (status == NM_OK && !ids.n)
         status = nm_fail(err, NM_FORMAT, "%s: no text to score", nm_input_name(path));
-    if (status == NM_OK)
-        status = nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err);
+    NM_THEN(status, nm_lm_score_ids(w->model, ids.data, (int64_t)ids.n, &how, &out->scored, err));
     if (status == NM_MISMATCH)
         nm_error_prefix(err, "%s", nm_input_name(path));
     if (status == NM_OK && !out->scored.tokens)
@@ -633,8 +631,7 @@ nm_status nm_language_model_generate(nm_language_model *self, const char *const 
     generation g = {&self->stops, self->trained.unit == NM_DOCUMENT_LINE ? 0 : sample->lines,
                     self->parts->vocab->eos, w};
     const nm_sampler_prompts all = {lists, n, number, self->stops.n ? contains_stop : NULL, &g};
-    if (status == NM_OK)
-        status = nm_sampler_run(w->sampler, &all, &call.stop, found, err);
+    NM_THEN(status, nm_sampler_run(w->sampler, &all, &call.stop, found, err));
     if (status == NM_OK)
         *texts = texts_of(&g, lists, found, n);
     for (size_t i = 0; i < n; i++) {

@@ -25,8 +25,6 @@ const char *nm_option_values_find(const nm_option_values *values, const char *na
 
 void nm_option_values_release(nm_option_values *values)
 {
-    for (size_t i = 0; i < values->n; i++)
-        free(values->list[i]);
-    free(values->list);
+    nm_free_list(values->list, values->n);
     *values = (nm_option_values){0};
 }

@@ -254,12 +254,9 @@ static nm_status read_like(nm_prepared *self, nm_error *err)
     const nm_prepare_config *config =
         nm_options_add(like, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(like, "data.ini of prepare.like", self->like.settings, err);
-    if (status == NM_OK)
-        status = use_settings_of_like(self, like, err);
-    if (status == NM_OK)
-        status = use_defaults_of_like(self, like, err);
-    if (status == NM_OK)
-        status = check_order_of_like(self, config, err);
+    NM_THEN(status, use_settings_of_like(self, like, err));
+    NM_THEN(status, use_defaults_of_like(self, like, err));
+    NM_THEN(status, check_order_of_like(self, config, err));
     nm_options_free(like);
     return status;
 }

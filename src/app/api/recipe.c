@@ -37,8 +37,7 @@ nm_status nm_recipe_find_task(const char *recipe, const char *const *settings, c
     } else if (!name) {
         status = nm_options_peek(recipe, "run.task", &name, err);
     }
-    if (status == NM_OK)
-        status = nm_task_type_choose(name, task, err);
+    NM_THEN(status, nm_task_type_choose(name, task, err));
     free(name);
     return status;
 }

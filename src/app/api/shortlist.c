@@ -111,12 +111,9 @@ nm_status nm_shortlist_learn(const char *folder, const char *output, const char 
     job self = {.config = nm_options_add(options, "shortlist", rows, NULL, sizeof(shortlist_config))};
     nm_options_accept_any_text(options);
     nm_status status = nm_settings_apply(options, "shortlist", settings, err);
-    if (status == NM_OK)
-        status = open_pairs(&self, folder, err);
-    if (status == NM_OK)
-        status = learn(&self, err);
-    if (status == NM_OK)
-        status = write_table(&self, output, err);
+    NM_THEN(status, open_pairs(&self, folder, err));
+    NM_THEN(status, learn(&self, err));
+    NM_THEN(status, write_table(&self, output, err));
     if (status == NM_OK && summary)
         *summary = summarize(&self.table);
     job_release(&self);

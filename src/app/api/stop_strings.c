@@ -10,8 +10,7 @@
 static void add(nm_stop_strings *self, const char *text)
 {
     const size_t bytes = strlen(text);
-    NM_GROW(self->list, self->n, self->capacity);
-    self->list[self->n++] = nm_duplicate(text);
+    NM_APPEND(self->list, self->n, self->capacity, nm_duplicate(text));
     self->longest = bytes > self->longest ? bytes : self->longest;
 }
 
@@ -43,7 +42,5 @@ char *nm_stop_strings_find(const nm_stop_strings *self, char *text)
 
 void nm_stop_strings_release(nm_stop_strings *self)
 {
-    for (size_t i = 0; i < self->n; i++)
-        free(self->list[i]);
-    free(self->list);
+    nm_free_list(self->list, self->n);
 }

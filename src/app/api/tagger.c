@@ -242,9 +242,7 @@ void nm_tagged_free(nm_tagged *self)
         return;
     for (size_t s = 0; s < self->n; s++) {
         struct tagged_sentence *sentence = &self->sentences[s];
-        for (size_t i = 0; i < sentence->length; i++)
-            free(sentence->tags[i]);
-        free(sentence->tags);
+        nm_free_list(sentence->tags, sentence->length);
         free(sentence->spans);
     }
     free(self->sentences);

@@ -168,8 +168,7 @@ static nm_status open_like(nm_text_filter *self, nm_error *err)
     nm_status status = nm_options_read_text(options, "data.ini", self->texts.settings, err);
     if (status == NM_OK)
         self->prefixes = nm_duplicate(source ? prepare->source_prefixes : prepare->target_prefixes);
-    if (status == NM_OK)
-        status = open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err);
+    NM_THEN(status, open_coder(self, prepare, source ? prepare->source_lang : prepare->target_lang, err));
     nm_options_free(options);
     return status;
 }

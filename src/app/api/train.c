@@ -102,10 +102,8 @@ static nm_status read_recipe(nm_training *self, const char *recipe, nm_error *er
     nm_options *own = nm_options_create_like(self->options);
     char *message = NULL, *profile = nm_options_get(self->options, "run.profile");
     nm_status status = nm_options_set(own, "run.profile", profile, NM_ORIGIN_COMMAND, err);
-    if (status == NM_OK)
-        status = read_file_or_text(own, recipe, err);
-    if (status == NM_OK)
-        status = nm_norm_option_replace(self->options, own, &message, err);
+    NM_THEN(status, read_file_or_text(own, recipe, err));
+    NM_THEN(status, nm_norm_option_replace(self->options, own, &message, err));
     if (message)
         on_message(self, message);
     free(message);
@@ -179,9 +177,8 @@ static nm_status apply_sizes(nm_training *self, const char *recipe, nm_resume re
     nm_status status = resume == NM_RESUME_NO ? NM_OK : check_task(self, err);
     if (status == NM_OK && resume != NM_RESUME_NO)
         status = nm_run_config_read_data(&run, self->options, self->folder, err);
-    if (status == NM_OK)
-        status = nm_recipe_apply_sizes(self->options, self->task, &source,
-                                       nm_options_find(run ? run : self->options, "data"), size, err);
+    NM_THEN(status, nm_recipe_apply_sizes(self->options, self->task, &source,
+                                          nm_options_find(run ? run : self->options, "data"), size, err));
     nm_options_free(run);
     return status;
 }

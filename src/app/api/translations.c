@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 static void translated_release(nm_translated *one)
 {
-    for (size_t i = 0; i < one->n_tokens; i++)
-        free(one->tokens[i]);
-    free(one->tokens);
+    nm_free_list(one->tokens, one->n_tokens);
     free(one->token_scores);
     free(one->words);
     free(one->text);

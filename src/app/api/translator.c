@@ -141,8 +141,7 @@ static nm_status workspace_create(const nm_translator *self, workspace **out, nm
     const nm_subword_model subwords = subword_model(parts);
     nm_status status =
         nm_text_coder_open_prepared(&w->source, &w->target, parts->texts[NM_TEXT_SETTINGS], &subwords, err);
-    if (status == NM_OK)
-        status = open_decoder(self, &w->decoder, err);
+    NM_THEN(status, open_decoder(self, &w->decoder, err));
     if (status != NM_OK) {
         workspace_free(w);
         return status;
@@ -498,12 +497,10 @@ static nm_status run(nm_translator *self, const char *const *texts, const call_o
     nm_status status = options->targets || options->constraints ? open_targets(self, w, err) : NM_OK;
     if (status == NM_OK && options->constraints)
         status = nm_constraint_texts_encode(&constraints, options->constraints, n, err);
-    if (status == NM_OK)
-        status = encode(self, w, false, texts, out, &sides[0], err);
+    NM_THEN(status, encode(self, w, false, texts, out, &sides[0], err));
     if (status == NM_OK && options->targets)
         status = encode(self, w, true, options->targets, out, &sides[1], err);
-    if (status == NM_OK)
-        status = decode(self, w, texts, options, sides, constraints.lists, out, err);
+    NM_THEN(status, decode(self, w, texts, options, sides, constraints.lists, out, err));
     encoded_release(&sides[0]);
     encoded_release(&sides[1]);
     nm_constraint_texts_release(&constraints);

@@ -38,8 +38,7 @@ static void model_files_release(model_files *files)
 
 static void add(model_files *files, const char *path)
 {
-    NM_GROW(files->paths, files->n, files->capacity);
-    files->paths[files->n++] = nm_duplicate(path);
+    NM_APPEND(files->paths, files->n, files->capacity, nm_duplicate(path));
 }
 
 static long long update_of(const char *checkpoint)
@@ -105,10 +104,8 @@ static int run(nm_cli *cli, int argc, char **argv)
     const average_config *config = nm_options_find(cli->options, "average");
     model_files files = {0};
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 2, NM_CLI_NO_LIMIT, &err);
-    if (status == NM_OK)
-        status = find_files(&files, argv + 1, argc - 1, config->last, &err);
-    if (status == NM_OK)
-        status = nm_model_average((const char *const *)files.paths, (int)files.n, argv[0], &err);
+    NM_THEN(status, find_files(&files, argv + 1, argc - 1, config->last, &err));
+    NM_THEN(status, nm_model_average((const char *const *)files.paths, (int)files.n, argv[0], &err));
     if (status == NM_OK)
         fprintf(stderr, "%s%s: average of %zu model%s\n", files.report ? files.report : "", argv[0], files.n,
                 files.n == 1 ? "" : "s");

@@ -201,8 +201,7 @@ static int baseline_run(nm_cli *cli, int argc, char **argv)
     if (self.output->json)
         self.results = json_array();
     nm_status status = run_all(&self, &err);
-    if (status == NM_OK)
-        status = self.results ? print_json(&self, &err) : nm_file_flush(stdout, "standard output", &err);
+    NM_THEN(status, self.results ? print_json(&self, &err) : nm_file_flush(stdout, "standard output", &err));
     json_decref(self.results);
     self.task.type->close(&self.task);
     return status == NM_OK ? 0 : nm_cli_fail(&err);

@@ -236,8 +236,7 @@ static nm_status predict(job *self, const nm_image_set *set, int32_t *predicted,
         nm_image_probabilities(&self->loaded.task, self->loaded.model, &own, n, probabilities, err);
     for (size_t i = 0; i < n && status == NM_OK; i++)
         classes[i] = nm_image_best(probabilities + i * self->n_classes, self->n_classes);
-    if (status == NM_OK)
-        status = nm_comm_gather_bytes(comm, classes, n * sizeof *classes, &all, ends, err);
+    NM_THEN(status, nm_comm_gather_bytes(comm, classes, n * sizeof *classes, &all, ends, err));
     if (status == NM_OK && all)
         memcpy(predicted, all, set->n * sizeof *predicted);
     free(all);

@@ -166,8 +166,7 @@ static int compare_run(nm_cli *cli, int argc, char **argv)
     }
     if (!results && !*config->slurm)
         handle_suspend();
-    if (status == NM_OK)
-        status = run_and_print(comparison, results, config->dry_run, &err);
+    NM_THEN(status, run_and_print(comparison, results, config->dry_run, &err));
     nm_comparison_close(comparison);
     free(settings);
     free(program);

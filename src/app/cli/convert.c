@@ -36,8 +36,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     bool reads = *config->from != 0;
     if (status == NM_OK && reads == (*config->to != 0))
         status = nm_fail(&err, NM_USAGE, "convert: one of --to FORMAT and --from FORMAT is needed");
-    if (status == NM_OK)
-        status = nm_foreign_format_find(reads ? config->from : config->to, &format, &err);
+    NM_THEN(status, nm_foreign_format_find(reads ? config->from : config->to, &format, &err));
     if (status == NM_OK && config->heads && !format->uses_heads)
         status =
             nm_fail(&err, NM_USAGE,

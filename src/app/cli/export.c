@@ -90,10 +90,8 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_fail(&err, NM_USAGE, "export: no output file given (-o FILE)");
     if (status == NM_OK && config->int8 && config->bf16)
         status = nm_fail(&err, NM_USAGE, "export: --int8 and --bf16 exclude each other");
-    if (status == NM_OK)
-        status = nm_backend_create(&backend, &plain, &err);
-    if (status == NM_OK)
-        status = export_model(config, backend, argv[0], &err);
+    NM_THEN(status, nm_backend_create(&backend, &plain, &err));
+    NM_THEN(status, export_model(config, backend, argv[0], &err));
     nm_backend_free(backend);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }

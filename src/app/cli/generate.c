@@ -188,8 +188,7 @@ static nm_status continue_prompt(job *self, const char *prompt, nm_error *err)
     nm_line_list one = {0};
     nm_status status = check_prompt(self, prompt, strlen(prompt), "--prompt", err);
     nm_line_list_add(&one, prompt, strlen(prompt) + 1);
-    if (status == NM_OK)
-        status = continue_prompts(self, &one, err);
+    NM_THEN(status, continue_prompts(self, &one, err));
     nm_line_list_release(&one);
     return status;
 }

@@ -187,8 +187,7 @@ static nm_status inspect_loaded(job *self, const char *run, const char *path, nm
         name_norm_option(loaded->options, advice);
         free(log_path);
     }
-    if (status == NM_OK)
-        status = keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err);
+    NM_THEN(status, keep_result(self, run, path, &inspection, self->config->advise ? advice : NULL, err));
     nm_inspection_release(&inspection);
     return status;
 }
@@ -267,8 +266,7 @@ static nm_status inspect_all(job *self, const nm_cli *cli, int argc, char **argv
     nm_status status = NM_OK;
     for (int i = 0; i < argc && status == NM_OK; i++)
         status = inspect_run(self, argv[i], err);
-    if (status == NM_OK)
-        status = exchange_results(self, err);
+    NM_THEN(status, exchange_results(self, err));
     nm_backend_free(self->backend);
     return status;
 }

@@ -74,8 +74,7 @@ nm_status nm_cli_open_mpi(nm_comm **comm, const nm_comm_mpi_setup *setup, nm_err
     sigset_t ignored;
     find_ignored_signals(&ignored);
     nm_status status = load(path, &module, err);
-    if (status == NM_OK)
-        status = module->open(comm, setup, err);
+    NM_THEN(status, module->open(comm, setup, err));
     ignore_signals(&ignored);
     free(path);
     return status;

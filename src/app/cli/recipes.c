@@ -81,8 +81,7 @@ static nm_status add_entry(recipe_list *list, const char *name, nm_error *err)
         return strcmp(name, "common") ? list_folder(list, name, err) : NM_OK;
     if (!S_ISREG(info.st_mode) || length <= 4 || strcmp(name + length - 4, ".ini"))
         return NM_OK;
-    NM_GROW(list->names, list->n, list->capacity);
-    list->names[list->n++] = nm_format("%.*s", (int)length - 4, name);
+    NM_APPEND(list->names, list->n, list->capacity, nm_format("%.*s", (int)length - 4, name));
     return NM_OK;
 }
 
@@ -121,9 +120,7 @@ static nm_status list_recipes(recipe_list *list, nm_error *err)
 
 static void release_recipes(recipe_list *list)
 {
-    for (size_t i = 0; i < list->n; i++)
-        free(list->names[i]);
-    free(list->names);
+    nm_free_list(list->names, list->n);
     free(list->folder);
     *list = (recipe_list){0};
 }

@@ -44,8 +44,7 @@ static nm_status write_events(const nm_report_run *run, const char *folder, nm_e
         *at = *at == '/' || (*at == '.' && at[-1] == '/') ? '_' : *at;
     nm_events *events;
     nm_status status = nm_events_open(&events, run->folder, events_folder, err);
-    if (status == NM_OK)
-        status = nm_events_follow(events, err);
+    NM_THEN(status, nm_events_follow(events, err));
     nm_events_close(events);
     free(events_folder);
     return status;
@@ -102,8 +101,7 @@ static int run(nm_cli *cli, int argc, char **argv)
         status = nm_report_open(&report, runs.n ? (const char *const *)runs.folders : runs.given,
                                 runs.n ? runs.n : runs.n_given, config->inspected, &err);
     }
-    if (status == NM_OK)
-        status = write_all(&report, config, &runs, &err);
+    NM_THEN(status, write_all(&report, config, &runs, &err));
     nm_report_close(&report);
     nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);

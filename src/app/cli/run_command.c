@@ -51,8 +51,7 @@ static void add_setting(nm_cli *cli, const char *path, const char *value)
 {
     const char *parts[2] = {path, value};
     for (int k = 0; k < 2; k++) {
-        NM_GROW(cli->settings, cli->n_settings, cli->settings_capacity);
-        cli->settings[cli->n_settings++] = nm_duplicate(parts[k]);
+        NM_APPEND(cli->settings, cli->n_settings, cli->settings_capacity, nm_duplicate(parts[k]));
     }
 }
 
@@ -141,12 +140,9 @@ static int run(nm_cli *cli, int argc, char **argv)
     int n = 0;
     char *recipe = NULL, *chosen = NULL;
     nm_status status = nm_cli_add_options(cli->command, cli->options, argc, argv, &cli->task, &err);
-    if (status == NM_OK)
-        status = parse(cli, argc, argv, &n, &err);
-    if (status == NM_OK)
-        status = check_rules(cli, &err);
-    if (status == NM_OK)
-        status = nm_guard_outputs(cli, n, argv, &err);
+    NM_THEN(status, parse(cli, argc, argv, &n, &err));
+    NM_THEN(status, check_rules(cli, &err));
+    NM_THEN(status, nm_guard_outputs(cli, n, argv, &err));
     if (cli->command->trains && !n && status == NM_OK)
         status = nm_cli_default_recipe(cli->options, &chosen, &err);
     if (chosen)
@@ -210,9 +206,7 @@ int nm_cli_run(const nm_command *command, const nm_command *const *commands, int
                   .options = nm_options_create(),
                   .command_line = command_line(command, argc, argv)};
     int code = run(&cli, argc, argv);
-    for (size_t i = 0; i < cli.n_settings; i++)
-        free(cli.settings[i]);
-    free(cli.settings);
+    nm_free_list(cli.settings, cli.n_settings);
     free(cli.command_line);
     nm_options_free(cli.options);
     return code;

@@ -54,9 +54,7 @@ typedef struct score_job {
 
 static void job_release(score_job *job)
 {
-    for (size_t i = 0; i < job->n_references; i++)
-        free(job->references[i]);
-    free(job->references);
+    nm_free_list(job->references, job->n_references);
     nm_scorer_close(job->scorer);
     nm_scores_free(job->scores);
     nm_scores_free(job->other);
@@ -77,8 +75,7 @@ static nm_status find_references(const nm_cli *cli, score_job *job, nm_error *er
             continue;
         const char *rest = cli->settings[i + 1];
         for (char *path; (path = nm_path_list_next(&rest, is_input, NULL));) {
-            NM_GROW(job->references, job->n_references, job->reference_capacity);
-            job->references[job->n_references++] = path;
+            NM_APPEND(job->references, job->n_references, job->reference_capacity, path);
         }
     }
     return job->n_references ? NM_OK : nm_fail(err, NM_USAGE, "score: no --reference given");
@@ -255,16 +252,11 @@ static int run(nm_cli *cli, int argc, char **argv)
     score_job job = {.options = nm_options_find(cli->options, "score"),
                      .hypothesis = argc > 1 ? argv[1] : "-"};
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 2, &err);
-    if (status == NM_OK)
-        status = open_scorer(cli, argv[0], &job, &err);
-    if (status == NM_OK)
-        status = find_references(cli, &job, &err);
-    if (status == NM_OK)
-        status = score_files(&job, &err);
-    if (status == NM_OK)
-        status = print(&job, argv[0], &err);
-    if (status == NM_OK)
-        status = nm_file_close(stdout, "standard output", &err);
+    NM_THEN(status, open_scorer(cli, argv[0], &job, &err));
+    NM_THEN(status, find_references(cli, &job, &err));
+    NM_THEN(status, score_files(&job, &err));
+    NM_THEN(status, print(&job, argv[0], &err));
+    NM_THEN(status, nm_file_close(stdout, "standard output", &err));
     job_release(&job);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }

@@ -29,8 +29,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     const char **settings = nm_cli_settings(cli, "shortlist.output");
     nm_shortlist_summary summary;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
-    if (status == NM_OK)
-        status = nm_shortlist_learn(argv[0], config->output, settings, &summary, &err);
+    NM_THEN(status, nm_shortlist_learn(argv[0], config->output, settings, &summary, &err));
     free(settings);
     if (status != NM_OK)
         return nm_cli_fail(&err);

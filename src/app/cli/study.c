@@ -140,8 +140,7 @@ static void write_report(const nm_study *study)
     for (int k = 0; k < 2 && !n; k++)
         for (size_t i = 0; nm_study_get_run(study, i, &run); i++)
             if (!strcmp(run.phase, phases[k]) && !strcmp(run.state, "finished")) {
-                NM_GROW(folders, n, capacity);
-                folders[n++] = nm_path_join(nm_study_folder(study), run.folder);
+                NM_APPEND(folders, n, capacity, nm_path_join(nm_study_folder(study), run.folder));
             }
     nm_report report = {0};
     nm_error err;
@@ -151,9 +150,7 @@ static void write_report(const nm_study *study)
     if (status != NM_OK)
         fprintf(stderr, "norma: warning: no report.html: %s\n", err.text);
     nm_report_close(&report);
-    for (size_t i = 0; i < n; i++)
-        free(folders[i]);
-    free(folders);
+    nm_free_list(folders, n);
     free(page);
 }
 
@@ -199,8 +196,7 @@ static int study_start(nm_cli *cli, int argc, char **argv)
         data_folder = nm_path_join(folder, "data");
         status = nm_folder_create(folder, &err);
     }
-    if (status == NM_OK)
-        status = study_data_open(&data, argv, argc, data_folder, &code, &err);
+    NM_THEN(status, study_data_open(&data, argv, argc, data_folder, &code, &err));
     if (status == NM_OK && !code) {
         fprintf(stderr, "norma: %s\n", data.what);
         status = nm_cli_find_recipe(*config->recipe ? config->recipe : data.recipe, &recipe, &err);
@@ -215,8 +211,7 @@ static int study_start(nm_cli *cli, int argc, char **argv)
         free(given);
         status = add_set(&all, set, &err);
         handle_signals();
-        if (status == NM_OK)
-            status = nm_study_open(&study, program, recipe, all.list, &events, &err);
+        NM_THEN(status, nm_study_open(&study, program, recipe, all.list, &events, &err));
     }
     if (status == NM_OK && !code)
         status = conduct(study, config, &err);

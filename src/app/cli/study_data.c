@@ -269,10 +269,8 @@ static nm_status make(study_data *data, side_files *sides, int n_sides, char *co
             if (sides[s].paths[i])
                 inputs[n++] = sides[s].paths[i];
     nm_status status = key_of(inputs, n, &key, err);
-    if (status == NM_OK)
-        status = nm_folder_create(folder, err);
-    if (status == NM_OK)
-        status = nm_file_read_optional(path, &present, err);
+    NM_THEN(status, nm_folder_create(folder, err));
+    NM_THEN(status, nm_file_read_optional(path, &present, err));
     if (status == NM_OK && present && strcmp(key, present))
         status = nm_fail(err, NM_FORMAT, "%s has the data of other files; choose another --folder", folder);
     for (int s = 0; s < n_sides && status == NM_OK && !given; s++)

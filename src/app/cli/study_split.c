@@ -85,8 +85,7 @@ static nm_status write_splits(splitter *self, const char *path, const char *fold
         status = nm_file_writer_open(&self->splits[p], name, err);
         free(name);
     }
-    if (status == NM_OK)
-        status = read_lines(self, path, err);
+    NM_THEN(status, read_lines(self, path, err));
     for (int p = 0; p < SPLITS; p++)
         if (status == NM_OK)
             status = nm_file_writer_commit(&self->splits[p], err);

@@ -67,12 +67,10 @@ static int run(nm_cli *cli, int argc, char **argv, nm_text_step step)
     nm_text_filter *filter = NULL;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 0, 1, &err);
     const char **settings = nm_cli_settings(cli, "text.output,text.encoding");
-    if (status == NM_OK)
-        status = nm_text_filter_open(&filter, step, settings, &err);
+    NM_THEN(status, nm_text_filter_open(&filter, step, settings, &err));
     free(settings);
     nm_cli_warn(nm_text_filter_warning(filter));
-    if (status == NM_OK)
-        status = run_filter(filter, nm_options_find(cli->options, "text"), argc ? argv[0] : "-", &err);
+    NM_THEN(status, run_filter(filter, nm_options_find(cli->options, "text"), argc ? argv[0] : "-", &err));
     nm_text_filter_close(filter);
     return status == NM_OK ? NM_OK : nm_cli_fail(&err);
 }

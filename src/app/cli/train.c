@@ -285,8 +285,7 @@ static int train_run(nm_cli *cli, int argc, char **argv)
     console t = {.terminal = isatty(STDERR_FILENO), .last = -1e9};
     bool reports;
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
-    if (status == NM_OK)
-        status = train(&t, cli, argv[0], &ranks, &err);
+    NM_THEN(status, train(&t, cli, argv[0], &ranks, &err));
     status = nm_comm_finish(ranks.comm, status, &reports, &err);
     if (reports)
         report(&t, status, &err);

@@ -212,8 +212,7 @@ static nm_status copy_log(const job *self, int64_t update, nm_error *err)
          *text = NULL;
     size_t bytes;
     nm_status status = read_manifest(self, update, &manifest, err);
-    if (status == NM_OK)
-        status = nm_file_read(from, &text, &bytes, err);
+    NM_THEN(status, nm_file_read(from, &text, &bytes, err));
     if (status == NM_OK && (int64_t)bytes >= manifest.log_bytes)
         status = nm_file_write(to, text, (size_t)manifest.log_bytes, err);
     free(from);
@@ -231,10 +230,8 @@ static nm_status make_folder(job *self, const interval *part, nm_error *err)
         return nm_fail(err, NM_IO, "%s: %s", self->folder, strerror(errno));
     char *checkpoints = nm_path_join(self->folder, "checkpoints"), *text = NULL;
     nm_status status = nm_folder_create(checkpoints, err);
-    if (status == NM_OK)
-        status = read_config(self, part->to, &text, err);
-    if (status == NM_OK)
-        status = nm_run_config_write(text, self->folder, err);
+    NM_THEN(status, read_config(self, part->to, &text, err));
+    NM_THEN(status, nm_run_config_write(text, self->folder, err));
     if (status == NM_OK && part->from != FROM_SEED)
         status = copy_checkpoint(self, part->from, err);
     if (status == NM_OK && part->from != FROM_SEED)
@@ -304,10 +301,10 @@ static nm_status train(const job *self, const interval *part, nm_error *err)
         settings[n++] = "device.threads";
         settings[n++] = threads;
     }
-    if (status == NM_OK)
-        status = nm_training_open_ranks(
-            &training, recipe, self->folder, settings,
-            part->from == FROM_SEED ? NM_TRAINING_NEW : NM_TRAINING_RESUME_OVERRIDING, &events, &ranks, err);
+    NM_THEN(status,
+            nm_training_open_ranks(&training, recipe, self->folder, settings,
+                                   part->from == FROM_SEED ? NM_TRAINING_NEW : NM_TRAINING_RESUME_OVERRIDING,
+                                   &events, &ranks, err));
     if (status == NM_OK) {
         status = nm_training_run(training, err);
         nm_training_close(training);
@@ -367,10 +364,8 @@ static nm_status recompute(job *self, const interval *part, nm_error *err)
 {
     const bool root = !self->comm->rank;
     nm_status status = root ? make_folder(self, part, err) : NM_OK;
-    if (status == NM_OK)
-        status = nm_comm_broadcast(self->comm, self->folder, sizeof self->folder, err);
-    if (status == NM_OK)
-        status = train(self, part, err);
+    NM_THEN(status, nm_comm_broadcast(self->comm, self->folder, sizeof self->folder, err));
+    NM_THEN(status, train(self, part, err));
     if (status == NM_OK && root)
         status = compare(self, part, err);
     if (root)
@@ -411,8 +406,7 @@ static int run(nm_cli *cli, int argc, char **argv)
         return nm_cli_fail_to_join(&err);
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, 1, &err);
     self.run = argc ? argv[0] : "";
-    if (status == NM_OK)
-        status = verify(&self, &err);
+    NM_THEN(status, verify(&self, &err));
     status = nm_comm_finish(self.comm, status, &prints, &err);
     if (status != NM_OK && prints)
         nm_cli_fail(&err);

@@ -276,8 +276,7 @@ static nm_status start(const watch_config *config, int argc, char **argv, nm_err
     nm_status status = nm_watch_runs_poll(&w.runs, &changed, err);
     if (status == NM_OK && !w.runs.n)
         fprintf(stderr, "norma: no run has a log yet; the page shows it when it has\n");
-    if (status == NM_OK)
-        status = serve(&w, config, err);
+    NM_THEN(status, serve(&w, config, err));
     if (w.body)
         MHD_destroy_response(w.body);
     nm_watch_runs_release(&w.runs);
@@ -301,8 +300,7 @@ static int run(nm_cli *cli, int argc, char **argv)
     nm_status status = nm_cli_check_arguments(cli, argc, argv, 1, NM_CLI_NO_LIMIT, &err);
     const watch_config *config = nm_options_find(cli->options, "watch");
     nm_watch_runs runs = {.given = (const char *const *)argv, .n_given = (size_t)argc};
-    if (status == NM_OK)
-        status = config->text ? nm_watch_text(&runs, &err) : start(config, argc, argv, &err);
+    NM_THEN(status, config->text ? nm_watch_text(&runs, &err) : start(config, argc, argv, &err));
     nm_watch_runs_release(&runs);
     return status == NM_OK ? 0 : nm_cli_fail(&err);
 }

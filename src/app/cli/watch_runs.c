@@ -22,8 +22,7 @@ static bool has_log(const char *folder)
 /* Adds a run folder; takes ownership of the name. */
 static void add_run(nm_watch_runs *runs, char *folder)
 {
-    NM_GROW(runs->folders, runs->n, runs->capacity);
-    runs->folders[runs->n++] = folder;
+    NM_APPEND(runs->folders, runs->n, runs->capacity, folder);
 }
 
 static int is_visible(const struct dirent *entry)

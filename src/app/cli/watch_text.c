@@ -78,8 +78,7 @@ static bool find_frame(const nm_report *report, const char *tag, double frame[4]
     for (size_t r = 0; r < report->n; r++) {
         const nm_series *s = nm_report_run_find(&report->runs[r], tag);
         for (size_t i = 0; s && i < s->n; i++) {
-            NM_GROW(values, n, capacity);
-            values[n++] = s->value[i];
+            NM_APPEND(values, n, capacity, s->value[i]);
             frame[0] = fmin(frame[0], s->update[i]);
             frame[1] = fmax(frame[1], s->update[i]);
         }

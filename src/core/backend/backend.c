@@ -89,8 +89,7 @@ nm_status nm_backend_create(nm_backend **backend, const nm_backend_options *opti
     inside->lacks_threads = made->threads < requested;
     made->k = *nm_ref_kernels(options->dtype, options->bf16);
     nm_status status = row->init(made, options, err);
-    if (status == NM_OK)
-        status = fill_missing_kernels(made, options, err);
+    NM_THEN(status, fill_missing_kernels(made, options, err));
     if (status != NM_OK) {
         nm_backend_free(made);
         return status;

@@ -30,8 +30,7 @@ nm_status nm_backend_alloc(nm_backend *backend, size_t bytes, void **memory, nm_
         return nm_fail(err, NM_MEMORY, "out of memory: cannot allocate %zu MiB for backend %s", bytes >> 20,
                        backend->name);
     advise_huge_pages(base, size);
-    NM_GROW(inside->regions, inside->n_regions, inside->regions_capacity);
-    inside->regions[inside->n_regions++] = (nm_region){base, size};
+    NM_APPEND(inside->regions, inside->n_regions, inside->regions_capacity, (nm_region){base, size});
     *memory = base;
     return NM_OK;
 }

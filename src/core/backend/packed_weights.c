@@ -9,8 +9,7 @@ static void register_packed(nm_backend *backend, nm_packed_weight entry)
 {
     nm_backend_private *inside = nm_backend_inside(backend);
     NM_ASSERT(entry.packed && entry.weight.stride == entry.weight.cols);
-    NM_GROW(inside->weights, inside->n_weights, inside->weights_capacity);
-    inside->weights[inside->n_weights++] = entry;
+    NM_APPEND(inside->weights, inside->n_weights, inside->weights_capacity, entry);
 }
 
 void nm_backend_register_weight(nm_backend *backend, nm_mat weight, const void *packed)

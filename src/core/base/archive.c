@@ -306,10 +306,8 @@ nm_status nm_archive_open(nm_archive **archive, const char *path, nm_error *err)
     for (int links = 0; status == NM_OK && !*archive; links++) {
         char *target = NULL;
         status = create_archive(archive, file, false, err);
-        if (status == NM_OK)
-            status = find_member(*archive, member, err);
-        if (status == NM_OK)
-            status = find_target(*archive, member, &target, err);
+        NM_THEN(status, find_member(*archive, member, err));
+        NM_THEN(status, find_target(*archive, member, &target, err));
         if (status == NM_OK && target && links == MAX_LINKS)
             status = nm_fail(err, NM_FORMAT, "%s: %s leads to more than %d links", file, path + prefix + 1,
                              MAX_LINKS);

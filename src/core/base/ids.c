@@ -6,8 +6,7 @@
 
 void nm_ids_append(nm_ids *ids, int32_t id)
 {
-    NM_GROW(ids->data, ids->n, ids->capacity);
-    ids->data[ids->n++] = id;
+    NM_APPEND(ids->data, ids->n, ids->capacity, id);
 }
 
 void nm_ids_release(nm_ids *ids)

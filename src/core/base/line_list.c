@@ -25,8 +25,7 @@ void nm_line_list_release(nm_line_list *list)
 void nm_line_list_end_line(nm_line_list *list)
 {
     nm_buffer_reserve(&list->text, 0);
-    NM_GROW(list->ends, list->n, list->capacity);
-    list->ends[list->n++] = list->text.bytes;
+    NM_APPEND(list->ends, list->n, list->capacity, list->text.bytes);
 }
 
 void nm_line_list_add(nm_line_list *list, const char *line, size_t bytes)

@@ -75,6 +75,16 @@ void nm_list_append(char **list, const char *item)
     nm_format_append(list, "%s%s", *list && **list ? ", " : "", item);
 }
 
+void nm_free_list(void *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *block;
+        memcpy(&block, (char *)list + i * sizeof block, sizeof block); /* of any type of pointer */
+        free(block);
+    }
+    free(list);
+}
+
 char *nm_trim(char *text)
 {
     while (isspace((unsigned char)*text))

@@ -85,4 +85,14 @@ void *nm_arena_alloc(nm_arena *arena, size_t bytes);
 void nm_arena_reset(nm_arena *arena);
 void nm_arena_release(nm_arena *arena);
 
+/* Frees n heap blocks and the array of their addresses. */
+void nm_free_list(void *list, size_t n);
+
+/* Appends an item to a growable array, see NM_GROW. */
+#define NM_APPEND(items, count, capacity, ...)                                                               \
+    do {                                                                                                     \
+        NM_GROW(items, count, capacity);                                                                     \
+        (items)[(count)++] = __VA_ARGS__;                                                                    \
+    } while (0)
+
 #endif

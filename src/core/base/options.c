@@ -39,8 +39,7 @@ void nm_options_free(nm_options *options)
 
 void nm_options_add_rules(nm_options *options, const nm_option_rule *rules)
 {
-    NM_GROW(options->rules, options->n_rules, options->rules_capacity);
-    options->rules[options->n_rules++] = rules;
+    NM_APPEND(options->rules, options->n_rules, options->rules_capacity, rules);
 }
 
 nm_options *nm_options_create_like(const nm_options *options)

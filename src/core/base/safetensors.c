@@ -260,8 +260,7 @@ static nm_status open_file(nm_safetensors **file, const char *path, bool verifie
     nm_safetensors *opened = nm_allocate(sizeof *opened);
     opened->path = nm_duplicate(path);
     nm_status status = nm_file_map_open(&opened->map, path, err);
-    if (status == NM_OK)
-        status = read_file(opened, verifies_data, err);
+    NM_THEN(status, read_file(opened, verifies_data, err));
     if (status == NM_OK)
         *file = opened;
     else

@@ -456,8 +456,7 @@ nm_status nm_text_open(FILE **stream, const char *path, const char *encoding, nm
     NM_TRY(member ? open_member(stream, path, err) : nm_file_open(stream, path, "rb", err));
     const char *name = nm_input_name(path);
     nm_status status = member ? NM_OK : decompress(stream, name, err);
-    if (status == NM_OK)
-        status = add_encoding(stream, name, encoding, err);
+    NM_THEN(status, add_encoding(stream, name, encoding, err));
     if (status != NM_OK && *stream != stdin) {
         fclose(*stream);
         *stream = NULL;

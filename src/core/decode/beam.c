@@ -99,8 +99,7 @@ static void list_ancestors(beam_search *s, int32_t last)
 static void list_source(beam_search *s, int32_t sentence)
 {
     for (int32_t i = s->sources->offsets[sentence]; i < s->sources->offsets[sentence + 1]; i++) {
-        NM_GROW(s->cross_rows, s->n_cross, s->cross_capacity);
-        s->cross_rows[s->n_cross++] = i;
+        NM_APPEND(s->cross_rows, s->n_cross, s->cross_capacity, i);
     }
 }
 
@@ -113,8 +112,8 @@ static int32_t given_token(const beam_search *s, int32_t sentence)
 
 static void add_input(beam_search *s, int32_t sentence, const nm_beam_entry *entry)
 {
-    NM_GROW(s->nodes, s->n_nodes, s->nodes_capacity);
-    s->nodes[s->n_nodes++] = (beam_node){entry->node, entry->id, entry->token_score};
+    NM_APPEND(s->nodes, s->n_nodes, s->nodes_capacity,
+              (beam_node){entry->node, entry->id, entry->token_score});
     size_t capacity[2] = {s->rows_capacity, s->rows_capacity};
     NM_GROW(s->ids, s->n_rows + 1, capacity[0]);
     NM_GROW(s->self_offsets, s->n_rows + 1, capacity[1]);

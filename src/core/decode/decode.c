@@ -192,8 +192,7 @@ nm_status nm_decoder_create(nm_decoder **out, nm_model *const *models, int32_t n
                              nm_beam_tokens(decoder->rule, options) +
                                  (options->search == NM_SEARCH_SAMPLE ? 0 : special->n_excluded),
                              err);
-    if (status == NM_OK)
-        status = nm_decoder_refresh(decoder, err);
+    NM_THEN(status, nm_decoder_refresh(decoder, err));
     if (status != NM_OK) {
         nm_decoder_free(decoder);
         return status;
@@ -408,10 +407,9 @@ static nm_status run_batch(const decode_job *job, const ordered *order, const nm
     if (decoder->shortlist)
         selection = select_tokens(job, order, search->sources, search->ids);
     nm_status status = nm_token_scorer_select(scorer, decoder->shortlist ? &selection : NULL, err);
-    if (status == NM_OK)
-        status = job->targets ? score_batch(job, order, search->sources, search->ids, scorer, done, err)
-                              : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
-                                            search, done, err);
+    NM_THEN(status, job->targets ? score_batch(job, order, search->sources, search->ids, scorer, done, err)
+                                 : nm_beam_run(scorer, decoder->rule, &decoder->options, &decoder->special,
+                                               search, done, err));
     selection_release(&selection);
     return status;
 }
@@ -588,9 +586,8 @@ static nm_status run_job(nm_decoder *decoder, decode_job *job, size_t n, nm_erro
     nm_status status = NM_OK;
     int32_t workers = workers_for(decoder, job->n_sources, &status, err);
     cut_batches(job, work_per_batch(work, workers));
-    if (status == NM_OK)
-        status = workers > 1 ? run_parallel(job, decoder->workers, workers, err)
-                             : run_serial(job, &decoder->scorer, err);
+    NM_THEN(status, workers > 1 ? run_parallel(job, decoder->workers, workers, err)
+                                : run_serial(job, &decoder->scorer, err));
     for (size_t i = 0; i < n && status != NM_OK; i++)
         nm_translation_release(&job->out[i]);
     free(job->order);

@@ -105,8 +105,7 @@ nm_status nm_sampler_create(nm_sampler **out, nm_model *model, const nm_sample_o
     else if (generator->is_causal && !generator->is_causal(model))
         status = nm_fail(err, NM_UNSUPPORTED,
                          "the model is not causal (model.causal = false): it cannot generate text");
-    if (status == NM_OK)
-        status = alloc_workspace(self, err);
+    NM_THEN(status, alloc_workspace(self, err));
     if (status == NM_OK && generator->decoder(model))
         status = nm_incremental_create(&self->incremental, model, err);
     if (status == NM_OK && self->incremental)

@@ -236,16 +236,14 @@ nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_
     nm_status status = n > 0 ? NM_OK : nm_fail(err, NM_USAGE, "no model to average");
     for (int f = 0; f < n && status == NM_OK; f++) {
         status = nm_safetensors_open(&files[f], paths[f], err);
-        if (status == NM_OK)
-            status = check_float(files[f], err);
+        NM_THEN(status, check_float(files[f], err));
         if (status == NM_OK && !nm_safetensors_metadata(files[f], "task"))
             status = nm_model_file_not_a_model(files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same(files[0], files[f], err);
         if (status == NM_OK && f > 0)
             status = check_same_texts(files[0], files[f], err);
-        if (status == NM_OK)
-            status = nm_model_file_check_finite(files[f], err);
+        NM_THEN(status, nm_model_file_check_finite(files[f], err));
         if (status == NM_OK && f > 0 && nm_safetensors_count(files[f]) != nm_safetensors_count(files[0]))
             status = nm_fail(err, NM_MISMATCH, "%s: has tensors that %s lacks", paths[f], paths[0]);
         if (status == NM_OK && f > 0)
@@ -253,8 +251,7 @@ nm_status nm_model_average(const char *const *paths, int n, const char *out, nm_
         if (status == NM_OK && f > 0)
             status = check_same_seed(files[0], files[f], err);
     }
-    if (status == NM_OK)
-        status = write_average(files, n, out, err);
+    NM_THEN(status, write_average(files, n, out, err));
     for (int f = 0; f < n; f++)
         nm_safetensors_close(files[f]);
     free(files);

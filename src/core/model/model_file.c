@@ -28,9 +28,7 @@ const void *nm_host_copies_add(nm_host_copies *copies, nm_backend *backend, cons
 
 void nm_host_copies_release(nm_host_copies *copies)
 {
-    for (size_t i = 0; i < copies->n; i++)
-        free(copies->blocks[i]);
-    free(copies->blocks);
+    nm_free_list(copies->blocks, copies->n);
     *copies = (nm_host_copies){0};
 }
 

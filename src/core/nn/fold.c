@@ -10,11 +10,10 @@
 void nm_fold_add_site(nm_fold *fold, nm_norm *norm, const char *option)
 {
     const nm_norm_assignment *assignment = nm_norm_assignments_find(fold->assignments, norm->site.name);
-    NM_GROW(fold->sites, fold->n, fold->capacity);
-    fold->sites[fold->n++] =
-        (nm_fold_site){.norm = norm,
-                       .option = option,
-                       .assignment = assignment ? (int)(assignment - fold->assignments->list) : -1};
+    NM_APPEND(fold->sites, fold->n, fold->capacity,
+              (nm_fold_site){.norm = norm,
+                             .option = option,
+                             .assignment = assignment ? (int)(assignment - fold->assignments->list) : -1});
 }
 
 void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
@@ -22,8 +21,7 @@ void nm_fold_add_reader(nm_fold *fold, nm_tensor *weight, nm_tensor *bias)
     NM_ASSERT(fold->n);
     nm_fold_site *site = &fold->sites[fold->n - 1];
     NM_ASSERT(weight->cols == site->norm->site.width);
-    NM_GROW(site->readers, site->n_readers, site->readers_capacity);
-    site->readers[site->n_readers++] = (nm_fold_linear){weight, bias};
+    NM_APPEND(site->readers, site->n_readers, site->readers_capacity, (nm_fold_linear){weight, bias});
 }
 
 static bool has_shift(const nm_fold_site *site)

@@ -49,8 +49,7 @@ static nm_param *add_named(nm_params *params, int32_t rows, int32_t cols, nm_ini
                         .offset = params->n_elements};
     size_t elements = (size_t)rows * (size_t)cols;
     params->n_elements += (elements + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
-    NM_GROW(params->list, params->n, params->capacity);
-    params->list[params->n++] = param;
+    NM_APPEND(params->list, params->n, params->capacity, param);
     return param;
 }
 
@@ -127,8 +126,7 @@ nm_status nm_params_add_norm(nm_params *params, const char *type, const nm_optio
     for (int i = 0; i < norm->shape.n_state; i++)
         params->n_state += aligned_elements(norm->shape.state[i].length);
     params->n_statistics += (size_t)norm->shape.n_statistics * aligned_elements(norm->site.width);
-    NM_GROW(params->norms, params->n_norms, params->norms_capacity);
-    params->norms[params->n_norms++] = *out = norm;
+    NM_APPEND(params->norms, params->n_norms, params->norms_capacity, *out = norm);
     return NM_OK;
 }
 

@@ -140,12 +140,10 @@ nm_status nm_norm_create(nm_norm **created, nm_backend *backend, const char *typ
     owner->backend = backend;
     own_site.name = owner->name = nm_format("%s", site->name ? site->name : type);
     nm_status status = read_settings(owner, type, settings, &config, err);
-    if (status == NM_OK)
-        status = nm_norm_prepare(norm, type, config, &own_site, err);
+    NM_THEN(status, nm_norm_prepare(norm, type, config, &own_site, err));
     norm->standalone = owner;
     owner->pass = nm_norm_pass_create(norm);
-    if (status == NM_OK)
-        status = alloc_vectors(norm, err);
+    NM_THEN(status, alloc_vectors(norm, err));
     if (status != NM_OK) {
         nm_norm_free(norm);
         return status;
@@ -522,8 +520,7 @@ nm_status nm_norm_load(nm_norm *norm, const char *path, nm_error *err)
     NM_TRY(check_host_memory(norm, err));
     NM_TRY(nm_safetensors_open(&file, path, err));
     nm_status status = check_metadata(norm, file, err);
-    if (status == NM_OK)
-        status = find_tensors(norm, file, copies, &count, err);
+    NM_THEN(status, find_tensors(norm, file, copies, &count, err));
     for (int i = 0; i < count && status == NM_OK; i++)
         memcpy(copies[i].to, copies[i].from->data, copies[i].from->bytes);
     nm_safetensors_close(file);

@@ -38,8 +38,7 @@ static nm_status run_batches(const nm_eval_pass *pass, const nm_batches *batches
                                                  pass->kind == NM_EVAL_PASS_GRADIENTS, &host);
         status = run_batch(pass, &tape, &batch, i, err);
         nm_params_update_norms(&pass->model->params, tape.grad_scale);
-        if (status == NM_OK)
-            status = nm_check_stop(pass->task->stop, err);
+        NM_THEN(status, nm_check_stop(pass->task->stop, err));
     }
     nm_tape_release(&tape);
     nm_arena_release(&host);

@@ -207,8 +207,7 @@ nm_status nm_tid_measure(nm_tid *tid, nm_task *task, nm_model *model, int64_t ma
                                .norm = nm_tid_accumulate};
     nm_status status = nm_eval_pass_run(&pass, NULL, err);
     nm_tid_accumulator_start_second_pass(acc);
-    if (status == NM_OK)
-        status = nm_eval_pass_run(&pass, NULL, err);
+    NM_THEN(status, nm_eval_pass_run(&pass, NULL, err));
     nm_tid_accumulator_finish(acc, tid);
     if (status != NM_OK)
         nm_tid_release(tid);

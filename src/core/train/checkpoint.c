@@ -57,9 +57,7 @@ nm_status nm_checkpoint_list(const char *run, char ***paths, size_t *n, nm_error
 
 void nm_checkpoint_list_free(char **paths, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        free(paths[i]);
-    free(paths);
+    nm_free_list(paths, n);
 }
 
 /* Without origins, which differ between an uninterrupted run and a resumed one. */

@@ -87,8 +87,7 @@ nm_status nm_corpus_open(nm_corpus *corpus, const char *prefix, int32_t vocab_si
 {
     *corpus = (nm_corpus){0};
     nm_status status = open_part(&corpus->ids_file, prefix, "ids", ids_magic, sizeof(int32_t), err);
-    if (status == NM_OK)
-        status = open_part(&corpus->offsets_file, prefix, "off", offsets_magic, sizeof(uint64_t), err);
+    NM_THEN(status, open_part(&corpus->offsets_file, prefix, "off", offsets_magic, sizeof(uint64_t), err));
     if (status == NM_OK) {
         const header *head = (const header *)corpus->ids_file.data;
         corpus->ids = (const int32_t *)(head + 1);
@@ -134,8 +133,7 @@ nm_status nm_corpus_writer_open(nm_corpus_writer *writer, const char *prefix, nm
         return nm_fail(err, NM_MEMORY, "%s.ids: out of memory", prefix);
     XXH3_64bits_reset(writer->hash);
     nm_status status = open_writer(&writer->ids, prefix, "ids", err);
-    if (status == NM_OK)
-        status = open_writer(&writer->offsets, prefix, "off", err);
+    NM_THEN(status, open_writer(&writer->offsets, prefix, "off", err));
     if (status != NM_OK)
         nm_corpus_writer_abort(writer);
     else
@@ -170,8 +168,7 @@ nm_status nm_corpus_writer_commit(nm_corpus_writer *writer, nm_error *err)
     write_header(&writer->ids, ids_magic, sizeof(int32_t), writer);
     write_header(&writer->offsets, offsets_magic, sizeof(uint64_t), writer);
     nm_status status = nm_file_writer_commit(&writer->ids, err);
-    if (status == NM_OK)
-        status = nm_file_writer_commit(&writer->offsets, err);
+    NM_THEN(status, nm_file_writer_commit(&writer->offsets, err));
     nm_corpus_writer_abort(writer);
     return status;
 }

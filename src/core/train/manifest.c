@@ -149,8 +149,7 @@ static nm_status check_file(const char *run, int64_t update, const char *suffix,
     nm_status status = nm_file_find(path, &found, err);
     if (status == NM_OK && !found)
         status = nm_fail(err, NM_FORMAT, "%s: missing", path);
-    if (status == NM_OK)
-        status = nm_digest_of_file(path, actual, err);
+    NM_THEN(status, nm_digest_of_file(path, actual, err));
     if (status == NM_OK && strcmp(actual, expected))
         status = nm_fail(err, NM_FORMAT, "%s: not the file of its manifest (sha256 %.12s, there %.12s)", path,
                          actual, expected);

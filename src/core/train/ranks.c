@@ -74,8 +74,7 @@ nm_status nm_ranks_compare_setup(const nm_trainer *trainer, nm_error *err)
     own->valid_data = trainer->task.valid_fingerprint;
     own->elements = trainer->model->params.n_elements;
     nm_status status = nm_comm_gather(comm, setups, sizeof *setups, err);
-    if (status == NM_OK)
-        status = compare_setups(setups, comm->size, err);
+    NM_THEN(status, compare_setups(setups, comm->size, err));
     free(setups);
     return status;
 }

@@ -176,8 +176,7 @@ static nm_status write_manifest(nm_trainer *trainer, const char *model, const ch
     nm_status status = nm_manifest_write(&m, path, err);
     trainer->chain[0].update = m.update;
     trainer->chain[1] = m.previous;
-    if (status == NM_OK)
-        status = nm_digest_of_file(path, trainer->chain[0].digest, err);
+    NM_THEN(status, nm_digest_of_file(path, trainer->chain[0].digest, err));
     free(path);
     return status;
 }
@@ -195,12 +194,9 @@ static nm_status write_checkpoint(nm_trainer *trainer, const char *model, nm_err
     unlink(manifest);
     free(manifest);
     nm_status status = write_state(trainer, state, err);
-    if (status == NM_OK)
-        status = nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err);
-    if (status == NM_OK)
-        status = write_manifest(trainer, unnamed, state, err);
-    if (status == NM_OK)
-        status = nm_file_rename(unnamed, model, err);
+    NM_THEN(status, nm_checkpoint_write(unnamed, trainer->model, &trainer->task, update, err));
+    NM_THEN(status, write_manifest(trainer, unnamed, state, err));
+    NM_THEN(status, nm_file_rename(unnamed, model, err));
     free(unnamed);
     free(state);
     return status;
@@ -211,13 +207,11 @@ nm_status nm_trainer_save(nm_trainer *trainer, nm_error *err)
     char *model = checkpoint_path(trainer, trainer->state.update, "safetensors"),
          *last = nm_path_join(trainer->folder, "last.safetensors");
     nm_status status = nm_log_sync(trainer, err);
-    if (status == NM_OK)
-        status = write_checkpoint(trainer, model, err);
+    NM_THEN(status, write_checkpoint(trainer, model, err));
     if (status == NM_OK && trainer->config_pending)
         status = nm_run_config_write(trainer->config_text, trainer->folder, err);
     trainer->config_pending &= status != NM_OK;
-    if (status == NM_OK)
-        status = nm_file_link(model, last, err);
+    NM_THEN(status, nm_file_link(model, last, err));
     if (status == NM_OK)
         remove_old(trainer);
     free(model);
@@ -378,21 +372,14 @@ static nm_status load_pair(nm_trainer *trainer, int64_t update, nm_error *err)
     nm_status status = NM_OK;
     if (access(state_path, F_OK) && errno == ENOENT)
         status = nm_fail(err, NM_FORMAT, "%s: missing", state_path);
-    if (status == NM_OK)
-        status = nm_safetensors_open(&model, model_path, err);
-    if (status == NM_OK)
-        status = nm_safetensors_open(&state, state_path, err);
-    if (status == NM_OK)
-        status = check_train_data(trainer, state, err);
-    if (status == NM_OK)
-        status = nm_model_file_load(model, trainer->model, err);
-    if (status == NM_OK)
-        status = load_state(trainer, state, err);
-    if (status == NM_OK)
-        status = check_update(trainer, model, update, err);
-    if (status == NM_OK)
-        status = nm_workers_read(&trainer->workers, &trainer->model->params, state,
-                                 nm_model_file_dtype(trainer->backend), err);
+    NM_THEN(status, nm_safetensors_open(&model, model_path, err));
+    NM_THEN(status, nm_safetensors_open(&state, state_path, err));
+    NM_THEN(status, check_train_data(trainer, state, err));
+    NM_THEN(status, nm_model_file_load(model, trainer->model, err));
+    NM_THEN(status, load_state(trainer, state, err));
+    NM_THEN(status, check_update(trainer, model, update, err));
+    NM_THEN(status, nm_workers_read(&trainer->workers, &trainer->model->params, state,
+                                    nm_model_file_dtype(trainer->backend), err));
     nm_safetensors_close(model);
     nm_safetensors_close(state);
     free(model_path);
@@ -465,8 +452,7 @@ nm_status nm_trainer_resume(nm_trainer *trainer, bool *found, nm_error *err)
         if (status == NM_FORMAT)
             nm_trainer_message(trainer, "checkpoint %" PRId64 " is damaged: %s", updates[i], err->text);
     }
-    if (status == NM_OK)
-        status = clean_up(trainer, updates, *found ? i - 1 : 0, err);
+    NM_THEN(status, clean_up(trainer, updates, *found ? i - 1 : 0, err));
     free(updates);
     return status == NM_FORMAT ? all_are_damaged(trainer, err) : status;
 }

@@ -177,10 +177,8 @@ static nm_status open_folder(nm_trainer *trainer, const char *folder, bool resum
     nm_status status = nm_folder_create(checkpoints, err);
     free(checkpoints);
     bool has_run = false;
-    if (status == NM_OK)
-        status = nm_folder_lock_acquire(&trainer->lock, folder, err);
-    if (status == NM_OK)
-        status = nm_trainer_has_checkpoint(trainer, &has_run, err);
+    NM_THEN(status, nm_folder_lock_acquire(&trainer->lock, folder, err));
+    NM_THEN(status, nm_trainer_has_checkpoint(trainer, &has_run, err));
     for (size_t i = 0; status == NM_OK && i < sizeof files / sizeof *files; i++) {
         bool found;
         status = nm_file_find_in(folder, files[i], &found, err);
@@ -209,8 +207,7 @@ static nm_status open_log(nm_trainer *trainer, bool resumed, nm_error *err)
     if (status == NM_OK && !resumed)
         status = nm_run_config_write(trainer->config_text, trainer->folder, err);
     trainer->config_pending = changes != NULL;
-    if (status == NM_OK)
-        status = nm_log_open(trainer, err);
+    NM_THEN(status, nm_log_open(trainer, err));
     if (status == NM_OK && changes)
         return nm_log_resume(trainer, changes, err);
     json_decref(changes);

@@ -77,8 +77,7 @@ static nm_status loss_over(nm_trainer *trainer, const nm_batches *batches, bool 
     nm_status status = compute_losses(trainer, batches, batch_stats, losses, err);
     if (status == NM_OK && !batch_stats)
         status = share_losses(trainer->comm, losses, batches->n, err);
-    if (status == NM_OK)
-        status = nm_ranks_share_stop(trainer, err);
+    NM_THEN(status, nm_ranks_share_stop(trainer, err));
     double sums[2] = {0};
     int64_t n_targets = 0, ignored = 0;
     for (int64_t i = 0; i < batches->n; i++) {

@@ -114,8 +114,7 @@ static void add_column(bag *self, int32_t first, int32_t second)
     const gram *found = find_gram(self, first, second);
     if (!found || found->column < 0)
         return;
-    NM_GROW(self->columns, self->n_found, self->columns_capacity);
-    self->columns[self->n_found++] = found->column;
+    NM_APPEND(self->columns, self->n_found, self->columns_capacity, found->column);
 }
 
 /* Appends the current text as a row with distinct columns. */

@@ -66,8 +66,7 @@ static nm_status choose_order(const nm_task *task, nm_kneser_ney *model, nm_base
     for (int k = FIRST_ORDER; k <= LAST_ORDER; k++) {
         nm_task_score scores[NM_BASELINE_SPLITS] = {0};
         nm_status status = nm_kneser_ney_extend(model, err);
-        if (status == NM_OK)
-            status = score_all(task, model, scores, err);
+        NM_THEN(status, score_all(task, model, scores, err));
         bool better = k == FIRST_ORDER || scores[NM_SPLIT_VALID].value < result->scores[NM_SPLIT_VALID].value;
         if (status != NM_OK || !better) {
             release_scores(scores);

@@ -53,8 +53,8 @@ typedef struct stack_output {
 
 static void add_attribute(exporter *to, const char *stack, const char *name, int type, double value)
 {
-    NM_GROW(to->attributes, to->n_attributes, to->attribute_capacity);
-    to->attributes[to->n_attributes++] = (attribute){stack, name, type, value};
+    NM_APPEND(to->attributes, to->n_attributes, to->attribute_capacity,
+              (attribute){stack, name, type, value});
 }
 
 typedef struct linear { /* y = W x + b; weight [rows, cols], bias [rows], heap */
@@ -156,8 +156,7 @@ static nm_status check_norm(exporter *to, const nm_norm *norm, void *data)
     stream *residual = data;
     nm_norm_map map;
     nm_status status = nm_norm_map_make(&map, norm, to->backend, to->err);
-    if (status == NM_OK)
-        status = set_epsilon(to, &map, norm->site.name);
+    NM_THEN(status, set_epsilon(to, &map, norm->site.name));
     if (status == NM_OK && !residual->first)
         *residual = (stream){scale_of(&map), norm, map.kind};
     else if (status == NM_OK && (residual->kind != map.kind || residual->scale != scale_of(&map)))
@@ -322,8 +321,7 @@ static nm_status add_stack(exporter *to, const nm_stack *stack, const char *scop
     add_attribute(to, scope, "pre_norm", NM_CT2_INT8, stack->config.position == NM_PRE_NORM);
     add_attribute(to, scope, "activation", NM_CT2_INT8, code);
     nm_status status = add_layers(to, stack, scope, scale, &carried, memory);
-    if (status == NM_OK)
-        status = add_final_norm(to, stack, scope, scale, output);
+    NM_THEN(status, add_final_norm(to, stack, scope, scale, output));
     if (status == NM_OK && stack->config.position != NM_PRE_NORM)
         output->shift = carried;
     else
@@ -425,8 +423,7 @@ static nm_status add_seq2seq(exporter *to, nm_model *model, const uint8_t *allow
     add_attribute(to, "encoder", "scale_embeddings", NM_CT2_FLOAT32, root * encoder.scale);
     add_attribute(to, "decoder", "scale_embeddings", NM_CT2_FLOAT32, root * decoder.scale);
     nm_status status = add_stack(to, &s->encoder, "encoder", encoder.scale, NULL, &memory);
-    if (status == NM_OK)
-        status = add_stack(to, &s->decoder, "decoder", decoder.scale, &memory, &hidden);
+    NM_THEN(status, add_stack(to, &s->decoder, "decoder", decoder.scale, &memory, &hidden));
     if (status == NM_OK)
         add_projection(to,
                        &(output_projection){s->output_weight, s->output_bias, c->fixnorm, allowed,
@@ -621,13 +618,11 @@ static nm_status write_ctranslate2(const nm_loaded_model *loaded, const char *fo
     if (model->type == &nm_model_seq2seq) {
         const nm_translation_parts *parts = loaded->task.parts;
         status = add_seq2seq(&to, model, parts->allowed);
-        if (status == NM_OK)
-            status = write_translation(&to, parts, folder);
+        NM_THEN(status, write_translation(&to, parts, folder));
     } else if (model->type == &nm_model_lm) {
         add_attribute(&to, "decoder", "start_from_zero_embedding", NM_CT2_INT8, 0);
         status = add_lm(&to, model, ((const nm_lm_parts *)loaded->task.parts)->allowed);
-        if (status == NM_OK)
-            status = write_lm(&to, loaded, folder);
+        NM_THEN(status, write_lm(&to, loaded, folder));
     } else {
         status = nm_fail(err, NM_UNSUPPORTED, "a model of the task %s has no counterpart in CTranslate2",
                          loaded->task.type->name);

@@ -89,8 +89,7 @@ static nm_status parse_variable(cursor *self)
     self->at += bytes;
     if (nm_counter_add(&file->names, name, strlen(name), 1) != file->n)
         return damaged(self, "a name occurs twice");
-    NM_GROW(file->variables, file->n, file->capacity);
-    file->variables[file->n++] = variable;
+    NM_APPEND(file->variables, file->n, file->capacity, variable);
     return NM_OK;
 }
 
@@ -105,8 +104,7 @@ static nm_status parse_alias(cursor *self)
         return damaged(self, "an alias of a variable that does not exist");
     if (nm_counter_add(&file->names, name, strlen(name), 1) != file->n + file->n_aliases)
         return damaged(self, "a name occurs twice");
-    NM_GROW(file->aliased, file->n_aliases, file->alias_capacity);
-    file->aliased[file->n_aliases++] = found;
+    NM_APPEND(file->aliased, file->n_aliases, file->alias_capacity, found);
     return NM_OK;
 }
 

@@ -335,13 +335,10 @@ static nm_status read_vocab(nm_ct2_reader *from, int stack)
                        from->stacks[stack].table);
     char *path = vocab_path(from, stack);
     nm_status status = read_list(from, path, &symbols);
-    if (status == NM_OK)
-        status = nm_foreign_vocab_read(vocab, symbols, table->shape[0], path, from->err);
+    NM_THEN(status, nm_foreign_vocab_read(vocab, symbols, table->shape[0], path, from->err));
     json_decref(symbols);
-    if (status == NM_OK)
-        status = find_specials(from, stack, path);
-    if (status == NM_OK)
-        status = nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path);
+    NM_THEN(status, find_specials(from, stack, path));
+    NM_THEN(status, nm_import_vocab(&from->in, vocab, stack == NM_CT2_DECODER, path));
     free(path);
     return status;
 }

@@ -109,8 +109,7 @@ static nm_status read_fairseq(const char *path, const nm_convert_settings *setti
     nm_safetensors *file = NULL;
     nm_import in = {0};
     nm_status status = nm_safetensors_open(&file, tensors, err);
-    if (status == NM_OK)
-        status = read_model(&in, file, settings, path, output, err);
+    NM_THEN(status, read_model(&in, file, settings, path, output, err));
     nm_import_release(&in);
     nm_safetensors_close(file);
     free(tensors);

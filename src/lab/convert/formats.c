@@ -6,9 +6,8 @@
 #include "convert/convert.h"
 #include "convert/text_files.h"
 
-const nm_foreign_format *const nm_foreign_formats[] = {
-    &nm_format_ctranslate2, &nm_format_huggingface, &nm_format_fairseq, &nm_format_marian, NULL,
-};
+#define FORMAT(name) &nm_format_##name,
+const nm_foreign_format *const nm_foreign_formats[] = {NM_FOREIGN_FORMATS(FORMAT) NULL};
 
 static char *names_of_formats(void)
 {
@@ -43,8 +42,7 @@ static nm_status write_loaded(const nm_foreign_format *format, const nm_loaded_m
     NM_TRY(nm_folder_create(folder, err));
     NM_TRY(nm_folder_lock_acquire(&lock, folder, err));
     nm_status status = format->write(loaded, folder, err);
-    if (status == NM_OK)
-        status = nm_text_files_write(&loaded->task, folder, err);
+    NM_THEN(status, nm_text_files_write(&loaded->task, folder, err));
     nm_folder_lock_release(&lock);
     if (status != NM_OK && !exists)
         rmdir(folder); /* fails if a file has been written */

@@ -75,8 +75,7 @@ static nm_status load_llama(nm_hf_reader *from, const nm_llama_class *class, con
         nm_tensor_map_add(&map, lm->output_weight, "lm_head.weight")->vocab = NM_OF_TARGET_VOCAB;
     norm_reader norms = {&map, in->model, class->gemma ? -1 : 0};
     nm_status status = nm_llama_each_norm(in->model, map_norm, &norms, from->err);
-    if (status == NM_OK)
-        status = nm_import_load(in, &map, &source);
+    NM_THEN(status, nm_import_load(in, &map, &source));
     nm_tensor_map_release(&map);
     return status == NM_OK ? nm_import_finish(in, output) : status;
 }

@@ -234,8 +234,7 @@ nm_status nm_huggingface_read_tokenizer(const char *folder, int64_t size, nm_for
         free(path);
         path = nm_path_join(folder, "vocab.json");
     }
-    if (status == NM_OK)
-        status = nm_json_read(&file, path, err);
+    NM_THEN(status, nm_json_read(&file, path, err));
     if (status == NM_OK && has_json)
         status = read_tokenizer_json(file, size, vocab, codes, path, err);
     else if (status == NM_OK)

@@ -201,12 +201,10 @@ static nm_status write_seq2seq(const nm_loaded_model *loaded, const nm_huggingfa
     }
     if (class == MARIAN)
         add_marian_tensors(model, &list);
-    if (status == NM_OK)
-        status = nm_huggingface_write_tensors(&list, folder, err);
+    NM_THEN(status, nm_huggingface_write_tensors(&list, folder, err));
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
-    if (status == NM_OK)
-        status = write_seq2seq_config(loaded, class, activation, folder, err);
+    NM_THEN(status, write_seq2seq_config(loaded, class, activation, folder, err));
     return status == NM_OK ? nm_huggingface_write_tokenizer(&tokenizer, folder, err) : status;
 }
 
@@ -288,8 +286,7 @@ static nm_status write_gpt2(const nm_loaded_model *loaded, const nm_huggingface_
     if (fits)
         add_positions(model, &list);
     nm_status status = fits ? NM_OK : nm_huggingface_wide_gpt2(model, &ids, &list, &eps, err);
-    if (status == NM_OK)
-        status = nm_huggingface_write_tensors(&list, folder, err);
+    NM_THEN(status, nm_huggingface_write_tensors(&list, folder, err));
     nm_tensor_list_release(&list);
     nm_tensor_map_release(&map);
     NM_TRY(status);

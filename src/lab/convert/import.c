@@ -107,8 +107,7 @@ nm_status nm_import_vocab(nm_import *import, const nm_foreign_vocab *vocab, bool
         }
     nm_vocab *parsed = NULL;
     nm_vocab_order order = fairseq ? NM_VOCAB_FAIRSEQ : NM_VOCAB_TEARS;
-    if (status == NM_OK)
-        status = nm_vocab_parse(text.data, text.bytes, path, order, &parsed, import->err);
+    NM_THEN(status, nm_vocab_parse(text.data, text.bytes, path, order, &parsed, import->err));
     if (is_translation(import)) {
         nm_translation_parts *parts = import->task.parts;
         parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE] = text.data;
@@ -156,8 +155,7 @@ nm_status nm_import_dictionary(nm_import *import, const char *folder, const char
     char **text = &parts->texts[target ? NM_TEXT_TARGET : NM_TEXT_SOURCE], *path = nm_path_join(folder, name);
     nm_vocab **vocab = target ? &parts->target_vocab : &parts->source_vocab;
     nm_status status = nm_model_text_read(path, text, import->err);
-    if (status == NM_OK)
-        status = nm_vocab_parse(*text, strlen(*text), path, NM_VOCAB_FAIRSEQ, vocab, import->err);
+    NM_THEN(status, nm_vocab_parse(*text, strlen(*text), path, NM_VOCAB_FAIRSEQ, vocab, import->err));
     for (int32_t id = 0; status == NM_OK && id < nm_vocab_size(*vocab); id++) {
         if (!id)
             import->ids[target] = nm_allocate((size_t)nm_vocab_size(*vocab) * sizeof **import->ids);

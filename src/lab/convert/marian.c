@@ -196,8 +196,7 @@ static nm_status read_vocab(reader *from, int side, const char *path)
     int64_t n = json_integer_value(json_array_get(sizes, (size_t)side));
     nm_status status = is_sentencepiece(path) ? read_pieces(from, side, path, &symbols)
                                               : nm_yaml_read(&symbols, path, from->err);
-    if (status == NM_OK)
-        status = nm_foreign_vocab_read(vocab, symbols, n, path, from->err);
+    NM_THEN(status, nm_foreign_vocab_read(vocab, symbols, n, path, from->err));
     json_decref(symbols);
     NM_TRY(status);
     vocab->eos = nm_foreign_vocab_find(vocab, "</s>");
@@ -217,8 +216,7 @@ static nm_status read_vocabs(reader *from, const char *vocabs)
     char *copy = nm_duplicate(vocabs), *target = strchr(copy, ',');
     *target++ = 0;
     nm_status status = read_vocab(from, 0, copy);
-    if (status == NM_OK)
-        status = read_vocab(from, 1, target);
+    NM_THEN(status, read_vocab(from, 1, target));
     if (status == NM_OK && is_sentencepiece(copy) != is_sentencepiece(target))
         status = nm_fail(from->err, NM_UNSUPPORTED,
                          "%s: one side has a SentencePiece model and the other none", vocabs);

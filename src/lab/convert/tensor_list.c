@@ -19,15 +19,14 @@ const char *nm_tensor_list_add(nm_tensor_list *list, const double *values, int64
                               .data = nm_allocate(n * sizeof *tensor.data)};
     for (size_t i = 0; i < n; i++)
         tensor.data[i] = (float)values[i];
-    NM_GROW(list->items, list->n, list->capacity);
-    list->items[list->n++] = tensor;
+    NM_APPEND(list->items, list->n, list->capacity, tensor);
     return tensor.name;
 }
 
 void nm_tensor_list_alias(nm_tensor_list *list, const char *name, const char *of)
 {
-    NM_GROW(list->items, list->n, list->capacity);
-    list->items[list->n++] = (nm_named_tensor){.name = nm_duplicate(name), .alias = of};
+    NM_APPEND(list->items, list->n, list->capacity,
+              (nm_named_tensor){.name = nm_duplicate(name), .alias = of});
 }
 
 void nm_tensor_list_release(nm_tensor_list *list)

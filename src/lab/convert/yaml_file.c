@@ -13,8 +13,7 @@ nm_status nm_yaml_read(json_t **value, const char *path, nm_error *err)
     size_t bytes = 0;
     *value = NULL;
     nm_status status = nm_file_read_text(path, &text, &bytes, err);
-    if (status == NM_OK)
-        status = nm_yaml_parse(value, text, bytes, path, err);
+    NM_THEN(status, nm_yaml_parse(value, text, bytes, path, err));
     free(text);
     return status;
 }

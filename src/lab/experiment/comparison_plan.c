@@ -196,8 +196,7 @@ static nm_status measure(nm_experiment *c, nm_stop *stop, measured *points, nm_e
         c->config = config;
     }
     for (size_t i = 0; i < n; i++) {
-        if (status == NM_OK)
-            status = find_seconds(c, trials[i], &points[trials[i]->variant], err);
+        NM_THEN(status, find_seconds(c, trials[i], &points[trials[i]->variant], err));
         free(trials[i]);
         free(folders[i]);
     }

@@ -43,10 +43,8 @@ static nm_status parse_variants(nm_experiment *c, nm_error *err)
     else if (!norms) /* FixNorm exists for translation models only */
         norms = nm_options_row(options, "model.fixnorm") ? "layer,scale+fix,batch,power,rbn"
                                                          : "layer,scale,batch,power,rbn";
-    if (status == NM_OK)
-        status = nm_variants_parse(&c->variants, norms, err);
-    if (status == NM_OK)
-        status = nm_variants_check_names(&c->variants, options, err);
+    NM_THEN(status, nm_variants_parse(&c->variants, norms, err));
+    NM_THEN(status, nm_variants_check_names(&c->variants, options, err));
     if (status == NM_OK)
         set_fixnorm(&c->variants, options);
     nm_options_free(options);
@@ -70,10 +68,8 @@ static nm_status expand_grid(nm_experiment *c, nm_error *err)
         if (status != NM_OK)
             nm_error_prefix(err, "%.100s", c->variants.list[n].name);
     }
-    if (status == NM_OK)
-        status = nm_variants_exclude(&c->variants, &c->queue.settings, options, err);
-    if (status == NM_OK)
-        status = nm_grid_expand(&grid, &c->variants, options, &c->points, err);
+    NM_THEN(status, nm_variants_exclude(&c->variants, &c->queue.settings, options, err));
+    NM_THEN(status, nm_grid_expand(&grid, &c->variants, options, &c->points, err));
     for (size_t i = 0; i < n; i++)
         nm_options_free(options[i]);
     free(options);
@@ -165,11 +161,9 @@ static nm_status check_options(const nm_experiment *c, const nm_variant *point, 
 {
     nm_probe *probe = NULL;
     nm_status status = nm_train_options_check(c->queue.task, options, err);
-    if (status == NM_OK)
-        status = nm_probe_create(&probe, options, err);
+    NM_THEN(status, nm_probe_create(&probe, options, err));
     nm_probe_free(probe);
-    if (status == NM_OK)
-        status = check_average(c, options, err);
+    NM_THEN(status, check_average(c, options, err));
     return status == NM_OK ? NM_OK : nm_error_prefix(err, "%.100s", point->name);
 }
 
@@ -188,13 +182,10 @@ static nm_status check_points(const nm_experiment *c, nm_error *err)
             break;
         texts[i] = nm_configuration_text(options, like);
         status = check_distinct(c, texts, i, err);
-        if (status == NM_OK)
-            status = check_options(c, point, options, err);
+        NM_THEN(status, check_options(c, point, options, err));
         nm_options_free(options);
     }
-    for (size_t i = 0; i < c->points.n; i++)
-        free(texts[i]);
-    free(texts);
+    nm_free_list(texts, c->points.n);
     nm_options_free(like);
     return status;
 }
@@ -238,11 +229,9 @@ nm_status nm_experiment_load(nm_experiment *c, nm_error *err)
         if (status == NM_OK)
             status =
                 nm_run_key(job->key, c->queue.task, options, &c->config.measurement, &section, &data, err);
-        if (status == NM_OK)
-            status = nm_run_check_initial_model(options, job->folder, err);
+        NM_THEN(status, nm_run_check_initial_model(options, job->folder, err));
         nm_options_free(options);
-        if (status == NM_OK)
-            status = nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement, err);
+        NM_THEN(status, nm_run_result_load(&job->result, job->folder, job->key, &c->config.measurement, err));
         job->state = job->result.measured ? NM_RUN_FINISHED : NM_RUN_WAITING;
     }
     free(section);
@@ -460,11 +449,9 @@ nm_status nm_experiment_score_run(nm_experiment *c, nm_run_job *job, nm_error *e
     nm_status status = nm_check_stop(c->queue.stop, err);
     if (c->queue.on_tick)
         c->queue.on_tick(c->queue.user, &c->queue);
-    if (status == NM_OK)
-        status = nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err);
-    if (status == NM_OK)
-        status = nm_run_result_measure(&job->result, job->folder, c->queue.task, options,
-                                       &c->config.measurement, c->queue.stop, err);
+    NM_THEN(status, nm_run_queue_options(&c->queue, job->variant, job->result.seed, &options, err));
+    NM_THEN(status, nm_run_result_measure(&job->result, job->folder, c->queue.task, options,
+                                          &c->config.measurement, c->queue.stop, err));
     if (status == NM_INTERRUPTED)
         return nm_fail(err, NM_INTERRUPTED, "interrupted; the same command continues the runs");
     NM_TRY(status);

@@ -119,8 +119,7 @@ nm_status nm_experiment_open(nm_experiment *c, nm_error *err)
         free(text);
     }
     free(path);
-    if (status == NM_OK)
-        status = nm_experiment_add_runs(c, err);
+    NM_THEN(status, nm_experiment_add_runs(c, err));
     for (size_t i = 0; i < c->queue.n && status == NM_OK; i++) {
         nm_run_job *job = &c->queue.jobs[i];
         nm_error missing;

@@ -49,9 +49,7 @@ static nm_status check_factors(const nm_grid *grid, nm_error *err)
 
 static void release_axis(nm_grid_axis *axis)
 {
-    for (size_t i = 0; i < axis->n; i++)
-        free(axis->values[i]);
-    free(axis->values);
+    nm_free_list(axis->values, axis->n);
     free(axis->key);
 }
 
@@ -187,9 +185,7 @@ static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, cons
         effect.deviation = nm_summary_of(scores, n).deviation;
     }
     effect.seeds = (int64_t)n;
-    for (size_t s = 0; s < n; s++)
-        free(resamples[s]);
-    free(resamples);
+    nm_free_list(resamples, n);
     free(scores);
     effect.term = c->interaction ? nm_format("%s x %s", f->factors.list[c->factors[0]].key,
                                              f->factors.list[c->factors[1]].key)
@@ -201,8 +197,7 @@ static nm_factor_effect effect_of(const nm_factorial *f, const contrast *c, cons
 static void add_effect(nm_factorial *f, const contrast *c, const nm_run_result *const *runs, size_t n_seeds,
                        double margin, size_t *capacity)
 {
-    NM_GROW(f->effects, f->n_effects, *capacity);
-    f->effects[f->n_effects++] = effect_of(f, c, runs, n_seeds, margin);
+    NM_APPEND(f->effects, f->n_effects, *capacity, effect_of(f, c, runs, n_seeds, margin));
 }
 
 void nm_factorial_compute(nm_factorial *f, const nm_run_result *const *runs, size_t n_seeds, double margin)

@@ -141,14 +141,11 @@ nm_status nm_run_queue_options(const nm_run_queue *queue, const nm_variant *vari
     for (size_t i = 0; i < all.n && status == NM_OK; i++)
         status = nm_options_set(options, all.list[i].key, all.list[i].value, NM_ORIGIN_COMMAND, err);
     nm_settings_release(&all);
-    if (status == NM_OK)
-        status = nm_options_read_profile(options, queue->recipe, queue->profile, err);
+    NM_THEN(status, nm_options_read_profile(options, queue->recipe, queue->profile, err));
     const nm_recipe_source recipe = {.name = queue->recipe};
-    if (status == NM_OK)
-        status = nm_recipe_apply_sizes(options, queue->task, &recipe, nm_options_find(options, "data"), &size,
-                                       err);
-    if (status == NM_OK)
-        status = nm_tune_apply(options, queue->task, &recipe, &message, err);
+    NM_THEN(status, nm_recipe_apply_sizes(options, queue->task, &recipe, nm_options_find(options, "data"),
+                                          &size, err));
+    NM_THEN(status, nm_tune_apply(options, queue->task, &recipe, &message, err));
     free(message);
     if (status != NM_OK) {
         nm_options_free(options);
@@ -172,8 +169,7 @@ char **nm_run_queue_arguments(const nm_run_queue *queue, const nm_run_job *job)
     char **list = NULL, *launch = nm_duplicate(queue->launch ? queue->launch : ""), *rest = launch, *word;
     size_t n = 0, capacity = 0;
     while ((word = strtok_r(rest, " ", &rest)) != NULL) {
-        NM_GROW(list, n, capacity);
-        list[n++] = nm_duplicate(word);
+        NM_APPEND(list, n, capacity, nm_duplicate(word));
     }
     free(launch);
     NM_RESERVE(list, n + all.n + 4, capacity);

@@ -101,8 +101,7 @@ nm_status nm_run_planned_updates(const nm_task_type *type, const nm_options *opt
         return NM_OK;
     nm_task task = task_of(type, options);
     nm_status status = type->open(&task, err);
-    if (status == NM_OK)
-        status = nm_schedule_planned_updates(&task, updates, err);
+    NM_THEN(status, nm_schedule_planned_updates(&task, updates, err));
     type->close(&task);
     return status;
 }
@@ -112,8 +111,7 @@ static nm_status hash_data(const nm_task_type *type, const nm_options *options, 
     nm_task task = task_of(type, options);
     nm_status status = type->open(&task, err);
     *hash = XXH3_64bits_withSeed(&task.valid_fingerprint, sizeof task.valid_fingerprint, task.fingerprint);
-    if (status == NM_OK)
-        status = hash_test_set(&task, hash, err);
+    NM_THEN(status, hash_test_set(&task, hash, err));
     type->close(&task);
     return status;
 }
@@ -262,8 +260,7 @@ typedef struct numbers {
 
 static void add_number(numbers *all, double value)
 {
-    NM_GROW(all->list, all->n, all->capacity);
-    all->list[all->n++] = value;
+    NM_APPEND(all->list, all->n, all->capacity, value);
 }
 
 /* Seconds per update between lines without a validation, and with one. */
@@ -395,8 +392,7 @@ nm_status nm_run_result_measure(nm_run_result *result, const char *folder, const
         status = measure(result, &run.task, run.model, measurement->tid_batches, err);
         nm_loaded_model_close(&run);
     }
-    if (status == NM_OK)
-        status = hash_model(path, model, &result->weights, err);
+    NM_THEN(status, hash_model(path, model, &result->weights, err));
     nm_backend_free(backend);
     free(path);
     result->measured = status == NM_OK;
@@ -525,8 +521,7 @@ nm_status nm_run_result_load(nm_run_result *result, const char *folder, const ch
                                   *scored = scored_model(folder, measurement);
     nm_status status = nm_file_read_optional(path, &text, err);
     json_t *o = text ? json_loads(text, 0, NULL) : NULL;
-    if (status == NM_OK)
-        status = hash_model(scored, model, &result->weights, err);
+    NM_THEN(status, hash_model(scored, model, &result->weights, err));
     result->measured =
         status == NM_OK && has_text(o, "key", key) && has_text(o, "model", model) && read_measured(result, o);
     free(text);

@@ -336,8 +336,7 @@ static nm_status submit_array(slurm *self, nm_run_job *const *jobs, size_t n, nm
          *runs = nm_format("%s/%ld.runs", self->folder, number);
     nm_buffer output = {0};
     nm_status status = write_script(self, script, jobs, n, err);
-    if (status == NM_OK)
-        status = write_runs(runs, jobs, n, err);
+    NM_THEN(status, write_runs(runs, jobs, n, err));
     for (size_t i = 0; i < n && status == NM_OK; i++) { /* exit codes from an earlier array */
         char *path = exit_path(jobs[i]);
         if (unlink(path) && errno != ENOENT)

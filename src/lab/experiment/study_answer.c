@@ -78,9 +78,7 @@ static nm_seed_difference paired(nm_trial *const *a, nm_trial *const *b, size_t 
     const nm_seed_scores group = {n, n_draws, scores, (const double *const *)resamples};
     nm_seed_difference d = nm_seed_mean_test(&group, 0.05);
     *deviation = nm_summary_of(scores, n).deviation;
-    for (size_t r = 0; r < n; r++)
-        free(resamples[r]);
-    free(resamples);
+    nm_free_list(resamples, n);
     free(scores);
     return d;
 }

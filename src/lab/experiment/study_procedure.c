@@ -23,9 +23,7 @@ nm_status nm_study_procedure_open(nm_study_procedure *s, nm_error *err)
 
 void nm_study_procedure_release(nm_study_procedure *s)
 {
-    for (size_t i = 0; i < s->n_runs; i++)
-        free(s->runs[i]);
-    free(s->runs);
+    nm_free_list(s->runs, s->n_runs);
     free(s->states);
     free(s->variants);
     free(s->paragraph);
@@ -72,8 +70,7 @@ static nm_trial *add_run(nm_study_procedure *s, const char *phase, size_t v, dou
     run->row.folder = keep(s, folder);
     if (s->states[v].per_update > 0)
         run->row.seconds = seconds_of(s, v, (double)updates, *phase == 'c');
-    NM_GROW(s->runs, s->n_runs, s->runs_capacity);
-    s->runs[s->n_runs++] = run;
+    NM_APPEND(s->runs, s->n_runs, s->runs_capacity, run);
     return run;
 }
 
@@ -575,11 +572,8 @@ nm_status nm_study_procedure_run(nm_study_procedure *s, nm_error *err)
         values[v] = nm_allocate((MAX_SELECT_SEEDS + 2) * sizeof *values[v]);
     nm_status status = race(s, values, remains, &seeds, err);
     update_speed(s);
-    if (status == NM_OK)
-        status = choose_finalists(s, values, seeds, err);
-    for (size_t v = 0; v < s->config.n; v++)
-        free(values[v]);
-    free(values);
+    NM_THEN(status, choose_finalists(s, values, seeds, err));
+    nm_free_list(values, s->config.n);
     free(remains);
     NM_TRY(status);
     NM_TRY(confirm(s, err));

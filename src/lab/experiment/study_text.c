@@ -211,8 +211,7 @@ nm_status nm_study_write_files(nm_study_procedure *s, nm_error *err)
     if (run) {
         char *folder = nm_path_join(s->config.folder, run->row.folder);
         nm_status status = write_recipe(s, folder, err);
-        if (status == NM_OK)
-            status = link_model(s, run->row.folder, err);
+        NM_THEN(status, link_model(s, run->row.folder, err));
         json_t *kept = json_string(folder);
         json_array_append_new(s->texts, kept);
         s->answer.model = json_string_value(kept);

@@ -81,8 +81,7 @@ static void keep_draws(nm_study_trainer *t, nm_trial *trial, const nm_run_result
     double *draws = nm_allocate((n + 1) * sizeof *draws);
     for (size_t k = 0; k < n; k++)
         draws[k] = value_of(t, result->draws[k]);
-    NM_GROW(t->draws, t->n_draws, t->draws_capacity);
-    t->draws[t->n_draws++] = draws;
+    NM_APPEND(t->draws, t->n_draws, t->draws_capacity, draws);
     trial->draws = draws;
     trial->n_draws = n;
 }
@@ -258,8 +257,7 @@ static nm_status train(void *user, nm_trial *const *trials, size_t n, double sec
     queue->on_scored = on_scored;
     queue->on_tick = on_tick;
     nm_status status = add_jobs(t, err);
-    if (status == NM_OK)
-        status = train_jobs(t, err);
+    NM_THEN(status, train_jobs(t, err));
     if (t->status != NM_OK) {
         *err = t->err;
         status = t->status;
@@ -332,7 +330,5 @@ nm_study_runner nm_study_trainer_runner(nm_study_trainer *t)
 
 void nm_study_trainer_release(nm_study_trainer *t)
 {
-    for (size_t i = 0; i < t->n_draws; i++)
-        free(t->draws[i]);
-    free(t->draws);
+    nm_free_list(t->draws, t->n_draws);
 }

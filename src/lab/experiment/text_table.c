@@ -7,15 +7,12 @@
 
 void nm_text_table_add(nm_text_table *table, char *cell)
 {
-    NM_GROW(table->cells, table->n, table->capacity);
-    table->cells[table->n++] = cell;
+    NM_APPEND(table->cells, table->n, table->capacity, cell);
 }
 
 void nm_text_table_release(nm_text_table *table)
 {
-    for (size_t i = 0; i < table->n; i++)
-        free(table->cells[i]);
-    free(table->cells);
+    nm_free_list(table->cells, table->n);
     *table = (nm_text_table){0};
 }
 

@@ -12,8 +12,8 @@ enum { MAX_POINTS = 10000 };
 
 void nm_settings_add(nm_settings *settings, const char *key, const char *value)
 {
-    NM_GROW(settings->list, settings->n, settings->capacity);
-    settings->list[settings->n++] = (nm_setting){nm_duplicate(key), nm_duplicate(value)};
+    NM_APPEND(settings->list, settings->n, settings->capacity,
+              (nm_setting){nm_duplicate(key), nm_duplicate(value)});
 }
 
 void nm_settings_add_all(nm_settings *settings, const nm_settings *more)
@@ -70,8 +70,7 @@ nm_status nm_norm_option_replace(nm_options *options, const nm_options *recipe, 
         return NM_OK;
     char *norm = nm_options_get(options, "model.norm"), *own = nm_options_get(recipe, "model.norm");
     nm_status status = nm_options_set(options, "model.encoder_norm", norm, NM_ORIGIN_COMMAND, err);
-    if (status == NM_OK)
-        status = nm_options_set(options, "model.norm", own, NM_ORIGIN_COMMAND, err);
+    NM_THEN(status, nm_options_set(options, "model.norm", own, NM_ORIGIN_COMMAND, err));
     *message =
         nm_format("this recipe varies model.encoder_norm: --model.norm %s replaces that one, model.norm "
                   "stays %s; for the decoder set model.decoder_norm",
@@ -261,8 +260,7 @@ static nm_status parse_axis(nm_grid *grid, char *text, nm_error *err)
     for (char *value; (value = next_item(&values, ',')) != NULL;) {
         if (!*value)
             return nm_fail(err, NM_USAGE, "compare.grid: %.100s has an empty value", axis->key);
-        NM_GROW(axis->values, axis->n, axis->capacity);
-        axis->values[axis->n++] = nm_duplicate(without_braces(value));
+        NM_APPEND(axis->values, axis->n, axis->capacity, nm_duplicate(without_braces(value)));
     }
     return NM_OK;
 }
@@ -442,9 +440,7 @@ void nm_variants_release(nm_variants *variants)
 void nm_grid_release(nm_grid *grid)
 {
     for (size_t a = 0; a < grid->n; a++) {
-        for (size_t i = 0; i < grid->list[a].n; i++)
-            free(grid->list[a].values[i]);
-        free(grid->list[a].values);
+        nm_free_list(grid->list[a].values, grid->list[a].n);
         free(grid->list[a].key);
     }
     free(grid->list);

@@ -69,8 +69,7 @@ size_t nm_grid_index(const double *values, size_t n, double value)
 void nm_curve_add_runs(nm_curve *curve, const nm_run_set *runs)
 {
     for (size_t i = 0; i < runs->n; i++) {
-        NM_GROW(curve->runs.list, curve->runs.n, curve->runs.capacity);
-        curve->runs.list[curve->runs.n++] = runs->list[i];
+        NM_APPEND(curve->runs.list, curve->runs.n, curve->runs.capacity, runs->list[i]);
     }
 }
 
@@ -83,14 +82,12 @@ static void set_group(nm_curve *curve, const nm_score_group *group, const nm_run
 
 static void add_tick(nm_drawing *drawing, const char *text)
 {
-    NM_GROW(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity);
-    drawing->ticks[drawing->n_ticks++] = nm_duplicate(text);
+    NM_APPEND(drawing->ticks, drawing->n_ticks, drawing->ticks_capacity, nm_duplicate(text));
 }
 
 static void add_row(nm_drawing *drawing, const char *text)
 {
-    NM_GROW(drawing->rows, drawing->n_rows, drawing->rows_capacity);
-    drawing->rows[drawing->n_rows++] = nm_duplicate(text);
+    NM_APPEND(drawing->rows, drawing->n_rows, drawing->rows_capacity, nm_duplicate(text));
 }
 
 void nm_drawing_add_value(nm_drawing *drawing, double value)
@@ -102,8 +99,7 @@ void nm_drawing_add_value(nm_drawing *drawing, double value)
 
 static void add_text(nm_drawing *drawing, double x, double y, char *text)
 {
-    NM_GROW(drawing->labels, drawing->n_labels, drawing->labels_capacity);
-    drawing->labels[drawing->n_labels++] = (nm_label){x, y, text};
+    NM_APPEND(drawing->labels, drawing->n_labels, drawing->labels_capacity, (nm_label){x, y, text});
 }
 
 static bool is_better(const nm_grid_scores *s, size_t a, size_t b)
@@ -496,9 +492,7 @@ void nm_collect_parallel(const nm_report *report, const nm_figure *figure, nm_dr
         drawing->title = nm_format("%s by %zu settings", s.tested ? "Test #" : "Best validation @", p.n);
         drawing->note = make_note(&s, include, false, "The best point of each group is drawn bold. ");
     }
-    for (size_t a = 0; a < p.n; a++)
-        free(p.values[a]);
-    free(p.values);
+    nm_free_list(p.values, p.n);
     free(p.n_values);
     free(p.axes);
     free(order);

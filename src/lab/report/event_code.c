@@ -67,8 +67,7 @@ static Norma__Value *add_value(values *v, char *tag)
     Norma__Value *value = nm_allocate(sizeof *value);
     norma__value__init(value);
     value->tag = tag;
-    NM_GROW(v->list, v->n, v->capacity);
-    v->list[v->n++] = value;
+    NM_APPEND(v->list, v->n, v->capacity, value);
     return value;
 }
 

@@ -388,8 +388,7 @@ nm_run_set nm_report_seeds(const nm_report *report, size_t r)
             continue;
         if (i < r)
             break;
-        NM_GROW(set.list, set.n, set.capacity);
-        set.list[set.n++] = i;
+        NM_APPEND(set.list, set.n, set.capacity, i);
     }
     return set;
 }

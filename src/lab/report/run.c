@@ -65,9 +65,8 @@ static void add_number(const log_line *at, double value)
 static void add_text(const log_line *at, const char *value)
 {
     nm_report_run *run = at->run;
-    NM_GROW(run->texts, run->n_texts, run->texts_capacity);
-    run->texts[run->n_texts++] =
-        (nm_text){nm_duplicate(at->tag), nm_duplicate(value), at->update, at->seconds};
+    NM_APPEND(run->texts, run->n_texts, run->texts_capacity,
+              (nm_text){nm_duplicate(at->tag), nm_duplicate(value), at->update, at->seconds});
 }
 
 static void add_vector(const log_line *at, const json_t *array)
@@ -290,9 +289,8 @@ static nm_status read_settings(nm_report_run *run, nm_error *err)
             *equals = 0;
             line = nm_trim(line);
             value = nm_trim(value);
-            NM_GROW(run->settings, run->n_settings, run->settings_capacity);
-            run->settings[run->n_settings++] =
-                (nm_text){.key = nm_format("%s.%s", section, line), .value = nm_duplicate(value)};
+            NM_APPEND(run->settings, run->n_settings, run->settings_capacity,
+                      (nm_text){.key = nm_format("%s.%s", section, line), .value = nm_duplicate(value)});
         }
     }
     free(text);

@@ -8,8 +8,7 @@
 
 static void add_run(nm_run_set *set, size_t run)
 {
-    NM_GROW(set->list, set->n, set->capacity);
-    set->list[set->n++] = run;
+    NM_APPEND(set->list, set->n, set->capacity, run);
 }
 
 bool nm_setting_is_ignored(const char *key)
@@ -98,8 +97,7 @@ static void add_column(columns *all, const nm_report_run *runs, size_t n, const 
         differs |= !same_text(c.texts[r], c.texts[0]);
     }
     if (differs) {
-        NM_GROW(all->list, all->n, all->capacity);
-        all->list[all->n++] = c;
+        NM_APPEND(all->list, all->n, all->capacity, c);
     } else {
         free(c.texts);
         free(c.numbers);

@@ -333,9 +333,7 @@ static void write_setting(const nm_report *report, const char *key, FILE *out)
     for (size_t i = 0; i < report->n; i++)
         values[i] = nm_duplicate(nm_report_run_setting(&report->runs[i], key));
     write_values(report, key, values, false, out);
-    for (size_t i = 0; i < report->n; i++)
-        free(values[i]);
-    free(values);
+    nm_free_list(values, report->n);
 }
 
 static bool differs(const nm_report *report, const char *key)

@@ -40,8 +40,7 @@ nm_status nm_links_parse(nm_link_list *list, const char *line, size_t bytes, siz
                 "%s: link %.*s: the source has %zu words and the target %zu (prepare.alignment_words: "
                 "words of the raw lines or tokens, from 0)",
                 where, (int)length, line + begin, n_source, n_target);
-        NM_GROW(list->data, list->n, list->capacity);
-        list->data[list->n++] = link;
+        NM_APPEND(list->data, list->n, list->capacity, link);
     }
     return NM_OK;
 }
@@ -87,8 +86,7 @@ nm_status nm_alignments_open(nm_corpus *corpus, const char *folder, const nm_cor
                          "%s has no word alignments, which model.alignment_head needs: norma prepare "
                          "--alignments FILE adds them",
                          folder);
-    if (status == NM_OK)
-        status = nm_corpus_open(corpus, prefix, INT32_MAX, err);
+    NM_THEN(status, nm_corpus_open(corpus, prefix, INT32_MAX, err));
     bool fits = status == NM_OK && corpus->n == sides[0].n;
     for (int64_t i = 0; fits && i < corpus->n; i++)
         fits = links_fit(corpus, sides, i);

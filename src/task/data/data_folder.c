@@ -67,8 +67,7 @@ nm_status nm_prepare_check_folder(const char *folder, int sides, nm_error *err)
     nm_status status = nm_file_find(settings, &found, err);
     if (status == NM_OK && !found)
         status = no_data_folder(folder, settings, sides, err);
-    if (status == NM_OK)
-        status = check_sides(folder, sides, err);
+    NM_THEN(status, check_sides(folder, sides, err));
     free(settings);
     return status;
 }

@@ -55,13 +55,6 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static void free_entries(struct dirent **entries, int n)
-{
-    for (int i = 0; i < n; i++)
-        free(entries[i]);
-    free(entries);
-}
-
 /* NM_IO if that cannot be determined. A path that does not exist is no folder. */
 static nm_status find_folder(const char *path, bool *is_folder, nm_error *err)
 {
@@ -121,7 +114,7 @@ static nm_status read_class(nm_image_set *set, const nm_image_source *source, co
         taken += set->n > before;
         free(path);
     }
-    free_entries(entries, n);
+    nm_free_list(entries, (size_t)n);
     return status;
 }
 
@@ -143,7 +136,7 @@ static nm_status read_classes(nm_image_set *set, const nm_image_source *source, 
             status = read_class(set, source, folder, label, err);
         free(folder);
     }
-    free_entries(entries, n);
+    nm_free_list(entries, (size_t)n);
     return status;
 }
 
@@ -263,8 +256,7 @@ static nm_status read_cifar(nm_image_set *set, const nm_image_source *source, nm
     if (status == NM_OK && source->training)
         add_names(names, classes);
     record_reader reader = {.set = set, .source = source, .classes = classes, .names = names};
-    if (status == NM_OK)
-        status = read_record_files(&reader, err);
+    NM_THEN(status, read_record_files(&reader, err));
     free(names);
     free(folder);
     return status;

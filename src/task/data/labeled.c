@@ -433,8 +433,7 @@ static nm_status read_fields(nm_labeled *texts, const json_t *object, nm_error *
     if (config->with_label) {
         nm_buffer_clear(&label);
         status = append_field(texts, object, label_name, &label, err);
-        if (status == NM_OK)
-            status = set_label(texts, label.data, label.bytes, err);
+        NM_THEN(status, set_label(texts, label.data, label.bytes, err));
         nm_buffer_release(&label);
     }
     char *copy = nm_duplicate(field_name(config->text, "2", "text")), *rest = copy;

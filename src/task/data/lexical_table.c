@@ -202,8 +202,8 @@ static void collect(const model *m, nm_lexical_table *table)
             if (d->cells[i].target == NO_TARGET ||
                 !((double)d->cells[i].probability >= config->min_probability))
                 continue;
-            NM_GROW(table->entries, n, capacity);
-            table->entries[n++] = (nm_lexical_entry){d->cells[i].target, d->cells[i].probability};
+            NM_APPEND(table->entries, n, capacity,
+                      (nm_lexical_entry){d->cells[i].target, d->cells[i].probability});
         }
         if (n > begin)
             qsort(table->entries + begin, n - begin, sizeof *table->entries, more_probable);

@@ -198,8 +198,7 @@ static nm_status open_text(nm_pair_input *self, int side, nm_error *err)
         return nm_fail(err, NM_USAGE, "%s: one file has one encoding, not %s", path, all);
     char *encoding = comma && side ? nm_duplicate(comma + 1) : nm_format("%.*s", (int)strcspn(all, ","), all);
     nm_status status = nm_text_open(&self->streams[side], path, encoding, err);
-    if (status == NM_OK)
-        status = nm_text_refuse_utf16(self->streams[side], path, encoding, err);
+    NM_THEN(status, nm_text_refuse_utf16(self->streams[side], path, encoding, err));
     if (status == NM_OK && self->config->own_encoding)
         status = nm_text_refuse_utf8(path, encoding, self->config->own_encoding, err);
     free(encoding);

@@ -195,8 +195,7 @@ static nm_status write_options(nm_prepare *self, nm_error *err)
     nm_text_stream_close(stream);
     nm_checksums_add(&self->checksums, "data.ini", settings, bytes);
     nm_status status = write_file(self, NM_CHECKSUMS_NAME, self->checksums.data, self->checksums.bytes, err);
-    if (status == NM_OK)
-        status = write_file(self, "data.ini", settings, bytes, err);
+    NM_THEN(status, write_file(self, "data.ini", settings, bytes, err));
     free(settings);
     return status;
 }
@@ -365,14 +364,10 @@ nm_status nm_prepare_run(const nm_options *options, const nm_prepare_existing *l
     bool existed = true;
     nm_folder_lock lock = {0};
     nm_status status = get_user_symbols(&self, err);
-    if (status == NM_OK)
-        status = nm_file_find(config->output, &existed, err);
-    if (status == NM_OK)
-        status = nm_folder_create(config->output, err);
-    if (status == NM_OK)
-        status = nm_folder_lock_acquire(&lock, config->output, err);
-    if (status == NM_OK)
-        status = run_steps(&self, err);
+    NM_THEN(status, nm_file_find(config->output, &existed, err));
+    NM_THEN(status, nm_folder_create(config->output, err));
+    NM_THEN(status, nm_folder_lock_acquire(&lock, config->output, err));
+    NM_THEN(status, run_steps(&self, err));
     release(&self);
     nm_folder_lock_release(&lock);
     if (status != NM_OK && !existed)

@@ -28,8 +28,7 @@ void nm_prepare_link_words(const nm_link_list *raw, const nm_prepare_side_words 
                                t < sides[PREPARE_TARGET].n;
                  t++)
                 if (sides[PREPARE_TARGET].owners[t] == (int32_t)raw->data[i].target) {
-                    NM_GROW(out->data, out->n, out->capacity);
-                    out->data[out->n++] = (nm_link){(uint32_t)s, (uint32_t)t};
+                    NM_APPEND(out->data, out->n, out->capacity, (nm_link){(uint32_t)s, (uint32_t)t});
                 }
 }
 
@@ -87,8 +86,7 @@ static nm_status read_links(FILE *stream, const char *path, const side_reader si
         NM_ASSERT(word.source < source->n && word.target < target->n);
         for (uint32_t s = source->begins[word.source]; s < source->begins[word.source + 1]; s++)
             for (uint32_t t = target->begins[word.target]; t < target->begins[word.target + 1]; t++) {
-                NM_GROW(list->data, list->n, list->capacity);
-                list->data[list->n++] = (nm_link){s, t};
+                NM_APPEND(list->data, list->n, list->capacity, (nm_link){s, t});
             }
     }
     nm_links_sort(list);
@@ -130,14 +128,11 @@ nm_status nm_prepare_alignments(nm_prepare *self, nm_error *err)
     char *prefix = nm_path_join(self->config->output, "train.alignment");
     FILE *stream = NULL;
     nm_status status = nm_file_flush(self->links.stream, self->links.path, err);
-    if (status == NM_OK)
-        status = nm_file_open(&stream, path, "rb", err);
+    NM_THEN(status, nm_file_open(&stream, path, "rb", err));
     for (int side = 0; status == NM_OK && side < NM_PREPARE_SIDES; side++)
         status = side_open(&sides[side], self, side, err);
-    if (status == NM_OK)
-        status = nm_corpus_writer_open(&self->alignments, prefix, err);
-    if (status == NM_OK)
-        status = write_lines(self, stream, path, sides, err);
+    NM_THEN(status, nm_corpus_writer_open(&self->alignments, prefix, err));
+    NM_THEN(status, write_lines(self, stream, path, sides, err));
     for (int side = 0; side < NM_PREPARE_SIDES; side++)
         side_close(&sides[side]);
     if (stream)

@@ -229,11 +229,10 @@ static void keep_line(const nm_prepare_worker *worker, int side, bool with_text,
     size_t n = worker->n_words[side];
     for (size_t i = 0; i < n; i++) {
         const nm_word_view *word = &worker->words[side][i];
-        NM_GROW(numbers->data, numbers->n, numbers->capacity);
-        numbers->data[numbers->n++] = (uint32_t)nm_counter_add(&out->words[side], word->text, word->bytes, 1);
+        NM_APPEND(numbers->data, numbers->n, numbers->capacity,
+                  (uint32_t)nm_counter_add(&out->words[side], word->text, word->bytes, 1));
     }
-    NM_GROW(numbers->data, numbers->n, numbers->capacity);
-    numbers->data[numbers->n++] = NM_PREPARE_LINE_END;
+    NM_APPEND(numbers->data, numbers->n, numbers->capacity, NM_PREPARE_LINE_END);
     out->report.words[side] += (int64_t)n;
     if (with_text) {
         const nm_buffer *text = worker->stores_text[side] ? &worker->texts[side] : &worker->lines[side];
@@ -267,13 +266,11 @@ static bool keep_links(const nm_prepare_chunk_rules *self, nm_prepare_worker *wo
         return false;
     if (self->prepare->config->alignment_words == NM_ALIGNMENT_TOKENS) {
         for (size_t k = 0; k < worker->links.n; k++) {
-            NM_GROW(out->links.data, out->links.n, out->links.capacity);
-            out->links.data[out->links.n++] = worker->links.data[k];
+            NM_APPEND(out->links.data, out->links.n, out->links.capacity, worker->links.data[k]);
         }
     } else
         link_raw_words(worker, from, i, out);
-    NM_GROW(out->links.data, out->links.n, out->links.capacity);
-    out->links.data[out->links.n++] = nm_prepare_line_end;
+    NM_APPEND(out->links.data, out->links.n, out->links.capacity, nm_prepare_line_end);
     return true;
 }
 

@@ -56,10 +56,8 @@ static nm_status encode_side(nm_prepare *self, int split, int side, nm_error *er
     char *prefix = nm_prepare_path(self, split, side, NULL);
     FILE *stream = NULL;
     nm_status status = nm_corpus_writer_open(work.writer, prefix, err);
-    if (status == NM_OK)
-        status = nm_file_open(&stream, path, "rb", err);
-    if (status == NM_OK)
-        status = encode_stream(&work, stream, path, err);
+    NM_THEN(status, nm_file_open(&stream, path, "rb", err));
+    NM_THEN(status, encode_stream(&work, stream, path, err));
     if (stream)
         fclose(stream);
     nm_file_writer_abort(&self->numbers[split][side]); /* frees disk space */

@@ -54,8 +54,7 @@ static nm_status next_line(line_reader *self, bool *more, nm_error *err)
         uint32_t number = self->numbers[self->at++];
         if (number == NM_PREPARE_LINE_END)
             return NM_OK;
-        NM_GROW(self->line, self->length, self->capacity);
-        self->line[self->length++] = number;
+        NM_APPEND(self->line, self->length, self->capacity, number);
     }
 }
 
@@ -146,8 +145,7 @@ static nm_status read_split(const nm_prepare *self, int split, pair_list *pairs,
             mark(pairs, hash);
             continue;
         }
-        NM_GROW(pairs->data, pairs->n, pairs->capacity);
-        pairs->data[pairs->n++] = (pair){.hash = hash, .split = split};
+        NM_APPEND(pairs->data, pairs->n, pairs->capacity, (pair){.hash = hash, .split = split});
     }
     for (int side = 0; side < self->sides; side++)
         close_reader(&reader.sides[side]);

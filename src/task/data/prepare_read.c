@@ -11,8 +11,7 @@ enum { LONGEST_TRAIN_LINE = 1 << 20 };
 static void list_sources(nm_prepare_reader *self, const char *list)
 {
     for (char *name; (name = nm_path_list_next(&list, nm_pair_source_exists, &self->config));) {
-        NM_GROW(self->sources, self->n_sources, self->capacity);
-        self->sources[self->n_sources++] = (nm_prepare_source){name, {NULL}};
+        NM_APPEND(self->sources, self->n_sources, self->capacity, (nm_prepare_source){name, {NULL}});
     }
 }
 

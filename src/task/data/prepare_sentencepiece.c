@@ -60,8 +60,7 @@ static nm_status write_text(const nm_prepare *self, const char *path, int first,
         nm_prepare_cleaner_init(&cleaners[side], self->config, side);
     FILE *out = NULL;
     nm_status status = nm_prepare_reader_open(&reader, self, PREPARE_TRAIN, err);
-    if (status == NM_OK)
-        status = nm_file_open(&out, path, "wb", err);
+    NM_THEN(status, nm_file_open(&out, path, "wb", err));
     if (status == NM_OK) {
         do {
             nm_prepare_reader_next(&reader, block);
@@ -168,8 +167,7 @@ static nm_status learn_in(nm_prepare *self, const char *folder, int first, int l
     for (int i = 0; i < 3; i++)
         paths[i] = nm_path_join(folder, learn_files[i]);
     nm_status status = write_text(self, paths[TEXT], first, last, err);
-    if (status == NM_OK)
-        status = start_training(self->config, normalization(self, last), folder, &process, err);
+    NM_THEN(status, start_training(self->config, normalization(self, last), folder, &process, err));
     if (status == NM_OK) {
         while (waitpid(process, &code, 0) < 0 && errno == EINTR)
             continue;
@@ -188,8 +186,7 @@ static nm_status learn(nm_prepare *self, int first, int last, nm_buffer *model, 
 {
     char *folder = nm_path_join(self->config->output, learn_folder);
     nm_status status = nm_folder_create(folder, err);
-    if (status == NM_OK)
-        status = learn_in(self, folder, first, last, model, err);
+    NM_THEN(status, learn_in(self, folder, first, last, model, err));
     for (size_t i = 0; i < sizeof learn_files / sizeof *learn_files; i++) {
         char *path = nm_path_join(folder, learn_files[i]);
         unlink(path);

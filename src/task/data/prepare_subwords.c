@@ -57,8 +57,7 @@ static nm_status get_bpe(nm_prepare *self, nm_error *err)
 
 static void add_piece(nm_word_subwords *pieces, size_t subword)
 {
-    NM_GROW(pieces->numbers, pieces->n, pieces->capacity);
-    pieces->numbers[pieces->n++] = (int32_t)subword;
+    NM_APPEND(pieces->numbers, pieces->n, pieces->capacity, (int32_t)subword);
 }
 
 /* Counts the subwords of counted words; applier NULL: each word is a subword. Appends their indexes to pieces
@@ -83,8 +82,7 @@ static void count_subwords(nm_bpe_applier *applier, const nm_counter *words, nm_
             at += bytes + 1;
         }
         if (pieces) {
-            NM_GROW(pieces->ends, pieces->n_words, pieces->words_capacity);
-            pieces->ends[pieces->n_words++] = pieces->n;
+            NM_APPEND(pieces->ends, pieces->n_words, pieces->words_capacity, pieces->n);
         }
     }
     nm_buffer_release(&line);

@@ -276,8 +276,7 @@ static nm_status process_blocks(split_job *self, nm_error *err)
                 nm_prepare_chunk_process(&self->rules, &self->workers[omp_get_thread_num()], &here->raw, c,
                                          &here->chunks[c]);
         }
-        if (status == NM_OK)
-            status = nm_prepare_report_progress(self->prepare, step, report->pairs, err);
+        NM_THEN(status, nm_prepare_report_progress(self->prepare, step, report->pairs, err));
     }
     if (status == NM_OK && at)
         status = merge_block(self, &self->blocks[(at - 1) % N_BLOCKS], err);
@@ -323,15 +322,13 @@ nm_status nm_prepare_words(nm_prepare *self, int split, nm_error *err)
     job.workers = nm_allocate((size_t)self->threads * sizeof *job.workers);
     job.blocks = nm_allocate(N_BLOCKS * sizeof *job.blocks);
     nm_status status = job_open(&job, err);
-    if (status == NM_OK)
-        status = process_blocks(&job, err);
+    NM_THEN(status, process_blocks(&job, err));
     if (job.reader.columns.bytes)
         self->report->splits[split].columns = nm_duplicate(job.reader.columns.data);
     job_close(&job);
     for (int file = 0; status == NM_OK && file < NM_PREPARE_SPLITS * self->sides; file++) {
         status = flush(&self->numbers[file / self->sides][file % self->sides], err);
-        if (status == NM_OK)
-            status = flush(&self->text[file / self->sides][file % self->sides], err);
+        NM_THEN(status, flush(&self->text[file / self->sides][file % self->sides], err));
     }
     for (int side = 0; split == PREPARE_TRAIN && side < self->sides; side++)
         self->report->word_types[side] = (int64_t)self->words[side].n;

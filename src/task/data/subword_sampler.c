@@ -107,8 +107,7 @@ static nm_status read_bpe(const nm_subword_source *source, nm_bpe **bpe, nm_erro
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_counter symbols = {0};
     nm_status status = nm_options_read_text(options, "data.ini", source->settings, err);
-    if (status == NM_OK)
-        status = nm_user_symbols_parse(&symbols, config->user_symbols, err);
+    NM_THEN(status, nm_user_symbols_parse(&symbols, config->user_symbols, err));
     if (status == NM_OK)
         nm_bpe_keep_whole(*bpe, &symbols);
     else

@@ -79,8 +79,7 @@ static const char *prepare_segment(nm_bleu *bleu, const char *text)
 
 static void words_push(nm_bleu *bleu, const char *word, size_t bytes, word_list *out)
 {
-    NM_GROW(out->ids, out->count, out->capacity);
-    out->ids[out->count++] = nm_segment_words_id(&bleu->words, word, bytes);
+    NM_APPEND(out->ids, out->count, out->capacity, nm_segment_words_id(&bleu->words, word, bytes));
 }
 
 static void split_words(nm_bleu *bleu, const char *text, word_list *out)
@@ -157,8 +156,8 @@ void nm_bleu_count_ids(nm_bleu *bleu, nm_bleu_marks marks, const int32_t *hypoth
     word_list *copy = &bleu->reference;
     copy->count = 0;
     for (size_t i = 0; i < ref_len; i++) {
-        NM_GROW(copy->ids, copy->count, copy->capacity);
-        copy->ids[copy->count++] = reference[i] == marks.unk ? INT32_MIN : reference[i];
+        NM_APPEND(copy->ids, copy->count, copy->capacity,
+                  reference[i] == marks.unk ? INT32_MIN : reference[i]);
     }
     nm_ngrams_clear(&bleu->ngrams);
     nm_ngrams_add_reference(&bleu->ngrams, copy->ids, copy->count, NM_BLEU_ORDER);

@@ -65,8 +65,7 @@ static bool is_punctuation(char byte)
 
 static void word_push(nm_chrf *chrf, const char *word, size_t bytes, segment_tokens *out)
 {
-    NM_GROW(out->words, out->n_words, out->word_capacity);
-    out->words[out->n_words++] = nm_segment_words_id(&chrf->words, word, bytes);
+    NM_APPEND(out->words, out->n_words, out->word_capacity, nm_segment_words_id(&chrf->words, word, bytes));
 }
 
 /* Splits one ASCII punctuation character off the end, otherwise off the start, unless the word is a single
@@ -96,8 +95,7 @@ static void read_tokens(nm_chrf *chrf, const char *text, segment_tokens *out)
         const char *word = text;
         size_t space = 0, n_chars = out->n_chars, bytes;
         while (*text && !(space = nm_space_length(text))) {
-            NM_GROW(out->chars, out->n_chars, out->char_capacity);
-            out->chars[out->n_chars++] = nm_code_point(text, &bytes);
+            NM_APPEND(out->chars, out->n_chars, out->char_capacity, nm_code_point(text, &bytes));
             text += bytes;
         }
         if (text > word && chrf->config.word_order > 0)

@@ -149,8 +149,7 @@ static nm_status open_spm(const nm_metric_tokenizer_config *config, void **state
     size_t n_bytes = 0;
     nm_spm *spm = NULL;
     nm_status status = nm_file_read(config->spm_model, &bytes, &n_bytes, err);
-    if (status == NM_OK)
-        status = nm_spm_parse(bytes, n_bytes, config->spm_model, &spm, err);
+    NM_THEN(status, nm_spm_parse(bytes, n_bytes, config->spm_model, &spm, err));
     free(bytes);
     NM_TRY(status);
     spm_state *self = nm_allocate(sizeof *self);

@@ -157,8 +157,7 @@ nm_status nm_score_count_files(const nm_score_config *config, const char *hypoth
     parallel files;
     nm_status status =
         parallel_open(&files, hypothesis, references, n_references, config->metric->labels, err);
-    if (status == NM_OK)
-        status = count_lines(config, &files, out, references_hash, err);
+    NM_THEN(status, count_lines(config, &files, out, references_hash, err));
     parallel_close(&files);
     return status;
 }
@@ -190,8 +189,7 @@ nm_status nm_score_count_texts(const nm_score_config *config, const char *const 
     nm_status status = NM_OK;
     while (status == NM_OK && rows.n < n && (status = nm_check_stop(config->stop, err)) == NM_OK)
         status = count_text(&rows, hypotheses, n, references, n_references, copies, texts, err);
-    if (status == NM_OK)
-        status = rows_check(&rows, err);
+    NM_THEN(status, rows_check(&rows, err));
     for (size_t r = 0; r < n_texts; r++)
         nm_buffer_release(&copies[r]);
     free(copies);

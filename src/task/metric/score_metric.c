@@ -284,8 +284,7 @@ static nm_status split_tags(nm_tag_notation notation, struct tag_line *line, con
                            tag);
         if (n == INT32_MAX)
             return nm_fail(err, NM_FORMAT, "too many tags");
-        NM_GROW(line->tags, n, line->tags_capacity);
-        line->tags[n++] = tag;
+        NM_APPEND(line->tags, n, line->tags_capacity, tag);
     }
     line->n = (int32_t)n;
     return NM_OK;

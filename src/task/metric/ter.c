@@ -161,8 +161,8 @@ static void split_words(nm_ter *ter, const char *line, sequence *out)
         while (*at && !(space = nm_space_length(at)))
             at++;
         if (at > word) {
-            NM_GROW(out->ids, out->n, out->capacity);
-            out->ids[out->n++] = nm_segment_words_id(&ter->words, word, (size_t)(at - word));
+            NM_APPEND(out->ids, out->n, out->capacity,
+                      nm_segment_words_id(&ter->words, word, (size_t)(at - word)));
         }
         at += space;
     }
@@ -250,8 +250,7 @@ static void align(nm_ter *ter)
 static void append_words(sequence *out, const sequence *from, size_t first, size_t end)
 {
     for (size_t i = first; i < end && i < from->n; i++) {
-        NM_GROW(out->ids, out->n, out->capacity);
-        out->ids[out->n++] = from->ids[i];
+        NM_APPEND(out->ids, out->n, out->capacity, from->ids[i]);
     }
 }
 

@@ -195,8 +195,7 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
         NM_TRY(nm_text_refuse_utf8(path, table.encoding, options[split], err));
     nm_labeled texts;
     nm_status status = nm_labeled_open(&texts, path, &table, err);
-    if (status == NM_OK)
-        status = read_rows(at, &texts, split, err);
+    NM_THEN(status, read_rows(at, &texts, split, err));
     if (status == NM_OK && split == NM_SPLIT_TRAIN && texts.columns)
         at->parts->note = nm_duplicate(texts.columns);
     nm_labeled_close(&texts);

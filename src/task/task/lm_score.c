@@ -175,8 +175,8 @@ static nm_status score_rows(scorer *self, nm_tensor *rows, int64_t first, int32_
             nll += token_nll[at + i];
         if (!isfinite(nll))
             return nm_fail(err, NM_DIVERGED, "the model's log probabilities are not finite");
-        NM_GROW(self->parts, self->n_parts, self->parts_capacity);
-        self->parts[self->n_parts++] = (block_part){nll, self->batch, block, count, unknown};
+        NM_APPEND(self->parts, self->n_parts, self->parts_capacity,
+                  (block_part){nll, self->batch, block, count, unknown});
         if (one_by_one)
             token_nll[at] = nll;
     }
@@ -301,8 +301,7 @@ static nm_status score_windows(scorer *self, int64_t n, nm_error *err)
         self->batch += count > 0;
     }
     free(windows);
-    if (status == NM_OK)
-        status = add_blocks(self, comm, err);
+    NM_THEN(status, add_blocks(self, comm, err));
     free(self->parts);
     return status;
 }

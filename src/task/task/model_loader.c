@@ -86,12 +86,9 @@ nm_status nm_loaded_model_open(nm_loaded_model *loaded, const char *file_path, c
     if (status == NM_OK) {
         status = task->open_model(&opened, file, err);
         loaded->task = opened; /* closed by the caller, also after an error */
-        if (status == NM_OK)
-            status = build_loaded(loaded, file_path, backend, false, err);
-        if (status == NM_OK)
-            status = load_model(loaded, file, !int8, err);
-        if (status == NM_OK)
-            status = nm_model_file_check_finite(file, err);
+        NM_THEN(status, build_loaded(loaded, file_path, backend, false, err));
+        NM_THEN(status, load_model(loaded, file, !int8, err));
+        NM_THEN(status, nm_model_file_check_finite(file, err));
         status = nm_model_file_explain(file, status, err);
         loaded->file = file;
     }
@@ -151,10 +148,8 @@ nm_status nm_loaded_model_change(nm_loaded_model *loaded, const char *file_path,
     nm_safetensors *file;
     NM_TRY(nm_safetensors_open(&file, file_path, err));
     nm_status status = check_ids(loaded, file, err);
-    if (status == NM_OK)
-        status = load_model(loaded, file, false, err);
-    if (status == NM_OK)
-        status = nm_model_file_check_finite(file, err);
+    NM_THEN(status, load_model(loaded, file, false, err));
+    NM_THEN(status, nm_model_file_check_finite(file, err));
     nm_safetensors_close(file);
     return status;
 }
@@ -173,12 +168,9 @@ nm_status nm_loaded_model_open_run(nm_loaded_model *loaded, const char *file_pat
                                          .kept_entries_of = *model->init_from ? file_path : NULL,
                                          .max_tokens = train->max_tokens}};
     nm_status status = task->open(&loaded->task, err);
-    if (status == NM_OK)
-        status = nm_schedule_of_task(&schedule, &loaded->task, err);
-    if (status == NM_OK)
-        status = build_loaded(loaded, file_path, backend, with_grads, err);
-    if (status == NM_OK)
-        status = nm_loaded_model_change(loaded, file_path, err);
+    NM_THEN(status, nm_schedule_of_task(&schedule, &loaded->task, err));
+    NM_THEN(status, build_loaded(loaded, file_path, backend, with_grads, err));
+    NM_THEN(status, nm_loaded_model_change(loaded, file_path, err));
     if (status != NM_OK)
         nm_loaded_model_close(loaded);
     return status;

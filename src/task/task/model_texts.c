@@ -82,10 +82,8 @@ nm_status nm_model_text_vocab(const nm_model_text *dictionary, const nm_model_te
     const nm_prepare_config *config =
         nm_options_add(options, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(options, name, settings->text, err);
-    if (status == NM_OK)
-        status = parse_dictionary(dictionary, config->special_ids, vocab, err);
-    if (status == NM_OK)
-        status = nm_vocab_omit(*vocab, config->omit_symbols, err);
+    NM_THEN(status, parse_dictionary(dictionary, config->special_ids, vocab, err));
+    NM_THEN(status, nm_vocab_omit(*vocab, config->omit_symbols, err));
     nm_options_free(options);
     free(name);
     return status;

@@ -43,11 +43,9 @@ static nm_status read_side(nm_prepared_texts *self, const source *from, int side
     char *dictionary = text_name(self, "dict", side), *subwords = text_name(self, "units", side),
          *spm = spm_name(self, side), *path = from->file ? NULL : nm_path_join(from->folder, spm);
     nm_status status = read_text(from, dictionary, &self->dictionaries[side], err);
-    if (status == NM_OK)
-        status = read_text(from, subwords, &self->subwords[side], err);
-    if (status == NM_OK)
-        status = from->file ? nm_model_spm_load(&self->spm[side], spm, from->file, err)
-                            : nm_model_spm_read_optional(&self->spm[side], path, err);
+    NM_THEN(status, read_text(from, subwords, &self->subwords[side], err));
+    NM_THEN(status, from->file ? nm_model_spm_load(&self->spm[side], spm, from->file, err)
+                               : nm_model_spm_read_optional(&self->spm[side], path, err));
     free(dictionary);
     free(subwords);
     free(spm);

@@ -73,8 +73,7 @@ static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab
         lines->unknown++;
         return NM_OK;
     }
-    NM_GROW(lines->items, lines->n, lines->capacity);
-    lines->items[lines->n++] = item;
+    NM_APPEND(lines->items, lines->n, lines->capacity, item);
     return NM_OK;
 }
 
@@ -89,8 +88,7 @@ static nm_status read_lines(table *lines, const char *path, const nm_vocab *sour
     nm_status status = NM_OK;
     while (status == NM_OK && (status = nm_lines_next(&reader, &more, err)) == NM_OK && more) {
         status = nm_line_check_text(&reader, err);
-        if (status == NM_OK)
-            status = parse_line(lines, &reader, source, target, err);
+        NM_THEN(status, parse_line(lines, &reader, source, target, err));
     }
     nm_lines_release(&reader);
     if (stream != stdin)

@@ -43,8 +43,7 @@ static nm_status add_batches(evaluation *self, const nm_batches *batches, nm_spl
     for (int64_t i = comm->rank; i < batches->n && status == NM_OK; i += comm->size)
         status = measure_batch(self, batches, i,
                                &losses[(size_t)comm->rank * each + (size_t)(i / comm->size)], err);
-    if (status == NM_OK)
-        status = nm_comm_gather(comm, losses, each * sizeof *losses, err);
+    NM_THEN(status, nm_comm_gather(comm, losses, each * sizeof *losses, err));
     for (int64_t i = 0; i < batches->n && status == NM_OK; i++) {
         const batch_loss *loss = &losses[(size_t)(i % comm->size) * each + (size_t)(i / comm->size)];
         total->loss += loss->loss;

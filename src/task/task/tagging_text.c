@@ -110,9 +110,8 @@ static void look_up_chars(nm_tagging_parts *parts, const nm_tagging_config *conf
     size_t at = 0;
     for (int64_t n = 0; at < text->bytes && n < config->max_chars; n++) {
         size_t bytes = nm_utf8_length(text->data[at]);
-        NM_GROW(parts->form_chars, parts->n_chars, parts->chars_capacity);
-        parts->form_chars[parts->n_chars++] =
-            entry_number(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN);
+        NM_APPEND(parts->form_chars, parts->n_chars, parts->chars_capacity,
+                  entry_number(&parts->chars, text->data + at, bytes, NM_CHAR_FIRST, NM_CHAR_UNKNOWN));
         at += bytes;
     }
 }
@@ -308,8 +307,7 @@ static nm_status read_file(nm_tagging_parts *parts, const nm_tagging_config *con
         parts->file_scheme = r.scheme;
         parts->scheme = r.scheme == NM_TAGS_NONE ? NM_TAGS_NONE : config->scheme;
     }
-    if (status == NM_OK)
-        status = pass(&r, path, NULL, corpus, held, err);
+    NM_THEN(status, pass(&r, path, NULL, corpus, held, err));
     if (status == NM_OK && !corpus->forms.n && held && held->forms.n)
         status =
             nm_fail(err, NM_USAGE, "%s: data.valid_fraction leaves no sentence for training: lower it", path);

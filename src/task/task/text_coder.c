@@ -90,8 +90,7 @@ nm_status nm_text_coder_open_prepared(nm_text_coder *coder, nm_tokenizer *target
     nm_options *options;
     const nm_prepare_config *config;
     nm_status status = read_settings(settings, &options, &config, err);
-    if (status == NM_OK)
-        status = open_side(coder, false, config, subwords, err);
+    NM_THEN(status, open_side(coder, false, config, subwords, err));
     if (status == NM_OK && target) {
         const nm_tokenizer_options chosen = tokenizer_options(config, true, subwords->target_spm);
         status = nm_tokenizer_open(target, config->tokenizer, &chosen, err);
@@ -106,8 +105,7 @@ nm_status nm_text_coder_open_target(nm_text_coder *coder, const char *settings,
     nm_options *options;
     const nm_prepare_config *config;
     nm_status status = read_settings(settings, &options, &config, err);
-    if (status == NM_OK)
-        status = open_side(coder, true, config, subwords, err);
+    NM_THEN(status, open_side(coder, true, config, subwords, err));
     nm_options_free(options);
     return status;
 }

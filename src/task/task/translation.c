@@ -105,8 +105,7 @@ static nm_status open_scoring(nm_translation_parts *parts, nm_error *err)
     const nm_prepare_config *config =
         nm_options_add(settings, "prepare", nm_prepare_options, NULL, sizeof(nm_prepare_config));
     nm_status status = nm_options_read_text(settings, "data.ini", parts->texts[NM_TEXT_SETTINGS], err);
-    if (status == NM_OK)
-        status = open_text_scoring(parts, config, err);
+    NM_THEN(status, open_text_scoring(parts, config, err));
     nm_options_free(settings);
     return status;
 }

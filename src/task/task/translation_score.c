@@ -199,10 +199,8 @@ nm_status nm_translation_score(nm_task *task, nm_model *model, nm_split split, i
     char *memory = NULL;
     nm_status status = translate_split(task, model, split, first, n_own, found, err);
     status = nm_comm_share_interruption(comm, status, err);
-    if (status == NM_OK)
-        status = gather_best(comm, found, n_own, best, &memory, err);
-    if (status == NM_OK)
-        status = nm_translation_count(task, split, best, n, score, err);
+    NM_THEN(status, gather_best(comm, found, n_own, best, &memory, err));
+    NM_THEN(status, nm_translation_count(task, split, best, n, score, err));
     for (size_t i = 0; i < n_own; i++)
         nm_translation_release(&found[i]);
     free(memory);

@@ -84,12 +84,9 @@ nm_status nm_tune_apply(nm_options *options, const nm_task_type *task, const nm_
                                      : nm_fail(err, NM_MISMATCH,
                                                "%s: a model of the task %s, but the recipe has the task %s",
                                                run->tune, found->name, task->name);
-    if (status == NM_OK)
-        status = use_section(options, model, recipe, message, err);
-    if (status == NM_OK)
-        status = use_structure(options, model, task, err);
-    if (status == NM_OK)
-        status = nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err);
+    NM_THEN(status, use_section(options, model, recipe, message, err));
+    NM_THEN(status, use_structure(options, model, task, err));
+    NM_THEN(status, nm_options_set(options, "model.init_from", file, NM_ORIGIN_TUNE, err));
     nm_options_free(model);
     free(file);
     return status;

@@ -37,8 +37,7 @@ void nm_bpe_add_merge(nm_bpe *bpe, const nm_count *left, const nm_count *right, 
     merge.right = (uint32_t)nm_counter_add(&bpe->symbols, right->text, right->bytes, 0);
     merge.joined = (uint32_t)nm_counter_add(&bpe->symbols, joined.data, joined.bytes, 0);
     nm_buffer_release(&joined);
-    NM_GROW(bpe->merges, bpe->n_merges, bpe->capacity);
-    bpe->merges[bpe->n_merges++] = merge;
+    NM_APPEND(bpe->merges, bpe->n_merges, bpe->capacity, merge);
 }
 
 /* If a pair has several merges, its rank is the first one. If several pairs produce a symbol, undo is the

@@ -145,8 +145,8 @@ static uint32_t add_characters(nm_bpe_applier *self, const char *word, size_t by
         at += length;
     }
     if (self->bpe->format == NM_BPE_SUBWORD_NMT_0_1) {
-        NM_GROW(self->nodes, n, self->nodes_capacity);
-        self->nodes[n++] = (node){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0};
+        NM_APPEND(self->nodes, n, self->nodes_capacity,
+                  (node){find_symbol(self, "", 0, true), (uint32_t)bytes, 0, 0, 0});
     }
     for (uint32_t i = 0; i < n; i++) {
         self->nodes[i].previous = i ? i - 1 : NM_HASH_NONE;
@@ -169,8 +169,7 @@ static void push_found_pair(nm_bpe_applier *self, uint32_t at)
     uint32_t rank = at == NM_HASH_NONE ? NM_HASH_NONE : rank_at(self, at);
     if (rank == NM_HASH_NONE)
         return;
-    NM_GROW(self->found, self->n_found, self->found_capacity);
-    self->found[self->n_found++] = (candidate){rank, at};
+    NM_APPEND(self->found, self->n_found, self->found_capacity, (candidate){rank, at});
 }
 
 /* Merges the node with the next one. False if another merge has changed the pair. */

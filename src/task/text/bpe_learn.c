@@ -103,14 +103,12 @@ static void change_pair(learner *self, const uint32_t *symbols, uint32_t in_word
     if (!at->active) {
         at->active = true;
         at->count = 0;
-        NM_GROW(self->active_pairs, self->n_active, self->active_capacity);
-        self->active_pairs[self->n_active++] = number;
+        NM_APPEND(self->active_pairs, self->n_active, self->active_capacity, number);
     }
     at->count += sign * self->words[in_word].count;
     add_occurrence(at, in_word, sign);
     if (sign > 0) {
-        NM_GROW(self->raised, self->n_raised, self->raised_capacity);
-        self->raised[self->n_raised++] = number;
+        NM_APPEND(self->raised, self->n_raised, self->raised_capacity, number);
     }
 }
 
@@ -149,8 +147,7 @@ static void sift_down(learner *self, size_t at)
 static void append_entry(learner *self, uint32_t number)
 {
     pair *at = &self->pairs[number];
-    NM_GROW(self->heap, self->n_heap, self->heap_capacity);
-    self->heap[self->n_heap++] = (heap_entry){at->count, number};
+    NM_APPEND(self->heap, self->n_heap, self->heap_capacity, (heap_entry){at->count, number});
     at->queued = at->count;
 }
 
@@ -223,8 +220,7 @@ static void restore_pairs(learner *self)
     for (size_t i = 0; i < self->n_pairs; i++) {
         self->pairs[i].active = true;
         self->pairs[i].count = self->pairs[i].pruned;
-        NM_GROW(self->active_pairs, self->n_active, self->active_capacity);
-        self->active_pairs[self->n_active++] = (uint32_t)i;
+        NM_APPEND(self->active_pairs, self->n_active, self->active_capacity, (uint32_t)i);
     }
 }
 
@@ -352,13 +348,11 @@ static void add_word(learner *self, const nm_count *item, bool byte_level)
     word added = {.start = self->n_letters, .count = item->count};
     for (size_t at = 0; at < item->bytes; added.n++) {
         size_t bytes = nm_utf8_length(item->text[at]);
-        NM_GROW(self->letters, self->n_letters, self->letters_capacity);
-        self->letters[self->n_letters++] =
-            initial_symbol(self, item->text + at, bytes, at + bytes == item->bytes && !byte_level);
+        NM_APPEND(self->letters, self->n_letters, self->letters_capacity,
+                  initial_symbol(self, item->text + at, bytes, at + bytes == item->bytes && !byte_level));
         at += bytes;
     }
-    NM_GROW(self->words, self->n_words, self->words_capacity);
-    self->words[self->n_words++] = added;
+    NM_APPEND(self->words, self->n_words, self->words_capacity, added);
     for (size_t i = added.start; i + 1 < self->n_letters; i++)
         change_pair(self, self->letters + i, (uint32_t)self->n_words - 1, 1);
     self->n_raised = 0;

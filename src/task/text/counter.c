@@ -13,9 +13,7 @@ enum { CHUNK_BYTES = 1 << 16 };
 
 void nm_counter_release(nm_counter *counter)
 {
-    for (size_t i = 0; i < counter->n_chunks; i++)
-        free(counter->chunks[i]);
-    free(counter->chunks);
+    nm_free_list(counter->chunks, counter->n_chunks);
     free(counter->items);
     nm_hash_map_release(&counter->map);
     *counter = (nm_counter){0};

@@ -97,8 +97,7 @@ static nm_status end_field(nm_delimited *table, nm_error *err)
     if (table->n_fields >= NM_DELIMITED_MAX_FIELDS)
         return nm_fail(err, NM_FORMAT, "%s:%lld: more than %d fields", table->path, (long long)table->line,
                        NM_DELIMITED_MAX_FIELDS);
-    NM_GROW(table->ends, table->n_fields, table->capacity);
-    table->ends[table->n_fields++] = table->text.bytes;
+    NM_APPEND(table->ends, table->n_fields, table->capacity, table->text.bytes);
     nm_buffer_append_byte(&table->text, 0);
     return NM_OK;
 }

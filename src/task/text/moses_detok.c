@@ -86,8 +86,7 @@ static void split_words(joiner *self)
     for (size_t at = 0; at < bytes;) {
         const char *space = memchr(text + at, ' ', bytes - at);
         size_t length = space ? (size_t)(space - text) - at : bytes - at;
-        NM_GROW(self->words, self->n, self->capacity);
-        self->words[self->n++] = (piece){text + at, length};
+        NM_APPEND(self->words, self->n, self->capacity, (piece){text + at, length});
         at += length + 1;
     }
 }

@@ -153,8 +153,7 @@ static nm_status add_pieces(nm_spm *spm, const NormaSpm__Model *model, const cha
     if (!model->n_pieces || model->n_pieces > MAX_PIECES)
         return nm_fail(err, NM_FORMAT, "%s: not a SentencePiece model (a .model file of spm_train)", name);
     spm->pieces = nm_allocate(model->n_pieces * sizeof *spm->pieces);
-    NM_GROW(spm->nodes, spm->n_nodes, spm->node_capacity);
-    spm->nodes[spm->n_nodes++] = (nm_spm_node){UINT32_MAX, 0, -1};
+    NM_APPEND(spm->nodes, spm->n_nodes, spm->node_capacity, (nm_spm_node){UINT32_MAX, 0, -1});
     spm->unknown = -1;
     for (int byte = 0; byte < 256; byte++)
         spm->bytes[byte] = -1;
@@ -261,8 +260,7 @@ nm_status nm_spm_parse(const void *data, size_t bytes, const char *name, nm_spm 
         return nm_fail(err, NM_FORMAT, "%s: not a SentencePiece model (a .model file of spm_train)", name);
     nm_spm *spm = nm_allocate(sizeof *spm);
     nm_status status = add_settings(spm, model, name, err);
-    if (status == NM_OK)
-        status = add_pieces(spm, model, name, err);
+    NM_THEN(status, add_pieces(spm, model, name, err));
     norma_spm__model__free_unpacked(model, &allocator);
     if (status == NM_OK)
         *out = spm;

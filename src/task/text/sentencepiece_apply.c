@@ -194,8 +194,8 @@ static void update_path(best_path *to, double score, size_t start, int32_t piece
 
 static void add_edge(nm_spm_coder *coder, size_t start, size_t end, double score, int32_t piece)
 {
-    NM_GROW(coder->edges, coder->n_edges, coder->edge_capacity);
-    coder->edges[coder->n_edges++] = (edge){.score = score, .start = start, .end = end, .piece = piece};
+    NM_APPEND(coder->edges, coder->n_edges, coder->edge_capacity,
+              (edge){.score = score, .start = start, .end = end, .piece = piece});
 }
 
 void nm_spm_add_edges(nm_spm_coder *coder, size_t start)
@@ -239,8 +239,7 @@ static void extend_paths(nm_spm_coder *coder, size_t start)
 
 void nm_spm_push_end(nm_spm_coder *coder, size_t end)
 {
-    NM_GROW(coder->ends, coder->n_ends, coder->end_capacity);
-    coder->ends[coder->n_ends++] = end;
+    NM_APPEND(coder->ends, coder->n_ends, coder->end_capacity, end);
 }
 
 static void segment_unigram(nm_spm_coder *coder, nm_buffer *out)
@@ -312,8 +311,7 @@ static void add_candidate(nm_spm_coder *coder, int32_t left, int32_t right)
     heap_push(coder, (candidate){coder->spm->pieces[piece].score, left, right, bytes});
     if (coder->spm->pieces[piece].type != NM_SPM_UNUSED)
         return;
-    NM_GROW(coder->undos, coder->n_undos, coder->undo_capacity);
-    coder->undos[coder->n_undos++] = (undo){piece, left_bytes};
+    NM_APPEND(coder->undos, coder->n_undos, coder->undo_capacity, (undo){piece, left_bytes});
 }
 
 /* Appends a symbol. Unused pieces are split into the two symbols of their latest merge candidate. */

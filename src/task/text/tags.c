@@ -75,9 +75,7 @@ char **nm_tags_read(nm_tag_scheme scheme, const char *const *texts, int32_t n)
 
 void nm_tags_free(char **tags, int32_t n)
 {
-    for (int32_t i = 0; i < n; i++)
-        free(tags[i]);
-    free(tags);
+    nm_free_list(tags, (size_t)n);
 }
 
 static bool has_mark(const char *tag, const char *marks)

@@ -131,8 +131,7 @@ static nm_status first_failure(const mpi_comm *c, nm_error *err)
 static nm_status failure(const mpi_comm *c, nm_error *err)
 {
     nm_status status = first_failure(c, err);
-    if (status == NM_OK)
-        status = nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout);
+    NM_THEN(status, nm_fail(err, NM_IO, "rank %d has not responded for %g seconds", c->lost, c->timeout));
     return status;
 }
 
