@@ -8,27 +8,29 @@
 
 enum {
     /* vectors of a row of a micro-panel, and the distance of its rows; one vector may overlap the next row */
-    MICRO_VECTORS = (NM_TILE_ROWS + NM_W - 1) / NM_W,
-    MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : NM_TILE_ROWS,
-    DEPTH = 512,                        /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
-    PANELS = NM_HALF_TILE ? 16 : 8,     /* micro-panels of a block */
-    EXTRA_PANELS = PANELS / 4,          /* additional ones of a block, instead of a small last block */
-    BLOCK_ROWS = PANELS * NM_TILE_ROWS, /* MC: the packed rows of a fit L2 */
-    EXTRA_ROWS = EXTRA_PANELS * NM_TILE_ROWS,
+    MICRO_ROWS = NM_TILE_VECTORS > 2 ? 12 : NM_TILE_ROWS,
+    MICRO_VECTORS = (MICRO_ROWS + NM_W - 1) / NM_W,
+    MICRO_STEP = MICRO_VECTORS > 1 ? MICRO_VECTORS *NM_W : MICRO_ROWS,
+    DEPTH = 512, /* KC, even: a micro-panel of a fits L1 and a panel of b fits L2 */
+    PANELS = NM_PANEL_GROUP > 1 && MICRO_ROWS < 12 ? 16 : 8, /* micro-panels of a block */
+    EXTRA_PANELS = PANELS / 4,        /* additional ones of a block, instead of a small last block */
+    BLOCK_ROWS = PANELS * MICRO_ROWS, /* MC: the packed rows of a fit L2 */
+    EXTRA_ROWS = EXTRA_PANELS * MICRO_ROWS,
     MICRO_PANELS = PANELS + EXTRA_PANELS,
     /* a block is made lower, down to LEAST_ROWS, until there are THREAD_BLOCKS per thread */
-    LEAST_ROWS = PANELS / 2 * NM_TILE_ROWS,
+    LEAST_ROWS = PANELS / 2 * MICRO_ROWS,
     THREAD_BLOCKS = 2,
     MAX_EQUAL_BLOCKS = 8, /* up to this number of blocks per thread, blocks have equal height */
     MANY_THREADS = 8,     /* with more threads, blocks of small matrices are chosen by their estimated time */
     PACK_COLS = 24,       /* packing a row takes as long as its product with this number of columns */
     MICRO_PANEL_FLOATS = DEPTH * MICRO_STEP + 2 * NM_W,
     PANEL_FLOATS = DEPTH * NM_TILE_COLS,
-    SPAN_DEPTH = 4 * DEPTH, /* k of the shared panels: bounds their memory */
-    SPAN_FLOATS = 4 << 20,  /* 16 MiB */
-    PACK_ROWS = 64,         /* rows of b that a thread packs at a time */
-    PREFETCH_ROWS = 16,     /* prefetch distance when a is transposed */
-    PADDING = 2 * NM_W,     /* packing stores full vectors past the end */
+    OWN_PANELS = NM_TILE_VECTORS - 1, /* that a tile reads */
+    SPAN_DEPTH = 4 * DEPTH,           /* k of the shared panels: bounds their memory */
+    SPAN_FLOATS = 4 << 20,            /* 16 MiB */
+    PACK_ROWS = 64,                   /* rows of b that a thread packs at a time */
+    PREFETCH_ROWS = 16,               /* prefetch distance when a is transposed */
+    PADDING = 2 * NM_W,               /* packing stores full vectors past the end */
     THREAD_WORK = 32768 /* multiply-adds per thread for which threads are started: about 0.3 microseconds */
 };
 #if defined(NM_BF16)
@@ -74,13 +76,14 @@ static void pack_panel(const nm_gemm *g, int32_t col, int32_t cols, int32_t k0, 
 }
 
 /* Height of micro-panels, which is nearly equal for all, because a tile of one or two rows takes as long as
- * one of five. With AMX, the time of a tile does not depend on its height. */
+ * one of five. With AMX, the time of a tile does not depend on its height; with tiles of three vectors, a
+ * micro-panel has several of them. */
 static int32_t micro_panel_rows(int32_t rows)
 {
-#if defined(NM_BF16_AMX)
-    return nm_min_i32(rows, NM_TILE_ROWS);
+#if defined(NM_BF16_AMX) || NM_TILE_VECTORS > 2
+    return nm_min_i32(rows, MICRO_ROWS);
 #else
-    return nm_ceil_div(rows, nm_ceil_div(rows, NM_TILE_ROWS));
+    return nm_ceil_div(rows, nm_ceil_div(rows, MICRO_ROWS));
 #endif
 }
 
@@ -164,45 +167,67 @@ typedef struct block {
     int32_t row, rows, col, cols, k0, depth;
 } block;
 
+/* Columns of a block: those of one tile, described by `tile` except its rows. micro_panels: rows of a. */
+static void run_columns(gemm_tile tile, int32_t rows, int32_t depth, const float *micro_panels)
+{
+    const int32_t height = micro_panel_rows(rows), most = nm_tile_rows(nm_ceil_div(tile.cols, NM_W));
+    float *c = tile.c;
+    tile.a_row = A_ROW;
+    tile.a_step = A_STEP;
+    tile.b_step = NM_TILE_COLS;
+    tile.stream = true;
+    for (int32_t r = 0; r < rows; r += tile.rows) {
+        tile.rows = nm_tile_part(nm_min_i32(rows - r, height - r % height), most);
+        tile.a = micro_panels + micro_panel_offset(r / height, depth) + r % height * A_ROW;
+        tile.c = c + (size_t)r * tile.ldc;
+        nm_tile(tile);
+    }
+}
+
 /* panels: shared packed panels from column first_col on, of depth part->depth; NULL: the block packs its own
  * panels. local: workspace of the thread. */
 static void run_block(const nm_gemm *g, const block *part, const float *panels, int32_t first_col,
                       float *local)
 {
     float *micro_panels = local, *own = local + (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS;
-    int32_t height = micro_panel_rows(part->rows);
-    for (int32_t k = 0; k < part->depth; k += DEPTH) {
-        int32_t depth = nm_min_i32(part->depth - k, DEPTH);
-        bool add = g->add || part->k0 + k > 0, last = part->k0 + k + depth == g->depth;
-        pack_a(g, part->row, part->rows, part->k0 + k, depth, micro_panels);
-        for (int32_t j = 0; j < part->cols; j += NM_TILE_COLS) {
-            int32_t col = part->col + j, cols = nm_min_i32(part->cols - j, NM_TILE_COLS);
-            tile_epilogue epilogue = {last && g->bias ? g->bias + col : NULL, last && g->relu};
-            const float *panel = own;
-            if (g->packed)
-                panel = g->packed + (size_t)col * (size_t)nm_panel_rows(g->depth) +
-                        (size_t)nm_panel_rows(part->k0 + k) * NM_TILE_COLS;
-            else if (panels)
-                panel = panels + (size_t)(col - first_col) * (size_t)nm_panel_rows(part->depth) +
-                        (size_t)nm_panel_rows(k) * NM_TILE_COLS;
-            else
-                pack_panel(g, col, cols, part->k0 + k, depth, own);
-            for (int32_t r = 0; r < part->rows; r += height) {
-                nm_tile((gemm_tile){.rows = nm_min_i32(part->rows - r, height),
-                                    .cols = cols,
+    const bool packs = !g->packed && !panels;
+    for (int32_t k = 0, depth; k < part->depth; k += depth) {
+        const int32_t k0 = part->k0 + k;
+        depth = nm_min_i32(part->depth - k, DEPTH);
+        const bool last = k0 + depth == g->depth;
+        const float *b = own; /* the panel row k of the first panel */
+        size_t panel = PANEL_FLOATS;
+        if (g->packed) {
+            panel = (size_t)nm_panel_rows(g->depth) * NM_TILE_COLS;
+            b = g->packed + (size_t)(part->col / NM_TILE_COLS) * panel +
+                (size_t)nm_panel_rows(k0) * NM_TILE_COLS;
+        } else if (panels) {
+            panel = (size_t)nm_panel_rows(part->depth) * NM_TILE_COLS;
+            b = panels + (size_t)((part->col - first_col) / NM_TILE_COLS) * panel +
+                (size_t)nm_panel_rows(k) * NM_TILE_COLS;
+        }
+        pack_a(g, part->row, part->rows, k0, depth, micro_panels);
+        for (int32_t j = 0, packed = 0, vectors; j < part->cols; j += vectors * NM_W) {
+            vectors = nm_tile_part(nm_ceil_div(part->cols - j, NM_W), NM_TILE_VECTORS);
+            const int32_t col = part->col + j, cols = nm_min_i32(part->cols - j, vectors * NM_W);
+            for (; packs && packed < j + cols; packed += NM_TILE_COLS)
+                pack_panel(g, part->col + packed, nm_min_i32(part->cols - packed, NM_TILE_COLS), k0, depth,
+                           own + packed / NM_TILE_COLS % OWN_PANELS * PANEL_FLOATS);
+            int32_t at = j / NM_TILE_COLS, next = at + 1;
+            if (packs)
+                at %= OWN_PANELS, next %= OWN_PANELS;
+            const ptrdiff_t distance = (next - at) * (ptrdiff_t)panel;
+            run_columns((gemm_tile){.cols = cols,
                                     .depth = nm_panel_rows(depth),
-                                    .a = micro_panels + micro_panel_offset(r / height, depth),
-                                    .a_row = A_ROW,
-                                    .a_step = A_STEP,
-                                    .b = panel,
-                                    .b_step = NM_TILE_COLS,
-                                    .stream = true,
-                                    .add = add,
+                                    .b = b + (size_t)at * panel + j % NM_TILE_COLS,
+                                    .b_next = nm_next_vector(j / NM_W, distance),
+                                    .b_panel = distance,
+                                    .add = g->add || k0 > 0,
                                     .alpha = g->alpha,
-                                    .epilogue = epilogue,
-                                    .c = g->c + (size_t)(part->row + r) * g->ldc + (size_t)col,
-                                    .ldc = g->ldc});
-            }
+                                    .epilogue = {last && g->bias ? g->bias + col : NULL, last && g->relu},
+                                    .c = g->c + (size_t)part->row * g->ldc + (size_t)col,
+                                    .ldc = g->ldc},
+                        part->rows, depth, micro_panels);
         }
     }
     if (g->finish && part->k0 + part->depth == g->depth)
@@ -251,7 +276,7 @@ static int64_t grid_time(const block_grid *grid, int32_t threads)
 static block_grid fastest_grid(int32_t rows, int32_t cols, int32_t threads, block_grid best)
 {
     int64_t least = grid_time(&best, threads);
-    for (int32_t height = nm_round_up(best.height, NM_TILE_ROWS); height > 0; height -= NM_TILE_ROWS)
+    for (int32_t height = nm_round_up(best.height, MICRO_ROWS); height > 0; height -= MICRO_ROWS)
         for (int32_t width = NM_TILE_COLS; width <= NM_GEMM_COLS; width *= 2) {
             const block_grid grid = {height, width, nm_ceil_div(rows, height), nm_ceil_div(cols, width)};
             const int64_t time = grid_time(&grid, threads);
@@ -347,7 +372,7 @@ void NM_SIMD(nm_gemm_run)(nm_backend *backend, const nm_gemm *g)
 {
     if (g->rows == 0 || g->cols == 0)
         return;
-    size_t local_floats = (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS + PANEL_FLOATS + PADDING;
+    size_t local_floats = (size_t)MICRO_PANELS * MICRO_PANEL_FLOATS + OWN_PANELS * PANEL_FLOATS + PADDING;
     int32_t span_rows = nm_panel_rows(nm_min_i32(g->depth, SPAN_DEPTH));
     int32_t span_cols = SPAN_FLOATS / (span_rows ? span_rows : 1) / NM_TILE_COLS * NM_TILE_COLS;
     span_cols = nm_min_i32(span_cols, nm_ceil_div(g->cols, NM_TILE_COLS) * NM_TILE_COLS);

@@ -1,5 +1,6 @@
-/* The register tile: up to NM_TILE_ROWS x NM_TILE_COLS elements of a GEMM, summed over k in ascending
- * order from zero, one multiply-add per panel row (panel.h); with AMX, 2 x 2 tiles of 16 x 16 elements. */
+/* The register tile: up to NM_TILE_ROWS rows and NM_TILE_VECTORS vectors of columns of a GEMM, summed over k
+ * in ascending order from zero, one multiply-add per panel row (panel.h); with AMX, 2 x 2 tiles of 16 x 16
+ * elements. */
 #ifndef NM_TILE_H
 #define NM_TILE_H
 
@@ -7,11 +8,13 @@
 
 #include <stdbool.h>
 
+#if !defined(NM_TILE_VECTORS)
+#define NM_TILE_VECTORS 2
+#endif
+
 enum {
-    NM_TILE_COLS = 2 * NM_W,
-    NM_LINE = 16, /* floats of a cache line */
-    /* Even and odd k have separate registers for their sums. */
-    NM_HALF_TILE = NM_PANEL_GROUP > 1 && NM_TILE_ROWS < 16,
+    NM_TILE_COLS = 2 * NM_W, /* of a panel; a tile of three vectors reads one and a half */
+    NM_LINE = 16,            /* floats of a cache line */
     /* Prefetch distance in rows of b. Tiles of few rows are limited by the loads of b, which may come from
      * memory; for others b is in L2. */
     NM_NEAR_PREFETCH = 16,
@@ -24,17 +27,39 @@ typedef struct tile_epilogue {
     bool relu;
 } tile_epilogue;
 
+/* Number of rows or vectors of the next tile: `most`, but 2 of 4 instead of 3 and 1. */
+NM_INLINE int32_t nm_tile_part(int32_t left, int32_t most)
+{
+    if (NM_TILE_VECTORS > 2 && left == 4 && most == 3)
+        return 2;
+    return left < most ? left : most;
+}
+
+/* Rows of a tile with this number of vectors. */
+NM_INLINE int32_t nm_tile_rows(int32_t vectors)
+{
+    return vectors > 2 ? NM_TILE_ROWS - 1 : NM_TILE_ROWS;
+}
+
+/* Distance of vector i + 1 of panels from vector i. panel: distance of the panels. */
+NM_INLINE ptrdiff_t nm_next_vector(int32_t i, ptrdiff_t panel)
+{
+    return NM_TILE_VECTORS > 2 && i % 2 ? panel - NM_W : NM_W;
+}
+
 /* c = epilogue(alpha a b), or epilogue(c + alpha a b) with `add`.
  * Element i of panel row k of a is a[i * a_row + k * a_step]; with AMX, the 16 panel rows of a group are
  * contiguous, those of group g and row i begin at a + i * a_row + g * a_step, and NM_LINE or NM_TILE_ROWS
- * rows are readable. Panel row k of b begins at b + k * b_step and is readable up to whole vectors.
- * rows: 1 .. NM_TILE_ROWS, cols: 1 .. NM_TILE_COLS. */
+ * rows are readable. Panel row k of b begins at b + k * b_step, its second vector after b_next, the third
+ * after b_panel; whole vectors are readable.
+ * rows: 1 .. nm_tile_rows, cols: 1 .. NM_TILE_VECTORS * NM_W. */
 typedef struct gemm_tile {
     int32_t rows, cols, depth; /* of c; number of panel rows */
     const float *a;
     size_t a_row, a_step; /* constants after inlining, if possible */
     const float *b;
     size_t b_step;
+    ptrdiff_t b_next, b_panel;
     bool stream; /* prefetch b, which is read from memory and continues after this panel, and c */
     bool add;
     float alpha;
@@ -45,8 +70,8 @@ typedef struct gemm_tile {
 
 /* c = alpha sum, or c += alpha sum, followed by the epilogue. `add`, `bias` and `relu` are constants after
  * inlining: branches for each vector make a tile of depth 256 3 % slower. */
-NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, vf sum[][2], const bool add,
-                          const float *bias, const bool relu)
+NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, vf sum[][NM_TILE_VECTORS],
+                          const bool add, const float *bias, const bool relu)
 {
     vf factor = v_set(t.alpha);
     NM_UNROLLED(j, vectors) {
@@ -71,7 +96,8 @@ NM_INLINE void store_tile(const gemm_tile t, const int rows, const int vectors, 
 }
 
 /* c = epilogue(alpha sum), or epilogue(c + alpha sum). */
-NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int vectors, vf sum[][2])
+NM_INLINE void store_with_epilogue(const gemm_tile t, const int rows, const int vectors,
+                                   vf sum[][NM_TILE_VECTORS])
 {
     const float *bias = t.epilogue.bias;
     if (bias && t.epilogue.relu)
@@ -100,7 +126,7 @@ NM_INLINE void prefetch_result(const gemm_tile *t)
 NM_INLINE void store_amx_rows(gemm_tile t, const int vectors, const float *sums)
 {
     for (int32_t i = 0; i < t.rows; i++, t.c += t.ldc, sums += NM_TILE_COLS) {
-        vf sum[1][2] = {{v_load(sums), vectors > 1 ? v_load(sums + NM_W) : v_set(0)}};
+        vf sum[1][NM_TILE_VECTORS] = {{v_load(sums), vectors > 1 ? v_load(sums + NM_W) : v_set(0)}};
         store_with_epilogue(t, 1, vectors, sum);
     }
 }
@@ -178,7 +204,7 @@ NM_INLINE void nm_tile(const gemm_tile t)
 
 #else
 
-NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][2])
+NM_INLINE void set_to_zero(const int rows, const int vectors, vf sum[][NM_TILE_VECTORS])
 {
     NM_UNROLLED(i, rows)
         NM_UNROLLED(j, vectors)
@@ -217,16 +243,29 @@ NM_INLINE vf left_factor(const gemm_tile *t, const int rows, const int i, const 
 
 #endif
 
-/* Adds the products of panel row k; number: see left_factor. */
-NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, int32_t k,
-                             const int number, vf sum[][2])
+/* With three vectors, a volatile load: GCC would load b again for each row of a. */
+NM_INLINE vf load_right(const float *b)
 {
-    const float *a = t->a + (size_t)k * t->a_step, *b = t->b + (size_t)k * t->b_step;
-    vf right[2] = {v_load(b), vectors > 1 ? v_load(b + NM_W) : v_set(0)};
-    if (t->stream)
-        for (int j = 0; j < vectors * NM_W; j += NM_LINE)
-            __builtin_prefetch(b + (rows < NM_TILE_ROWS ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step +
-                               j);
+#if NM_TILE_VECTORS > 2
+    typedef float floats __attribute__((vector_size(sizeof(vf)), aligned(sizeof(float)), may_alias));
+    return (vf)(*(const volatile floats *)b);
+#else
+    return v_load(b);
+#endif
+}
+
+/* Adds the products of panel rows a and b; number: see left_factor. */
+NM_INLINE void add_panel_row(const gemm_tile *t, const int rows, const int vectors, const float *a,
+                             const float *b, const int number, vf sum[][NM_TILE_VECTORS])
+{
+    const ptrdiff_t at[] = {0, t->b_next, t->b_panel};
+    const size_t ahead = (rows < nm_tile_rows(vectors) ? NM_FAR_PREFETCH : NM_NEAR_PREFETCH) * t->b_step;
+    vf right[NM_TILE_VECTORS];
+    NM_UNROLLED(j, vectors) {
+        right[j] = load_right(b + at[j]);
+        for (int i = 0; t->stream && i < NM_W; i += NM_LINE)
+            __builtin_prefetch(b + at[j] + ahead + i);
+    }
     NM_UNROLLED(i, rows) {
         vf left = left_factor(t, rows, i, a, number);
         NM_UNROLLED(j, vectors)
@@ -240,8 +279,8 @@ enum { NM_BLOCK_ROWS = NM_BF16_BLOCK / NM_PANEL_GROUP * NM_GROUP_ROWS }; /* pane
 
 /* Adds the sums of a block. The padding of a block to NM_BF16_BLOCK products, of which only a part is present
  * in a panel, turns negative zeros into positive ones. */
-NM_INLINE void add_block(const int rows, const int vectors, const bool padded, vf sum[][2], vf even[][2],
-                         vf odd[][2])
+NM_INLINE void add_block(const int rows, const int vectors, const bool padded, vf sum[][NM_TILE_VECTORS],
+                         vf even[][NM_TILE_VECTORS], vf odd[][NM_TILE_VECTORS])
 {
     const vf zero = v_set(0);
     NM_UNROLLED(i, rows)
@@ -255,7 +294,7 @@ NM_INLINE void add_block(const int rows, const int vectors, const bool padded, v
 #if defined(NM_LEVEL_neon)
 
 /* The sums in the arithmetic of backend/bf16.h. */
-static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vectors, vf sum[][2])
+static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vectors, vf sum[][NM_TILE_VECTORS])
 {
     for (int32_t at = 0; at < t->rows * vectors * NM_W; at++) {
         const int32_t i = at / (vectors * NM_W), j = at % (vectors * NM_W);
@@ -275,14 +314,15 @@ static __attribute__((noinline)) void sum_exactly(const gemm_tile *t, int vector
 }
 
 /* Computes the sums again if results were flushed, see panel.h. */
-NM_INLINE void correct_flushed(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+NM_INLINE void correct_flushed(const gemm_tile *t, const int rows, const int vectors,
+                               vf sum[][NM_TILE_VECTORS])
 {
     NM_UNROLLED(i, rows)
         NM_UNROLLED(j, vectors)
             nm_computed(&sum[i][j]);
     if (nm_has_underflow()) {
         const gemm_tile copy = *t;
-        vf exact[NM_TILE_ROWS][2];
+        vf exact[NM_TILE_ROWS][NM_TILE_VECTORS];
         nm_matmul_end(0);
         sum_exactly(&copy, vectors, exact);
         nm_matmul_begin();
@@ -294,27 +334,30 @@ NM_INLINE void correct_flushed(const gemm_tile *t, const int rows, const int vec
 
 #endif
 
-NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][NM_TILE_VECTORS])
 {
 #if defined(NM_LEVEL_neon)
     nm_clear_underflow();
 #endif
-    for (int32_t first = 0; first < t->depth; first += NM_BLOCK_ROWS) {
-        const int32_t end = t->depth - first < NM_BLOCK_ROWS ? t->depth : first + NM_BLOCK_ROWS;
-        vf even[NM_TILE_ROWS][2], odd[NM_TILE_ROWS][2];
+    const float *a = t->a, *b = t->b;
+    for (int32_t left = t->depth; left > 0; left -= NM_BLOCK_ROWS) {
+        const int32_t n = left < NM_BLOCK_ROWS ? left : NM_BLOCK_ROWS;
+        vf even[NM_TILE_ROWS][NM_TILE_VECTORS], odd[NM_TILE_ROWS][NM_TILE_VECTORS];
         set_to_zero(rows, vectors, even);
         set_to_zero(rows, vectors, odd);
-        int32_t k = first;
+        int32_t k = 0;
 #if defined(NM_LEVEL_neon)
-        for (; has_vectors_of_k(t) && k + NM_W <= end; k += NM_W)
-            NM_UNROLLED(i, NM_W)
-                add_panel_row(t, rows, vectors, k + i, i, i % 2 ? odd : even);
+        for (; has_vectors_of_k(t) && k + NM_W <= n; k += NM_W)
+            NM_UNROLLED(i, NM_W) {
+                add_panel_row(t, rows, vectors, a, b, i, i % 2 ? odd : even);
+                a += t->a_step, b += t->b_step;
+            }
 #endif
-        for (; k < end; k += 2) {
-            add_panel_row(t, rows, vectors, k, -1, even);
-            add_panel_row(t, rows, vectors, k + 1, -1, odd);
+        for (; k < n; k += 2, a += 2 * t->a_step, b += 2 * t->b_step) {
+            add_panel_row(t, rows, vectors, a, b, -1, even);
+            add_panel_row(t, rows, vectors, a + t->a_step, b + t->b_step, -1, odd);
         }
-        if (end - first < NM_BLOCK_ROWS)
+        if (n < NM_BLOCK_ROWS)
             add_block(rows, vectors, true, sum, even, odd);
         else
             add_block(rows, vectors, false, sum, even, odd);
@@ -326,16 +369,19 @@ NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, v
 
 #else
 
-NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][2])
+NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, vf sum[][NM_TILE_VECTORS])
 {
+    const float *a = t->a, *b = t->b;
     int32_t k = 0;
 #if defined(NM_LEVEL_neon)
     for (; has_vectors_of_k(t) && k + NM_W <= t->depth; k += NM_W)
-        NM_UNROLLED(i, NM_W)
-            add_panel_row(t, rows, vectors, k + i, i, sum);
+        NM_UNROLLED(i, NM_W) {
+            add_panel_row(t, rows, vectors, a, b, i, sum);
+            a += t->a_step, b += t->b_step;
+        }
 #endif
-    for (; k < t->depth; k++)
-        add_panel_row(t, rows, vectors, k, -1, sum);
+    for (; k < t->depth; k++, a += t->a_step, b += t->b_step)
+        add_panel_row(t, rows, vectors, a, b, -1, sum);
 }
 
 #endif
@@ -343,7 +389,7 @@ NM_INLINE void sum_tile(const gemm_tile *t, const int rows, const int vectors, v
 /* The tile with a constant number of rows and of vectors of its columns. */
 NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
 {
-    vf sum[NM_TILE_ROWS][2];
+    vf sum[NM_TILE_ROWS][NM_TILE_VECTORS];
     prefetch_result(&t);
     set_to_zero(rows, vectors, sum);
     sum_tile(&t, rows, vectors, sum);
@@ -354,7 +400,9 @@ NM_INLINE void tile_fixed(const gemm_tile t, const int rows, const int vectors)
     case n:                                                                                                  \
         if (n > NM_TILE_ROWS)                                                                                \
             return;                                                                                          \
-        if (t.cols > NM_W)                                                                                   \
+        if (NM_TILE_VECTORS > 2 && t.cols > 2 * NM_W)                                                        \
+            tile_fixed(t, n > nm_tile_rows(NM_TILE_VECTORS) ? 1 : n, NM_TILE_VECTORS);                       \
+        else if (t.cols > NM_W)                                                                              \
             tile_fixed(t, n > NM_TILE_ROWS ? 1 : n, 2);                                                      \
         else                                                                                                 \
             tile_fixed(t, n > NM_TILE_ROWS ? 1 : n, 1);                                                      \
