@@ -61,6 +61,10 @@ def read_queue(path=None):
                 for claim in row["claims"].split(",")
                 if claim not in claims
             ]
+        for row in rows:
+            chosen = re.search(r"best\((.+)\)", row["arguments"])
+            if chosen and chosen[1] not in groups(rows)[: groups(rows).index(row["group"])]:
+                errors.append(f"{path}: {row['group']} comes before {chosen[1]}, from which it takes the best")
         rates = [claims_per_core_hour([r for r in rows if r["group"] == group]) for group in groups(rows)]
         if rates != sorted(rates, reverse=True):
             errors.append(
