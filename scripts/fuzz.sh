@@ -65,7 +65,7 @@ if [ ! -e "$folder/seeds" ]; then
 fi
 
 # Runs a target; the result is the first line of FOLDER/TARGET.result, "ok" or "finding", then the lines to print. FOLDER/TARGET.run
-# is the line for fuzz_totals.pl.
+# is the line for fuzz_totals.py.
 run_target() {
     local target=$1 inputs=("$corpus/$1") seeds log=$folder/$1.log limit=(-max_total_time="$seconds")
     local options status runs edges cpu n
@@ -137,7 +137,7 @@ if [ "$pack" -eq 1 ] && [ "$failed" -eq 0 ]; then
     echo "$archive: $(find "$folder/packed" -type f | wc -l) inputs, $(stat -c %s "$archive") bytes"
     for target in "${targets[@]}"; do
         sed "s/[0-9]*$/$(find "$folder/packed/$target" -type f | wc -l)/" "$folder/$target.run"
-    done | scripts/fuzz_totals.pl docs/notes/fuzzing.md || exit 1
+    done | scripts/fuzz_totals.py docs/notes/fuzzing.md || exit 1
 fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

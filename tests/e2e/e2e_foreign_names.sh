@@ -5,7 +5,7 @@ set -uo pipefail
 # shellcheck source=tests/e2e/common.sh
 . "${SOURCE:?}/tests/e2e/common.sh"
 
-"$SOURCE/scripts/migration_tables.pl" --check 2>err || fail "$(cat err)"
+"$SOURCE/scripts/migration_tables.py" --check 2>err || fail "$(cat err)"
 cat >names.pl <<'PERL'
 use strict;
 use warnings;

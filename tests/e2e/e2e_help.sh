@@ -308,9 +308,9 @@ fi
 mapfile -t pages < <(find "$SOURCE/README.md" "$SOURCE/CONTRIBUTING.md" "$SOURCE/docs" "$SOURCE/results" "$SOURCE/recipes" \
     -name '*.md' -o -name '*.ini')
 [ ${#pages[@]} -gt 200 ] || fail "only ${#pages[@]} documents and recipes found"
-NORMA=$NORMA "$SOURCE/scripts/check_commands.pl" "${pages[@]}" >out || fail "options that do not exist: $(cat out)"
+NORMA=$NORMA "$SOURCE/scripts/check_commands.py" "${pages[@]}" >out || fail "options that do not exist: $(cat out)"
 printf '%s\n' '`norma translate --beem 4 RUN`' 'norma train lm \' '    --no-samples' '`norm.rbn.lamda`' >wrong.md
-if NORMA=$NORMA "$SOURCE/scripts/check_commands.pl" wrong.md >out; then fail "wrong options are accepted"; fi
+if NORMA=$NORMA "$SOURCE/scripts/check_commands.py" wrong.md >out; then fail "wrong options are accepted"; fi
 [ "$(wc -l <out)" = 3 ] || fail "wrong options: $(cat out)"
 cases=$((cases + ${#pages[@]} + 3))
 echo "$cases cases"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* scripts/migration_tables.pl reads the rows of this file: a row has one or two lines, a cell one string. */
+/* scripts/migration_tables.py reads the rows of this file: a row has one or two lines, a cell one string. */
 /* clang-format off */
 static const nm_foreign_row training[] = {
     {{"`--arch transformer_iwslt_de_en`, `transformer_wmt_en_de` (`_big`)", "`--type transformer`", ""},

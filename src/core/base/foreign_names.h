@@ -1,5 +1,5 @@
 /* Options of other toolkits and those of Norma with this meaning: for the messages about unknown options, and
- * for the tables of docs/migration.md, which scripts/migration_tables.pl writes from foreign_names.c. */
+ * for the tables of docs/migration.md, which scripts/migration_tables.py writes from foreign_names.c. */
 #ifndef NM_FOREIGN_NAMES_H
 #define NM_FOREIGN_NAMES_H
 
