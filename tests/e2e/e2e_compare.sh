@@ -485,12 +485,12 @@ cd ..
 
 # ---- comparisons of identical variants; a second call trains nothing ----
 
-"$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >out 2>err
+"$SOURCE/scripts/false_positives.py" recipe.ini identical 2 2 >out 2>err
 [ $? -le 1 ] || fail "false positives: $(cat err)"
 has out "2 comparisons of identical variants with 2 seeds, p < 0.05: "
 cmp -s identical/c0/B-1/test.json identical/pool/L-3/test.json || fail "the second variant has other runs"
 cmp -s identical/c1/A-1/test.json identical/pool/L-5/test.json || fail "comparisons share runs"
-"$SOURCE/scripts/false_positives.pl" recipe.ini identical 2 2 >again 2>err
+"$SOURCE/scripts/false_positives.py" recipe.ini identical 2 2 >again 2>err
 cmp -s out again || fail "the second call differs: $(cat again)"
 lacks err "on the test set"
 

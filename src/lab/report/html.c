@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-#include "text/utf8.h"
+#include "base/buffer.h"
+#include "base/utf8_check.h"
 
 char *nm_text_clean(const char *text)
 {
