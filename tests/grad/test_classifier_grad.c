@@ -148,10 +148,10 @@ static void test_pooled_values(void **state)
 {
     (void)state;
     static const int32_t ends[] = {0, 1, 3};
-    static const nm_pooling poolings[] = {NM_POOL_FIRST, NM_POOL_MEAN, NM_POOL_SQRTN};
+    static const nm_pooling poolings[] = {NM_POOL_FIRST, NM_POOL_MEAN};
     static const double values[] = {1, 2, 3, 4, 5, 8};
-    const double wanted[3][4] = {{1, 2, 3, 4}, {1, 2, 4, 6}, {1, 2, 8 / sqrt(2), 12 / sqrt(2)}};
-    for (int k = 0; k < 3; k++) {
+    const double wanted[2][4] = {{1, 2, 3, 4}, {1, 2, 4, 6}};
+    for (int k = 0; k < 2; k++) {
         model_rig r;
         static const char *const none[] = {NULL};
         rig_open(&r, none);

@@ -58,7 +58,6 @@ typedef struct job {
     size_t n;
     interval *intervals; /* [n_intervals] */
     size_t n_intervals;
-    int64_t n_equal;
     char folder[4096]; /* of the recomputation */
 } job;
 

@@ -1,12 +1,9 @@
 /* Pooling of a packed matrix: one vector per sequence s, which has n_s rows.
  *     first   y_s = x_(first row of s)                 dx_(first row of s) += dy_s
  *     mean    y_s = 1/n_s sum over rows i of s x_i     dx_i += dy_s / n_s
- *     sqrtn   y_s = 1/sqrt(n_s) sum over rows i of s x_i, and dx alike
  *     sum     y_s = sum over rows i of s w_(id_i) x_i  dx_i += w_(id_i) dy_s
  * There is no padding, so no mask is needed. */
 #include "tape/tape.h"
-
-#include <math.h>
 
 typedef struct pool_saved {
     nm_packing packing;
@@ -55,15 +52,14 @@ static void pool_backward(nm_tape *tape, nm_node *node)
 
 static const nm_op pool_op = {.name = "pool", .backward = pool_backward};
 
-/* Weights of the mean or of NM_POOL_SQRTN, device [tokens]; NULL if the tape is exhausted. */
-static void *upload_row_weights(nm_tape *tape, const nm_packing *packing, nm_pooling pooling)
+/* Weights of the mean, device [tokens]; NULL if the tape is exhausted. */
+static void *upload_row_weights(nm_tape *tape, const nm_packing *packing)
 {
     nm_dtype dtype = tape->backend->dtype;
     size_t bytes = (size_t)packing->n_tokens * nm_dtype_bytes(dtype);
     void *host = nm_tape_host(tape, bytes);
     for (int32_t s = 0; host && s < packing->n_seqs; s++) {
-        double n = packing->offsets[s + 1] - packing->offsets[s],
-               weight = 1 / (pooling == NM_POOL_MEAN ? n : sqrt(n));
+        double weight = 1.0 / (packing->offsets[s + 1] - packing->offsets[s]);
         for (int32_t i = packing->offsets[s]; i < packing->offsets[s + 1]; i++)
             nm_dtype_set(dtype, host, (size_t)i, weight);
     }
@@ -89,7 +85,7 @@ nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_po
     pool_saved *saved = nm_tape_host(tape, sizeof *saved);
     const int32_t *first =
         nm_tape_upload(tape, packing->offsets, (size_t)packing->n_seqs * sizeof *packing->offsets);
-    void *row_weights = pooling == NM_POOL_FIRST ? NULL : upload_row_weights(tape, packing, pooling);
+    void *row_weights = pooling == NM_POOL_FIRST ? NULL : upload_row_weights(tape, packing);
     if (nm_tape_exhausted(tape))
         return y;
     NM_ASSERT(x->rows == packing->n_tokens);

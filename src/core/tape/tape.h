@@ -254,9 +254,8 @@ typedef struct nm_block_term_params {
 nm_tensor *nm_block_term_attention(nm_tape *tape, nm_tensor *qkv, nm_tensor *positions,
                                    const nm_block_term_params *params, const nm_packing *packing,
                                    bool causal);
-typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN, NM_POOL_SQRTN } nm_pooling;
-/* [sequences, cols]: the first row of each sequence, the mean of its rows, or their sum divided by the square
- * root of their number. No sequence may be empty. */
+typedef enum nm_pooling { NM_POOL_FIRST, NM_POOL_MEAN } nm_pooling;
+/* [sequences, cols]: the first row of each sequence, or the mean of its rows. No sequence may be empty. */
 nm_tensor *nm_pool(nm_tape *tape, nm_tensor *x, const nm_packing *packing, nm_pooling pooling);
 /* A constant [rows, cols] with these values; host, row-major. */
 nm_tensor *nm_input(nm_tape *tape, const float *values, int32_t rows, int32_t cols);

@@ -42,7 +42,6 @@ typedef struct wide_writer {
     const nm_map_ids *ids; /* order of the target vocabulary; NULL: that of Norma */
     int32_t d, D, heads, head, Head;
     double eps;      /* e; negative: no norm has been read yet */
-    double eps_wide; /* e' */
     bool transposed; /* linear layers are stored as [inputs, outputs] */
     nm_error *err;
 } wide_writer;
