@@ -48,12 +48,6 @@ char *nm_figure_text(const char *text, const nm_report *report)
                         : nm_duplicate(text);
 }
 
-bool nm_figure_falls(const nm_figure *figure, const nm_report *report)
-{
-    bool rises = strchr(figure->title, '#') ? report->test_rises : report->score_rises;
-    return strcmp(figure->tag, "@score") ? figure->falls : !rises;
-}
-
 typedef struct sums { /* sums of one run over the matching sites, by update or time */
     double *x, *sum;
     size_t *count, n, capacity;

@@ -72,7 +72,6 @@ struct nm_figure {
     const char *minus;  /* tag of values to subtract; NULL: none */
     const char *x_label, *y_label;
     bool x_seconds, y_log;
-    bool falls;   /* lower is better */
     double line;  /* y of a horizontal line; 0: none */
     bool median;  /* by site: the median of the run instead of the last value */
     bool percent; /* the values are ratios shown in percent: y, or x of a scatter plot */
@@ -106,8 +105,6 @@ char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, con
 /* The run that the others are compared with: the first with a test score and no paired test; report->n:
  * none. */
 size_t nm_figure_reference(const nm_report *report);
-/* Whether lower values are better. */
-bool nm_figure_falls(const nm_figure *figure, const nm_report *report);
 
 /* Whether two sites are of the same kind of sublayer, such as "enc.0.self" and "enc.1.self". */
 bool nm_tick_same_kind(const char *a, const char *b);
