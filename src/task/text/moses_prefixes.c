@@ -95,14 +95,12 @@ static const nm_moses_prefixes lists[] = {
      INITIALS "Å Ä Ö "
      /* address */ "Dr dr prof ing fil kand "
      /* running text */ "bl ca dvs enl etc ev exkl ff forts fr inkl jfr kl kr kap lic m mag max min nr o "
-     "obs osv p "
-     "s sid sk st tel tex tr t u v vol äv", ""},
+     "obs osv p s sid sk st tel tex tr t u v vol äv", ""},
     {"fi",
      INITIALS "Å Ä Ö "
      /* address */ "Hra Rva Nti hra rva nti Dr Prof prof toht tri maist lis "
      /* running text */ "mm esim ym yms jne ts ns ent ko ks vrt tms os nro puh osoite klo kpl milj mrd n "
-     "noin "
-     "ap ip siv s v vs eaa jaa jms alk kk", ""},
+     "noin ap ip siv s v vs eaa jaa jms alk kk", ""},
     {"is",
      INITIALS "Á Ð É Í Ó Ú Ý Þ Æ Ö "
      /* running text */ "bls kafl nr þús millj t gr mgr frh frv sbr þ skv sk skst m ca u þá dr Dr prof sr "
@@ -114,9 +112,8 @@ static const nm_moses_prefixes lists[] = {
     {"lv",
      INITIALS "Ā Č Ē Ģ Ī Ķ Ļ Ņ Š Ū Ž "
      /* address */ "dr Dr med prof Prof inž Inž kdze akad "
-     /* running text */ "piem utt u tml lpp sk skat sal līdz resp red izd nod apm ap ca gs gadi gad "
-     "plkst milj "
-     "tūkst mljrd", "nr Nr"},
+     /* running text */ "piem utt u tml lpp sk skat sal līdz resp red izd nod apm ap ca gs gadi gad plkst "
+     "milj tūkst mljrd", "nr Nr"},
     {"lt",
      INITIALS "Ą Č Ę Ė Į Š Ų Ū Ž "
      /* address */ "p ponas dr prof doc akad inž gyd "
@@ -126,52 +123,42 @@ static const nm_moses_prefixes lists[] = {
      INITIALS "Á É Í Ó Ö Ő Ú Ü Ű "
      /* address */ "Dr dr id ifj özv kb prof "
      /* running text */ "stb pl ill ún ua uo vö ld lásd old évf sz köt fej kiad szerk ford megj jan febr "
-     "márc ápr "
-     "máj jún júl aug szept okt nov dec tel u út krt", "sz"},
+     "márc ápr máj jún júl aug szept okt nov dec tel u út krt", "sz"},
     {"pl",
      INITIALS "Ś Ć Ż Ź Ł "
      /* address */ "prof Prof dr hab mgr Mgr inż Inż doc Doc red Red ks Ks bp św Św płk Płk gen Gen por "
-     "Por mjr "
-     "kpt sierż adm mec Mec dyr Dyr lek "
+     "Por mjr kpt sierż adm mec Mec dyr Dyr lek "
      /* running text */ "np Np tj tzw tzn itp itd m.in ok wg zob por ang niem fr łac pol ros hiszp in im "
-     "al ul pl "
-     "os pkt tel godz min sek tys mln mld zł gr w ww oraz red wyd rys tab rozdz ust przyp pt ps",
+     "al ul pl os pkt tel godz min sek tys mln mld zł gr w ww oraz red wyd rys tab rozdz ust przyp pt ps",
      "nr Nr str s r l"},
     {"cs",
      INITIALS "Á Č Ď É Ě Í Ň Ó Ř Š Ť Ú Ů Ý Ž "
      /* address */ "p pí sl Dr dr prof Prof doc Doc Ing ing Mgr Bc MUDr JUDr RNDr PhDr ThDr PaedDr MVDr "
-     "PharmDr CSc "
-     "DrSc gen plk mjr kpt npor sv "
+     "PharmDr CSc DrSc gen plk mjr kpt npor sv "
      /* running text */ "č čís č.p str s odst par kap obr tab tj tzv tzn např mj apod atd aj resp popř "
-     "event cca "
-     "viz srov sv ul nám tř tel tis mil mld Kč hod min n l př", ""},
+     "event cca viz srov sv ul nám tř tel tis mil mld Kč hod min n l př", ""},
     {"sk",
      INITIALS "Á Č Ď É Í Ľ Ň Ó Š Ť Ú Ý Ž "
-     /* address */ "p Dr dr prof Prof doc Doc Ing ing Mgr Bc MUDr JUDr RNDr PhDr ThDr PaedDr MVDr "
-     "PharmDr CSc DrSc "
-     "gen plk mjr kpt npor sv "
+     /* address */ "p Dr dr prof Prof doc Doc Ing ing Mgr Bc MUDr JUDr RNDr PhDr ThDr PaedDr MVDr PharmDr "
+     "CSc DrSc gen plk mjr kpt npor sv "
      /* running text */ "č str s ods odst kap obr tab t j tzv tzn napr atď a.i a pod resp príp cca porov "
-     "ul nám tr "
-     "tel tis mil mld Sk hod min písm čl zb roč pol", ""},
+     "ul nám tr tel tis mil mld Sk hod min písm čl zb roč pol", ""},
     {"sl",
      INITIALS "Č Š Ž "
      /* address */ "dr Dr mag Mag prof Prof doc ing Ing dipl g ga gdč sv "
-     /* running text */ "npr Npr oz Oz itd itn ipd tj t i cca ca sl gl Gl str čl odst pog prim tel ul op "
-     "d jan feb "
-     "mar apr jun jul avg sept okt nov dec", "št Št"},
+     /* running text */ "npr Npr oz Oz itd itn ipd tj t i cca ca sl gl Gl str čl odst pog prim tel ul op d "
+     "jan feb mar apr jun jul avg sept okt nov dec", "št Št"},
     {"el",
      GREEK_INITIALS
      /* address */ "κ κα κκ κος δις δρ Δρ καθ αρχιμ στρ ταξ λοχ "
-     /* running text */ "σελ σσ βλ πρβλ κεφ άρθρ αρ τ τόμ εκδ παρ εικ πίν σχ λ.χ π.χ δηλ κλπ κτλ κ.λπ "
-     "κ.ά περ μτφρ "
-     "επιμ υποσ σημ τηλ οδ λεωφ πλ εκατ χιλ δισ χλμ ώρ ημ μ.Χ", ""},
+     /* running text */ "σελ σσ βλ πρβλ κεφ άρθρ αρ τ τόμ εκδ παρ εικ πίν σχ λ.χ π.χ δηλ κλπ κτλ κ.λπ κ.ά "
+     "περ μτφρ επιμ υποσ σημ τηλ οδ λεωφ πλ εκατ χιλ δισ χλμ ώρ ημ μ.Χ", ""},
     {"ru",
      CYRILLIC_INITIALS INITIALS
      /* address */ "г гг гр гн госп тов проф акад доц д-р инж ген полк кап лейт им св "
      /* places */ "ул пр просп пл пер бул наб ш обл р-н пос дер с д кв корп стр стр-е оз р о-в ст "
      /* running text */ "см ср напр т тт др пр п пп ч гл рис табл стр с вып изд кн ред сост прим ок тыс "
-     "млн млрд трлн "
-     "руб коп кг м км см мм мин сек час тел др англ нем фр лат рус в вв н э л", ""},
+     "млн млрд трлн руб коп кг м км см мм мин сек час тел др англ нем фр лат рус в вв н э л", ""},
 };
 /* clang-format on */
 
