@@ -41,7 +41,8 @@ ARGUMENTS = ("run.folder", "run.resume", "compare.folder", "study.folder", "repo
              "output.json")  # of the functions
 
 
-HEAD = '''"""The options of functions as typed dicts: type checkers find wrong names and values, editors complete
+HEAD = '''\
+"""The options of functions as typed dicts: type checkers find wrong names and values, editors complete
 them. Options of a recipe have their section, "train.updates"; others are named as ``norma COMMAND
 --help all`` shows them. scripts/python_options.py writes this file.
 

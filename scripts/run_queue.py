@@ -64,7 +64,7 @@ def read_queue(path=None):
         for row in rows:
             chosen = re.search(r"best\((.+)\)", row["arguments"])
             if chosen and chosen[1] not in groups(rows)[: groups(rows).index(row["group"])]:
-                errors.append(f"{path}: {row['group']} comes before {chosen[1]}, from which it takes the best")
+                errors.append(f"{path}: {row['group']} comes before {chosen[1]}, whose best rate it takes")
         rates = [claims_per_core_hour([r for r in rows if r["group"] == group]) for group in groups(rows)]
         if rates != sorted(rates, reverse=True):
             errors.append(
