@@ -138,18 +138,24 @@ static nm_status open_with_writer(FILE **stream, const char *path, nm_error *err
     return fail_errno(err, path, "", cause);
 }
 
-nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err)
+/* A pipe or a device may never end, and a text file may be sparse: both have a limit. */
+static const size_t max_stream = (size_t)128 << 20, max_text = (size_t)1 << 30;
+
+static nm_status read_at_most(const char *path, size_t most, char **text, size_t *bytes, nm_error *err)
 {
     FILE *stream = stdin;
+    struct stat info;
     if (strcmp(path, "-"))
         NM_TRY(open_with_writer(&stream, path, err));
+    if (!fstat(fileno(stream), &info) && !S_ISREG(info.st_mode) && max_stream < most)
+        most = max_stream;
     size_t length = 0, capacity = 1 << 16;
     char *buffer = malloc(capacity);
     bool complete = false;
-    while (buffer && !complete) {
+    while (buffer && !complete && length <= most) {
         length += fread(buffer + length, 1, capacity - 1 - length, stream);
         complete = length < capacity - 1;
-        capacity *= complete ? 1 : 2;
+        capacity *= complete || length > most ? 1 : 2;
         char *larger = complete ? buffer : realloc(buffer, capacity);
         if (!larger)
             free(buffer);
@@ -161,6 +167,10 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
         fclose(stream);
     if (!buffer)
         return nm_fail(err, NM_MEMORY, "%s: out of memory", path);
+    if (length > most) {
+        free(buffer);
+        return nm_fail(err, NM_FORMAT, "%s: has more than %zu bytes", path, most);
+    }
     if (failed) {
         free(buffer);
         return cause == EISDIR ? nm_fail(err, NM_IO, "%s: is a folder", path)
@@ -173,11 +183,16 @@ nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *e
     return NM_OK;
 }
 
+nm_status nm_file_read(const char *path, char **text, size_t *bytes, nm_error *err)
+{
+    return read_at_most(path, SIZE_MAX, text, bytes, err);
+}
+
 nm_status nm_file_read_text(const char *path, char **text, size_t *bytes, nm_error *err)
 {
     static const char mark[] = "\xEF\xBB\xBF";
     size_t length;
-    NM_TRY(nm_file_read(path, text, &length, err));
+    NM_TRY(read_at_most(path, max_text, text, &length, err));
     if (!strncmp(*text, mark, sizeof mark - 1)) {
         length -= sizeof mark - 1;
         memmove(*text, *text + sizeof mark - 1, length + 1);

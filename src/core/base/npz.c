@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
 
 #include "base/archive.h"
 #include "base/memory.h"
@@ -15,6 +17,7 @@ void nm_npz_release(nm_npz *npz)
         free(npz->arrays[i].data);
     }
     free(npz->arrays);
+    nm_hash_map_release(&npz->names);
     free(npz->path);
     *npz = (nm_npz){0};
 }
@@ -108,6 +111,21 @@ static nm_status parse_array(const nm_npz *npz, nm_npz_array *array, nm_error *e
     return NM_OK;
 }
 
+/* Returns whether an array has the name already, and adds it to the names. */
+static bool add_name(nm_npz *npz, const char *name)
+{
+    const uint32_t hash = (uint32_t)XXH3_64bits(name, strlen(name));
+    size_t probe = 0;
+    for (uint32_t i; (i = nm_hash_map_next(&npz->names, hash, &probe)) != NM_HASH_NONE;)
+        if (!strcmp(npz->arrays[i].name, name))
+            return true;
+    nm_hash_map_add(&npz->names, hash, (uint32_t)npz->n);
+    return false;
+}
+
+/* Weights hardly compress; a file that unpacks to much more than its size fills the memory. */
+enum { MAX_RATIO = 100, SMALL_FILE = 1 << 20 };
+
 /* Reads the current member. Memory grows with the actual data, because the sizes in the archive may be
  * wrong. */
 static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name, nm_error *err)
@@ -123,13 +141,17 @@ static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name,
     NM_GROW(npz->arrays, npz->n, npz->capacity);
     nm_npz_array *array = &npz->arrays[npz->n];
     *array = (nm_npz_array){.name = nm_format("%.*s", (int)(length - strlen(suffix)), name)};
-    bool twice = nm_npz_find(npz, array->name) != NULL;
+    bool twice = add_name(npz, array->name);
     npz->n++;
     if (twice)
         return nm_fail(err, NM_FORMAT, "%s: %.100s: there are two arrays of this name", npz->path,
                        array->name);
     for (;;) {
         ssize_t n = nm_archive_read(archive, block, BLOCK);
+        if (n > 0 && (size_t)n > npz->left)
+            return nm_fail(err, NM_FORMAT, "%s: %.100s: the arrays unpack to more than %d times the file",
+                           npz->path, array->name, MAX_RATIO);
+        npz->left -= n > 0 ? (size_t)n : 0;
         if (n < 0)
             return nm_fail(err, NM_FORMAT, "%s: %.100s: the archive is damaged", npz->path, array->name);
         if (!n)
@@ -145,7 +167,10 @@ static nm_status read_member(nm_npz *npz, nm_archive *archive, const char *name,
 nm_status nm_npz_read(nm_npz *npz, const char *path, nm_error *err)
 {
     nm_archive *archive;
+    struct stat info;
     *npz = (nm_npz){.path = nm_duplicate(path)};
+    size_t bytes = stat(path, &info) ? 0 : (size_t)info.st_size;
+    npz->left = MAX_RATIO * (bytes > SMALL_FILE ? bytes : SMALL_FILE);
     NM_TRY(nm_archive_open_zip(&archive, path, err));
     const char *name;
     nm_status status;

@@ -4,6 +4,7 @@
 #ifndef NM_NPZ_H
 #define NM_NPZ_H
 
+#include "base/hash_map.h"
 #include "norma/status.h"
 
 enum { NM_NPZ_MAX_RANK = 8 };
@@ -23,6 +24,8 @@ typedef struct nm_npz {
     char *path;
     nm_npz_array *arrays;
     size_t n, capacity;
+    nm_hash_map names; /* of the arrays */
+    size_t left;       /* bytes that may still be unpacked */
 } nm_npz;
 
 /* Reads all arrays. NM_IO; NM_FORMAT for a file that is not an npz file or is damaged; NM_UNSUPPORTED for an

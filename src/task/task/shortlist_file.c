@@ -8,6 +8,8 @@
 #include "base/text_input.h"
 #include "base/words.h"
 
+enum { KEPT_LINES = 1 << 20 }; /* shorter files are sorted once */
+
 typedef struct translation { /* a line of the file */
     int32_t source, target;
     double probability;
@@ -18,6 +20,9 @@ typedef struct table {     /* the lines of a file whose tokens are known */
     const char *languages; /* of the model; NULL: unknown */
     translation *items;
     size_t n, capacity, unknown;
+    int64_t best;           /* maximum number of translations of a source token that are kept */
+    const uint8_t *allowed; /* target tokens that are kept */
+    size_t known;           /* lines with known tokens, kept or not */
 } table;
 
 /* The next field of a line and its length; NULL at the end. */
@@ -48,6 +53,35 @@ static nm_status check_languages(const table *lines, const nm_lines *reader, con
                    reader->path, (int)(bytes - n < 60 ? bytes - n : 60), field + n, lines->languages);
 }
 
+/* By source token, most probable first. */
+static int by_source(const void *a, const void *b)
+{
+    const translation *x = a, *y = b;
+    if (x->source != y->source)
+        return x->source < y->source ? -1 : 1;
+    if (x->probability != y->probability)
+        return x->probability > y->probability ? -1 : 1;
+    return (x->line > y->line) - (x->line < y->line);
+}
+
+/* Sorts the translations and keeps the best ones of each source token. */
+static void keep_best(table *lines)
+{
+    size_t kept = 0;
+    int64_t rank = 0;
+    int32_t source = -1;
+    if (lines->n)
+        qsort(lines->items, lines->n, sizeof *lines->items, by_source);
+    for (size_t i = 0; i < lines->n; i++) {
+        const translation item = lines->items[i];
+        rank = item.source == source ? rank : 0;
+        source = item.source;
+        lines->items[kept] = item;
+        kept += lines->allowed[item.target] && rank++ < lines->best;
+    }
+    lines->n = kept;
+}
+
 static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab *source,
                             const nm_vocab *target, nm_error *err)
 {
@@ -73,7 +107,15 @@ static nm_status parse_line(table *lines, const nm_lines *reader, const nm_vocab
         lines->unknown++;
         return NM_OK;
     }
-    NM_APPEND(lines->items, lines->n, lines->capacity, item);
+    if (lines->n == lines->capacity) {
+        const size_t needed = lines->capacity + 1;
+        if (lines->n >= KEPT_LINES) /* memory does not grow with lines that are not kept */
+            keep_best(lines);
+        if (lines->n >= lines->capacity / 2)
+            NM_RESERVE(lines->items, needed, lines->capacity);
+    }
+    lines->items[lines->n++] = item;
+    lines->known++;
     return NM_OK;
 }
 
@@ -95,24 +137,13 @@ static nm_status read_lines(table *lines, const char *path, const nm_vocab *sour
         fclose(stream);
     if (status != NM_OK)
         return status;
-    if (!lines->n || lines->n < lines->unknown)
+    if (!lines->known || lines->known < lines->unknown)
         return nm_fail(
             err, NM_MISMATCH,
             "%s: the dictionaries of the model have the tokens of %zu of %zu lines: the shortlist is for "
             "another model",
-            nm_input_name(path), lines->n, lines->n + lines->unknown);
+            nm_input_name(path), lines->known, lines->known + lines->unknown);
     return NM_OK;
-}
-
-/* By source token, most probable first. */
-static int by_source(const void *a, const void *b)
-{
-    const translation *x = a, *y = b;
-    if (x->source != y->source)
-        return x->source < y->source ? -1 : 1;
-    if (x->probability != y->probability)
-        return x->probability > y->probability ? -1 : 1;
-    return (x->line > y->line) - (x->line < y->line);
 }
 
 static bool may_be_selected(int32_t id, const nm_vocab *target, const uint8_t *allowed)
@@ -121,18 +152,18 @@ static bool may_be_selected(int32_t id, const nm_vocab *target, const uint8_t *a
            id != target->pad && id != target->bos;
 }
 
-static void keep_best(nm_shortlist *self, table *lines, int64_t best)
+static void set_targets(nm_shortlist *self, table *lines)
 {
-    qsort(lines->items, lines->n, sizeof *lines->items, by_source);
+    keep_best(lines);
     self->offsets = nm_allocate(((size_t)self->source_size + 1) * sizeof *self->offsets);
-    self->targets = nm_allocate(lines->n * sizeof *self->targets);
-    size_t kept = 0, i = 0;
-    for (int32_t s = 0; s < self->source_size; s++) {
-        for (int64_t rank = 0; i < lines->n && lines->items[i].source == s; i++)
-            if (self->allowed[lines->items[i].target] && rank++ < best)
-                self->targets[kept++] = lines->items[i].target;
-        self->offsets[s + 1] = kept;
+    self->targets = nm_allocate((lines->n + !lines->n) * sizeof *self->targets);
+    for (size_t i = 0; i < lines->n; i++) {
+        self->targets[i] = lines->items[i].target;
+        self->offsets[lines->items[i].source + 1] = i + 1;
     }
+    for (int32_t s = 0; s < self->source_size; s++)
+        if (self->offsets[s + 1] < self->offsets[s])
+            self->offsets[s + 1] = self->offsets[s];
 }
 
 static void add_frequent(nm_shortlist *self, int64_t frequent, const nm_vocab *target)
@@ -151,13 +182,14 @@ nm_status nm_shortlist_read(nm_shortlist *self, const char *path, const nm_short
                             nm_error *err)
 {
     *self = (nm_shortlist){.source_size = nm_vocab_size(source), .target_size = nm_vocab_size(target)};
-    table lines = {.languages = config->languages};
+    table lines = {.languages = config->languages, .best = config->best};
+    self->allowed = nm_allocate((size_t)self->target_size);
+    for (int32_t id = 0; id < self->target_size; id++)
+        self->allowed[id] = may_be_selected(id, target, allowed);
+    lines.allowed = self->allowed;
     nm_status status = read_lines(&lines, path, source, target, err);
     if (status == NM_OK) {
-        self->allowed = nm_allocate((size_t)self->target_size);
-        for (int32_t id = 0; id < self->target_size; id++)
-            self->allowed[id] = may_be_selected(id, target, allowed);
-        keep_best(self, &lines, config->best);
+        set_targets(self, &lines);
         add_frequent(self, config->frequent, target);
     }
     free(lines.items);
