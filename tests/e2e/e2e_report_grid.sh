@@ -94,6 +94,8 @@ perl -MJSON::PP -e '
     for my $name (sort keys %wanted) {
         my $curves = $page->{figures}{$name}{curves} or die "no figure $name\n";
         die "$name: curves\n" unless @$curves == 1 and $curves->[0]{name} eq "batch" and "@{$curves->[0]{x}}" eq "0 1 2";
+        my $figure = $page->{figures}{$name};
+        die "$name: ticks, spread or legend\n" unless "@{$figure->{at}}" eq "0 1 2" and $figure->{spread} == 0 and $figure->{legend};
         for my $i (0 .. 2) {
             my ($got, $wanted) = ($curves->[0]{y}[$i], $wanted{$name}[$i]);
             die "$name at $i: $got, wanted $wanted\n" if abs($got - $wanted) > 1e-4 * (0.01 + abs $wanted);

@@ -238,7 +238,8 @@ def test_tags_without_prefix(tmp_path, kind):
         assert code == 4 and "--tag-scheme" in err
 
 
-@pytest.mark.parametrize("tags", ["O B_PER O", "O PER-B PER-I", "O B-PER I-PER OO O"])
+@pytest.mark.parametrize("tags", ["O B_PER O", "O PER-B PER-I", "O B-PER I-PER OO O",
+                                  "o b-per i-per o"])
 def test_other_notations_are_no_labels(tmp_path, tags):
     """A mistake in a file with marks does not make another kind of tagger."""
     write(tmp_path / "t", "".join(f"w{i} {t}\n" for i, t in enumerate(tags.split())))
@@ -273,3 +274,21 @@ def test_encodings_are_those_of_a_file(tmp_path, recipe, row):
     assert train("utf-8", "latin1", "--data.valid_encoding", "latin1")[0] == 0
     code, _, err = train("utf-8", "latin1")
     assert code == 4 and "latin1:" in err and "not UTF-8" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGXCPU])
+def test_batch_systems_signal_a_comparison(top, tmp_path, number):  # noqa: F811
+    """As a training, a comparison ends with checkpoints of its runs."""
+    pairs = ["--source-lang", "aa", "--target-lang", "bb", "--bpe-merges", "20", "--output", tmp_path / "d"]
+    assert norma("prepare", "--train", top / "t", "--valid", top / "t", "--test", top / "t", *pairs)[0] == 0
+    run = subprocess.Popen([NORMA, "compare", str(RECIPES / "demo.ini"), "--norms", "layer,rms",
+                            "--data.folder", str(tmp_path / "d"), "--compare.folder", str(tmp_path / "c"),
+                            "--model.preset", "tiny", "--train.updates", "1000000", "--train.epochs", "1000000",
+                            "--train.score", "false", *DEVICE], stderr=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL)
+    while run.poll() is None and not any((tmp_path / "c").glob("*/log.jsonl")):
+        time.sleep(0.05)
+    time.sleep(1)
+    run.send_signal(number)
+    assert run.wait(60) == 9
+    assert any((tmp_path / "c").glob("*/checkpoints/*"))

@@ -438,6 +438,19 @@ static nm_drawing drawing_of(const nm_report *report, const char *figure)
     return drawing;
 }
 
+/* The y axis spans the intervals of all points and a twentieth more on both sides. */
+static void check_range(const nm_drawing *drawing)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (size_t c = 0; c < drawing->n; c++)
+        for (size_t i = 0; i < drawing->curves[c].n; i++) {
+            low = fmin(low, drawing->curves[c].low[i]);
+            high = fmax(high, drawing->curves[c].high[i]);
+        }
+    assert_true(fabs(drawing->y_min - (low - 0.05 * (high - low))) < 1e-9);
+    assert_true(fabs(drawing->y_max - (high + 0.05 * (high - low))) < 1e-9);
+}
+
 /* Two norms with three batch sizes and three seeds; accumulate is coupled to the batch size, and options of
  * norms that the models do not have are no settings of theirs. */
 static void test_one_setting(void **state)
@@ -473,6 +486,7 @@ static void test_one_setting(void **state)
     const double *draws[] = {report.results[0].draws, report.results[1].draws, report.results[2].draws};
     const nm_interval interval = nm_seed_interval(&(nm_seed_scores){3, 3, scores, draws}, 0.05);
     assert_true(drawing.curves[0].low[0] == interval.low && drawing.curves[0].high[0] == interval.high);
+    check_range(&drawing);
     assert_string_equal(drawing.title, "Test # against train.max_tokens");
     assert_string_equal(
         drawing.note, "Best: PN-LS max_tokens=1024 30.83, batch 11.17. Each point is the mean over 3 seeds; "
