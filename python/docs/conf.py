@@ -11,7 +11,8 @@ project = "norma"
 copyright = "the authors of Norma"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "python/docs/site"
-include_patterns = ["python/docs/*.rst", "python/docs/norms/*.rst", "docs/*.md", "results/*.md"]
+include_patterns = ["python/docs/*.rst", "python/docs/norms/*.rst", "python/docs/c/*.rst", "docs/*.md",
+                    "results/*.md"]
 exclude_patterns = ["python/docs/build", "docs/notes"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 myst_heading_anchors = 4
@@ -23,7 +24,9 @@ html_theme_options = {"page_width": "1100px", "sidebar_width": "240px"}
 html_show_sourcelink = False
 # Types of other packages are not linked.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(os\.)?PathLike|pathlib\.Path|torch\..*|np\..*")]
+nitpick_ignore_regex = [("py:.*", r"(os\.)?PathLike|pathlib\.Path|torch\..*|np\..*"),
+                        ("py:.*", r"Unpack|\w+Options|Segments"),
+                        ("c:.*", r"(?!nm_).*")]
 
 
 def outside(app, docname, source):
@@ -39,6 +42,8 @@ def outside(app, docname, source):
 
 
 def setup(app):
+    import c_pages
     import norm_pages
+    c_pages.write(ROOT)
     norm_pages.write(ROOT)
     app.connect("source-read", outside)

@@ -1,6 +1,7 @@
 """A page for each norm of the documentation site, from the table of the library and the costs in
 docs/norms.md. conf.py calls ``write`` before each build; the pages are no part of the repository."""
 import os
+import re
 
 import norma
 from norma.torch import _classes
@@ -9,6 +10,38 @@ SCOPES = {True: "of the tokens of a batch in training, running statistics at inf
           False: "of one token at most"}
 COST = ("Memory traffic in bytes per element in float32, and the numbers that the forward pass stores "
         "for the backward pass with n tokens of d features; see :doc:`/docs/norms`.")
+
+
+# The names of norms in the claims of papers, where they are not the title.
+SHORT = {"layer": "LN|LayerNorm", "batch": "BN|BatchNorm", "power": "PN|PowerNorm", "pnv": "PN-V",
+         "rbn": "RBN"}
+
+
+def claims(root):
+    """(id, claim, variants, verdict, effect) of all claims of the ledger's page; effect "": no runs."""
+    with open(os.path.join(root, "results", "claims"), encoding="utf-8") as file:
+        columns, *rows = (line.rstrip("\n").split("\t") for line in file)
+    place = columns.index("variants compared")
+    variants = {row[0]: row[place] for row in rows}
+    with open(os.path.join(root, "results", "README.md"), encoding="utf-8") as file:
+        page = file.read()
+    found = re.findall(r"^\| \[([a-z]+-\d+)\]\S* \| (.*) \| ([a-z ]+) \| (.*) \| *(\d*) \|$", page, re.M)
+    return [(name, claim, variants[name], verdict, effect if runs else "")
+            for name, claim, verdict, effect, runs in found]
+
+
+def findings(found, ledger):
+    names = re.compile(rf"(?<!\w)({SHORT.get(found.name, re.escape(found.title))})(?![\w-])")
+    chosen = [row for row in ledger if names.search(row[1]) or names.search(row[2])]
+    measured = [[name, claim, verdict, effect] for name, claim, _, verdict, effect in chosen if effect]
+    others = ", ".join(row[0] for row in chosen if not row[4])
+    lines = heading("Our findings", "-") + [
+        "Claims of papers that we test with much smaller models; :doc:`/results/README` has the conditions.",
+        ""]
+    if measured:
+        rows = [[re.sub(r"([*|`])", r"\\\1", cell) for cell in row] for row in measured]
+        lines += table([["Claim", "", "Verdict", "Effect (95 %)"], *rows])
+    return lines + [f"Not measured yet: {others}." * bool(others), ""] if chosen else []
 
 
 def costs(path):
@@ -36,7 +69,7 @@ def code(language, *lines):
     return [f".. code-block:: {language}", "", *("   " + line for line in lines), ""]
 
 
-def page(found, titles, cost):
+def page(found, titles, cost, ledger=()):
     name = _classes.by_type[found.name].__name__
     lines = [*heading(found.title, "="), *code("text", found.formula)]
     gradient = "approximate by definition" if found.approximate_gradient else "exact"
@@ -54,6 +87,7 @@ def page(found, titles, cost):
                           for key, one in found.options.items()])]
     if cost:
         lines += [*heading("Cost", "-"), COST, "", *table(list(zip(titles[1:], cost[1:])))]
+    lines += findings(found, ledger)
     return "\n".join(lines)
 
 
@@ -62,6 +96,7 @@ def write(root):
     folder = os.path.join(root, "python", "docs", "norms")
     os.makedirs(folder, exist_ok=True)
     titles, rows = costs(os.path.join(root, "docs", "norms.md"))
+    ledger = claims(root)
     for name, found in norma.norm_types().items():
         with open(os.path.join(folder, name + ".rst"), "w", encoding="utf-8") as file:
-            file.write(page(found, titles, rows.get(name)))
+            file.write(page(found, titles, rows.get(name), ledger))

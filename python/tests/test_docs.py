@@ -12,6 +12,14 @@ import norma
 from conftest import SOURCE
 
 pages = SOURCE / "python" / "docs" / "index.rst"
+headers = SOURCE / "include" / "norma"
+
+
+@pytest.fixture
+def page_scripts(monkeypatch):
+    """What writes the pages of C and of the norms."""
+    monkeypatch.syspath_prepend(str(pages.parent))
+    return importlib.import_module("c_pages"), importlib.import_module("norm_pages")
 
 
 def undocumented(kind):
@@ -91,3 +99,32 @@ def test_every_norm_has_a_page(monkeypatch):
         assert all(f"``{option}``" in text for option in found.options)
         assert name in rows and f"     - {rows[name][1]}\n" in text
         assert hasattr(norma.torch, text.split("norma.torch.")[1].split("(")[0])
+
+
+def test_pages_of_c_have_every_function(page_scripts):
+    known = set()
+    for header in sorted(headers.glob("*.h")):
+        text = header.read_text()
+        page = page_scripts[0].page(header.name, text, known)
+        for name in re.findall(r"^NM_API [^;(]*?(\w+)\(", text, re.MULTILINE):
+            assert re.search(rf"^\.\. c:function:: .*\b{name}\(", page, re.MULTILINE), name
+        code = re.sub(r"^#(?!define).*", "", text, flags=re.MULTILINE)
+        comments = re.findall(r"/\*.*?\*/", code, re.DOTALL)
+        lost = set(re.findall(r"\w+", " ".join(comments))) - set(re.findall(r"\w+", page.replace("\\", "")))
+        assert not lost, header.name
+
+
+def test_pages_of_norms_have_their_claims(page_scripts):
+    """The rows of results/README.md that name the norm."""
+    ledger = page_scripts[1].claims(str(SOURCE))
+    text = (SOURCE / "results" / "README.md").read_text()
+    measured = re.findall(r"^\| \[(\w+-\d+)\].*\| \d+ \|$", text, re.MULTILINE)
+    assert [row[0] for row in ledger if row[4]] == measured and len(measured) > 5
+    found = {name: "\n".join(page_scripts[1].findings(kind, ledger))
+             for name, kind in norma.norm_types().items()}
+    for name, _, variants, *_ in ledger:
+        assert ("RBN" in variants) <= (name in found["rbn"])
+        assert (re.search(r"\bPN-V", variants) is not None) <= (name in found["pnv"])
+        assert ("ScaleNorm" in variants) <= (name in found["scale"])
+        assert name not in found["dyt"]
+    assert "BN - LN" in found["layer"] and "BN - LN" in found["batch"]
