@@ -98,8 +98,8 @@ def code(text):
     return [".. code-block:: c", "", *indented(text.splitlines()), ""]
 
 
-def entry(kind, text, known):
-    """The directive of a declaration, and its text if that says more; known: names that have an entry."""
+def entry(kind, text, seen):
+    """The directive of a declaration, and its text if that says more; seen: names that have an entry."""
     plain = re.sub(r"/\*.*?\*/", "", text, flags=re.S).strip()
     if kind == "macro":
         name = re.match(r"#define (\w+)", text)[1]
@@ -122,17 +122,17 @@ def entry(kind, text, known):
         head = re.sub(r"^(NM_API|static inline) ", "", head)
         name = re.search(r"(\w+)\(", head)[1]
         directive, after = f".. c:function:: {head}", re.search(r";\s*(/\*.*\*/)$", text)
-        known.add(name)
+        seen.add(name)
         return [directive, "", *(indented(paragraphs(after[1])) if after else [])]
     else:
         return code(text)
-    if name in known:
+    if name in seen:
         return code(text)
-    known.add(name)
+    seen.add(name)
     return [directive, "", *(indented(code(shown)) if shown else [])]
 
 
-def page(name, text, known):
+def page(name, text, seen):
     lines, pending = [f"norma/{name}", "=" * (6 + len(name)), ""], []
     for kind, whole in items(text):
         if kind == "comment":
@@ -142,7 +142,7 @@ def page(name, text, known):
             lines += pending
             pending = []
         else:
-            found = entry(kind, whole, known)
+            found = entry(kind, whole, seen)
             if found[0].startswith(".. c:") and pending:
                 found += indented(pending)
             else:
@@ -156,9 +156,9 @@ def write(root):
     """The pages, in python/docs/c of the repository."""
     folder = os.path.join(root, "python", "docs", "c")
     os.makedirs(folder, exist_ok=True)
-    known = set()
+    seen = set()
     for path in sorted(glob.glob(os.path.join(root, "include", "norma", "*.h"))):
         with open(path, encoding="utf-8") as file:
-            text = page(os.path.basename(path), file.read(), known)
+            text = page(os.path.basename(path), file.read(), seen)
         with open(os.path.join(folder, os.path.basename(path)[:-2] + ".rst"), "w", encoding="utf-8") as file:
             file.write(text)
