@@ -220,7 +220,8 @@ static bool is_name_character(char c)
            c == '-' || c == '.';
 }
 
-bool nm_foreign_name(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BYTES])
+/* Copies name number `index` of a cell, with _ in place of -; false: there are fewer. */
+static bool name_at(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BYTES])
 {
     const char *open = strchr(cell, '`'), *close;
     for (; open && (close = strchr(open + 1, '`')) != NULL; open = strchr(close + 1, '`')) {
@@ -240,7 +241,7 @@ bool nm_foreign_name(const char *cell, size_t index, char name[NM_FOREIGN_NAME_B
 static bool cell_has(const char *cell, const char *name)
 {
     char found[NM_FOREIGN_NAME_BYTES];
-    for (size_t i = 0; nm_foreign_name(cell, i, found); i++)
+    for (size_t i = 0; name_at(cell, i, found); i++)
         if (!strcmp(found, name))
             return true;
     return false;

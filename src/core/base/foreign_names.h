@@ -25,8 +25,6 @@ extern const nm_foreign_table nm_foreign_tables[];
 
 enum { NM_FOREIGN_NAME_BYTES = 64 };
 
-/* Copies name number `index` of a cell, with _ in place of -; false: there are fewer. */
-bool nm_foreign_name(const char *cell, size_t index, char name[NM_FOREIGN_NAME_BYTES]);
 /* The next row after `row` (NULL: the first one) that has the name in a toolkit, in tables of options that
  * Norma has, or that it does not have; NULL: none. */
 const nm_foreign_row *nm_foreign_find(const char *name, bool unavailable_names, const nm_foreign_row *row);

@@ -46,7 +46,7 @@ static char *options_text(const nm_options *options, const nm_options *like)
     return text;
 }
 
-char *nm_options_section_text(const nm_options *options, const char *section)
+static char *section_text(const nm_options *options, const char *section)
 {
     static const nm_option none[] = {{0}};
     nm_options *like = nm_options_create();
@@ -199,7 +199,7 @@ nm_status nm_run_check_initial_model(const nm_options *options, const char *fold
 nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err)
 {
-    char *section = nm_options_section_text(options, "data");
+    char *section = section_text(options, "data");
     bool same = *last && !strcmp(*last, section);
     free(*last);
     *last = section;

@@ -46,8 +46,6 @@ nm_status nm_run_planned_updates(const nm_task_type *type, const nm_options *opt
  * no test set. */
 nm_status nm_run_key(char key[NM_RUN_KEY_BYTES], const nm_task_type *type, const nm_options *options,
                      const nm_run_measurement *measurement, char **last, uint64_t *data, nm_error *err);
-/* The options of one section as text; heap. */
-char *nm_options_section_text(const nm_options *options, const char *section);
 
 /* The result for users of the library: without folder, state and line; values are not known before they are
  * valid. */

@@ -349,7 +349,9 @@ void nm_collect_spectrum(const nm_report *report, const nm_figure *figure, nm_dr
     }
 }
 
-size_t nm_figure_reference(const nm_report *report)
+/* The run that the others are compared with: the first with a test score and no paired test; report->n:
+ * none. */
+static size_t reference_of(const nm_report *report)
 {
     size_t first = report->n;
     for (size_t r = report->n; r-- > 0;) {
@@ -393,7 +395,7 @@ void nm_collect_test_scores(const nm_report *report, const nm_figure *figure, nm
  * statistics. */
 void nm_collect_score_gap(const nm_report *report, const nm_figure *figure, nm_drawing *drawing)
 {
-    size_t reference = nm_figure_reference(report);
+    size_t reference = reference_of(report);
     double first = reference < report->n ? report->results[reference].score : NAN;
     for (size_t r = 0; r < report->n; r++) {
         if (!nm_report_run_find(&report->runs[r], "valid/batch_nll"))

@@ -102,10 +102,6 @@ nm_run_style nm_curve_style(const nm_report *report, const nm_curve *curve);
 char *nm_drawing_title(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_x_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
 char *nm_drawing_y_label(const nm_drawing *drawing, const nm_figure *figure, const nm_report *report);
-/* The run that the others are compared with: the first with a test score and no paired test; report->n:
- * none. */
-size_t nm_figure_reference(const nm_report *report);
-
 /* Whether two sites are of the same kind of sublayer, such as "enc.0.self" and "enc.1.self". */
 bool nm_tick_same_kind(const char *a, const char *b);
 

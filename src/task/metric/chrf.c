@@ -172,14 +172,15 @@ char *nm_chrf_signature(const nm_chrf_config *config, int n_references)
                      NORMA_VERSION);
 }
 
-char *nm_chrf_name(const nm_chrf_config *config)
+/* "chrF2", "chrF2++"; heap. */
+static char *name_of(const nm_chrf_config *config)
 {
     return nm_format("chrF%g%.*s", config->beta, config->word_order, "++++++++");
 }
 
 char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references)
 {
-    char *signature = nm_chrf_signature(config, n_references), *name = nm_chrf_name(config);
+    char *signature = nm_chrf_signature(config, n_references), *name = name_of(config);
     char *line = nm_format("%s|%s = %.1f", name, signature, score);
     free(signature);
     free(name);

@@ -37,7 +37,5 @@ double nm_chrf_of_counts(const int64_t *counts, const void *context);
 char *nm_chrf_line(const nm_chrf_config *config, double score, int n_references);
 /* "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:norma-X". The caller frees it. */
 char *nm_chrf_signature(const nm_chrf_config *config, int n_references);
-/* "chrF2", "chrF2++". The caller frees it. */
-char *nm_chrf_name(const nm_chrf_config *config);
 
 #endif

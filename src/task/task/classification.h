@@ -59,8 +59,6 @@ static inline nm_classification_parts *nm_classification_parts_of(const nm_task 
 nm_status nm_classification_read(nm_task *task, nm_error *err);
 /* Number of texts of the training file, including those that are held out. */
 nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err);
-/* The settings for reading a table (data/labeled.h). */
-nm_labeled_config nm_classification_table(const nm_classification_config *config);
 /* Appends a text without a label to a set: the ids of its first max_length - 2 subwords between <s> and
  * </s>. */
 void nm_classification_encode(nm_classification_parts *parts, int64_t max_length, const char *text,
@@ -94,8 +92,6 @@ nm_status nm_classification_init_params(nm_task *task, nm_model *model, nm_error
  * NM_MEMORY. */
 nm_status nm_classification_probabilities(nm_task *task, nm_model *model, const nm_corpus *texts,
                                           double *probabilities, nm_error *err);
-/* The most probable class; of equally probable ones the first. */
-int32_t nm_classification_best(const double *probabilities, int32_t classes);
 /* Fills the score of the first n texts of a split with these predicted classes. */
 void nm_classification_count(const nm_classification_parts *parts, nm_split split, const int32_t *predicted,
                              size_t n, nm_task_score *score);

@@ -65,7 +65,8 @@ typedef struct reading {
 
 enum { FIRST = -1, LAST = -2 }; /* stand for <s> and </s> until the dictionary is built */
 
-nm_labeled_config nm_classification_table(const nm_classification_config *config)
+/* The settings for reading a table. */
+static nm_labeled_config table_config(const nm_classification_config *config)
 {
     return (nm_labeled_config){.encoding = config->encoding,
                                .format = config->format,
@@ -188,7 +189,7 @@ static nm_status read_table(reading *at, const char *path, nm_split split, nm_er
 {
     const char *const encodings[] = {"", at->config->valid_encoding, at->config->test_encoding};
     static const char *const options[] = {NULL, "--data.valid_encoding", "--data.test_encoding"};
-    nm_labeled_config table = nm_classification_table(at->config);
+    nm_labeled_config table = table_config(at->config);
     if (*encodings[split])
         table.encoding = encodings[split];
     else if (options[split])
@@ -213,7 +214,7 @@ static nm_status check_train(const nm_classification_config *config, nm_error *e
 nm_status nm_classification_measure(const void *config, int64_t *n_texts, nm_error *err)
 {
     const nm_classification_config *c = config;
-    nm_labeled_config table = nm_classification_table(c);
+    nm_labeled_config table = table_config(c);
     nm_labeled texts;
     NM_TRY(check_train(c, err));
     NM_TRY(nm_file_check_rereadable(c->train, err));

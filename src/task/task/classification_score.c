@@ -10,7 +10,8 @@
 
 enum { BATCH_TOKENS = 4096 }; /* maximum number of tokens per batch of several texts */
 
-int32_t nm_classification_best(const double *probabilities, int32_t classes)
+/* The most probable class; of equally probable ones the first. */
+static int32_t most_probable(const double *probabilities, int32_t classes)
 {
     int32_t best = 0;
     for (int32_t k = 1; k < classes; k++)
@@ -146,7 +147,7 @@ nm_status nm_classification_score(nm_task *task, nm_model *model, nm_split split
     nm_status status = nm_classification_probabilities(task, model, &texts, probabilities, err);
     int32_t *predicted = nm_allocate((n + 1) * sizeof *predicted);
     for (size_t i = 0; i < n && status == NM_OK; i++)
-        predicted[i] = nm_classification_best(probabilities + i * classes, (int32_t)classes);
+        predicted[i] = most_probable(probabilities + i * classes, (int32_t)classes);
     if (status == NM_OK)
         nm_classification_count(parts, split, predicted, n, score);
     free(predicted);

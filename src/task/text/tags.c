@@ -141,7 +141,8 @@ int32_t nm_tags_check(nm_tag_scheme scheme, const char *const *tags, int32_t n)
     return n && !nm_tag_allowed(scheme, tags[n - 1], NULL) ? n - 1 : n;
 }
 
-char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool joins)
+/* Mark of token i of a span. `joins`: the previous span has the same label and ends where this one starts. */
+static char mark_of(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool joins)
 {
     bool first = i == span->first, last = i == span->end - 1;
     switch (scheme) {
@@ -167,7 +168,7 @@ void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, c
         for (; done < spans[s].first; done++)
             tags[done] = nm_duplicate("O");
         for (; done < spans[s].end; done++)
-            tags[done] = nm_format("%c%s%s", nm_tag_mark(scheme, &spans[s], done, joins),
+            tags[done] = nm_format("%c%s%s", mark_of(scheme, &spans[s], done, joins),
                                    *spans[s].label ? "-" : "", spans[s].label);
     }
     for (; done < n; done++)

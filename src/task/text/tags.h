@@ -75,8 +75,6 @@ bool nm_tag_allowed(nm_tag_scheme scheme, const char *from, const char *to);
  * with the last one; n if all are allowed. */
 int32_t nm_tags_check(nm_tag_scheme scheme, const char *const *tags, int32_t n);
 
-/* Mark of token i of a span. `joins`: the previous span has the same label and ends where this one starts. */
-char nm_tag_mark(nm_tag_scheme scheme, const nm_span *span, int32_t i, bool joins);
 /* Converts the tags of n tokens to another scheme; tags[n] are heap strings that the caller frees. */
 void nm_tags_convert(nm_tag_scheme scheme, const char *const *from, int32_t n, char **tags);
 

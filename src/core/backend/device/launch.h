@@ -40,10 +40,6 @@ void nm_device_launch(nm_backend *b, const nm_device_kernel *kernel, int64_t blo
     nm_device_launch((b), &nm_device_##kernel, (blocks_x), (blocks_y), &(struct kernel##_args){__VA_ARGS__}, \
                      sizeof(struct kernel##_args))
 
-/* c = drop(relu(alpha op(a) op(b) + bias)) + beta c, by the library of the target or by the kernel gemm.
- * rounded: operands are rounded to bf16 if the backend computes in bf16. */
-void nm_device_product(nm_backend *b, const struct gemm_args *args, bool rounded);
-
 /* Scratch memory of the device, as nm_backend_scratch. */
 enum {
     NM_DEVICE_PARTIALS,

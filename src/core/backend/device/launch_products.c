@@ -15,7 +15,9 @@ static struct dmat rounded_operand(nm_backend *b, int slot, struct dmat m)
     return out;
 }
 
-void nm_device_product(nm_backend *b, const struct gemm_args *args, bool rounded)
+/* c = drop(relu(alpha op(a) op(b) + bias)) + beta c, by the library of the target or by the kernel gemm.
+ * rounded: operands are rounded to bf16 if the backend computes in bf16. */
+static void multiply(nm_backend *b, const struct gemm_args *args, bool rounded)
 {
     const nm_backend_private *inside = nm_backend_inside(b);
     struct gemm_args own = *args;
@@ -41,15 +43,15 @@ static void device_gemm(nm_backend *b, const nm_gemm_args *args)
     const nm_mat x = args->a, y = args->b, c = args->c;
     NM_ASSERT((args->ta ? x.cols : x.rows) == c.rows && (args->tb ? y.rows : y.cols) == c.cols);
     NM_ASSERT((args->tb ? y.cols : y.rows) == (args->ta ? x.rows : x.cols));
-    nm_device_product(b,
-                      &(struct gemm_args){.a = nm_device_mat(x),
-                                          .b = nm_device_mat(y),
-                                          .c = nm_device_mat(c),
-                                          .alpha = (float)args->alpha,
-                                          .beta = (float)args->beta,
-                                          .ta = args->ta,
-                                          .tb = args->tb},
-                      false);
+    multiply(b,
+             &(struct gemm_args){.a = nm_device_mat(x),
+                                 .b = nm_device_mat(y),
+                                 .c = nm_device_mat(c),
+                                 .alpha = (float)args->alpha,
+                                 .beta = (float)args->beta,
+                                 .ta = args->ta,
+                                 .tb = args->tb},
+             false);
 }
 
 static void device_linear(nm_backend *b, const nm_linear_args *args)
@@ -58,16 +60,16 @@ static void device_linear(nm_backend *b, const nm_linear_args *args)
               args->y.cols == args->weight.rows);
     if (nm_backend_linear_int8(b, args))
         return;
-    nm_device_product(b,
-                      &(struct gemm_args){.a = nm_device_mat(args->x),
-                                          .b = nm_device_mat(args->weight),
-                                          .c = nm_device_mat(args->y),
-                                          ADDRESS(bias),
-                                          .drop = nm_device_drop(args->drop),
-                                          .alpha = 1,
-                                          .tb = true,
-                                          .relu = args->act == NM_ACT_RELU},
-                      true);
+    multiply(b,
+             &(struct gemm_args){.a = nm_device_mat(args->x),
+                                 .b = nm_device_mat(args->weight),
+                                 .c = nm_device_mat(args->y),
+                                 ADDRESS(bias),
+                                 .drop = nm_device_drop(args->drop),
+                                 .alpha = 1,
+                                 .tb = true,
+                                 .relu = args->act == NM_ACT_RELU},
+             true);
 }
 
 static void device_linear_selected(nm_backend *b, const nm_linear_selected_args *args)
@@ -81,13 +83,13 @@ static void device_linear_grad_input(nm_backend *b, const nm_linear_grad_input_a
 {
     NM_ASSERT(args->dy.rows == args->dx.rows && args->dx.cols == args->weight.cols &&
               args->dy.cols == args->weight.rows);
-    nm_device_product(b,
-                      &(struct gemm_args){.a = nm_device_mat(args->dy),
-                                          .b = nm_device_mat(args->weight),
-                                          .c = nm_device_mat(args->dx),
-                                          .alpha = 1,
-                                          .beta = args->add},
-                      true);
+    multiply(b,
+             &(struct gemm_args){.a = nm_device_mat(args->dy),
+                                 .b = nm_device_mat(args->weight),
+                                 .c = nm_device_mat(args->dx),
+                                 .alpha = 1,
+                                 .beta = args->add},
+             true);
 }
 
 static void device_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight_args *args)
@@ -95,14 +97,14 @@ static void device_linear_grad_weight(nm_backend *b, const nm_linear_grad_weight
     NM_ASSERT(!args->dw.data || (args->dy.rows == args->x.rows && args->dy.cols == args->dw.rows &&
                                  args->x.cols == args->dw.cols));
     if (args->dw.data)
-        nm_device_product(b,
-                          &(struct gemm_args){.a = nm_device_mat(args->dy),
-                                              .b = nm_device_mat(args->x),
-                                              .c = nm_device_mat(args->dw),
-                                              .alpha = 1,
-                                              .beta = 1,
-                                              .ta = true},
-                          true);
+        multiply(b,
+                 &(struct gemm_args){.a = nm_device_mat(args->dy),
+                                     .b = nm_device_mat(args->x),
+                                     .c = nm_device_mat(args->dw),
+                                     .alpha = 1,
+                                     .beta = 1,
+                                     .ta = true},
+                 true);
     nm_device_add_columns(b, args->dy, args->db);
 }
 
